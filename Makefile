@@ -1,0 +1,48 @@
+# What a newcomer needs is Go and make: `make demo`, `make test`.
+
+GO      ?= go
+TAGS    := urfave_cli_no_docs
+LDFLAGS := -s -w
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)'
+TOOLS   := $(GO) tool -modfile=.ci/tools.mod
+FUZZTIME ?= 20s
+
+.PHONY: all build demo test race lint fuzz bench generate check-extra clean
+
+all: build
+
+build: ## bin/jp, static
+	$(BUILD) -o bin/jp ./cmd/jp
+
+demo: build ## the whole job, on this source tree, with scripted models
+	./scripts/demo.sh
+
+test: ## everything that needs only Go and make
+	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 15m ./...
+	@echo "left to 'make check-extra': the race detector (a C compiler), a real terminal (tmux), dash"
+
+race: ## the packages where goroutines share state
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./convstore ./tools/... ./cmd/jp/internal/...
+
+lint:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(TOOLS) staticcheck ./...
+	$(TOOLS) errcheck -exclude .ci/errcheck.txt ./...
+	$(TOOLS) depguard ./...
+
+fuzz: ## every fuzz target for FUZZTIME
+	FUZZTIME=$(FUZZTIME) ./scripts/fuzz.sh
+
+bench:
+	./scripts/bench.sh
+
+generate:
+	$(GO) generate ./...
+
+check-extra: ## what needs more than Go and make
+	./scripts/check-extra.sh
+
+clean:
+	rm -rf bin
