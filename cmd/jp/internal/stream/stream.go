@@ -1,0 +1,343 @@
+// Package stream defines the JSON lines of jp: what `jp query --format=stream-json` writes on stdout is what a
+// child process tells its parent. One object per line, "\n" only, told apart by "type".
+//
+//	{"type":"system","subtype":"init",...}   once, first
+//	{"type":"assistant",...}                 a complete assistant message, with the usage of its model call
+//	{"type":"tool_call",...}                 a call about to run
+//	{"type":"tool_result",...}               its end
+//	{"type":"delegation",...}                a change in a sub-agent, at any depth below
+//	{"type":"result",...}                    once, last; absent when the process was killed
+//
+// A published key stays. Readers ignore types and keys that they do not know.
+package stream
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *Delegation, *Result or, when read, *Other.
+type Line interface{ kind() string }
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+	CacheReadTokens  int64 `json:"cache_read_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"`
+}
+
+// USD is an amount in nano-dollars, written as a decimal number of dollars without rounding.
+type USD int64
+
+// MarshalJSON writes dollars: 14200000 is 0.0142.
+func (u USD) MarshalJSON() ([]byte, error) {
+	n := int64(u)
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	b := fmt.Appendf(nil, "%s%d.%09d", sign, n/1e9, n%1e9)
+	return bytes.TrimRight(bytes.TrimRight(b, "0"), "."), nil
+}
+
+// UnmarshalJSON reads a decimal number of dollars, to the nano-dollar.
+func (u *USD) UnmarshalJSON(b []byte) error {
+	f, err := strconv.ParseFloat(string(b), 64)
+	if err != nil {
+		return err
+	}
+	if f < 0 {
+		*u = USD(f*1e9 - 0.5)
+	} else {
+		*u = USD(f*1e9 + 0.5)
+	}
+	return nil
+}
+
+// Init opens the stream of a run.
+type Init struct {
+	ConversationID  string   `json:"conversation_id"`
+	SessionID       string   `json:"session_id"`
+	Turn            int      `json:"turn"`
+	Model           string   `json:"model"`
+	Profile         string   `json:"profile,omitempty"`
+	Tools           []string `json:"tools"`
+	ParentToolUseID *string  `json:"parent_tool_use_id"`
+}
+
+// Assistant is one complete message of the model; Text is empty when it only called tools.
+type Assistant struct {
+	ConversationID string `json:"conversation_id"`
+	Text           string `json:"text"`
+	Usage          Usage  `json:"usage"`
+	CostUSD        *USD   `json:"cost_usd"`
+}
+
+// ToolCall is a call about to run.
+type ToolCall struct {
+	ConversationID string          `json:"conversation_id"`
+	ID             string          `json:"id"`
+	Name           string          `json:"name"`
+	Arguments      json.RawMessage `json:"arguments"`
+}
+
+// ToolResult is the end of a call. Text is what the model gets.
+type ToolResult struct {
+	ConversationID string `json:"conversation_id"`
+	ID             string `json:"id"`
+	Name           string `json:"name"`
+	Text           string `json:"text"`
+	IsError        bool   `json:"is_error"`
+	DurationMS     int64  `json:"duration_ms"`
+}
+
+// Phases of a delegation.
+const (
+	Queued  = "queued"
+	Started = "started"
+	Running = "running"
+	Ended   = "ended"
+)
+
+// Delegation is a change in one sub-agent. Status is the terminal state, set when Phase is Ended.
+type Delegation struct {
+	Phase          string `json:"phase"`
+	ConversationID string `json:"conversation_id"`
+	ParentID       string `json:"parent_id"`
+	CallID         string `json:"call_id"`
+	Profile        string `json:"profile"`
+	Title          string `json:"title,omitempty"`
+	Tool           string `json:"tool,omitempty"`
+	Status         string `json:"status,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+	Tokens         int64  `json:"tokens"`
+	CostUSD        *USD   `json:"cost_usd"`
+	ElapsedMS      int64  `json:"elapsed_ms"`
+}
+
+// Result closes the stream; without its type it is also the document of `--format=json`.
+type Result struct {
+	ConversationID string `json:"conversation_id"`
+	Turn           int    `json:"turn"`
+	Status         string `json:"status"`
+	Reason         string `json:"reason,omitempty"`
+	Result         string `json:"result"`
+	Model          string `json:"model"`
+	Usage          Usage  `json:"usage"`
+	CostUSD        *USD   `json:"cost_usd"`
+	SubCalls       int    `json:"sub_calls"`
+	DurationMS     int64  `json:"duration_ms"`
+}
+
+// Other is a line of a type that this version does not know.
+type Other struct{ Raw json.RawMessage }
+
+func (*Init) kind() string       { return "system" }
+func (*Assistant) kind() string  { return "assistant" }
+func (*ToolCall) kind() string   { return "tool_call" }
+func (*ToolResult) kind() string { return "tool_result" }
+func (*Delegation) kind() string { return "delegation" }
+func (*Result) kind() string     { return "result" }
+func (*Other) kind() string      { return "" }
+
+// Encode returns the line as JSON with its newline.
+func Encode(l Line) ([]byte, error) {
+	if o, ok := l.(*Other); ok {
+		var b bytes.Buffer
+		if err := json.Compact(&b, o.Raw); err != nil {
+			return nil, fmt.Errorf("stream line: %w", err)
+		}
+		b.WriteByte('\n')
+		return b.Bytes(), nil
+	}
+	head := `{"type":"` + l.kind() + `",`
+	if l.kind() == "system" {
+		head += `"subtype":"init",`
+	}
+	var b bytes.Buffer
+	b.WriteString(head)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(l); err != nil {
+		return nil, fmt.Errorf("stream line %s: %w", l.kind(), err)
+	}
+	out := b.Bytes()
+	return append(out[:len(head)], out[len(head)+1:]...), nil // drop the second "{"
+}
+
+// Decode reads one line. Unknown types come back as *Other; what is not a JSON object is an error.
+func Decode(line []byte) (Line, error) {
+	var head struct {
+		Type    string `json:"type"`
+		Subtype string `json:"subtype"`
+	}
+	if t := bytes.TrimLeft(line, " \t\r\n"); len(t) == 0 || t[0] != '{' {
+		return nil, errors.New("stream line: not a JSON object")
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, fmt.Errorf("stream line: %w", err)
+	}
+	var l Line
+	switch head.Type {
+	case "system":
+		if head.Subtype != "init" {
+			return &Other{Raw: bytes.Clone(line)}, nil
+		}
+		l = &Init{}
+	case "assistant":
+		l = &Assistant{}
+	case "tool_call":
+		l = &ToolCall{}
+	case "tool_result":
+		l = &ToolResult{}
+	case "delegation":
+		l = &Delegation{}
+	case "result":
+		l = &Result{}
+	default:
+		return &Other{Raw: bytes.Clone(line)}, nil
+	}
+	if err := json.Unmarshal(line, l); err != nil {
+		return nil, fmt.Errorf("stream line %s: %w", head.Type, err)
+	}
+	return l, nil
+}
+
+// Writer writes lines, each with one Write call. Safe for concurrent use.
+type Writer struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error
+}
+
+// NewWriter returns a Writer onto w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Write writes one line. After an error every call returns that error: half a line may stand on w.
+func (w *Writer) Write(l Line) error {
+	b, err := Encode(l)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+	return w.err
+}
+
+// MaxLine is the longest line that a Splitter takes, in bytes.
+const MaxLine = 16 << 20
+
+// LineError tells of a line that could not be taken: too long, or not JSON.
+type LineError struct {
+	Line int // 1-based
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("stream line %d: %v", e.Line, e.Err) }
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Splitter is an io.Writer that takes a process's stdout in any pieces and hands each complete line to Each.
+// Write never fails, so that a child is not stopped by what it says: a bad line is handed to Bad and dropped.
+// Not for concurrent use.
+type Splitter struct {
+	Each func(Line)
+	Bad  func(*LineError) // nil drops them
+
+	buf  []byte
+	n    int
+	skip bool // inside a line that is too long
+}
+
+func (s *Splitter) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			s.add(p)
+			break
+		}
+		s.add(p[:i])
+		s.end()
+		p = p[i+1:]
+	}
+	return n, nil
+}
+
+// Close hands over a last line that has no newline.
+func (s *Splitter) Close() error {
+	if len(s.buf) > 0 || s.skip {
+		s.end()
+	}
+	return nil
+}
+
+func (s *Splitter) add(p []byte) {
+	if s.skip {
+		return
+	}
+	if len(s.buf)+len(p) > MaxLine {
+		s.skip, s.buf = true, nil
+		return
+	}
+	s.buf = append(s.buf, p...)
+}
+
+func (s *Splitter) end() {
+	s.n++
+	line := bytes.TrimSpace(s.buf)
+	switch {
+	case s.skip:
+		s.bad(fmt.Errorf("longer than %d bytes", MaxLine))
+	case len(line) > 0:
+		l, err := Decode(line)
+		if err != nil {
+			s.bad(err)
+		} else {
+			s.Each(l)
+		}
+	}
+	if cap(s.buf) > 1<<20 {
+		s.buf = nil
+	}
+	s.buf, s.skip = s.buf[:0], false
+}
+
+func (s *Splitter) bad(err error) {
+	if s.Bad != nil {
+		s.Bad(&LineError{Line: s.n, Err: err})
+	}
+}
+
+// Read calls each for every line of r until its end. A bad line is an error that names it.
+func Read(r io.Reader, each func(Line) error) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 0, 64<<10), MaxLine)
+	n := 0
+	for sc.Scan() {
+		n++
+		if len(bytes.TrimSpace(sc.Bytes())) == 0 {
+			continue
+		}
+		l, err := Decode(sc.Bytes())
+		if err != nil {
+			return &LineError{Line: n, Err: err}
+		}
+		if err := each(l); err != nil {
+			return err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return &LineError{Line: n + 1, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func lines() []Line {
+	cost := USD(14200000)
+	parent := "call_1"
+	return []Line{
+		&Init{ConversationID: "jp-c1", SessionID: "jp-c1", Turn: 1, Model: "script/a.toml", Tools: []string{"fs_read_file"}, ParentToolUseID: &parent},
+		&Assistant{ConversationID: "jp-c1", Text: "a <b> & \u2028", Usage: Usage{1, 2, 3, 4}, CostUSD: &cost},
+		&ToolCall{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)},
+		&ToolResult{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Text: "line\nline", IsError: true, DurationMS: 3},
+		&Delegation{Phase: Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "x", Profile: "agent/researcher", Status: "ok", Tokens: 12},
+		&Result{ConversationID: "jp-c1", Turn: 1, Status: "ok", Result: "done", Model: "m", SubCalls: 2, DurationMS: 9},
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	for _, l := range lines() {
+		if err := w.Write(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := strings.Count(b.String(), "\n"), len(lines()); got != want {
+		t.Fatalf("lines = %d, want %d", got, want)
+	}
+	var got []Line
+	if err := Read(bytes.NewReader(b.Bytes()), func(l Line) error { got = append(got, l); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, lines()) {
+		t.Errorf("Read = %#v, want %#v", got, lines())
+	}
+}
+
+func TestSplitterTakesAnyPieces(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	for _, l := range lines() {
+		_ = w.Write(l)
+	}
+	for size := 1; size < 40; size++ {
+		var got []Line
+		s := &Splitter{Each: func(l Line) { got = append(got, l) }}
+		for p := b.Bytes(); len(p) > 0; {
+			n := min(size, len(p))
+			_, _ = s.Write(p[:n])
+			p = p[n:]
+		}
+		_ = s.Close()
+		if !reflect.DeepEqual(got, lines()) {
+			t.Fatalf("pieces of %d: got %d lines, want %d", size, len(got), len(lines()))
+		}
+	}
+}
+
+func TestSplitterSurvivesBadLines(t *testing.T) {
+	var good int
+	var bad []int
+	s := &Splitter{Each: func(Line) { good++ }, Bad: func(e *LineError) { bad = append(bad, e.Line) }}
+	_, _ = s.Write([]byte("not json\n[1]\n\n{\"type\":\"result\"}\n"))
+	long := bytes.Repeat([]byte("x"), 1<<20)
+	for range 17 {
+		_, _ = s.Write(long)
+	}
+	_, _ = s.Write([]byte("\n{\"type\":\"new\"}"))
+	_ = s.Close()
+	if good != 2 || !reflect.DeepEqual(bad, []int{1, 2, 5}) {
+		t.Errorf("good, bad = %d, %v, want 2, [1 2 5]", good, bad)
+	}
+}
+
+func TestUSD(t *testing.T) {
+	for nano, want := range map[USD]string{0: "0", 1: "0.000000001", 14200000: "0.0142", 1e9: "1", -2500000000: "-2.5", 100e9: "100"} {
+		b, err := json.Marshal(nano)
+		if err != nil || string(b) != want {
+			t.Errorf("Marshal(%d) = %s, %v, want %s", int64(nano), b, err, want)
+		}
+		var back USD
+		if err := json.Unmarshal(b, &back); err != nil || back != nano {
+			t.Errorf("Unmarshal(%s) = %d, %v, want %d", b, int64(back), err, int64(nano))
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, l := range lines() {
+		b, _ := Encode(l)
+		f.Add(b)
+	}
+	f.Add([]byte(`{"type":"system","subtype":"other"}`))
+	f.Add([]byte(`{"type":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := Decode(b)
+		if err != nil {
+			return
+		}
+		enc, err := Encode(l)
+		if err != nil {
+			t.Fatalf("Encode after Decode(%q): %v", b, err)
+		}
+		if bytes.Count(enc, []byte("\n")) != 1 {
+			t.Fatalf("Encode(%q) = %q: not one line", b, enc)
+		}
+	})
+}
