@@ -1,0 +1,187 @@
+package profiles
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is the typed result of resolving: defaults applied, values checked. Each field mirrors the TOML key
+// of the same name in snake_case; Settings lists the keys. Tool tables are not here: see Resolved.Tools.
+type Config struct {
+	Assistant    Assistant
+	Conversation Conversation
+	Delegation   Delegation
+	Style        Style
+	Providers    Providers
+	Store        StoreSettings
+	Log          LogSettings
+	Editor       Program
+	Pager        Program
+
+	hint string // of RequireModel: where the model of this config belongs
+}
+
+// Assistant is who answers, and how the model is asked.
+type Assistant struct {
+	Name                 string // shown to people; "" = none
+	Model                string // as written: provider/model or an alias; RequireModel resolves it
+	SystemPrompt         string // comes before the sections; "" = none
+	SystemPromptSections []Section
+	Parameters           Parameters
+	Request              Request
+}
+
+// Section is one part of the system prompt.
+type Section struct {
+	Title   string // "" = none
+	Content string // never empty
+}
+
+// Parameters are sent to the model.
+type Parameters struct {
+	MaxTokens   int      // of one reply; 0 = the model's own limit
+	Reasoning   string   // none, low, medium, high; "" = the model's default
+	Temperature *float64 // 0 to 2; nil = the model's default
+}
+
+// Request bounds a call of the model.
+type Request struct {
+	MaxRetries       int           // default 5; 0 = never
+	BaseBackoff      time.Duration // base_backoff_ms, default 1 s
+	MaxBackoff       time.Duration // max_backoff_secs, default 60 s
+	StreamIdle       time.Duration // stream_idle_timeout_secs, default 60 s; 0 = no limit
+	MaxResponseBytes int64         // default 8 MiB
+}
+
+// Conversation holds the settings of the turn loop.
+type Conversation struct {
+	MaxTurns  int // tool rounds in one turn, default 50
+	Parallel  int // conversation.tools.parallel: tool calls run at once, default 8
+	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
+}
+
+// Delegation limits sub-agents. Nil limits are "unlimited"; a limit of 0 allows none.
+type Delegation struct {
+	Enabled           bool          // default true
+	Profiles          []string      // what jp_query's `config` may name; nil = none
+	Models            []string      // what an override of assistant.model may name; nil = any
+	InlineResult      int           // bytes of a result given to the model, default 16 KiB
+	MaxDepth          *int          // 0 to 5; nil = not said: 1 at a root, 0 in a child
+	MaxPerTurn        int           // default 5
+	MaxChildren       int           // per session, default 64
+	MaxParallel       int           // default 4, at least 1
+	TokenBudget       *int64        // per session; nil = unlimited, the default
+	MaxCostNano       *int64        // max_cost_per_session in nano-dollars; default 1 dollar
+	MaxCostSet        bool          // whether anyone set max_cost_per_session
+	BudgetInheritance float64       // 0 to 1, default 0.5
+	Timeout           time.Duration // of one child, default 10 minutes
+	LLMQuery          LLMQuery
+}
+
+// LLMQuery is the generic sub-agent.
+type LLMQuery struct {
+	Tools []string // what it holds; nil = none
+}
+
+// Style says what is shown beside the answer.
+type Style struct {
+	Reasoning    string // style.reasoning.display: hidden (default) or full
+	ShowToolCall bool   // style.tool_call.show, default true
+}
+
+// Providers is everything under [providers.llm]. All but the aliases are machine settings.
+type Providers struct {
+	Aliases map[string]string   // name -> provider/model
+	LLM     map[string]Provider // by name; only those somebody configured
+	Prices  map[string]Price    // by exact provider/model
+}
+
+// Provider is one endpoint. The key goes only to the endpoint of the layer that named its variable: when
+// base_url and api_key_env come from different layers, APIKeyEnv is empty, KeyWithheld is set and a warning
+// says why. With KeyWithheld no key may be sent at all, also not one from a default variable.
+type Provider struct {
+	Type        string // anthropic or openai (every compatible server); "" for the built-in names
+	BaseURL     string // http or https, no user, query or fragment; "" = the provider's own
+	APIKeyEnv   string // name of the variable that holds the key; "" = none configured
+	KeyWithheld bool
+}
+
+// Price is in nano-dollars for a million tokens (1 USD for a million = 1_000_000_000). Nil cache prices
+// were not given.
+type Price struct {
+	Input, Output         int64
+	CacheRead, CacheWrite *int64
+}
+
+// StoreSettings places the store.
+type StoreSettings struct{ Path string } // absolute; "" = the default place
+
+// LogSettings places the log.
+type LogSettings struct{ File string } // absolute, "-" for stderr, "" = the default place
+
+// Program is a command line a person chose, split by the shell that runs it.
+type Program struct{ Cmd string } // "" = not set
+
+// maxDepth is the deepest nesting the program allows, whatever a config says.
+const maxDepth = 5
+
+func defaults() Config {
+	dollar := int64(1_000_000_000)
+	return Config{
+		Assistant: Assistant{Request: Request{
+			MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, MaxResponseBytes: 8 << 20,
+		}},
+		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true},
+		Delegation: Delegation{
+			Enabled: true, InlineResult: 16 << 10, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4,
+			MaxCostNano: &dollar, BudgetInheritance: 0.5, Timeout: 10 * time.Minute,
+		},
+		Style: Style{Reasoning: "hidden", ShowToolCall: true},
+	}
+}
+
+// RequireModel returns the model id with aliases resolved, always `provider/model`. Its *Error wraps
+// ErrModel and says where assistant.model is set.
+func (c Config) RequireModel() (string, error) {
+	id, err := c.ResolveModel(c.Assistant.Model)
+	if err != nil {
+		if e := err.(*Error); e.Hint == "" {
+			e.Hint = c.modelHint()
+		}
+		return "", err
+	}
+	return id, nil
+}
+
+// ResolveModel turns what a person or a model wrote (provider/model, or an alias) into a model id. Its
+// *Error wraps ErrModel.
+func (c Config) ResolveModel(name string) (string, error) {
+	fail := func(msg, hint string) (string, error) {
+		return "", &Error{Key: "assistant.model", Msg: msg, Hint: hint, Err: ErrModel}
+	}
+	if name == "" {
+		return fail("not set", "")
+	}
+	if id, ok := c.Providers.Aliases[name]; ok {
+		return id, nil
+	}
+	if err := checkModelID(name); err != nil {
+		if strings.Contains(name, "/") {
+			return fail(err.Error(), "")
+		}
+		hint := ""
+		if near := Suggest(name, sortedKeys(c.Providers.Aliases)); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		return fail(strconv.Quote(name)+" is neither provider/model nor an alias", hint)
+	}
+	return name, nil
+}
+
+func (c Config) modelHint() string {
+	if c.hint != "" {
+		return c.hint
+	}
+	return `write model = "provider/model" below [assistant] in .jp/config.toml, or pass --model provider/model`
+}
