@@ -1,0 +1,227 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+)
+
+// Sources of tools. A tool of an MCP server has the source "mcp.<server>".
+const (
+	SourceBuiltin      = "builtin"      // in Go, in this package
+	SourceLocal        = "local"        // a command of the user's
+	SourceDelegation   = "delegation"   // starts sub-agents
+	SourceConversation = "conversation" // reads the caller's sub-conversations
+	SourceInteractive  = "interactive"  // asks the person
+)
+
+// RunMode says whether a call needs leave before it runs.
+type RunMode string
+
+// The run modes; "" counts as RunAsk.
+const (
+	RunAsk        RunMode = "ask"
+	RunUnattended RunMode = "unattended"
+	RunDeny       RunMode = "deny"
+)
+
+// ResultMode says whether a result needs leave before the model sees it.
+type ResultMode string
+
+// The result modes; "" counts as ResultUnattended.
+const (
+	ResultAsk        ResultMode = "ask"
+	ResultUnattended ResultMode = "unattended"
+)
+
+// DetachedMode says what happens to a question when nobody can answer it.
+type DetachedMode string
+
+// The detached modes; "" counts as DetachedDeny. DetachedDefaults takes the
+// question's own default and is a denial where it has none, as leave to run or
+// to deliver never has.
+const (
+	DetachedDeny     DetachedMode = "deny"
+	DetachedAuto     DetachedMode = "auto"
+	DetachedDefaults DetachedMode = "defaults"
+)
+
+// Detached is the policy per kind of question: leave to run, leave to deliver
+// the result, a question of the tool itself.
+type Detached struct {
+	Run     DetachedMode
+	Deliver DetachedMode
+	Tool    DetachedMode
+}
+
+// AccessMode is what a file rule allows.
+type AccessMode string
+
+// The access modes.
+const (
+	ReadOnly  AccessMode = "ro"
+	ReadWrite AccessMode = "rw"
+)
+
+// FSRule opens one file or folder, and all below it, to a tool. Path is
+// relative to the workspace or absolute. The rule with the longest path that
+// covers a file decides.
+type FSRule struct {
+	Path string
+	Mode AccessMode
+}
+
+// Access is what a tool may reach. A nil FS is the default of the tool: the
+// workspace, read-only, or read-write for the built-in tools that write.
+type Access struct {
+	FS []FSRule
+}
+
+// Network says what network a tool may use.
+type Network string
+
+// The network modes; "" counts as NetworkNone.
+const (
+	NetworkNone Network = "none"
+	NetworkAny  Network = "any"
+)
+
+// Sandbox says how much confinement a local tool must have.
+type Sandbox string
+
+// The sandbox modes; "" counts as SandboxAuto.
+const (
+	SandboxAuto    Sandbox = "auto"
+	SandboxRequire Sandbox = "require"
+	SandboxOff     Sandbox = "off"
+)
+
+// Stdin says what a local tool reads.
+type Stdin string
+
+// The stdin modes; "" counts as StdinNone, which is /dev/null. StdinJSON is
+// one JSON object {"tool":{"name","arguments","options"},"context":{...}}.
+const (
+	StdinNone Stdin = "none"
+	StdinJSON Stdin = "json"
+)
+
+// Output says how the stdout of a local tool is read.
+type Output string
+
+// The output modes; "" counts as OutputText. OutputJSON is the typed envelope
+// {"type":"success"|"error"|"needs_input", ...}.
+const (
+	OutputText Output = "text"
+	OutputJSON Output = "json"
+)
+
+// Defaults of a definition.
+const (
+	DefaultTimeout       = 60 * time.Second
+	DefaultSizeThreshold = 256_000 // bytes
+)
+
+// Definition is all that is said about a tool except what runs it. It is a
+// value; its slices, maps and Schema are never changed after it was made, and
+// must not be by others.
+//
+// [Decode], [LoadFile] and [Embedded] make complete ones. In one made by hand,
+// note that a zero Parallel means alone, a zero Timeout no limit and a zero
+// SizeThreshold the default.
+type Definition struct {
+	Name        string
+	Source      string
+	Description string          // for the model
+	Schema      json.RawMessage // of the arguments, type object; nil = no arguments
+	Command     CommandLine     // of a local tool
+	Run         RunMode
+	Result      ResultMode
+	Detached    Detached
+	Timeout     time.Duration // of one call, from its start; 0 = none
+	// SizeThreshold is the most bytes of a result.
+	SizeThreshold int
+	Parallel      bool     // may run beside other calls of its batch
+	Env           []string // variables let through beyond the usual ones
+	Access        Access
+	Network       Network
+	Sandbox       Sandbox
+	Stdin         Stdin
+	Output        Output
+	Options       map[string]any // free-form, for templates: tool.options.*
+
+	dash map[string]bool // parameters whose values may start with '-'
+	set  map[string]bool // keys that a definition or table gave, for WithDefaults
+}
+
+// DefinitionError is a definition that cannot be used.
+type DefinitionError struct {
+	Pos  string // "file:line" where known
+	Tool string
+	Key  string // dotted, inside the tool's table; "" = the tool itself
+	Msg  string
+	Hint string // what to try; may be empty
+}
+
+// Error is "pos: tool name: key: message".
+func (e *DefinitionError) Error() string {
+	var b strings.Builder
+	if e.Pos != "" {
+		b.WriteString(e.Pos + ": ")
+	}
+	fmt.Fprintf(&b, "tool %s: ", e.Tool)
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	b.WriteString(e.Msg)
+	return b.String()
+}
+
+// WithEnum returns a copy of d whose string parameter takes only these values,
+// in this order. It is for enumerations known only at run time. It fails when
+// the schema has no such property; an empty list leaves no valid value.
+func (d Definition) WithEnum(param string, values []string) (Definition, error) {
+	var schema map[string]json.RawMessage
+	if err := json.Unmarshal(d.Schema, &schema); err != nil {
+		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
+	}
+	var props map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(schema["properties"], &props); err != nil || props[param] == nil {
+		return d, fmt.Errorf("tool %s: no parameter %q", d.Name, param)
+	}
+	if values == nil {
+		values = []string{}
+	}
+	enum, err := json.Marshal(values)
+	if err != nil {
+		return d, fmt.Errorf("tool %s: enum of %q: %w", d.Name, param, err)
+	}
+	props[param]["enum"] = enum
+	if schema["properties"], err = json.Marshal(props); err != nil {
+		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
+	}
+	if d.Schema, err = json.Marshal(schema); err != nil {
+		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
+	}
+	return d, nil
+}
+
+// sizeThreshold is the bound of a result in bytes.
+func (d Definition) sizeThreshold() int {
+	if d.SizeThreshold > 0 {
+		return d.SizeThreshold
+	}
+	return DefaultSizeThreshold
+}
+
+// withSet returns a copy of d that remembers key as given.
+func (d Definition) withSet(key string) Definition {
+	d.set = maps.Clone(d.set)
+	if d.set == nil {
+		d.set = map[string]bool{}
+	}
+	d.set[key] = true
+	return d
+}

@@ -1,0 +1,300 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"slices"
+	"sync"
+)
+
+// Defaults of an Executor.
+const (
+	DefaultParallel   = 8
+	DefaultBatchBytes = 2_000_000
+)
+
+// Executor runs the calls of one reply. It is a value; a zero Executor refuses
+// every call, since its Set is empty. It is safe for concurrent use.
+type Executor struct {
+	Set Set
+	// Permit gives leave to run. nil lets "unattended" tools run and refuses
+	// all others. [Policy.Permit] is the usual one.
+	Permit Permit
+	// Deliver gives leave to hand a result to the model. nil delivers the
+	// results of "unattended" tools and withholds all others.
+	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
+	// Parallel is how many calls of one batch run at once; 0 is DefaultParallel.
+	Parallel int
+	// BatchBytes is the most text of all results together; 0 is
+	// DefaultBatchBytes. The results that finish last are cut.
+	BatchBytes int
+	// Started is told of each call just before it runs; nil is nobody. It may
+	// be called concurrently.
+	Started func(Call)
+}
+
+// Run runs the calls and yields each with its result as it finishes: one
+// result for every call, in no fixed order. It never fails as a whole. An unknown name,
+// arguments that do not fit the schema, a refusal, a panic, a timeout and the
+// end of ctx are results with IsError.
+//
+// A tool whose definition says parallel = false runs alone: what stands before
+// it in calls is finished first, what stands after it starts after it. Other
+// calls run beside one another, those that need no person's answer first.
+//
+// When the consumer stops early, what runs is cancelled. Run returns when
+// nothing of it is running any more.
+func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result] {
+	return func(yield func(Call, Result) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		b := batch{
+			Executor: e,
+			slots:    make(chan struct{}, orDefault(e.Parallel, DefaultParallel)),
+			done:     make(chan finished, len(calls)),
+		}
+		size := orDefault(e.BatchBytes, DefaultBatchBytes)
+
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() {
+			defer close(b.done)
+			b.run(ctx, calls)
+		})
+
+		left := len(calls)
+		stopped := false
+		for f := range b.done {
+			if stopped {
+				continue
+			}
+			left--
+			f.result.Text = bound(f.result.Text, batchShare(size, left), "the results of one reply are together at most "+sizeText(orDefault(e.BatchBytes, DefaultBatchBytes))+": ask for less at a time")
+			size -= len(f.result.Text)
+			if !yield(f.call, f.result) {
+				stopped = true
+				cancel()
+			}
+		}
+	}
+}
+
+// smallResult is kept free for each call that has not finished, so that an
+// error message always finds room.
+const smallResult = 1024
+
+// batchShare is how many bytes a result may have when size are left for it and
+// for left others.
+func batchShare(size, left int) int {
+	return max(size-left*smallResult, min(smallResult, size/(left+1)), 0)
+}
+
+func orDefault(n, def int) int {
+	if n <= 0 {
+		return def
+	}
+	return n
+}
+
+// batch is one Run.
+type batch struct {
+	Executor
+	slots chan struct{}
+	done  chan finished
+}
+
+type finished struct {
+	call   Call
+	result Result
+}
+
+// job is a call that is good to run.
+type job struct {
+	call Call // with valid arguments
+	orig Call
+	tool Tool
+}
+
+// run runs all calls and reports each to b.done.
+func (b *batch) run(ctx context.Context, calls []Call) {
+	for len(calls) > 0 {
+		n := slices.IndexFunc(calls, func(c Call) bool { return b.alone(c) })
+		switch {
+		case n < 0:
+			n = len(calls)
+		case n == 0:
+			n = 1
+		}
+		b.runTogether(ctx, calls[:n])
+		calls = calls[n:]
+	}
+}
+
+// alone reports whether the call must not run beside others.
+func (b *batch) alone(c Call) bool {
+	t, ok := b.Set.Get(c.Name)
+	return ok && !t.Parallel
+}
+
+// runTogether runs the calls beside one another and returns when all are done.
+// Calls that may need a person's answer come last, and one after another.
+func (b *batch) runTogether(ctx context.Context, calls []Call) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var asking []job
+	for _, c := range calls {
+		j, refusal := b.prepare(c)
+		switch {
+		case refusal != nil:
+			b.report(c, *refusal)
+		case j.tool.Run == RunUnattended || j.tool.Run == RunDeny:
+			b.start(ctx, &wg, j)
+		default:
+			asking = append(asking, j)
+		}
+	}
+	for _, j := range asking {
+		b.start(ctx, &wg, j)
+	}
+}
+
+// prepare finds the tool and validates the arguments; or says why not.
+func (b *batch) prepare(c Call) (job, *Result) {
+	t, ok := b.Set.Get(c.Name)
+	if !ok {
+		msg := fmt.Sprintf("unknown tool %q", c.Name)
+		if s := closest(c.Name, b.Set.Names()); s != "" {
+			msg += fmt.Sprintf("; did you mean %q?", s)
+		}
+		return job{}, refused("%s", msg)
+	}
+	args, err := t.Validate(c.Arguments)
+	if err != nil {
+		return job{}, refused("%v", err)
+	}
+	return job{call: Call{ID: c.ID, Name: c.Name, Arguments: args}, orig: c, tool: t}, nil
+}
+
+// start asks for leave and, with it, starts the call in a slot. It returns
+// before the call has ended, but after the leave was given: so that people are
+// asked in call order.
+func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
+	permit := b.Permit
+	if permit == nil {
+		permit = permitUnattended
+	}
+	d, err := decide(func() (Decision, error) { return permit(ctx, j.tool, j.call) })
+	switch {
+	case ctx.Err() != nil:
+		b.report(j.orig, *refused("cancelled before it ran: %v", context.Cause(ctx)))
+		return
+	case err != nil:
+		b.report(j.orig, *refused("no leave to run: %v", err))
+		return
+	case !d.Allow:
+		b.report(j.orig, *refused("refused: %s", orText(d.Reason, "not allowed to run")))
+		return
+	}
+	select {
+	case b.slots <- struct{}{}:
+	case <-ctx.Done():
+		b.report(j.orig, *refused("cancelled before it ran: %v", context.Cause(ctx)))
+		return
+	}
+	wg.Go(func() {
+		r := b.call(ctx, j)
+		<-b.slots
+		b.report(j.orig, b.deliver(ctx, j, r))
+	})
+}
+
+// report hands a result to the consumer; there is room for one of every call.
+func (b *batch) report(c Call, r Result) { b.done <- finished{c, r} }
+
+// call runs the tool within its time.
+func (b *batch) call(ctx context.Context, j job) (r Result) {
+	if b.Started != nil {
+		b.Started(j.orig)
+	}
+	if j.tool.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, j.tool.Timeout, &TimeoutError{Tool: j.tool.Name, After: j.tool.Timeout})
+		defer cancel()
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r = Result{Text: fmt.Sprintf("tool %s failed: panic: %v\n%s", j.tool.Name, p, firstFrames(debug.Stack())), IsError: true}
+		}
+		r.Text = validText(r.Text)
+	}()
+	r, err := j.tool.Func(ctx, j.call)
+	var timeout *TimeoutError
+	switch {
+	case err == nil:
+		return r
+	case errors.As(context.Cause(ctx), &timeout) && timeout.Tool == j.tool.Name:
+		err = timeout
+	case ctx.Err() != nil:
+		err = fmt.Errorf("interrupted, may have run: %w", context.Cause(ctx))
+	}
+	text := fmt.Sprintf("tool %s failed: %v", j.tool.Name, err)
+	if r.Text != "" {
+		text += "\n" + r.Text
+	}
+	return Result{Text: text, IsError: true}
+}
+
+// deliver asks for leave to hand over the result and bounds it.
+func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
+	deliver := b.Deliver
+	if deliver == nil {
+		deliver = deliverUnattended
+	}
+	d, err := decide(func() (Decision, error) { return deliver(ctx, j.tool, j.call, r) })
+	switch {
+	case err != nil:
+		return Result{Text: fmt.Sprintf("the tool ran; its result is withheld: %v", err), IsError: true}
+	case !d.Allow:
+		return Result{Text: "the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered"), IsError: true}
+	}
+	r.Text = bound(r.Text, j.tool.sizeThreshold(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
+	return r
+}
+
+// decide calls a function of the caller's that may panic; a panic is a refusal.
+func decide(f func() (Decision, error)) (d Decision, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = Decision{}, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
+func permitUnattended(_ context.Context, t Tool, _ Call) (Decision, error) {
+	if t.Run == RunUnattended {
+		return Decision{Allow: true}, nil
+	}
+	return Decision{Reason: fmt.Sprintf("only tools with run = %q may run here", RunUnattended)}, nil
+}
+
+func deliverUnattended(_ context.Context, t Tool, _ Call, _ Result) (Decision, error) {
+	if t.Result == ResultUnattended || t.Result == "" {
+		return Decision{Allow: true}, nil
+	}
+	return Decision{Reason: fmt.Sprintf("only results of tools with result = %q are delivered here", ResultUnattended)}, nil
+}
+
+func refused(format string, args ...any) *Result {
+	return &Result{Text: validText(fmt.Sprintf(format, args...)), IsError: true, Refused: true}
+}
+
+func orText(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
