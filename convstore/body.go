@@ -1,0 +1,432 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Body is what an event says: one of the types of this file. Text that is not
+// UTF-8 is stored with U+FFFD in place of what is not; JSON fields must hold
+// valid JSON, whitespace between its tokens is not kept.
+type Body interface {
+	// Type returns the name under which the body is stored.
+	Type() string
+}
+
+// TurnStart opens the next turn. Events before the first one belong to turn 0.
+type TurnStart struct{}
+
+// UserMessage is what the user asked for, or the caller of a sub-agent.
+type UserMessage struct {
+	Text        string          `json:"content"`
+	Attachments []Attachment    `json:"attachments,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"` // that the answer must match
+}
+
+// Attachment is a file or page that came with a UserMessage.
+type Attachment struct {
+	Source    string `json:"source"` // path or URL, as it was given
+	MediaType string `json:"media_type,omitempty"`
+	Text      string `json:"text,omitempty"`
+	Data      []byte `json:"data,omitempty"` // of what is no text
+}
+
+// AssistantMessage is a piece of the assistant's answer.
+type AssistantMessage struct {
+	Text string `json:"message"`
+}
+
+// Reasoning is a piece of the model's reasoning, with what its provider needs to
+// be shown it again.
+type Reasoning struct {
+	Text      string          `json:"reasoning"`
+	Signature string          `json:"signature,omitempty"`
+	Opaque    json.RawMessage `json:"opaque,omitempty"` // the provider's own form
+	Provider  string          `json:"provider,omitempty"`
+}
+
+// Structured is an answer to a request that had a Schema.
+type Structured struct {
+	Data json.RawMessage `json:"data"`
+}
+
+// ToolCall is a model's request to call a tool. Arguments are as the model wrote
+// them, and so possibly no JSON at all.
+type ToolCall struct {
+	ID        string
+	Name      string
+	Source    string
+	Arguments json.RawMessage
+}
+
+// ToolResult answers the ToolCall with the same ID.
+type ToolResult struct {
+	ID      string `json:"id"`
+	Text    string `json:"content"`
+	IsError bool   `json:"is_error"`
+}
+
+// ModelCall records one call of a model, after it.
+type ModelCall struct {
+	Model    string        `json:"model"`
+	Usage    Usage         `json:"usage"`
+	CostNano *int64        `json:"cost_nano"` // billionths of a dollar, nil = price unknown
+	Stop     string        `json:"stop,omitempty"`
+	Duration time.Duration `json:"duration_ns,omitempty"`
+}
+
+// TurnEnd closes the open turn.
+type TurnEnd struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// ConfigDelta says what changed in the configuration. Appending one also replaces
+// the conversation's stored Config with Resolved, which is not part of the event
+// and not there when it is read back.
+type ConfigDelta struct {
+	Delta    json.RawMessage `json:"delta,omitempty"`
+	Reset    string          `json:"reset,omitempty"` // "none" or "workspace" where the state was reset first
+	Resolved Config          `json:"-"`
+}
+
+// Inquiry is a question that a tool asked before it could go on.
+type Inquiry struct {
+	ID      string // of the tool call and the question
+	Tool    string
+	Text    string
+	Kind    string // boolean, select, text
+	Options []string
+	Default json.RawMessage
+}
+
+// InquiryAnswer answers the Inquiry with the same ID.
+type InquiryAnswer struct {
+	ID     string          `json:"id"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// Note is a remark for whoever reads the conversation, such as that it went on
+// after a crash.
+type Note struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+// Opaque is a body of a type that this version does not know, or not in this
+// form. Raw is all of it, a JSON object with the member "type".
+type Opaque struct {
+	Name string
+	Raw  json.RawMessage
+}
+
+// The types' names. The three kinds of chat_response differ in their members.
+const (
+	typeTurnStart     = "turn_start"
+	typeRequest       = "chat_request"
+	typeResponse      = "chat_response"
+	typeToolCall      = "tool_call_request"
+	typeToolResult    = "tool_call_response"
+	typeModelCall     = "model_call"
+	typeTurnEnd       = "turn_end"
+	typeConfigDelta   = "config_delta"
+	typeInquiry       = "inquiry_request"
+	typeInquiryAnswer = "inquiry_response"
+	typeNote          = "note"
+)
+
+// Type returns "turn_start".
+func (TurnStart) Type() string { return typeTurnStart }
+
+// Type returns "chat_request".
+func (UserMessage) Type() string { return typeRequest }
+
+// Type returns "chat_response".
+func (AssistantMessage) Type() string { return typeResponse }
+
+// Type returns "chat_response".
+func (Reasoning) Type() string { return typeResponse }
+
+// Type returns "chat_response".
+func (Structured) Type() string { return typeResponse }
+
+// Type returns "tool_call_request".
+func (ToolCall) Type() string { return typeToolCall }
+
+// Type returns "tool_call_response".
+func (ToolResult) Type() string { return typeToolResult }
+
+// Type returns "model_call".
+func (ModelCall) Type() string { return typeModelCall }
+
+// Type returns "turn_end".
+func (TurnEnd) Type() string { return typeTurnEnd }
+
+// Type returns "config_delta".
+func (ConfigDelta) Type() string { return typeConfigDelta }
+
+// Type returns "inquiry_request".
+func (Inquiry) Type() string { return typeInquiry }
+
+// Type returns "inquiry_response".
+func (InquiryAnswer) Type() string { return typeInquiryAnswer }
+
+// Type returns "note".
+func (Note) Type() string { return typeNote }
+
+// Type returns the name that the body was stored under.
+func (o Opaque) Type() string { return o.Name }
+
+// kind is the type of a body as one byte of the stored record. The numbers are
+// part of the format: they are only ever added to.
+type kind byte
+
+const (
+	kindOpaque kind = iota
+	kindTurnStart
+	kindUser
+	kindAssistant
+	kindReasoning
+	kindStructured
+	kindToolCall
+	kindToolResult
+	kindModelCall
+	kindTurnEnd
+	kindConfigDelta
+	kindInquiry
+	kindInquiryAnswer
+	kindNote
+)
+
+func kindOf(b Body) kind {
+	switch b.(type) {
+	case TurnStart:
+		return kindTurnStart
+	case UserMessage:
+		return kindUser
+	case AssistantMessage:
+		return kindAssistant
+	case Reasoning:
+		return kindReasoning
+	case Structured:
+		return kindStructured
+	case ToolCall:
+		return kindToolCall
+	case ToolResult:
+		return kindToolResult
+	case ModelCall:
+		return kindModelCall
+	case TurnEnd:
+		return kindTurnEnd
+	case ConfigDelta:
+		return kindConfigDelta
+	case Inquiry:
+		return kindInquiry
+	case InquiryAnswer:
+		return kindInquiryAnswer
+	case Note:
+		return kindNote
+	}
+	return kindOpaque
+}
+
+// storedCall is a ToolCall in JSON. What is no JSON is kept as text.
+type storedCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Source    string          `json:"source,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Text      string          `json:"arguments_text,omitempty"`
+}
+
+// storedInquiry is an Inquiry in JSON.
+type storedInquiry struct {
+	ID     string `json:"id"`
+	Source struct {
+		Source string `json:"source"`
+		Name   string `json:"name"`
+	} `json:"source"`
+	Question struct {
+		Text       string `json:"text"`
+		AnswerType struct {
+			Type    string   `json:"type"`
+			Options []string `json:"options,omitempty"`
+		} `json:"answer_type"`
+		Default json.RawMessage `json:"default,omitempty"`
+	} `json:"question"`
+}
+
+// encodeBody returns the body as a JSON object whose first member is "type".
+func encodeBody(b Body) ([]byte, error) {
+	var members any
+	switch b := b.(type) {
+	case Opaque:
+		if name, err := typeOf(b.Raw); err != nil || name != b.Name {
+			return nil, fmt.Errorf("event: %s: not an object of that type", b.Name)
+		}
+		return b.Raw, nil
+	case ToolCall:
+		c := storedCall{ID: b.ID, Name: b.Name, Source: b.Source}
+		if utf8.Valid(b.Arguments) && json.Valid(b.Arguments) {
+			c.Arguments = b.Arguments
+		} else {
+			c.Text = string(b.Arguments)
+		}
+		members = c
+	case Inquiry:
+		q := storedInquiry{ID: b.ID}
+		q.Source.Source, q.Source.Name = "tool", b.Tool
+		q.Question.Text, q.Question.Default = b.Text, validUTF8(b.Default)
+		q.Question.AnswerType.Type, q.Question.AnswerType.Options = b.Kind, b.Options
+		members = q
+	case UserMessage:
+		b.Schema = validUTF8(b.Schema)
+		members = b
+	case Reasoning:
+		b.Opaque = validUTF8(b.Opaque)
+		members = b
+	case Structured:
+		b.Data = validUTF8(b.Data)
+		members = b
+	case ConfigDelta:
+		b.Delta = validUTF8(b.Delta)
+		members = b
+	case InquiryAnswer:
+		b.Answer = validUTF8(b.Answer)
+		members = b
+	case TurnStart, AssistantMessage, ToolResult, ModelCall, TurnEnd, Note:
+		members = b
+	default:
+		return nil, fmt.Errorf("event: %T is no body of this package", b)
+	}
+	rest, err := marshalJSON(members)
+	if err != nil {
+		return nil, fmt.Errorf("event: %s: %w", b.Type(), err)
+	}
+	out := append(make([]byte, 0, len(rest)+32), `{"type":"`...)
+	out = append(append(out, b.Type()...), '"')
+	if len(rest) > len("{}") {
+		out = append(out, ',')
+	}
+	return append(out, rest[1:]...), nil
+}
+
+// decodeBody reads a stored body. It keeps raw.
+//
+// It fails only on what is no JSON object with a string "type". A type that it
+// does not know, or that has other members than it expects, becomes Opaque.
+func decodeBody(raw []byte) (Body, error) {
+	name, err := typeOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decodeKnown(name, raw)
+	if err != nil || body == nil {
+		return Opaque{Name: name, Raw: raw}, nil
+	}
+	return body, nil
+}
+
+func decodeKnown(name string, raw []byte) (Body, error) {
+	switch name {
+	case typeTurnStart:
+		return TurnStart{}, nil
+	case typeRequest:
+		return decodeAs[UserMessage](raw)
+	case typeResponse:
+		return decodeResponse(raw)
+	case typeToolCall:
+		var c storedCall
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return nil, err
+		}
+		call := ToolCall{ID: c.ID, Name: c.Name, Source: c.Source, Arguments: c.Arguments}
+		if c.Arguments == nil && c.Text != "" {
+			call.Arguments = json.RawMessage(c.Text)
+		}
+		return call, nil
+	case typeToolResult:
+		return decodeAs[ToolResult](raw)
+	case typeModelCall:
+		return decodeAs[ModelCall](raw)
+	case typeTurnEnd:
+		return decodeAs[TurnEnd](raw)
+	case typeConfigDelta:
+		return decodeAs[ConfigDelta](raw)
+	case typeInquiry:
+		var q storedInquiry
+		if err := json.Unmarshal(raw, &q); err != nil {
+			return nil, err
+		}
+		return Inquiry{
+			ID: q.ID, Tool: q.Source.Name, Text: q.Question.Text, Kind: q.Question.AnswerType.Type,
+			Options: q.Question.AnswerType.Options, Default: q.Question.Default,
+		}, nil
+	case typeInquiryAnswer:
+		return decodeAs[InquiryAnswer](raw)
+	case typeNote:
+		return decodeAs[Note](raw)
+	}
+	return nil, nil
+}
+
+// decodeResponse tells the three kinds of chat_response apart by the one member
+// that each must have.
+func decodeResponse(raw []byte) (Body, error) {
+	var has struct {
+		Message, Reasoning, Data json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &has); err != nil {
+		return nil, err
+	}
+	switch {
+	case has.Message != nil && has.Reasoning == nil && has.Data == nil:
+		return decodeAs[AssistantMessage](raw)
+	case has.Reasoning != nil && has.Message == nil && has.Data == nil:
+		return decodeAs[Reasoning](raw)
+	case has.Data != nil && has.Message == nil && has.Reasoning == nil:
+		return decodeAs[Structured](raw)
+	}
+	return nil, nil
+}
+
+func decodeAs[T Body](raw []byte) (Body, error) {
+	var b T
+	err := json.Unmarshal(raw, &b)
+	return b, err
+}
+
+// typeOf returns the member "type" of a JSON object.
+func typeOf(raw []byte) (string, error) {
+	var t struct {
+		Type *string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return "", fmt.Errorf("event: %w", err)
+	}
+	if t.Type == nil {
+		return "", fmt.Errorf("event: no type")
+	}
+	return *t.Type, nil
+}
+
+// marshalJSON is json.Marshal that leaves <, > and & as they are.
+func marshalJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func validUTF8(raw json.RawMessage) json.RawMessage {
+	if utf8.Valid(raw) {
+		return raw
+	}
+	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+}

@@ -1,0 +1,172 @@
+package convstore
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Link says what joins a conversation to its parent.
+type Link uint8
+
+// The kinds of link. An agent's scope, its depth and its ledger follow
+// delegation links only; a person's reach follows all of them.
+const (
+	NoLink         Link = iota // a root: no parent
+	ForkLink                   // a person forked it
+	DelegationLink             // it was delegated, by an agent or by hand
+)
+
+// String returns "", "fork" or "delegation".
+func (l Link) String() string {
+	switch l {
+	case ForkLink:
+		return "fork"
+	case DelegationLink:
+		return "delegation"
+	}
+	return ""
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_tokens"`
+	CacheWrite int64 `json:"cache_write_tokens"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+}
+
+// sub returns what was used between v and u.
+func (u Usage) sub(v Usage) Usage {
+	return Usage{u.Input - v.Input, u.Output - v.Output, u.CacheRead - v.CacheRead, u.CacheWrite - v.CacheWrite}
+}
+
+// Grant is what a delegated conversation was given when it was forked or last
+// continued by its caller. Tokens and CostNano (billionths of a dollar) are nil
+// when unlimited; zero means none. A zero Deadline means no deadline. An empty
+// Tools means no tool at all.
+type Grant struct {
+	Tools    []string  `json:"tools"`
+	MaxDepth int       `json:"max_depth"`
+	Deadline time.Time `json:"deadline,omitzero"`
+	Tokens   *int64    `json:"tokens"`
+	CostNano *int64    `json:"cost_nano"`
+}
+
+// Config is a conversation's stored configuration: bytes that this package keeps
+// exactly and never looks into, and the names of the tools that it holds.
+type Config struct {
+	JSON  json.RawMessage
+	Tools []string
+}
+
+// Conversation is one conversation's metadata, a copy that stays as it is.
+//
+// It encodes to JSON as `jp conversation ls` shows it.
+type Conversation struct {
+	ID     ID
+	Parent ID // 0 in a root
+	Root   ID // the topmost ancestor by all links; ID itself in a root
+	Link   Link
+
+	// Depth counts the delegations above this conversation. It is fixed when
+	// the conversation is made (one more than the caller's, or the same as the
+	// source of a fork) and never falls when it is moved.
+	Depth int
+
+	Title      string
+	Hidden     bool
+	Pinned     bool
+	ArchivedAt time.Time // zero = not archived
+	ExpiresAt  time.Time // zero = never
+	Labels     map[string]string
+
+	CreatedAt time.Time
+	UpdatedAt time.Time // the last append; before the first one, CreatedAt
+
+	Turns          int
+	Events         int
+	Children       int // direct children, by all links
+	HiddenChildren int // of these, the hidden ones
+
+	Profile     string
+	ProfileHash string
+	Model       string
+	Role        string
+	Grant       *Grant // of a delegated conversation, else nil
+
+	Usage    Usage  // of its own model calls, its children's not included
+	CostNano *int64 // billionths of a dollar; nil when the price of a call is unknown
+
+	Status Status // computed when it was read
+	Reason string // why the last turn ended as it did
+}
+
+// Archived reports whether the conversation is archived.
+func (c Conversation) Archived() bool { return !c.ArchivedAt.IsZero() }
+
+// MarshalJSON encodes the published shape of a conversation. Ids and times that
+// are not there are null, costs are dollars.
+func (c Conversation) MarshalJSON() ([]byte, error) {
+	labels := c.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return marshalJSON(struct {
+		ID        ID                `json:"id"`
+		Title     string            `json:"title"`
+		Parent    *ID               `json:"parent_id"`
+		Root      ID                `json:"root_id"`
+		Depth     int               `json:"depth"`
+		Children  int               `json:"children"`
+		Hidden    bool              `json:"hidden"`
+		Pinned    bool              `json:"pinned"`
+		Archived  bool              `json:"archived"`
+		Profile   string            `json:"profile"`
+		Model     string            `json:"model"`
+		Status    Status            `json:"status"`
+		Turns     int               `json:"turns"`
+		Events    int               `json:"events_count"`
+		CreatedAt time.Time         `json:"created_at"`
+		UpdatedAt time.Time         `json:"updated_at"`
+		ExpiresAt *time.Time        `json:"expires_at"`
+		Labels    map[string]string `json:"labels"`
+		Usage     Usage             `json:"usage"`
+		Cost      json.RawMessage   `json:"cost_usd"`
+	}{
+		c.ID, c.Title, orNull(c.Parent), c.Root, c.Depth, c.Children, c.Hidden, c.Pinned, c.Archived(),
+		c.Profile, c.Model, c.Status, c.Turns, c.Events, c.CreatedAt, c.UpdatedAt, orNull(c.ExpiresAt),
+		labels, c.Usage, dollars(c.CostNano),
+	})
+}
+
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// dollars writes billionths of a dollar as an exact decimal JSON number.
+func dollars(nano *int64) json.RawMessage {
+	if nano == nil {
+		return json.RawMessage("null")
+	}
+	n, sign := uint64(*nano), ""
+	if *nano < 0 {
+		n, sign = -n, "-"
+	}
+	frac := strconv.FormatUint(n%1e9+1e9, 10)[1:]
+	whole := sign + strconv.FormatUint(n/1e9, 10)
+	if frac = strings.TrimRight(frac, "0"); frac != "" {
+		whole += "." + frac
+	}
+	return json.RawMessage(whole)
+}

@@ -1,0 +1,124 @@
+package convstore
+
+import (
+	"os"
+	"time"
+)
+
+// Delegation is one run of a child conversation on behalf of a tool call. Its
+// record stands under the root of its ledger, and stays when the conversations
+// are removed.
+type Delegation struct {
+	ID     string `json:"id"`
+	Root   ID     `json:"root_id"` // topmost ancestor of Caller by delegation links: owner of the ledger
+	Caller ID     `json:"caller_id"`
+	Child  ID     `json:"child_id"`
+	Call   string `json:"call"` // the tool call's id
+	Kind   string `json:"kind"` // sub_complete, batch_complete, specialization
+
+	Profile     string `json:"profile"`
+	ProfileHash string `json:"profile_hash"`
+	Model       string `json:"model"`
+	Depth       int    `json:"depth"` // of Child
+	Grant       Grant  `json:"grant"`
+
+	Turn    int `json:"turn"`    // the caller's turn that made the call
+	Session int `json:"session"` // the root's turn at that time
+
+	Reserved time.Time `json:"reserved_at"`
+	Started  time.Time `json:"started_at,omitzero"` // zero until Begin
+	Ended    time.Time `json:"ended_at,omitzero"`
+	PID      int       `json:"pid,omitempty"` // for display
+
+	State    State  `json:"state"` // "" = open
+	Reason   string `json:"reason"`
+	Usage    Usage  `json:"usage"`
+	CostNano *int64 `json:"cost_nano"` // billionths of a dollar, nil = some price unknown
+
+	ToolsAllowed int `json:"tools_allowed"`
+	ToolsTotal   int `json:"tools_total"`
+	ToolsDenied  int `json:"tools_denied"`
+
+	number uint64 // its place under Root
+}
+
+// Standing is what a decision about delegating is made on: the state that the
+// transaction commits against.
+type Standing struct {
+	Caller    Conversation
+	Ancestors []Conversation // of Caller by delegation links, nearest first
+	Now       time.Time
+	Turn      []Delegation // Caller's in its present turn, oldest first
+	Session   []Delegation // everyone's of the ledger in the root's present turn, oldest first
+
+	// Lookup finds a strict descendant of Caller by delegation links. Anything
+	// else is a *NotFoundError or a *ScopeError. Valid only inside admit.
+	Lookup func(ID) (Conversation, error)
+
+	// Existing finds the delegation that a call of Caller has already made.
+	// Valid only inside admit.
+	Existing func(call string) (Delegation, bool)
+}
+
+// Child is what an admitted delegation shall run: a conversation forked for it,
+// blank, or an existing one that goes on.
+type Child struct {
+	Call string // the tool call's id, unique among all the caller's delegations
+	ID   ID     // 0 = fork a new one
+	Kind string
+
+	Title       string // of a new child
+	Hidden      bool   // of a new child
+	Profile     string
+	ProfileHash string
+	Model       string
+	Role        string // of a new child; one that goes on keeps its own
+	Grant       Grant
+	Config      Config // of a new child; replaces that of one that goes on only when it has JSON
+
+	ToolsTotal  int // the tools that the profile asked for
+	ToolsDenied int // of these, the ones that were cut
+}
+
+// Reservation is a delegation that was admitted and, unless it Existed, the
+// child's run lock. Its owner ends it with Scope.Settle, or with Release when
+// the process is about to end anyway.
+type Reservation struct {
+	Delegation Delegation
+	Child      Conversation
+	Existed    bool // the call had been made before: nothing was reserved
+
+	lock *os.File
+}
+
+// LockFile returns the descriptor that holds the child's run lock, for the child
+// process to inherit and Adopt. The Reservation keeps owning it. It is nil when
+// the delegation existed, and after Settle or Release.
+func (r *Reservation) LockFile() *os.File { return r.lock }
+
+// Release gives up this process's hold of the run lock without settling. It is
+// for a caller that cannot settle; the delegation counts as lost from the moment
+// that nobody holds the lock. Releasing again does nothing.
+func (r *Reservation) Release() error {
+	f := r.lock
+	r.lock = nil
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// Started tells when and as which process a reserved child began to run.
+type Started struct {
+	PID int
+	At  time.Time // zero = now
+}
+
+// Outcome is how a delegation ended.
+type Outcome struct {
+	State    State
+	Reason   string
+	Usage    Usage
+	CostNano *int64    // billionths of a dollar, nil = some price unknown
+	Ended    time.Time // zero = now
+}

@@ -1,0 +1,137 @@
+package convstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrClosed is returned by the methods of a Log that was closed.
+var ErrClosed = errors.New("conversation log: closed")
+
+// ErrReadOnly is returned by every writing method of a store that was opened
+// with Options.ReadOnly.
+var ErrReadOnly = errors.New("store: opened for reading only")
+
+// NotFoundError says that nothing bears the name that was asked for. ID is set
+// when the name was well formed; otherwise What is the name as it was given.
+type NotFoundError struct {
+	ID   ID
+	What string
+}
+
+func (e *NotFoundError) Error() string {
+	switch {
+	case e.ID != 0 && e.What != "":
+		return fmt.Sprintf("conversation %s: %s: not found", e.ID, e.What)
+	case e.ID != 0:
+		return fmt.Sprintf("conversation %s: not found", e.ID)
+	case e.What == "":
+		return "conversation: no id given"
+	}
+	return fmt.Sprintf("conversation %q: not found", e.What)
+}
+
+// ScopeError says that a conversation exists, but is not a strict descendant of
+// Root by the links that the scope follows. Root itself is outside its scope.
+type ScopeError struct {
+	ID   ID
+	Root ID
+}
+
+func (e *ScopeError) Error() string {
+	return fmt.Sprintf("conversation %s: not below %s", e.ID, e.Root)
+}
+
+// BusyError says that someone else holds what was asked for: the run lock of
+// the conversation ID, or the store itself when ID is zero.
+type BusyError struct {
+	ID     ID
+	Holder string        // who holds it, as far as the system tells; "" when it does not
+	Waited time.Duration // zero when nobody waited
+}
+
+func (e *BusyError) Error() string {
+	msg := "store: busy"
+	if e.ID != 0 {
+		msg = fmt.Sprintf("conversation %s: running", e.ID)
+	}
+	if e.Waited > 0 {
+		msg += fmt.Sprintf(" after waiting %v", e.Waited.Round(time.Millisecond))
+	}
+	if e.Holder != "" {
+		msg += ": held by " + e.Holder
+	}
+	return msg
+}
+
+// SchemaError says that the store was written by a newer version of this
+// package (Have > Want), or that it is older and may only be read (Have < Want).
+type SchemaError struct {
+	Path       string
+	Have, Want int
+}
+
+func (e *SchemaError) Error() string {
+	if e.Have > e.Want {
+		return fmt.Sprintf("store %s: written by a newer version (schema %d, this one knows %d)", e.Path, e.Have, e.Want)
+	}
+	return fmt.Sprintf("store %s: schema %d must first be brought to %d by a command that writes", e.Path, e.Have, e.Want)
+}
+
+// DamagedError says that the file at Path is no store, or no sound one. The file
+// was left as it was found.
+type DamagedError struct {
+	Path string
+	Err  error
+}
+
+func (e *DamagedError) Error() string { return fmt.Sprintf("store %s: damaged: %v", e.Path, e.Err) }
+
+// Unwrap returns what was found to be wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// PlaceError says that a store must not be kept at Path, and why.
+type PlaceError struct {
+	Path   string
+	Reason string
+}
+
+func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }
+
+// ChildrenError says that a conversation was not removed because it has children
+// and nobody said what should become of them.
+type ChildrenError struct {
+	ID       ID
+	Children int // direct children
+}
+
+func (e *ChildrenError) Error() string {
+	noun := "children"
+	if e.Children == 1 {
+		noun = "child"
+	}
+	return fmt.Sprintf("conversation %s: has %d %s", e.ID, e.Children, noun)
+}
+
+// PatternError says that a search pattern cannot be used.
+type PatternError struct {
+	Pattern string
+	Err     error
+}
+
+func (e *PatternError) Error() string { return fmt.Sprintf("pattern %q: %v", e.Pattern, e.Err) }
+
+// Unwrap returns what is wrong with the pattern.
+func (e *PatternError) Unwrap() error { return e.Err }
+
+// RangeError says that a turn that was asked for by number does not exist.
+type RangeError struct {
+	ID    ID
+	Range Range
+	Turns int // how many there are
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("conversation %s: no turn %s: it has %d", e.ID, e.Range, e.Turns)
+}
