@@ -1,0 +1,175 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// inheritVar tells a child jp which descriptors it was given.
+const inheritVar = "JP_PROC"
+
+// runAgent starts spec as a child jp. It does not wait.
+func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
+	death, alive, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(death)
+	files := []uintptr{io.fds[0], io.fds[1], io.fds[2], uintptr(death)}
+	given := inheritVar + "=death=3"
+	if spec.Lock != nil {
+		files = append(files, spec.Lock.Fd())
+		given += ",lock=4"
+	}
+	r := newRun()
+	c, err := family.start(func() (int, error) {
+		return syscall.ForkExec(spec.Path, spec.Args, &syscall.ProcAttr{
+			Dir:   spec.Dir,
+			Env:   Environ(spec.Env, "*", given),
+			Files: files,
+			Sys:   &syscall.SysProcAttr{Setpgid: true},
+		})
+	})
+	io.handed()
+	if err != nil {
+		syscall.Close(alive)
+		if errno, ok := err.(syscall.Errno); ok {
+			err = execError(spec, errno)
+		}
+		return nil, err
+	}
+	r.pid = c.pid
+	r.started <- c.pid
+	r.interrupt = func() { family.signal(c, syscall.SIGINT) }
+	r.kill = func() { family.kill(c) }
+	go func() {
+		status, usage, err := family.wait(c)
+		r.exit.Duration = time.Since(r.begun)
+		syscall.Close(alive)
+		if err == nil {
+			r.exit.setStatus(status)
+			r.exit.MaxRSS = maxRSS(&usage)
+		}
+		// An agent leaves nothing below, unless it was killed.
+		if r.err = family.sweep(); r.err == nil {
+			r.err = err
+		}
+		close(r.ended)
+		close(r.released)
+	}()
+	return r, nil
+}
+
+// Inherited is what a child jp was given by its parent jp. The zero value is
+// that of a jp without one.
+type Inherited struct {
+	Death *os.File // ends when the parent is gone
+	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
+}
+
+// Inherit takes over what the parent jp handed down: it reads and unsets
+// JP_PROC and keeps the descriptors from being inherited further. It is called once, early in main,
+// before anything is started. Without a parent jp the fields are nil. It is an error when the
+// variable does not say what a parent says, or the descriptors are not there.
+func Inherit() (*Inherited, error) {
+	given, ok := os.LookupEnv(inheritVar)
+	if !ok {
+		return &Inherited{}, nil
+	}
+	os.Unsetenv(inheritVar)
+	fds, err := parseInherit(given)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", inheritVar, err)
+	}
+	in := &Inherited{}
+	for name, fd := range fds {
+		if err := checkInherited(name, fd); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
+		}
+	}
+	for name, fd := range fds {
+		syscall.CloseOnExec(fd)
+		switch name {
+		case "death":
+			// Our own copy of the reading end: nobody else reads it.
+			if err := syscall.SetNonblock(fd, true); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", inheritVar, name, err)
+			}
+			in.Death = os.NewFile(uintptr(fd), name)
+		case "lock":
+			in.Lock = os.NewFile(uintptr(fd), name)
+		}
+	}
+	return in, nil
+}
+
+// parseInherit reads "death=3,lock=4". death must be there.
+func parseInherit(given string) (map[string]int, error) {
+	fds := map[string]int{}
+	seen := map[int]bool{}
+	for item := range strings.SplitSeq(given, ",") {
+		name, number, _ := strings.Cut(item, "=")
+		fd, err := strconv.Atoi(number)
+		if (name != "death" && name != "lock") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
+			return nil, fmt.Errorf("%q is not a descriptor", item)
+		}
+		if _, twice := fds[name]; twice || seen[fd] {
+			return nil, fmt.Errorf("%q comes twice", item)
+		}
+		fds[name], seen[fd] = fd, true
+	}
+	if _, ok := fds["death"]; !ok {
+		return nil, fmt.Errorf("no death pipe in %q", given)
+	}
+	return fds, nil
+}
+
+// checkInherited tells whether fd can be what the parent handed down as name.
+func checkInherited(name string, fd int) error {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	want := uint32(syscall.S_IFIFO)
+	if name == "lock" {
+		want = syscall.S_IFREG
+	}
+	if uint32(st.Mode)&syscall.S_IFMT != want {
+		return fmt.Errorf("descriptor %d is not what a parent jp hands down", fd)
+	}
+	return nil
+}
+
+// What an agent whose parent is gone may still do: settleWait to stop by
+// itself, what is below it killed then, exitWait to write down the result. Together they
+// stay within a second.
+const (
+	settleWait = 400 * time.Millisecond
+	exitWait   = 200 * time.Millisecond
+)
+
+// Watch calls cancel, in a goroutine, when the parent is gone. The process
+// then has a short time to stop what it runs and end. After that everything below it is
+// killed, and soon after it exits with status 129. Without a parent it does nothing.
+func (in *Inherited) Watch(cancel func()) {
+	if in.Death == nil {
+		return
+	}
+	go func() {
+		// Nobody writes to the pipe: Read returns when nobody is left who could.
+		var b [1]byte
+		if _, err := in.Death.Read(b[:]); errors.Is(err, os.ErrClosed) {
+			return
+		}
+		cancel()
+		time.Sleep(settleWait)
+		family.killAll(exitWait)
+		time.Sleep(exitWait)
+		os.Exit(129)
+	}()
+}

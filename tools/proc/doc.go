@@ -1,0 +1,67 @@
+// Package proc starts programs and ends them together with everything below
+// them. It is the one way jp starts a process and the one way it stops one.
+//
+// A [Host] runs a [Spec] and returns an [Exit] when the program's whole tree
+// is gone: children it left in the background, processes that took a session
+// of their own, daemons that forked twice. Ending the context asks the tree to
+// stop, waits a bounded time, and kills. [Host.Kill] kills at once.
+//
+// # Two kinds of program
+//
+// An [Agent] is another jp. It is a direct child in a process group of its
+// own, holds the read end of a pipe (the death pipe) whose only write end is
+// its parent's, and sweeps what is below itself when that pipe ends
+// ([Inherited.Watch]).
+//
+// A [Tool] is any other program and is not trusted to do that. Between jp and
+// the tool stands a guard: jp executed again as "jp __guard" ([Guard]). It
+// starts the tool in a session of its own, with descriptors 0, 1 and 2 and
+// nothing else, waits for it, ends what it left behind, reports, and exits.
+//
+//	jp ──┬── guard ──── tool ──┬── its child
+//	     │     └─ orphans of the tool, wherever they went
+//	     ├── guard ──── tool
+//	     └── jp (agent) ── guard ── tool
+//
+// # How nothing is left
+//
+// Every jp with children and every guard is a child subreaper: a process whose
+// parent dies becomes the child of the nearest one above it, whatever session
+// or group it moved to, so the kernel's own list of children is a complete list
+// of what is left. A sweep stops everything it can see below (a stopped
+// process cannot fork), kills it, collects it, and looks again until the
+// kernel says that there is no child left.
+//
+//	what dies        who notices                   who sweeps
+//	tool             guard (its parent)            guard
+//	guard            jp (its parent)               jp, which adopted the tool's tree
+//	jp               its guards and agents (EOF)   each guard, each agent
+//	agent            parent jp, its guards (EOF)   both
+//
+// # Limits
+//
+// Not ended: a process started by a service outside the tree on the tool's
+// behalf (systemd, cron, docker, at); one that runs as another user and may
+// not be signalled, which Run reports ([LeftError]); one stuck in the kernel,
+// reported the same way; and a tool's tree when its guard and the jp above are
+// killed at the same moment. A tool runs as the same user as jp and can kill or stop
+// both unless it is confined.
+//
+// On systems other than Linux there is no subreaper and no list of children. A
+// guard and the death pipe still work, and a tool's own process group is ended
+// when it ends, when it is stopped and when jp dies; a process that left that
+// group is not found.
+//
+// # For callers
+//
+//   - The first line of main, and of TestMain in tests that run tools, is
+//     proc.Guard(os.Args).
+//   - The kernel keeps one list of children per process, so once a Host has
+//     run something every child of the process that no Host started is taken for
+//     an orphan and is ended when a run ends badly and in Close. Children that were there before
+//     the first run are left alone. Start an editor or a pager before the
+//     first run or after Close, never beside one.
+//   - The process becomes a subreaper, not dumpable (no core file, no
+//     debugger of the same user), and marks every inherited descriptor above 2
+//     close-on-exec, all with its first run.
+package proc

@@ -1,0 +1,278 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardArg is what makes a jp a guard.
+const guardArg = "__guard"
+
+// Guard is the first line of main. In a process started as "jp __guard" it is
+// the guard of one tool and does not return; in any other it does nothing.
+func Guard(argv []string) {
+	if len(argv) < 2 || argv[1] != guardArg {
+		return
+	}
+	os.Exit(guard(2))
+}
+
+// A keeper is the state of a guard: a single loop over blocking system calls. It needs no new thread when a tool has used up what
+// the user may have, which would end a Go program.
+type keeper struct {
+	ctl   int // the socket to jp
+	tool  int
+	ended int // polls readable when the tool has ended
+
+	status syscall.WaitStatus // of the tool, once collected
+	usage  syscall.Rusage
+	done   bool // collected
+}
+
+// guard serves one order on the socket ctl and returns its exit status.
+func guard(ctl int) int {
+	if _, err := unix.GetsockoptInt(ctl, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+		fmt.Fprintln(os.Stderr, "jp: __guard: started by jp itself, not for use by hand")
+		return 2
+	}
+	syscall.CloseOnExec(ctl)
+	// Caught and dropped, so that only jp ends a guard, and not ignored, which
+	// the tool would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
+	if err := arm(); err != nil {
+		fmt.Fprintln(os.Stderr, err) // jp reads it on the socket
+		return 1
+	}
+	o, files, err := receive(ctl)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if len(files) == 0 {
+		return 0 // jp is gone, or had no use for this guard
+	}
+	k := &keeper{ctl: ctl}
+	if !k.launch(o, files) {
+		return 0
+	}
+	k.watch()
+	k.finish()
+	return 0
+}
+
+// launch starts the tool. Whatever confines it goes here, between the order
+// and the fork, on a locked thread that is given up afterwards: the guard must
+// stay outside, and what fails must keep the tool from being started.
+func (k *keeper) launch(o order, files []int) bool {
+	var err error
+	k.tool, k.ended, err = spawn(o.path, o.args, &syscall.ProcAttr{
+		Dir:   o.dir,
+		Env:   o.env,
+		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	for _, fd := range files {
+		unix.Close(fd)
+	}
+	if err != nil {
+		errno, ok := err.(syscall.Errno)
+		if !ok {
+			errno = syscall.EINVAL
+		}
+		k.report(report{what: "failed", errno: errno})
+		return false
+	}
+	if k.ended < 0 {
+		k.ended = endPipe(k.tool)
+	}
+	k.report(report{what: "started", pid: k.tool})
+	return true
+}
+
+// endPipe returns a descriptor that polls readable when pid has ended, for
+// kernels that have none of their own.
+func endPipe(pid int) int {
+	r, w, err := pipe()
+	if err != nil {
+		return -1 // poll ignores it; the tick of watch finds the end
+	}
+	go func() {
+		awaitEnd(pid)
+		unix.Close(w)
+	}()
+	return r
+}
+
+// tick is how often a guard collects orphans that have ended by themselves.
+const tick = time.Second
+
+// watch returns when the tool has ended, or is to be ended.
+func (k *keeper) watch() {
+	fds := []unix.PollFd{{Fd: int32(k.ctl), Events: unix.POLLIN}, {Fd: int32(k.ended), Events: unix.POLLIN}}
+	for !k.done {
+		n, err := unix.Poll(fds, int(tick/time.Millisecond))
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		if n > 0 && fds[0].Revents != 0 {
+			var ask [1]byte
+			switch n, err := unix.Read(k.ctl, ask[:]); {
+			case err == unix.EINTR:
+			case n == 1 && ask[0] == askInterrupt:
+				// A stopped tool hears nothing before it goes on. The number
+				// of the group is the tool's and not free before it is collected.
+				unix.Kill(-k.tool, unix.SIGINT)
+				unix.Kill(-k.tool, unix.SIGCONT)
+			default: // askKill, or jp is gone
+				return
+			}
+		}
+		if fds[1].Revents != 0 {
+			// As long as the tool is not collected its group is its own. What
+			// left the group is for finish.
+			unix.Kill(-k.tool, unix.SIGKILL)
+		}
+		if adopts || fds[1].Revents != 0 || k.ended < 0 {
+			k.collectAll()
+		}
+	}
+}
+
+// collectAll collects the children that have ended.
+func (k *keeper) collectAll() {
+	for {
+		var status syscall.WaitStatus
+		var usage syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &usage)
+		switch {
+		case err == syscall.EINTR:
+		case pid <= 0:
+			return
+		case pid == k.tool:
+			k.status, k.usage, k.done = status, usage, true
+		}
+	}
+}
+
+// finish ends what is left and reports.
+func (k *keeper) finish() {
+	if k.done {
+		k.reportExit()
+	}
+	reported := k.done
+	list := func() ([]int, error) {
+		k.collectAll()
+		if k.done && !reported {
+			k.reportExit()
+			reported = true
+		}
+		return k.below()
+	}
+	nothing := func() {}
+	left, err := sweep(list, func(int) bool { return false }, nothing, nothing, sweepLimit)
+	switch {
+	case len(left) > 0:
+		k.report(report{what: "left", left: left})
+	case err == nil:
+		k.report(report{what: "empty"})
+	default:
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// below lists the children left, and is in doubt unless the kernel is not.
+func (k *keeper) below() ([]int, error) {
+	kids, err := ownChildren()
+	if !k.done && !slices.Contains(kids, k.tool) {
+		kids = append(kids, k.tool)
+	}
+	if err == nil && len(kids) == 0 && !noChildren() {
+		err = errors.New("process tree: children that /proc does not show")
+	}
+	return kids, err
+}
+
+func (k *keeper) reportExit() {
+	k.report(report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)})
+}
+
+// report sends r, if anyone listens. Lines begin with an end of line, since
+// something else may have been written before.
+func (k *keeper) report(r report) {
+	line := []byte("\n" + r.String() + "\n")
+	for len(line) > 0 {
+		n, err := unix.SendmsgN(k.ctl, line, nil, nil, sendFlags)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		line = line[n:]
+	}
+}
+
+// receive reads an order and the three descriptors that come with it. It
+// returns no descriptors when the stream ends first.
+func receive(ctl int) (o order, files []int, err error) {
+	var head [4]byte
+	oob := make([]byte, unix.CmsgSpace(3*4))
+	if files, err = receiveFull(ctl, head[:], oob); err != nil || files == nil {
+		return order{}, nil, err
+	}
+	n, err := orderSize(head)
+	if err != nil {
+		return order{}, nil, err
+	}
+	body := make([]byte, n)
+	if more, err := receiveFull(ctl, body, nil); err != nil || more == nil {
+		return order{}, nil, err
+	}
+	o, err = decodeOrder(body)
+	return o, files, err
+}
+
+// receiveFull fills b, and returns the descriptors received on the way: not
+// nil, and 3 of them where oob has room. It returns nil at the end of the stream.
+func receiveFull(ctl int, b, oob []byte) (files []int, err error) {
+	want := len(oob) > 0
+	files = []int{}
+	for len(b) > 0 {
+		n, oobn, _, _, err := unix.Recvmsg(ctl, b, oob, recvFlags)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, os.NewSyscallError("recvmsg", err)
+		case n == 0:
+			return nil, nil
+		}
+		b = b[n:]
+		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			fds, err := unix.ParseUnixRights(&m)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, fds...)
+		}
+		oob = oob[:0]
+	}
+	if want && len(files) != 3 {
+		return nil, fmt.Errorf("order: %d descriptors, want 3", len(files))
+	}
+	for _, fd := range files {
+		syscall.CloseOnExec(fd)
+	}
+	return files, nil
+}

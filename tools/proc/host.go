@@ -1,0 +1,432 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var (
+	// ErrClosed is returned by Run after Kill or Close.
+	ErrClosed = errors.New("process host: closed")
+	// ErrKilled is the cause of an Exit that Kill or Close brought about.
+	ErrKilled = errors.New("killed")
+)
+
+// Kind says how a program is kept.
+type Kind uint8
+
+const (
+	// Tool is any program. It runs under a guard in a session of its own, without a
+	// terminal, and has descriptors 0, 1 and 2 and no others.
+	Tool Kind = iota
+	// Agent is a jp, which keeps what is below itself (Inherit, Watch). It runs in
+	// a process group of its own.
+	Agent
+)
+
+// Options configures a Host. The zero value works.
+type Options struct {
+	// Grace is for each Spec that names none. 0 is 2 s for a tool and 4 s for an agent.
+	Grace time.Duration
+	// Warm is how many guards are kept started ahead of the tools that will
+	// need them; see Host.Warm. 0 starts each guard when its tool is run.
+	Warm int
+	// Environ is added to the environment of guards, which is otherwise empty but for settings of
+	// the Go runtime. GOCOVERDIR is the one variable that makes sense here.
+	Environ []string
+}
+
+// Spec is one program to run.
+type Spec struct {
+	// Path is the program. Without a slash it is looked up in the PATH of Env, absolute
+	// folders only. A relative one is relative to Dir. Of an Agent "" is Self.
+	Path string
+	// Args are all arguments, the program's name first. None is Path alone.
+	Args []string
+	// Env is the whole environment; nil is an empty one. Environ builds it.
+	Env []string
+	// Dir is the working directory, "" the caller's.
+	Dir string
+	// Stdin, Stdout and Stderr: nil is /dev/null. An *os.File is handed over
+	// as it is, and made blocking; anything else is copied. Where Stdout equals
+	// Stderr both are one pipe. A Writer is called from another
+	// goroutine than the caller's; when it returns an error the program's writing end is
+	// broken. A Stdin whose Read does not return after the
+	// program has ended is left behind with its goroutine.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
+	Lock *os.File
+	Kind Kind
+	// Grace is the time between the interrupt and the kill. 0 is that of Options.
+	Grace time.Duration
+	// Started is called by Run once the program runs, with its process id, for display.
+	Started func(pid int)
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	Code   int            // exit status; -1 when a signal ended it, or it is not known
+	Signal syscall.Signal // 0 unless a signal ended it
+	// Cause is set when the status does not tell the reason: the cause of the context that
+	// ended, ErrKilled, or a *GuardError. It outranks the status.
+	Cause    error
+	Duration time.Duration // from Run to the end of the program itself
+	// MaxRSS is the largest memory of the program, or of one of the children it waited for, in
+	// bytes. The kernel counts the process that started it in: small values do not show.
+	MaxRSS int64
+}
+
+// setStatus sets Code and Signal.
+func (e *Exit) setStatus(s syscall.WaitStatus) {
+	e.Code, e.Signal = s.ExitStatus(), 0
+	if s.Signaled() {
+		e.Code, e.Signal = -1, s.Signal()
+	}
+}
+
+// Host starts programs and ends them with everything below them. Its methods may be called
+// at the same time.
+type Host struct {
+	options  Options
+	self     string
+	guardEnv []string
+	life     context.Context // ended by Kill
+	end      context.CancelFunc
+	work     sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	idle    []*guarded
+	warming int
+}
+
+// NewHost returns a Host. It starts nothing and changes nothing about the process.
+func NewHost(o Options) *Host {
+	life, end := context.WithCancel(context.Background())
+	return &Host{
+		options: o,
+		self:    Self(),
+		// A guard is one loop that waits: it needs one thread, and memory
+		// for as long as it takes to list a tree.
+		guardEnv: append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single"}, o.Environ...),
+		life:     life,
+		end:      end,
+	}
+}
+
+// A run is a program that was started and what is below it.
+type run struct {
+	pid       int // of the child that stands for the tree
+	begun     time.Time
+	interrupt func() // called at most once, as kill is, and neither blocks
+	kill      func()
+	started   chan int      // receives the process id once it is known
+	ended     chan struct{} // closed when the tree is empty and the fields below are set
+	released  chan struct{} // closed when nothing of the run is in use any more
+
+	exit   Exit
+	err    error
+	failed bool // the program could not be executed
+}
+
+func newRun() *run {
+	return &run{
+		begun:    time.Now(),
+		started:  make(chan int, 1),
+		ended:    make(chan struct{}),
+		released: make(chan struct{}),
+		exit:     Exit{Code: -1},
+	}
+}
+
+// Run runs one program and returns when it and everything below it has ended.
+// What the program leaves running when it ends is killed.
+//
+// When ctx ends, the program gets an interrupt (SIGINT, a tool's whole group), after Grace everything
+// below it is killed, and Exit.Cause is the cause of ctx.
+//
+// The error is nil whenever the program ran and nothing of it is left,
+// whatever its status. It is an *fs.PathError when the program could not be executed
+// (fs.ErrNotExist, fs.ErrPermission, ...), the cause of ctx when that had ended before the
+// start, ErrClosed, a *GuardError when the program may never have run, a *LeftError
+// when something of it is left, ErrOutputHeld, or what a Writer
+// returned. The Exit is valid beside the last three.
+func (h *Host) Run(ctx context.Context, spec Spec) (Exit, error) {
+	if err := h.enter(); err != nil {
+		return Exit{Code: -1}, err
+	}
+	defer h.work.Done()
+	name := spec.Path
+	exit, err := h.run(ctx, &spec)
+	if err != nil && name != "" {
+		var path *os.PathError
+		if !errors.As(err, &path) {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return exit, err
+}
+
+// enter counts a run in, which Close waits for.
+func (h *Host) enter() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrClosed
+	}
+	h.work.Add(1)
+	return nil
+}
+
+func (h *Host) run(ctx context.Context, spec *Spec) (Exit, error) {
+	if ctx.Err() != nil {
+		return Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
+	}
+	if err := h.complete(spec); err != nil {
+		return Exit{Code: -1}, err
+	}
+	var streams stdio
+	if err := streams.open(spec.Stdin, spec.Stdout, spec.Stderr); err != nil {
+		return Exit{Code: -1}, err
+	}
+	start := h.runTool
+	if spec.Kind == Agent {
+		start = h.runAgent
+	}
+	r, err := start(spec, &streams)
+	if err != nil {
+		streams.abort()
+		return Exit{Code: -1}, err
+	}
+	return h.supervise(ctx, spec, r, &streams)
+}
+
+// complete fills what spec leaves open.
+func (h *Host) complete(spec *Spec) error {
+	if spec.Kind == Agent && spec.Path == "" {
+		spec.Path = h.self
+	}
+	if spec.Path == "" {
+		return errors.New("program: no path")
+	}
+	if spec.Kind == Tool && spec.Lock != nil {
+		return errors.New("program: a lock is for an agent")
+	}
+	if len(spec.Args) == 0 {
+		spec.Args = []string{spec.Path}
+	}
+	if spec.Grace <= 0 {
+		spec.Grace = h.options.Grace
+	}
+	if spec.Grace <= 0 {
+		spec.Grace = 2 * time.Second
+		if spec.Kind == Agent {
+			spec.Grace *= 2
+		}
+	}
+	// A guard started ahead may stand elsewhere than the caller by now.
+	if dir, err := filepath.Abs(spec.Dir); err == nil {
+		spec.Dir = dir
+	}
+	path, err := lookPath(spec.Path, spec.Env)
+	if err != nil {
+		return err
+	}
+	spec.Path = path
+	return nil
+}
+
+// lookPath finds the program name in the PATH of env. Relative folders there
+// are skipped: they would run what lies where jp happens to stand.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	list := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			list = v
+		}
+	}
+	found := error(syscall.ENOENT)
+	for _, dir := range filepath.SplitList(list) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+		found = syscall.EACCES
+	}
+	return "", &os.PathError{Op: "exec", Path: name, Err: found}
+}
+
+// supervise waits for r, stopping it when it is to stop.
+func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio) (Exit, error) {
+	var (
+		cause  error
+		done   = ctx.Done()
+		killed = h.life.Done()
+		late   <-chan time.Time // the grace is over
+		giveUp <-chan time.Time
+	)
+	stopped, stopNow := context.WithCancel(context.Background())
+	defer stopNow()
+	stop := func(why error) {
+		if cause == nil {
+			cause = why
+			stopNow()
+		}
+	}
+	kill := func() {
+		done, killed, late = nil, nil, nil
+		r.kill()
+		giveUp = time.After(killWait + 2*sweepLimit)
+	}
+	started := func(pid int) {
+		if spec.Started != nil {
+			spec.Started(pid)
+		}
+		if spec.Kind == Tool {
+			h.Warm()
+		}
+	}
+	for running := true; running; {
+		select {
+		case pid := <-r.started:
+			started(pid)
+		case <-done:
+			stop(context.Cause(ctx))
+			done = nil
+			r.interrupt()
+			late = time.After(spec.Grace)
+		case <-late:
+			kill()
+		case <-killed:
+			stop(ErrKilled)
+			kill()
+		case <-giveUp:
+			// Even the process that was to end the tree does not die.
+			err := errors.Join(streams.finish(stopped.Done()), leftError([]int{r.pid}))
+			return Exit{Code: -1, Cause: cause, Duration: time.Since(r.begun)}, err
+		case <-r.ended:
+			running = false
+		}
+	}
+	select {
+	case pid := <-r.started:
+		started(pid)
+	default:
+	}
+	<-r.released
+	exit, err := r.exit, r.err
+	if r.failed {
+		err = execError(spec, err)
+		streams.abort()
+		return exit, err
+	}
+	if cause != nil {
+		exit.Cause = cause
+	}
+	if exit.Duration == 0 {
+		exit.Duration = time.Since(r.begun)
+	}
+	// The rest of the output is still being written. The same two stop that.
+	defer context.AfterFunc(ctx, stopNow)()
+	defer context.AfterFunc(h.life, stopNow)()
+	return exit, errors.Join(err, streams.finish(stopped.Done()))
+}
+
+// execError tells what could not be executed: a missing working directory gives the
+// same number as a missing program.
+func execError(spec *Spec, err error) error {
+	if spec.Dir != "" {
+		if info, derr := os.Stat(spec.Dir); derr != nil {
+			return &os.PathError{Op: "chdir", Path: spec.Dir, Err: errors.Unwrap(derr)}
+		} else if !info.IsDir() {
+			return &os.PathError{Op: "chdir", Path: spec.Dir, Err: syscall.ENOTDIR}
+		}
+	}
+	return &os.PathError{Op: "exec", Path: spec.Path, Err: err}
+}
+
+// Warm starts the guards of Options.Warm that are not there, in the
+// background. Run takes one where it can and calls Warm itself once its tool runs, so a
+// caller need only call it when the first tool is likely to come, while a model is being asked, say.
+func (h *Host) Warm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ; !h.closed && len(h.idle)+h.warming < h.options.Warm; h.warming++ {
+		h.work.Go(func() {
+			g, err := h.newGuard()
+			h.mu.Lock()
+			h.warming--
+			keep := err == nil && !h.closed
+			if keep {
+				h.idle = append(h.idle, g)
+			}
+			h.mu.Unlock()
+			if err == nil && !keep {
+				g.dismiss()
+			}
+		})
+	}
+}
+
+// takeGuard returns an idle guard, or a new one.
+func (h *Host) takeGuard() (*guarded, error) {
+	h.mu.Lock()
+	var g *guarded
+	if n := len(h.idle); n > 0 {
+		g, h.idle = h.idle[n-1], h.idle[:n-1]
+	}
+	h.mu.Unlock()
+	if g == nil {
+		return h.newGuard()
+	}
+	if !g.alive() {
+		g.dismiss()
+		return h.takeGuard()
+	}
+	return g, nil
+}
+
+// Kill ends every program of the Host now, everything below them, and has
+// later runs refused. It does not wait: Run returns when its tree is gone.
+func (h *Host) Kill() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.closed = true
+		h.end()
+	}
+}
+
+// Close kills what still runs and returns when nothing that this process
+// started or adopted is left. Every Host is closed before its process exits.
+func (h *Host) Close() error {
+	h.Kill()
+	h.work.Wait()
+	h.mu.Lock()
+	idle := h.idle
+	h.idle = nil
+	h.mu.Unlock()
+	for _, g := range idle {
+		g.dismiss()
+	}
+	return family.sweep()
+}

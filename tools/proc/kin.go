@@ -1,0 +1,193 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A child is a process that a Host started.
+type child struct {
+	pid  int
+	done bool // collected: the number may be someone else's; guarded by kin.mu
+}
+
+// kin is the table of this process's children. The kernel has one list of them
+// for the whole process and does not tell a program that was started from an
+// orphan that was adopted, so there is one table too, whatever number of Hosts there is.
+type kin struct {
+	mu     sync.Mutex // held while a child is started or collected and while orphans are signalled
+	armed  bool
+	ours   map[int]bool // started by a Host, not collected yet
+	spared map[int]bool // here before the first run, or given up and reported
+}
+
+var family kin
+
+// arm prepares the process for having children. It does something once.
+func (k *kin) arm() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.armed {
+		return nil
+	}
+	// A program may be executed by a shell that has jobs in the background.
+	// They are children of this process then, and none of its business.
+	before, err := ownChildren()
+	if err != nil {
+		return err
+	}
+	if err := arm(); err != nil {
+		return err
+	}
+	k.ours, k.spared = map[int]bool{}, map[int]bool{}
+	for _, pid := range before {
+		k.spared[pid] = true
+	}
+	k.armed = true
+	return nil
+}
+
+// start runs fork, which returns the number of a new process, so that no sweep
+// takes it for an orphan.
+func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
+	if err := k.arm(); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pid, err := fork()
+	if err != nil {
+		return nil, err
+	}
+	k.ours[pid] = true
+	delete(k.spared, pid) // its bearer was collected by someone else
+	return &child{pid: pid}, nil
+}
+
+// wait returns when c has ended and was collected.
+func (k *kin) wait(c *child) (status syscall.WaitStatus, usage syscall.Rusage, err error) {
+	if err = awaitEnd(c.pid); err == nil {
+		// From here to the collection the number is ours, and below the lock
+		// nobody signals it.
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for {
+			if _, err = syscall.Wait4(c.pid, &status, 0, &usage); err != syscall.EINTR {
+				break
+			}
+		}
+	} else {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+	}
+	c.done = true
+	delete(k.ours, c.pid)
+	return status, usage, os.NewSyscallError("wait", err)
+}
+
+// signal sends sig to c unless it was collected.
+func (k *kin) signal(c *child, sig syscall.Signal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !c.done {
+		syscall.Kill(c.pid, sig)
+	}
+}
+
+// kill ends c and everything below it, and collects nothing.
+func (k *kin) kill(c *child) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !c.done {
+		end([]int{c.pid})
+	}
+}
+
+// sweep ends and collects what this process adopted.
+func (k *kin) sweep() error {
+	k.mu.Lock()
+	armed := k.armed
+	k.mu.Unlock()
+	if !armed {
+		return nil
+	}
+	left, err := sweep(k.orphans, collect, k.mu.Lock, k.mu.Unlock, sweepLimit)
+	if len(left) > 0 {
+		k.mu.Lock()
+		for _, pid := range left {
+			k.spared[pid] = true // reported once, here
+		}
+		k.mu.Unlock()
+		return leftError(left)
+	}
+	return err
+}
+
+// orphans returns the children that no Host started. The caller holds mu.
+func (k *kin) orphans() ([]int, error) {
+	kids, err := ownChildren()
+	return slices.DeleteFunc(kids, func(pid int) bool { return k.ours[pid] || k.spared[pid] }), err
+}
+
+// killAll ends everything below this process, what Hosts started included,
+// which those who wait for it collect.
+func (k *kin) killAll(limit time.Duration) {
+	k.mu.Lock()
+	armed := k.armed
+	k.mu.Unlock()
+	if !armed {
+		return
+	}
+	below := func() ([]int, error) {
+		kids, err := ownChildren()
+		return slices.DeleteFunc(kids, func(pid int) bool { return k.spared[pid] }), err
+	}
+	adopted := func(pid int) bool { return !k.ours[pid] && collect(pid) }
+	sweep(below, adopted, k.mu.Lock, k.mu.Unlock, limit)
+}
+
+// collect takes the status of a child that has ended and tells whether it had.
+func collect(pid int) bool {
+	for {
+		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		if err != syscall.EINTR {
+			return got == pid || err == syscall.ECHILD
+		}
+	}
+}
+
+// LeftError says that a tree is not empty and what is left of it: processes
+// that may not be signalled, or that do not end when killed. Run tells it once; they are
+// not tried again.
+type LeftError struct {
+	PIDs  []int
+	Names []string // of the programs, "" where unknown; same length
+}
+
+func leftError(pids []int) *LeftError {
+	e := &LeftError{PIDs: pids}
+	for _, pid := range pids {
+		e.Names = append(e.Names, nameOf(pid))
+	}
+	return e
+}
+
+func (e *LeftError) Error() string {
+	var b strings.Builder
+	for i, pid := range e.PIDs {
+		if i == 8 {
+			fmt.Fprintf(&b, " and %d more", len(e.PIDs)-i)
+			break
+		}
+		fmt.Fprintf(&b, " %d", pid)
+		if e.Names[i] != "" {
+			fmt.Fprintf(&b, " (%q)", e.Names[i])
+		}
+	}
+	return "process tree: could not be ended:" + b.String()
+}

@@ -1,0 +1,53 @@
+package proc
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Self returns the path to execute for another jp. Args[0] must be "jp": by
+// it a test binary knows who it is to be. The path works even after the file was replaced or removed.
+func Self() string { return "/proc/self/exe" }
+
+// awaitEnd returns when the child pid has ended, without collecting it.
+func awaitEnd(pid int) error {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			return os.NewSyscallError("waitid", err)
+		}
+	}
+}
+
+// spawn is syscall.ForkExec that also returns a descriptor which polls readable
+// when the process has ended, or -1 where the kernel has none (before Linux 5.3).
+func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, err error) {
+	ended = -1
+	attr.Sys.PidFD = &ended
+	pid, err = syscall.ForkExec(path, argv, attr)
+	return pid, ended, err
+}
+
+// socketpair returns two connected stream sockets. The descriptors of this package
+// are close-on-exec from the start.
+func socketpair() (a, b int, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	return fds[0], fds[1], os.NewSyscallError("socketpair", err)
+}
+
+func pipe() (r, w int, err error) {
+	var fds [2]int
+	err = syscall.Pipe2(fds[:], syscall.O_CLOEXEC)
+	return fds[0], fds[1], os.NewSyscallError("pipe2", err)
+}
+
+// recvFlags make received descriptors close-on-exec; sendFlags have a closed
+// peer reported as an error only.
+const (
+	recvFlags = syscall.MSG_CMSG_CLOEXEC
+	sendFlags = syscall.MSG_NOSIGNAL
+)
+
+// maxRSS returns the largest memory of a finished process in bytes.
+func maxRSS(u *syscall.Rusage) int64 { return int64(u.Maxrss) * 1024 }

@@ -1,0 +1,213 @@
+package proc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A GuardError says that a guard ended without a report: it was killed, or the system
+// had no room for it. What became of the tool is unknown; nothing of it is left.
+type GuardError struct {
+	Started bool   // the tool was running for certain
+	Said    string // the guard's last words, cut to a few lines
+}
+
+func (e *GuardError) Error() string {
+	s := "guard: ended without a report"
+	if !e.Started {
+		s += " before the tool was known to run"
+	}
+	if e.Said != "" {
+		s += ": " + e.Said
+	}
+	return s
+}
+
+// killWait is how long a guard may take to end its tool before jp does it.
+const killWait = 2 * time.Second
+
+// A guarded is a guard with its socket, idle or with a tool.
+type guarded struct {
+	c   *child
+	ctl *os.File
+}
+
+// newGuard starts a guard that waits for its order.
+func (h *Host) newGuard() (*guarded, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	ours, theirs, err := socketpair()
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(theirs)
+	if err := syscall.SetNonblock(ours, true); err != nil {
+		syscall.Close(ours)
+		return nil, os.NewSyscallError("setnonblock", err)
+	}
+	ctl := os.NewFile(uintptr(ours), "guard")
+	c, err := family.start(func() (int, error) {
+		return syscall.ForkExec(h.self, []string{"jp", guardArg}, &syscall.ProcAttr{
+			Env:   h.guardEnv,
+			Files: []uintptr{null.Fd(), null.Fd(), uintptr(theirs)},
+			// A group of its own: what the terminal signals to jp's is not
+			// for a guard. Not a session of its own: when jp dies while the
+			// guard is stopped, the kernel lets it go on, because its group is orphaned.
+			Sys: &syscall.SysProcAttr{Setpgid: true},
+		})
+	})
+	if err != nil {
+		ctl.Close()
+		return nil, fmt.Errorf("guard: %w", &os.PathError{Op: "exec", Path: h.self, Err: err})
+	}
+	return &guarded{c, ctl}, nil
+}
+
+// alive tells whether an idle guard can take an order.
+func (g *guarded) alive() bool {
+	raw, err := g.ctl.SyscallConn()
+	if err != nil {
+		return false
+	}
+	alive := false
+	raw.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		alive = err == syscall.EAGAIN || err == syscall.EINTR
+	})
+	return alive
+}
+
+// dismiss ends an idle guard: it sees its socket close.
+func (g *guarded) dismiss() {
+	g.ctl.Close()
+	stuck := time.AfterFunc(killWait, func() { family.kill(g.c) })
+	defer stuck.Stop()
+	family.wait(g.c)
+}
+
+// runTool starts spec under a guard. It does not wait.
+func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
+	message, err := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env}.encode()
+	if err != nil {
+		return nil, err
+	}
+	g, err := h.takeGuard()
+	if err != nil {
+		return nil, err
+	}
+	asks := make(chan byte, 2) // one of each kind at most
+	r := newRun()
+	r.pid = g.c.pid
+	r.interrupt = func() { asks <- askInterrupt }
+	r.kill = func() {
+		asks <- askKill
+		stuck := time.AfterFunc(killWait, func() { family.kill(g.c) })
+		go func() { <-r.ended; stuck.Stop() }()
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		err := g.send(message, io)
+		io.handed()
+		for err == nil {
+			select {
+			case ask := <-asks:
+				_, err = g.ctl.Write([]byte{ask})
+			case <-r.ended:
+				return
+			}
+		}
+	}()
+	go func() {
+		g.follow(r)
+		close(r.ended)
+		<-written
+		g.ctl.Close()
+		close(r.released)
+	}()
+	return r, nil
+}
+
+// send writes the order, the program's descriptors with its first bytes.
+func (g *guarded) send(message []byte, io *stdio) error {
+	raw, err := g.ctl.SyscallConn()
+	if err != nil {
+		return err
+	}
+	rights := syscall.UnixRights(int(io.fds[0]), int(io.fds[1]), int(io.fds[2]))
+	var n int
+	var sendErr error
+	err = raw.Write(func(fd uintptr) bool {
+		for {
+			n, sendErr = syscall.SendmsgN(int(fd), message, rights, nil, sendFlags|syscall.MSG_DONTWAIT)
+			if sendErr != syscall.EINTR {
+				return sendErr != syscall.EAGAIN
+			}
+		}
+	})
+	runtime.KeepAlive(io.files)
+	if err = errors.Join(err, sendErr); err != nil {
+		return err
+	}
+	_, err = g.ctl.Write(message[n:])
+	return err
+}
+
+// follow reads what the guard reports until it is gone, then collects it and
+// ends what it could not.
+func (g *guarded) follow(r *run) {
+	var failed syscall.Errno
+	var started, exited, clean bool
+	var said strings.Builder
+	lines := bufio.NewReaderSize(g.ctl, 4096)
+	for {
+		line, err := lines.ReadSlice('\n')
+		text := strings.TrimSuffix(string(line), "\n")
+		switch rep, ok := parseReport(text); {
+		case !ok:
+			if said.Len()+len(text) < 1024 && strings.TrimSpace(text) != "" {
+				said.WriteString(strings.TrimSpace(text) + "; ")
+			}
+		case rep.what == "started":
+			started = true
+			r.started <- rep.pid
+		case rep.what == "failed":
+			failed, clean = rep.errno, true
+		case rep.what == "exit":
+			exited = true
+			r.exit.setStatus(rep.status)
+			r.exit.MaxRSS = rep.maxRSS
+			r.exit.Duration = time.Since(r.begun)
+		case rep.what == "empty":
+			clean = true
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			break
+		}
+	}
+	family.wait(g.c)
+	if !clean {
+		r.err = family.sweep()
+	}
+	switch {
+	case failed != 0:
+		r.err = failed
+		r.failed = true
+	case !exited:
+		r.exit.Code = -1
+		r.exit.Cause = &GuardError{Started: started, Said: strings.TrimSuffix(said.String(), "; ")}
+		if !started {
+			r.err = errors.Join(r.err, r.exit.Cause)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package proc
+
+import (
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Without a subreaper there is nothing to adopt and without a list of children
+// nothing to walk: a tree is the process group of the process it starts with.
+
+// adopts tells whether orphans come to this process.
+const adopts = false
+
+// end kills the groups that roots lead, and roots.
+func end(roots []int) (denied []int) {
+	for _, pid := range roots {
+		group := syscall.Kill(-pid, syscall.SIGKILL)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err == syscall.EPERM && group != nil {
+			denied = append(denied, pid)
+		}
+	}
+	return denied
+}
+
+const sweepLimit = 10 * time.Second
+
+// sweep ends and collects what list returns until it returns none.
+func sweep(list func() ([]int, error), collect func(pid int) bool, lock, unlock func(), limit time.Duration) (left []int, err error) {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		lock()
+		roots, err := list()
+		roots = slices.DeleteFunc(roots, collect)
+		end(roots)
+		unlock()
+		if len(roots) == 0 || time.Since(start) > limit {
+			return roots, err
+		}
+	}
+}
+
+func nameOf(int) string           { return "" }
+func arm() error                  { return nil }
+func ownChildren() ([]int, error) { return nil, nil }
+func noChildren() bool            { return true }

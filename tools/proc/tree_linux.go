@@ -1,0 +1,374 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopts tells whether orphans come to this process.
+const adopts = true
+
+// A view lists children of processes. The zero value reads the lists that the
+// kernel keeps; where it keeps none (no CONFIG_PROC_CHILDREN) the parent of
+// every process is read instead, once per view.
+type view struct {
+	scan     bool
+	byParent map[int][]int
+	buf      []byte
+}
+
+// children returns the children of pid. A process that is gone has none; an
+// error means that they could not be read and may exist.
+func (v *view) children(pid int) ([]int, error) {
+	if v.scan {
+		return v.scanned(pid)
+	}
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, err := readNumbers(dir)
+	if err != nil {
+		return nil, ignoreGone(err)
+	}
+	// The children of a thread that ends, and orphans, go to the first living
+	// thread. Reading that one last means to miss none that moves meanwhile.
+	if i := slices.Index(threads, pid); i >= 0 {
+		threads = append(slices.Delete(threads, i, i+1), pid)
+	}
+	var kids []int
+	for _, tid := range threads {
+		name := dir + "/" + strconv.Itoa(tid)
+		b, err := v.read(name + "/children")
+		if err == unix.ENOENT && unix.Access(name, unix.F_OK) == nil && unix.Access(name+"/children", unix.F_OK) == unix.ENOENT {
+			// The thread is there and its list is not: the kernel has none. (Looked up
+			// again since the thread may have ended and its number been taken between.)
+			if unix.Access("/proc/thread-self/children", unix.F_OK) == unix.ENOENT {
+				v.scan = true
+				return v.scanned(pid)
+			}
+		}
+		if err = ignoreGone(err); err != nil {
+			return nil, err
+		}
+		for f := range bytes.FieldsSeq(b) {
+			if kid, err := strconv.Atoi(string(f)); err == nil {
+				kids = append(kids, kid)
+			}
+		}
+	}
+	return kids, nil
+}
+
+// scanned is children for a kernel that keeps no lists.
+func (v *view) scanned(pid int) ([]int, error) {
+	if v.byParent == nil {
+		pids, err := readNumbers("/proc")
+		if err != nil {
+			return nil, err
+		}
+		v.byParent = map[int][]int{}
+		for _, p := range pids {
+			if parent := v.parent(p); parent > 0 {
+				v.byParent[parent] = append(v.byParent[parent], p)
+			}
+		}
+	}
+	return v.byParent[pid], nil
+}
+
+// parent returns the parent of pid, 0 when there is none or pid is gone.
+func (v *view) parent(pid int) int {
+	b, err := v.read("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// pid (name) state parent ...; the name may hold spaces and parentheses.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(fields[1]))
+	return n
+}
+
+// read returns a file of /proc, valid until the next call. Package os would
+// offer each descriptor to the poller first, in vain.
+func (v *view) read(name string) ([]byte, error) {
+	fd, err := openRetry(name, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if v.buf == nil {
+		v.buf = make([]byte, 4096)
+	}
+	n := 0
+	for {
+		if n == len(v.buf) {
+			v.buf = append(v.buf, make([]byte, len(v.buf))...)
+		}
+		m, err := unix.Read(fd, v.buf[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 {
+			return v.buf[:n], nil
+		}
+		n += m
+	}
+}
+
+// readNumbers returns the entries of a directory that are numbers.
+func readNumbers(dir string) ([]int, error) {
+	fd, err := openRetry(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var numbers []int
+	var names []string
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.ReadDirent(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return numbers, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if i, err := strconv.Atoi(name); err == nil {
+				numbers = append(numbers, i)
+			}
+		}
+	}
+}
+
+func openRetry(name string, flags int) (fd int, err error) {
+	for {
+		if fd, err = unix.Open(name, flags, 0); err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// ignoreGone drops the errors that mean that a process has ended.
+func ignoreGone(err error) error {
+	if err == unix.ENOENT || err == unix.ESRCH {
+		return nil
+	}
+	return err
+}
+
+// A member is a process below this one.
+type member struct{ pid, parent int }
+
+// signal sends sig to m if it is still the child of its parent.
+//
+// A direct child cannot be mistaken: its number is not given away before this
+// process has collected it. A deeper one may end at any time and its number go
+// to a stranger, so it is held by a pidfd first and its parent read then: what
+// the descriptor stands for either has that parent or cannot be signalled any
+// more.
+func (v *view) signal(m member, sig unix.Signal) error {
+	if m.parent == unix.Getpid() {
+		return unix.Kill(m.pid, sig)
+	}
+	fd, err := unix.PidfdOpen(m.pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	} else if err == unix.ESRCH {
+		return err
+	}
+	if v.parent(m.pid) != m.parent {
+		return unix.ESRCH
+	}
+	if err == nil {
+		return unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	// No pidfd before Linux 5.3, or no descriptor left.
+	return unix.Kill(m.pid, sig)
+}
+
+// stopPasses bounds how often end looks for processes it has not stopped yet. One pass
+// stops all there is; more are needed where processes were forking meanwhile.
+const stopPasses = 10
+
+// end stops and then kills roots, which are children of this process, and all
+// that is below them. It collects none. Those that the kernel refuses to signal are
+// returned.
+func end(roots []int) (denied []int) {
+	self := os.Getpid()
+	known := map[int]bool{}
+	var found []member
+	var v view
+	for range stopPasses {
+		fresh := false
+		v.byParent = nil
+		walked := map[int]bool{} // numbers may be given anew while we look
+		queue := make([]member, 0, len(roots))
+		for _, pid := range roots {
+			queue = append(queue, member{pid, self})
+		}
+		for len(queue) > 0 {
+			m := queue[0]
+			queue = queue[1:]
+			if walked[m.pid] {
+				continue
+			}
+			walked[m.pid] = true
+			if !known[m.pid] {
+				if err := v.signal(m, unix.SIGSTOP); err == unix.EPERM {
+					denied = append(denied, m.pid)
+				} else if err != nil {
+					continue
+				}
+				known[m.pid], fresh = true, true
+				found = append(found, m)
+			}
+			// An unreadable list makes this pass see less; what was missed
+			// becomes a direct child when its parent is killed.
+			kids, _ := v.children(m.pid)
+			for _, kid := range kids {
+				queue = append(queue, member{kid, m.pid})
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	// The deepest first, so that each still has the parent it was found under.
+	for _, m := range slices.Backward(found) {
+		v.signal(m, unix.SIGKILL)
+	}
+	return denied
+}
+
+// sweepLimit bounds a sweep: what is left by then is stuck in the kernel or forks
+// faster than it can be stopped.
+const sweepLimit = 10 * time.Second
+
+// refusedRounds bounds how often a sweep looks again at processes that it may not signal.
+const refusedRounds = 30
+
+// sweep ends and collects children of this process, and all that is below
+// them, until list, called anew for each round, returns none. It returns those
+// that could not be ended.
+//
+// list returns the children to end. collect is called for each and tells whether it was
+// there to collect. Both, and the signalling between them, happen between lock and unlock.
+func sweep(list func() ([]int, error), collect func(pid int) bool, lock, unlock func(), limit time.Duration) (left []int, err error) {
+	const shortest, longest = 50 * time.Microsecond, 5 * time.Millisecond
+	start := time.Now()
+	wait := shortest
+	seen := map[int]bool{}
+	for refused := 0; ; {
+		lock()
+		roots, err := list()
+		roots = slices.DeleteFunc(roots, collect)
+		if len(roots) == 0 && err == nil {
+			// Collecting a child frees none of its own, they were moved
+			// when it ended. But they may have been moved after list has looked.
+			again, err := list()
+			if len(again) == 0 && err == nil {
+				unlock()
+				return nil, nil
+			}
+			roots = again
+		}
+		denied := end(roots)
+		unlock()
+
+		late := time.Since(start) > limit
+		reachable := slices.ContainsFunc(roots, func(pid int) bool { return !slices.Contains(denied, pid) })
+		if len(roots) > 0 && !reachable {
+			refused++ // but may be about to end by itself
+		}
+		if late || refused > refusedRounds {
+			return roots, err
+		}
+		for _, pid := range roots {
+			if !seen[pid] {
+				seen[pid] = true
+				wait = shortest // still moving: stay close
+			}
+		}
+		time.Sleep(wait)
+		wait = min(2*wait, longest)
+	}
+}
+
+// nameOf returns the program name of a process for messages, or "".
+func nameOf(pid int) string {
+	var v view
+	b, err := v.read("/proc/" + strconv.Itoa(pid) + "/comm")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// arm makes this process one that can keep its tree: orphans below come to it, its
+// memory and descriptors cannot be read by other programs of the same user, and no
+// inherited descriptor goes on to a child.
+func arm() error {
+	if self, err := os.Readlink("/proc/self"); err != nil {
+		return fmt.Errorf("process trees need /proc: %w", err)
+	} else if self != strconv.Itoa(os.Getpid()) {
+		return fmt.Errorf("process trees need /proc: it shows another PID namespace, where this process is %s and not %d", self, os.Getpid())
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl PR_SET_DUMPABLE", err)
+	}
+	err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// The flag is of Linux 5.11.
+	fds, err := readNumbers("/proc/self/fd")
+	if err != nil {
+		return os.NewSyscallError("open /proc/self/fd", err)
+	}
+	for _, fd := range fds {
+		if fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// ownChildren returns the children of this process.
+func ownChildren() ([]int, error) {
+	var v view
+	kids, err := v.children(os.Getpid())
+	if err != nil {
+		return nil, os.NewSyscallError("read /proc/self/task", err)
+	}
+	return kids, nil
+}
+
+// noChildren tells whether the kernel says that this process has none at all.
+func noChildren() bool {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return errors.Is(err, unix.ECHILD)
+		}
+	}
+}

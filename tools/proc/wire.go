@@ -1,0 +1,147 @@
+package proc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// jp and a guard talk over one stream socket, the guard's descriptor 2.
+//
+// jp sends one order, with the tool's descriptors 0, 1 and 2 attached, then
+// requests of one byte each. The end of the stream means that jp is gone. The order is not in the guard's argv,
+// which anyone may read and the kernel bounds.
+//
+// The guard sends reports, a line each. Whatever else arrives is what the Go
+// runtime wrote to standard error while the guard was dying; it is kept for
+// the error message.
+
+const (
+	askInterrupt = 'i' // SIGINT to the tool's group
+	askKill      = 'k' // end everything below the guard now
+)
+
+// An order is what a guard is to start. Args and env travel as bytes: they
+// need not be UTF-8.
+type order struct {
+	path, dir string
+	args, env []string
+}
+
+// maxOrder bounds an order in bytes. Linux takes at most 6 MiB of arguments
+// and environment, so a larger one could not be executed.
+const maxOrder = 8 << 20
+
+// encode returns the order with its length in front, or E2BIG, or EINVAL where
+// a string holds a NUL byte. The body is a sequence of NUL-terminated strings:
+// path, directory, number of arguments, arguments, environment.
+func (o order) encode() ([]byte, error) {
+	b := make([]byte, 4, 4096)
+	put := func(ss ...string) error {
+		for _, s := range ss {
+			if strings.IndexByte(s, 0) >= 0 {
+				return syscall.EINVAL
+			}
+			if len(b)+len(s)+1 > maxOrder {
+				return syscall.E2BIG
+			}
+			b = append(append(b, s...), 0)
+		}
+		return nil
+	}
+	if err := errors.Join(put(o.path, o.dir, strconv.Itoa(len(o.args))), put(o.args...), put(o.env...)); err != nil {
+		return nil, err
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b, nil
+}
+
+// orderSize reads the length in front of an order.
+func orderSize(head [4]byte) (int, error) {
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxOrder {
+		return 0, fmt.Errorf("order of %d bytes: above the limit of %d", n, maxOrder)
+	}
+	return int(n), nil
+}
+
+// decodeOrder reads the body of an order.
+func decodeOrder(body []byte) (order, error) {
+	if len(body) == 0 || body[len(body)-1] != 0 {
+		return order{}, errors.New("order: cut off")
+	}
+	ss := strings.Split(string(body[:len(body)-1]), "\x00")
+	if len(ss) < 3 {
+		return order{}, fmt.Errorf("order: %d strings, want at least 3", len(ss))
+	}
+	n, err := strconv.Atoi(ss[2])
+	if err != nil || n < 0 || n > len(ss)-3 || strconv.Itoa(n) != ss[2] {
+		return order{}, fmt.Errorf("order: argument count %q with %d strings", ss[2], len(ss)-3)
+	}
+	return order{path: ss[0], dir: ss[1], args: ss[3 : 3+n : 3+n], env: ss[3+n:]}, nil
+}
+
+// A report is one line of a guard's.
+type report struct {
+	what   string // started, failed, exit, left, empty
+	pid    int    // started: the tool's
+	errno  syscall.Errno
+	status syscall.WaitStatus
+	maxRSS int64
+	left   []int // processes that could not be ended
+}
+
+// String returns the line without its end.
+func (r report) String() string {
+	switch r.what {
+	case "started":
+		return fmt.Sprint("started ", r.pid)
+	case "failed":
+		return fmt.Sprint("failed ", int(r.errno))
+	case "exit":
+		return fmt.Sprint("exit ", uint32(r.status), " ", r.maxRSS)
+	case "left":
+		return "left " + strings.Trim(fmt.Sprint(r.left), "[]")
+	}
+	return r.what
+}
+
+// parseReport reads one line; ok is false when it is no report.
+func parseReport(line string) (r report, ok bool) {
+	what, rest, _ := strings.Cut(line, " ")
+	var ns []int64
+	for f := range strings.SplitSeq(rest, " ") {
+		if f == "" && rest == "" {
+			break
+		}
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil || n < 0 {
+			return report{}, false
+		}
+		ns = append(ns, n)
+	}
+	r.what = what
+	switch {
+	case what == "started" && len(ns) == 1 && ns[0] <= math.MaxInt32:
+		r.pid = int(ns[0])
+	case what == "failed" && len(ns) == 1 && 0 < ns[0] && ns[0] <= math.MaxInt32:
+		r.errno = syscall.Errno(ns[0])
+	case what == "exit" && len(ns) == 2 && ns[0] <= math.MaxUint32:
+		r.status, r.maxRSS = syscall.WaitStatus(ns[0]), ns[1]
+	case what == "left" && len(ns) > 0:
+		for _, n := range ns {
+			if n > math.MaxInt32 {
+				return report{}, false
+			}
+			r.left = append(r.left, int(n))
+		}
+	case what == "empty" && len(ns) == 0 && line == what:
+	default:
+		return report{}, false
+	}
+	return r, true
+}
