@@ -1,16 +1,18 @@
 package profiles
 
 import (
+	"bytes"
 	"embed"
 	"io/fs"
+	"strings"
 )
 
-//go:embed agent/*.toml
+//go:embed agent/*.toml init.toml init.gitignore
 var builtinFiles embed.FS
 
 // Builtin returns the bytes of a built-in profile by its name, agent/researcher for one.
 func Builtin(name string) ([]byte, bool) {
-	if !fs.ValidPath(name) {
+	if dir, _, _ := strings.Cut(name, "/"); dir != "agent" || !fs.ValidPath(name) {
 		return nil, false
 	}
 	data, err := builtinFiles.ReadFile(name + ".toml")
@@ -18,7 +20,14 @@ func Builtin(name string) ([]byte, bool) {
 }
 
 // Builtins lists the names of the built-in profiles, sorted.
-func Builtins() []string { panic("profiles: being built") }
+func Builtins() []string {
+	entries, _ := builtinFiles.ReadDir("agent") // embedded: cannot fail
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = "agent/" + strings.TrimSuffix(e.Name(), ".toml")
+	}
+	return names
+}
 
 // File is one file that `jp init` writes.
 type File struct {
@@ -26,6 +35,25 @@ type File struct {
 	Data []byte
 }
 
-// InitFiles returns the files of a new workspace whose main agent runs model. The profiles keep their own
-// model when it has the same provider, and take model otherwise.
-func InitFiles(model string) []File { panic("profiles: being built") }
+// initModel stands in the embedded files for the model.
+const initModel = "anthropic/claude-sonnet-5-5"
+
+// InitFiles returns the files of a new workspace whose main agent runs model. The profiles keep their own model
+// when it is of the same provider, and take model otherwise. The model is written as it is: check one that a
+// person typed with Config.ResolveModel first.
+func InitFiles(model string) []File {
+	read := func(name, model string) []byte {
+		data, _ := builtinFiles.ReadFile(name) // embedded: cannot fail
+		return bytes.Replace(data, []byte(`"`+initModel+`"`), []byte(tomlString(model)), 1)
+	}
+	agent := model
+	if provider, _, _ := strings.Cut(initModel, "/"); strings.HasPrefix(model, provider+"/") {
+		agent = initModel
+	}
+	return []File{
+		{".jp/config.toml", read("init.toml", model)},
+		{".jp/config/agent/planner.toml", read("agent/planner.toml", agent)},
+		{".jp/config/agent/researcher.toml", read("agent/researcher.toml", agent)},
+		{".jp/.gitignore", read("init.gitignore", model)},
+	}
+}

@@ -56,8 +56,8 @@ type Request struct {
 
 // Conversation holds the settings of the turn loop.
 type Conversation struct {
-	MaxTurns  int // tool rounds in one turn, default 50
-	Parallel  int // conversation.tools.parallel: tool calls run at once, default 8
+	MaxTurns  int  // tool rounds in one turn, default 50
+	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
 }
 
@@ -125,21 +125,6 @@ type Program struct{ Cmd string } // "" = not set
 
 // maxDepth is the deepest nesting the program allows, whatever a config says.
 const maxDepth = 5
-
-func defaults() Config {
-	dollar := int64(1_000_000_000)
-	return Config{
-		Assistant: Assistant{Request: Request{
-			MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, MaxResponseBytes: 8 << 20,
-		}},
-		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true},
-		Delegation: Delegation{
-			Enabled: true, InlineResult: 16 << 10, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4,
-			MaxCostNano: &dollar, BudgetInheritance: 0.5, Timeout: 10 * time.Minute,
-		},
-		Style: Style{Reasoning: "hidden", ShowToolCall: true},
-	}
-}
 
 // RequireModel returns the model id with aliases resolved, always `provider/model`. Its *Error wraps
 // ErrModel and says where assistant.model is set.

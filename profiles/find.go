@@ -1,16 +1,205 @@
 package profiles
 
-// Profile is a profile that --cfg finds by name.
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Profile is a profile that --cfg finds.
 type Profile struct {
-	Name     string `json:"name"`               // agent/researcher
+	Name     string `json:"name"`               // agent/researcher; a path as given
 	Arg      string `json:"arg"`                // absolute path, or builtin:<name>: what --cfg takes after NONE
-	Source   string `json:"source"`             // workspace, user or builtin
+	Source   string `json:"source"`             // workspace, user, builtin, or file for any other place
 	Shadowed bool   `json:"shadowed,omitempty"` // an earlier place has the same name
 }
 
-// Find looks a profile up as --cfg does before any NONE: a path, builtin:<name>, or a name in
-// config_load_paths and among the built-ins. The error for a missing one wraps ErrNotFound.
-func Find(src Sources, name string) (Profile, error) { panic("profiles: being built") }
+// maxListed bounds the files that Names looks at in one folder of config_load_paths.
+const maxListed = 10_000
 
-// Names lists the profiles that Find can find by name, sorted by name, earlier places first.
-func Names(src Sources) ([]Profile, error) { panic("profiles: being built") }
+// Find looks a profile up as --cfg does before any NONE: a path, builtin:<name>, or a name in
+// config_load_paths and among the built-ins. It does not read it. The error for a missing one wraps ErrNotFound.
+func Find(src Sources, name string) (Profile, error) {
+	const who = "profile"
+	p, err := parseDirective(Directive{who, name})
+	if err != nil {
+		return Profile{}, err
+	}
+	if p.form != pathForm && p.form != builtinForm && p.form != nameForm {
+		return Profile{}, &Error{Layer: who, Msg: "must be a path, builtin:<name> or the name of a profile"}
+	}
+	r, err := searcher(src)
+	if err != nil {
+		return Profile{}, err
+	}
+	defer r.files.close()
+	at, err := r.locate(p)
+	if err != nil {
+		return Profile{}, err
+	}
+	if ok, err := r.files.exists(at); at.builtin == "" && err != nil {
+		return Profile{}, &Error{File: at.abs(), Msg: err.Error(), Err: err}
+	} else if !ok && at.builtin == "" {
+		return Profile{}, &Error{File: at.abs(), Msg: "not found", Err: ErrNotFound}
+	}
+	return Profile{Name: name, Arg: at.abs(), Source: r.source(at)}, nil
+}
+
+// Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. Folders
+// reached only over symbolic links are not listed.
+func Names(src Sources) ([]Profile, error) {
+	r, err := searcher(src)
+	if err != nil {
+		return nil, err
+	}
+	defer r.files.close()
+	var list []Profile
+	for _, dir := range r.search {
+		names, err := r.files.list(dir)
+		if err != nil {
+			return nil, &Error{File: dir.abs(), Msg: err.Error(), Err: err}
+		}
+		for _, name := range names {
+			at := r.files.in(dir, name)
+			list = append(list, Profile{Name: name, Arg: at.abs(), Source: r.source(at)})
+		}
+	}
+	for _, name := range Builtins() {
+		list = append(list, Profile{Name: name, Arg: "builtin:" + name, Source: "builtin"})
+	}
+	slices.SortStableFunc(list, func(a, b Profile) int { return cmp.Compare(a.Name, b.Name) })
+	for i := 1; i < len(list); i++ {
+		list[i].Shadowed = list[i].Name == list[i-1].Name
+	}
+	return list, nil
+}
+
+// searcher is a resolver that has read what tells where names are searched.
+func searcher(src Sources) (*resolver, error) {
+	src.Stored = nil
+	r, err := newResolver(src)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.implicit(); err != nil {
+		r.files.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// locate finds the file of a directive that names one. Only names are known to exist when it returns.
+func (r *resolver) locate(p parsed) (location, error) {
+	switch p.form {
+	case pathForm:
+		abs, err := r.files.tilde(p.arg)
+		if err != nil {
+			return location{}, &Error{Layer: p.flag, Msg: err.Error()}
+		}
+		if !filepath.IsAbs(abs) {
+			abs = filepath.Join(r.dir, abs)
+		}
+		return r.files.at(filepath.Clean(abs)), nil
+	case builtinForm:
+		if _, ok := Builtin(p.arg); ok {
+			return location{builtin: p.arg}, nil
+		}
+		hint := "built in are " + strings.Join(Builtins(), ", ")
+		if near := Suggest(p.arg, Builtins()); near != "" {
+			hint = "did you mean builtin:" + near + "?"
+		}
+		return location{}, &Error{Layer: p.flag, Msg: "built-in profile " + printable(p.arg) + ": not found", Hint: hint, Err: ErrNotFound}
+	}
+	if r.none {
+		hint := "give its path, such as .jp/config/" + p.arg + ".toml"
+		if _, ok := Builtin(p.arg); ok {
+			hint = "give its path, or builtin:" + p.arg
+		}
+		return location{}, &Error{Layer: p.flag, Msg: "profile " + p.arg + ": names are not searched after NONE", Hint: hint}
+	}
+	for _, dir := range r.search {
+		at := r.files.in(dir, p.arg)
+		switch ok, err := r.files.exists(at); {
+		case err != nil:
+			return location{}, &Error{File: at.abs(), Msg: err.Error(), Err: err}
+		case ok:
+			return at, nil
+		}
+	}
+	if _, ok := Builtin(p.arg); ok {
+		return location{builtin: p.arg}, nil
+	}
+	return location{}, &Error{Layer: p.flag, Msg: "profile " + p.arg + ": not found", Hint: r.lost(p.arg), Err: ErrNotFound}
+}
+
+// lost is the hint for a name that was not found.
+func (r *resolver) lost(name string) string {
+	known, places := Builtins(), []string{}
+	for _, dir := range r.search {
+		places = append(places, dir.abs())
+		if names, err := r.files.list(dir); err == nil {
+			known = append(known, names...)
+		}
+	}
+	if near := Suggest(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return fmt.Sprintf("it was looked for in %s", strings.Join(append(places, "the built-in profiles"), ", "))
+}
+
+// in is the file of a name in a folder of config_load_paths.
+func (f *files) in(dir location, name string) location {
+	if dir.place.confined {
+		return location{place: dir.place, path: path.Join(dir.path, name+".toml")}
+	}
+	return f.at(filepath.Join(dir.path, filepath.FromSlash(name)+".toml"))
+}
+
+// list names the TOML files below a folder, sorted; none when there is no such folder.
+func (f *files) list(dir location) ([]string, error) {
+	fsys, err := f.folder(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	seen := 0
+	err = fs.WalkDir(fsys, ".", func(p string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && p == "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)):
+			return fs.SkipAll
+		case err != nil:
+			return fmt.Errorf("%s: %w", p, reason(err))
+		}
+		if seen++; seen > maxListed {
+			return fmt.Errorf("holds more than %d files", maxListed)
+		}
+		name, ok := strings.CutSuffix(p, ".toml")
+		if ok && !e.IsDir() && isName(name) {
+			if info, err := fs.Stat(fsys, p); err == nil && info.Mode().IsRegular() {
+				names = append(names, name)
+			}
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func (r *resolver) source(at location) string {
+	switch {
+	case at.builtin != "":
+		return "builtin"
+	case at.place.confined:
+		return "workspace"
+	case r.src.UserDir != "" && strings.HasPrefix(at.path, r.src.UserDir+string(os.PathSeparator)):
+		return "user"
+	}
+	return "file"
+}

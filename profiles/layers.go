@@ -49,15 +49,3 @@ type Table struct {
 	// that nobody wrote gives the place of the nearest table around it, "" the table's own.
 	Pos func(key string) Position
 }
-
-// Setting describes a key that config may hold.
-type Setting struct {
-	Key     string `json:"key"`     // <name> stands for a name of the user's
-	Kind    string `json:"kind"`    // what its values are: "text", "whole number", ...
-	Default any    `json:"default"` // nil = none
-	Machine bool   `json:"machine"` // only in the user's config.toml, the environment and flags
-	Doc     string `json:"doc"`     // one line
-}
-
-// Settings lists every key, sorted.
-func Settings() []Setting { panic("profiles: being built") }

@@ -1,5 +1,12 @@
 package profiles
 
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
 // Sources says where config comes from. The zero value has program defaults only.
 type Sources struct {
 	Workspace string   // folder that holds .jp; "" = outside of one
@@ -13,43 +20,372 @@ type Sources struct {
 // Directive is one flag of the command line.
 type Directive struct {
 	Flag string // as the user knows it: "--cfg", "--model"
-	Text string // its value: for --cfg as in design; for specific flags always key=value or key:=json
+	Text string // its value: for --cfg any form, for a specific flag key=value or key:=json
 }
 
 // Resolved is a config and where it came from. It is immutable but for Cut, and safe for concurrent reads.
 type Resolved struct {
 	Config Config
 
-	Reset       bool   // the stored config, where there was one, no longer counts: record a reset
-	ResetKind   string // "none" or "workspace"; "" without Reset
+	Reset       bool   // NONE, WORKSPACE or a file's loader.reset took the stored config out: record a reset
+	ResetKind   string // "none" or "workspace", of the last reset; "" without Reset
 	Profile     string // the last file or name loaded by --cfg, as given; "" = none
 	ProfileArg  string // how a child's argv names it: absolute path or builtin:<name>
-	ProfileHash string // hex SHA-256 of that file; with extends, of the list of all files' hashes
-	MustCut     bool   // HasGrant and directives changed what was stored: call Cut with the grant's tools
+	ProfileHash string // hex SHA-256 of that file; with extends, of the hashes of all its files
+	MustCut     bool   // HasGrant, and directives or flags changed what was stored: call Cut with the grant's tools
 
 	Tools    map[string]Table // [conversation.tools.<name>] undecoded, '*' included
 	Layers   []Layer          // everything read, in order, dropped ones included
 	Warnings []string         // what the user should know, one line each
+
+	schema  *schema
+	applied []*applied
+	plain   map[string]any // merged: what is stored
+	machine map[string]any // merged: what is not
+	paths   []any          // config_load_paths as written; nil = the default
+}
+
+// applied is a document in the pile of layers.
+type applied struct {
+	*document
+	dropped bool
 }
 
 // Resolve applies the directives ds from left to right on the implicit layers, then the specific flags. Every
 // error is an *Error; the first one ends the work.
+//
+// With NONE among ds no implicit layer is read but for machine settings, and files before it are not opened.
 func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
-	panic("profiles: being built")
+	r, err := newResolver(src)
+	if err != nil {
+		return nil, err
+	}
+	defer r.files.close()
+	cfg, last, err := r.parse(ds)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.implicit(); err != nil {
+		return nil, err
+	}
+	for i, p := range cfg {
+		if err := r.apply(p, i < last); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range flags {
+		p, err := parseDirective(f)
+		if err == nil && p.form != assignForm {
+			err = &Error{Layer: f.Flag, Msg: "must be key=value"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := r.assign(p, FlagLayer); err != nil {
+			return nil, err
+		}
+	}
+	return r.finish()
 }
 
-// Cut removes every tool but '*' that held does not name, from Tools and from what Stored returns, and returns
-// the names it removed, sorted. Authority only narrows: nil removes all.
-func (r *Resolved) Cut(held []string) []string { panic("profiles: being built") }
+// resolver is the state of one Resolve.
+type resolver struct {
+	*Resolved
+	src    Sources
+	dir    string // absolute
+	env    map[string]string
+	files  *files
+	none   bool       // NONE is among the directives: no implicit layers
+	search []location // folders in which names are looked up
 
-// Stored is the canonical JSON (sorted keys, no insignificant space) of all settings that were set, machine
-// and loader settings left out: what a new conversation stores. Resolving it again gives the same bytes.
-func (r *Resolved) Stored() []byte { panic("profiles: being built") }
+	// The state that WORKSPACE goes back to.
+	workspace      map[string]any
+	workspaceCount int // of applied
+}
 
-// Origin returns the layers that set key or something below it, in order; the last one not dropped holds.
-// It is empty for a key that nobody set.
-func (r *Resolved) Origin(key string) []Origin { panic("profiles: being built") }
+func newResolver(src Sources) (*resolver, error) {
+	env := environment(src.Environ)
+	f := &files{}
+	if home := env["HOME"]; filepath.IsAbs(home) {
+		f.home = filepath.Clean(home)
+	}
+	r := &resolver{
+		Resolved: &Resolved{schema: newSchema(), plain: map[string]any{}, machine: map[string]any{}},
+		src:      src, env: env, files: f,
+	}
+	dir := src.Dir
+	if dir == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, &Error{Layer: "working directory", Msg: reason(err).Error(), Err: err}
+		}
+		dir = wd
+	}
+	for _, p := range []*string{&dir, &r.src.Workspace, &r.src.UserDir} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return nil, &Error{File: *p, Msg: reason(err).Error(), Err: err}
+		}
+		*p = abs
+	}
+	r.dir = dir
+	if r.src.Workspace != "" {
+		f.jp = filepath.Join(r.src.Workspace, ".jp")
+		r.search = append(r.search, location{place: place{f.jp, true}, path: "config"})
+	}
+	if r.src.UserDir != "" {
+		r.search = append(r.search, f.at(filepath.Join(r.src.UserDir, "config")))
+	}
+	return r, nil
+}
 
-// Keys returns every setting with its value and origin, sorted by key: all that exist, the ones at their
-// defaults included, and the leaves of tool tables.
-func (r *Resolved) Keys() []Value { panic("profiles: being built") }
+// parse reads the grammar of all --cfg directives and returns the index of the last NONE, -1 without one.
+func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
+	cfg, last, workspace := make([]parsed, 0, len(ds)), -1, false
+	for i, d := range ds {
+		p, err := parseDirective(d)
+		if err != nil {
+			return nil, 0, err
+		}
+		switch p.form {
+		case noneForm:
+			last = i
+		case workspaceForm:
+			workspace = true
+		}
+		cfg = append(cfg, p)
+	}
+	if r.none = last >= 0; r.none && workspace {
+		return nil, 0, &Error{Layer: "--cfg", Msg: "NONE and WORKSPACE exclude each other", Hint: "give one of them"}
+	}
+	return cfg, last, nil
+}
+
+// implicit applies what is read without being asked for.
+func (r *resolver) implicit() error {
+	if dir := r.src.UserDir; dir != "" {
+		if err := r.configFile(UserLayer, "user config", r.files.at(filepath.Join(dir, "config.toml"))); err != nil {
+			if !r.none {
+				return err
+			}
+			r.machine, r.applied = map[string]any{}, nil
+			r.warn("the user's config is not used: " + err.Error())
+		}
+	}
+	if r.src.Workspace != "" && !r.none {
+		if err := r.configFile(WorkspaceLayer, "workspace config", location{place: place{r.files.jp, true}, path: "config.toml"}); err != nil {
+			return err
+		}
+	}
+	vars, err := r.schema.variables(r.env, r.none)
+	if err != nil {
+		return err
+	}
+	for _, d := range vars {
+		if err := r.add(d); err != nil {
+			return err
+		}
+	}
+	r.workspace, r.workspaceCount = cloneTable(r.plain), len(r.applied)
+	if r.src.Stored == nil || r.none {
+		return nil
+	}
+	d := &document{layer: Layer{Kind: StoredLayer, Name: "stored config", SHA256: hashHex(r.src.Stored)}}
+	tree, err := storedTable(r.src.Stored)
+	if err != nil {
+		return dropHint(err)
+	}
+	d.tree = tree
+	// The stored config is complete: nothing below it shines through.
+	r.drop(0)
+	return dropHint(r.add(d))
+}
+
+// dropHint tells the way out of a stored config that cannot be used, an old one say.
+func dropHint(err error) error {
+	if e, ok := err.(*Error); ok {
+		e.Hint = "drop it with --cfg=NONE or --cfg=WORKSPACE"
+	}
+	return err
+}
+
+// configFile applies a config.toml; one that does not exist is no layer. All its files are read and checked
+// before the first is applied.
+func (r *resolver) configFile(kind LayerKind, name string, at location) error {
+	if ok, err := r.files.exists(at); err != nil {
+		return &Error{File: at.abs(), Msg: err.Error(), Err: err}
+	} else if !ok {
+		return nil
+	}
+	docs, err := r.load(kind, name, at)
+	if err != nil {
+		return err
+	}
+	return r.add(docs...)
+}
+
+// apply runs one --cfg directive. Of those before the last NONE files are not read; what assignments set there goes
+// with the reset, machine settings excepted.
+func (r *resolver) apply(p parsed, voided bool) error {
+	switch p.form {
+	case noneForm:
+		r.reset("none", p.flag+" NONE")
+		return nil
+	case workspaceForm:
+		r.reset("workspace", p.flag+" WORKSPACE")
+		r.plain = cloneTable(r.workspace)
+		for _, a := range r.applied[:r.workspaceCount] {
+			a.dropped = false
+		}
+		return nil
+	case assignForm:
+		return r.assign(p, AssignLayer)
+	}
+	if voided {
+		return nil
+	}
+	at, err := r.locate(p)
+	if err != nil {
+		return err
+	}
+	docs, err := r.load(FileLayer, p.flag, at)
+	if err != nil {
+		return err
+	}
+	own := docs[len(docs)-1]
+	if loader, ok := own.tree["loader"].(map[string]any); ok && loader["reset"] == "none" {
+		r.reset("none", "loader.reset of "+own.layer.File)
+	}
+	r.Profile, r.ProfileArg, r.ProfileHash = p.text, own.layer.File, own.layer.SHA256
+	if len(docs) > 1 {
+		sums := []byte{}
+		for _, d := range docs {
+			sums = append(sums, d.layer.SHA256+"\n"...)
+		}
+		r.ProfileHash = hashHex(sums)
+	}
+	return r.add(docs...)
+}
+
+func (r *resolver) assign(p parsed, kind LayerKind) error {
+	d, err := r.schema.assignment(Layer{Kind: kind, Name: p.flag}, p.key, p.arg, p.json)
+	if err != nil {
+		return err
+	}
+	return r.add(d)
+}
+
+// add checks documents and, when all are right, puts them on the pile.
+func (r *resolver) add(docs ...*document) error {
+	leaves := make([][]leaf, len(docs))
+	for i, d := range docs {
+		found, errs := r.schema.check(d)
+		if len(errs) > 0 {
+			return errs[0]
+		}
+		leaves[i] = found
+	}
+	for i, d := range docs {
+		for _, l := range leaves[i] {
+			switch l.row.class {
+			case stored:
+				set(r.plain, l.parts, l.value)
+			case machine:
+				set(r.machine, l.parts, l.value)
+			case loader:
+				if err := r.loaderSetting(d, l); err != nil {
+					return err
+				}
+			}
+		}
+		r.applied = append(r.applied, &applied{document: d, dropped: r.none && d.layer.Kind == UserLayer})
+	}
+	if r.none && docs[0].layer.Kind == UserLayer {
+		r.plain = map[string]any{}
+	}
+	return nil
+}
+
+// reset goes back to program defaults; machine settings stay.
+func (r *resolver) reset(kind, name string) {
+	r.drop(0)
+	r.Reset, r.ResetKind = true, kind
+	r.applied = append(r.applied, &applied{document: &document{layer: Layer{Kind: ResetLayer, Name: name}}})
+}
+
+func (r *resolver) drop(from int) {
+	r.plain = map[string]any{}
+	for _, a := range r.applied[from:] {
+		a.dropped = a.layer.Kind != ResetLayer
+	}
+}
+
+func (r *resolver) warn(msg string) { r.Warnings = append(r.Warnings, msg) }
+
+// finish turns the merged trees into the result.
+func (r *resolver) finish() (*Resolved, error) {
+	res := r.Resolved
+	res.MustCut = r.src.HasGrant && (res.Reset || slices.ContainsFunc(r.applied, func(a *applied) bool {
+		return a.layer.Kind == AssignLayer || a.layer.Kind == FileLayer || a.layer.Kind == FlagLayer
+	}))
+	res.Config = defaults()
+	for _, tree := range []map[string]any{r.plain, r.machine} {
+		r.schema.fill(&res.Config, tree, nil)
+	}
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
+	res.Tools = r.tools()
+	for _, a := range r.applied {
+		a.layer.Dropped = a.dropped
+		res.Layers = append(res.Layers, a.layer)
+	}
+	return res, nil
+}
+
+// fill sets the typed fields from a checked tree.
+func (s *schema) fill(c *Config, tree map[string]any, names []string) {
+	for _, k := range sortedKeys(tree) {
+		next, below := s.kids[k], names
+		if next == nil {
+			next, below = s.any, append(names[:len(names):len(names)], k)
+		}
+		if next.row != nil {
+			if next.row.field != nil {
+				assign(next.row.field(c, below), tree[k])
+			}
+			continue
+		}
+		next.fill(c, tree[k].(map[string]any), below)
+	}
+}
+
+// complete does what takes more than one key.
+func (r *resolver) complete() error {
+	c := &r.Config
+	if d := c.Delegation.MaxDepth; d != nil && *d > maxDepth {
+		at := r.where("delegation", "max_depth")
+		r.warn(fmt.Sprintf("%s: delegation.max_depth: %d is above the deepest nesting, %d is used", at, *d, maxDepth))
+		*d = maxDepth
+	}
+	_, c.Delegation.MaxCostSet = lookup(r.plain, []string{"delegation", "max_cost_per_session"})
+	for _, p := range []*string{&c.Store.Path, &c.Log.File} {
+		abs, err := r.files.tilde(*p)
+		if err != nil {
+			key := []string{"store", "path"}
+			if p == &c.Log.File {
+				key = []string{"log", "file"}
+			}
+			at := r.where(key...)
+			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: joinKey(key), Msg: err.Error()}
+		}
+		*p = abs
+	}
+	if r.ProfileArg != "" && (r.Reset && r.ResetKind == "none") {
+		c.hint = "write model = \"provider/model\" below [assistant] in " + r.ProfileArg + ", or pass --model provider/model"
+	}
+	return r.endpoints()
+}

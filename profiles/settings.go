@@ -1,5 +1,273 @@
 package profiles
 
-func checkModelID(string) error { return nil }
-func sortedKeys[V any](m map[string]V) []string { return nil }
-func environment(environ []string) map[string]string { return nil }
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Setting describes a key that config may hold.
+type Setting struct {
+	Key     string `json:"key"`     // <name> stands for a name of the user's
+	Kind    string `json:"kind"`    // what its values are: "text", "whole number", ...
+	Default any    `json:"default"` // as in a file; nil = none
+	Machine bool   `json:"machine"` // only in the user's config.toml, the environment and flags
+	Doc     string `json:"doc"`     // one line
+}
+
+// Settings lists every key, sorted.
+func Settings() []Setting {
+	var list []Setting
+	for _, s := range table() {
+		if s.unbuilt == "" {
+			list = append(list, Setting{s.key, string(s.kind), s.def, s.class == machine, s.doc})
+		}
+	}
+	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
+	return list
+}
+
+// class says which layers may set a key and whether it is stored.
+type class uint8
+
+const (
+	stored  class = iota // by all layers; stored with the conversation
+	machine              // by the user's config.toml, the environment and the command line; survives resets
+	loader               // steers the reading of files; not stored
+)
+
+// setting is one row of the schema. The table below is the only place that knows keys: checking, defaults, the
+// typed Config and Settings all follow it.
+type setting struct {
+	key     string // dotted; <x> stands for any name
+	kind    kind
+	class   class
+	def     any                                 // as in a file; nil = none
+	check   func(any) error                     // of an accepted value, of each item of a list of text; nil = none
+	field   func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
+	name    func(string) error                  // of what stands for <x>; nil = any
+	doc     string
+	unbuilt string // why the key is refused
+}
+
+func table() []setting {
+	return []setting{
+		{key: "extends", kind: texts, class: loader, doc: "files to read first: relative paths or globs"},
+		{key: "loader.reset", kind: text, class: loader, check: oneOf("none"),
+			doc: `"none": nothing read before this file counts; only in a file loaded by --cfg`},
+		{key: "config_load_paths", kind: texts, class: loader, check: notEmpty, doc: "folders in which --cfg looks for names, first hit wins"},
+
+		{key: "assistant.name", kind: text, check: noControl, field: func(c *Config, _ []string) any { return &c.Assistant.Name },
+			doc: "what the assistant is called"},
+		{key: "assistant.model", kind: text, check: checkModelName, field: func(c *Config, _ []string) any { return &c.Assistant.Model },
+			doc: "provider/model, or an alias of providers.llm.aliases; required to ask a model"},
+		{key: "assistant.system_prompt", kind: text, field: func(c *Config, _ []string) any { return &c.Assistant.SystemPrompt },
+			doc: "beginning of the system prompt"},
+		{key: "assistant.system_prompt_sections", kind: sections,
+			field: func(c *Config, _ []string) any { return &c.Assistant.SystemPromptSections },
+			doc:   "list of {title, content} that follow it"},
+		{key: "assistant.parameters.max_tokens", kind: whole, check: between(1, 10_000_000),
+			field: func(c *Config, _ []string) any { return &c.Assistant.Parameters.MaxTokens },
+			doc:   "longest reply, in tokens; not set: the model's own limit"},
+		{key: "assistant.parameters.reasoning", kind: text, check: oneOf("none", "low", "medium", "high"),
+			field: func(c *Config, _ []string) any { return &c.Assistant.Parameters.Reasoning },
+			doc:   "none, low, medium or high; not set: the model's default"},
+		{key: "assistant.parameters.temperature", kind: numeric, check: between(0, 2),
+			field: func(c *Config, _ []string) any { return &c.Assistant.Parameters.Temperature },
+			doc:   "0 to 2; not set: the model's default"},
+		{key: "assistant.request.max_retries", kind: whole, def: int64(5), check: between(0, 100),
+			field: func(c *Config, _ []string) any { return &c.Assistant.Request.MaxRetries },
+			doc:   "how often a failed call of the model is repeated; 0 = never"},
+		{key: "assistant.request.base_backoff_ms", kind: whole, def: int64(1000), check: between(0, 3_600_000),
+			field: func(c *Config, _ []string) any { return units(&c.Assistant.Request.BaseBackoff, time.Millisecond) },
+			doc:   "wait before the first repeat, in milliseconds; doubles each time"},
+		{key: "assistant.request.max_backoff_secs", kind: whole, def: int64(60), check: between(0, 86_400),
+			field: func(c *Config, _ []string) any { return units(&c.Assistant.Request.MaxBackoff, time.Second) },
+			doc:   "longest wait between repeats, in seconds"},
+		{key: "assistant.request.stream_idle_timeout_secs", kind: whole, def: int64(60), check: between(0, 86_400),
+			field: func(c *Config, _ []string) any { return units(&c.Assistant.Request.StreamIdle, time.Second) },
+			doc:   "longest silence of a reply, in seconds; 0 = no limit"},
+		{key: "assistant.request.max_response_bytes", kind: whole, def: int64(8 << 20), check: between(1, 1<<40),
+			field: func(c *Config, _ []string) any { return &c.Assistant.Request.MaxResponseBytes },
+			doc:   "largest reply, in bytes on the wire"},
+
+		{key: "conversation.max_turns", kind: whole, def: int64(50), check: between(1, 1_000_000),
+			field: func(c *Config, _ []string) any { return &c.Conversation.MaxTurns },
+			doc:   "tool rounds in one turn"},
+		{key: "conversation.title.from_query", kind: truth, def: true,
+			field: func(c *Config, _ []string) any { return &c.Conversation.FromQuery },
+			doc:   "the first line of the first query becomes the title"},
+		{key: "conversation.tools.parallel", kind: whole, def: int64(8), check: between(1, 1024),
+			field: func(c *Config, _ []string) any { return &c.Conversation.Parallel },
+			doc:   "tool calls of one reply that run at once; so no tool can be called parallel"},
+		{key: "conversation.tools.<name>", kind: open, doc: "a tool, enabled by being here; '*' holds defaults for all"},
+
+		{key: "delegation.enabled", kind: truth, def: true, field: func(c *Config, _ []string) any { return &c.Delegation.Enabled },
+			doc: "whether sub-agents can be started at all"},
+		{key: "delegation.profiles", kind: texts, check: checkProfileRef, field: func(c *Config, _ []string) any { return &c.Delegation.Profiles },
+			doc: "profiles that jp_query may name; none when not set"},
+		{key: "delegation.models", kind: texts, check: checkModelName, field: func(c *Config, _ []string) any { return &c.Delegation.Models },
+			doc: "models that an override may name; any when not set"},
+		{key: "delegation.inline_result", kind: whole, def: int64(16 << 10), check: between(1, 2<<20),
+			field: func(c *Config, _ []string) any { return &c.Delegation.InlineResult },
+			doc:   "bytes of a sub-agent's answer that are handed to the model"},
+		{key: "delegation.max_depth", kind: whole, check: between(0, 1000), field: func(c *Config, _ []string) any { return &c.Delegation.MaxDepth },
+			doc: "nesting below this agent, at most 5; not set: 1 at a root, 0 in a sub-agent"},
+		{key: "delegation.max_per_turn", kind: whole, def: int64(5), check: between(0, 10_000),
+			field: func(c *Config, _ []string) any { return &c.Delegation.MaxPerTurn },
+			doc:   "sub-agent calls in one turn of one agent"},
+		{key: "delegation.max_children", kind: whole, def: int64(64), check: between(0, 100_000),
+			field: func(c *Config, _ []string) any { return &c.Delegation.MaxChildren },
+			doc:   "sub-agents in one session of the whole tree"},
+		{key: "delegation.max_parallel", kind: whole, def: int64(4), check: between(1, 1024),
+			field: func(c *Config, _ []string) any { return &c.Delegation.MaxParallel },
+			doc:   "sub-agents that run at once; more wait"},
+		{key: "delegation.token_budget", kind: tokens, def: unlimited, check: atLeast(0),
+			field: func(c *Config, _ []string) any { return &c.Delegation.TokenBudget },
+			doc:   "tokens that the sub-agents of one session may use; 0 = none"},
+		{key: "delegation.max_cost_per_session", kind: dollars, def: 1.0, check: upTo(1_000_000_000),
+			field: func(c *Config, _ []string) any { return nano(&c.Delegation.MaxCostNano) },
+			doc:   "US dollars that the sub-agents of one session may cost; 0 = none"},
+		{key: "delegation.budget_inheritance", kind: numeric, def: 0.5, check: between(0, 1),
+			field: func(c *Config, _ []string) any { return &c.Delegation.BudgetInheritance },
+			doc:   "share of what remains that one sub-agent may be given"},
+		{key: "delegation.timeout", kind: duration, def: "10m", check: positive,
+			field: func(c *Config, _ []string) any { return &c.Delegation.Timeout },
+			doc:   "longest run of one sub-agent, from its start"},
+		{key: "delegation.llm_query.tools", kind: texts, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Delegation.LLMQuery.Tools },
+			doc: "tools of the generic sub-agent; none when not set"},
+		{key: "delegation.specializations", kind: text, unbuilt: "specializations are not supported yet"},
+
+		{key: "style.reasoning.display", kind: text, def: "hidden", check: oneOf("hidden", "full"),
+			field: func(c *Config, _ []string) any { return &c.Style.Reasoning },
+			doc:   "hidden or full: whether the model's reasoning is shown"},
+		{key: "style.tool_call.show", kind: truth, def: true, field: func(c *Config, _ []string) any { return &c.Style.ShowToolCall },
+			doc: "whether tool calls are shown on stderr"},
+
+		{key: "providers.llm.aliases.<alias>", kind: text, check: checkModelID, name: checkAlias,
+			field: func(c *Config, n []string) any {
+				return func(v any) { c.Providers.Aliases[n[0]] = v.(string) }
+			}, doc: "a short name for provider/model"},
+		{key: "providers.llm.prices.<model>.input", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
+			field: price(func(p *Price, n int64) { p.Input = n }), doc: "US dollars for a million input tokens"},
+		{key: "providers.llm.prices.<model>.output", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
+			field: price(func(p *Price, n int64) { p.Output = n }), doc: "US dollars for a million output tokens"},
+		{key: "providers.llm.prices.<model>.cache_read", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
+			field: price(func(p *Price, n int64) { p.CacheRead = &n }), doc: "US dollars for a million tokens read from the cache"},
+		{key: "providers.llm.prices.<model>.cache_write", kind: numeric, class: machine, check: between(0, 1_000_000), name: checkPriced,
+			field: price(func(p *Price, n int64) { p.CacheWrite = &n }), doc: "US dollars for a million tokens written to the cache"},
+		{key: "providers.llm.<name>.type", kind: text, class: machine, check: oneOf("anthropic", "openai"), name: checkProvider,
+			field: provider(func(p *Provider, s string) { p.Type = s }), doc: "anthropic, or openai for every compatible server"},
+		{key: "providers.llm.<name>.base_url", kind: text, class: machine, check: checkURL, name: checkProvider,
+			field: provider(func(p *Provider, s string) { p.BaseURL = s }), doc: "http or https address of the API"},
+		{key: "providers.llm.<name>.api_key_env", kind: text, class: machine, check: checkVariable, name: checkProvider,
+			field: provider(func(p *Provider, s string) { p.APIKeyEnv = s }), doc: "name of the environment variable that holds the key"},
+
+		{key: "store.path", kind: text, class: machine, check: checkPath, field: func(c *Config, _ []string) any { return &c.Store.Path },
+			doc: "folder of the store; ~/ is the home folder"},
+		{key: "log.file", kind: text, class: machine, check: checkLogFile, field: func(c *Config, _ []string) any { return &c.Log.File },
+			doc: "where tracing goes; - for stderr"},
+		{key: "editor.cmd", kind: text, class: machine, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Editor.Cmd },
+			doc: "command that edits a file"},
+		{key: "pager.cmd", kind: text, class: machine, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Pager.Cmd },
+			doc: "command that pages long output"},
+	}
+}
+
+// schema is the table as a tree, for walking a document beside it. Build one for each Resolve.
+type schema struct {
+	kids map[string]*schema
+	any  *schema // below <x>
+	row  *setting
+}
+
+func newSchema() *schema {
+	root := &schema{}
+	rows := table()
+	for i := range rows {
+		at := root
+		for part := range strings.SplitSeq(rows[i].key, ".") {
+			next := at.kids[part]
+			if strings.HasPrefix(part, "<") {
+				next = at.any
+			}
+			if next == nil {
+				next = &schema{}
+				if strings.HasPrefix(part, "<") {
+					at.any = next
+				} else {
+					if at.kids == nil {
+						at.kids = map[string]*schema{}
+					}
+					at.kids[part] = next
+				}
+			}
+			at = next
+		}
+		at.row = &rows[i]
+	}
+	return root
+}
+
+func (s *schema) below(part string) *schema {
+	if k := s.kids[part]; k != nil {
+		return k
+	}
+	return s.any
+}
+
+// find returns the row that holds the key at parts and how many parts lead to it: all of them, or fewer below a tool's
+// table. No row: the key is unknown, or, with true, a table of known keys.
+func (s *schema) find(parts []string) (row *setting, n int, known bool) {
+	for i, p := range parts {
+		if s = s.below(p); s == nil {
+			return nil, i, false
+		}
+		if s.row != nil {
+			return s.row, i + 1, i+1 == len(parts) || s.row.kind == open
+		}
+	}
+	return nil, len(parts), true
+}
+
+// suggestion is a hint for an unknown key: the nearest sibling, else the nearest key whose last part is meant.
+func (s *schema) suggestion(parts []string) string {
+	at := s
+	for _, p := range parts[:len(parts)-1] {
+		at = at.below(p)
+	}
+	last := parts[len(parts)-1]
+	if near := Suggest(last, sortedKeys(at.kids)); near != "" {
+		return "did you mean " + joinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
+	}
+	ends := map[string]string{}
+	for _, r := range table() {
+		if r.unbuilt == "" && !strings.Contains(r.key, "<") {
+			ends[r.key[strings.LastIndexByte(r.key, '.')+1:]] = r.key
+		}
+	}
+	if near := ends[last]; near != "" {
+		return "did you mean " + near + "?"
+	}
+	return ""
+}
+
+// defaults is the Config of an empty tree.
+func defaults() Config {
+	c := Config{Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}}}
+	for _, r := range table() {
+		if r.def != nil {
+			assign(r.field(&c, nil), r.def)
+		}
+	}
+	return c
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,191 @@
+package profiles
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// leaf is one checked value of a document.
+type leaf struct {
+	parts []string
+	value any
+	row   *setting
+}
+
+// check walks a document beside the schema and returns its leaves in the order of their keys, and every mistake in
+// the order of the lines.
+func (s *schema) check(d *document) ([]leaf, []*Error) {
+	c := checker{schema: s, doc: d}
+	c.walk(s, d.tree, nil)
+	sortErrors(c.errs)
+	return c.leaves, c.errs
+}
+
+type checker struct {
+	schema *schema
+	doc    *document
+	leaves []leaf
+	errs   []*Error
+}
+
+func (c *checker) fail(parts []string, msg, hint string) {
+	c.errs = append(c.errs, c.doc.fail(parts, msg, hint))
+}
+
+func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
+	for _, k := range sortedKeys(tree) {
+		parts := append(parents[:len(parents):len(parents)], k)
+		next, v := s.below(k), tree[k]
+		switch {
+		case next == nil:
+			c.fail(parts, "unknown key", c.schema.suggestion(parts))
+		case next.row != nil:
+			c.leaf(leaf{parts, v, next.row})
+		default:
+			t, ok := v.(map[string]any)
+			if !ok {
+				c.fail(parts, "must be a table, not "+nameKind(v), "")
+				continue
+			}
+			c.walk(next, t, parts)
+		}
+	}
+}
+
+func (c *checker) leaf(l leaf) {
+	if l.row.unbuilt != "" {
+		c.fail(l.parts, l.row.unbuilt, "")
+		return
+	}
+	if msg, hint := c.refusal(l.row); msg != "" {
+		c.fail(l.parts, msg, hint)
+		return
+	}
+	if l.row.name != nil {
+		for i, part := range strings.Split(l.row.key, ".") {
+			if !strings.HasPrefix(part, "<") {
+				continue
+			}
+			if err := l.row.name(l.parts[i]); err != nil {
+				c.fail(l.parts, err.Error(), "")
+				return
+			}
+		}
+	}
+	if err := l.row.kind.accept(l.value); err != nil {
+		hint := ""
+		if l.row.kind == open {
+			hint = "open a table with [" + joinKey(l.parts) + "]"
+		}
+		c.fail(l.parts, err.Error(), hint)
+		return
+	}
+	before := len(c.errs)
+	switch l.row.kind {
+	case texts:
+		c.texts(l)
+	case sections:
+		c.sections(l)
+	default:
+		c.apply(l.row, l.parts, "", l.value)
+	}
+	if len(c.errs) == before {
+		c.leaves = append(c.leaves, l)
+	}
+}
+
+// apply runs the row's check on a value or an item of it.
+func (c *checker) apply(row *setting, at []string, subject string, v any) {
+	if row.check == nil {
+		return
+	}
+	err := row.check(v)
+	if err == nil {
+		return
+	}
+	hint := ""
+	if h := (*hinted)(nil); errors.As(err, &h) {
+		hint = h.hint
+	}
+	c.fail(at, subject+err.Error(), hint)
+	if subject != "" { // the key is the list's, the line the item's
+		c.errs[len(c.errs)-1].Key = joinKey(at[:len(at)-1])
+	}
+}
+
+func (c *checker) texts(l leaf) {
+	seen := map[string]bool{}
+	for i, item := range l.value.([]any) {
+		at := append(l.parts[:len(l.parts):len(l.parts)], strconv.Itoa(i))
+		subject := "item " + strconv.Itoa(i+1) + " "
+		s, ok := item.(string)
+		msg := ""
+		switch {
+		case !ok:
+			msg = "must be text, not " + nameKind(item)
+		case seen[s]:
+			msg = "stands there twice"
+		}
+		if msg != "" {
+			c.fail(at, subject+msg, "")
+			c.errs[len(c.errs)-1].Key = joinKey(l.parts)
+			continue
+		}
+		seen[s] = true
+		c.apply(l.row, at, subject, item)
+	}
+}
+
+func (c *checker) sections(l leaf) {
+	for i, item := range l.value.([]any) {
+		at := append(l.parts[:len(l.parts):len(l.parts)], strconv.Itoa(i))
+		t, ok := item.(map[string]any)
+		if !ok {
+			c.fail(at, "must be a table, not "+nameKind(item), "")
+			continue
+		}
+		for _, k := range sortedKeys(t) {
+			parts := append(at[:len(at):len(at)], k)
+			if k != "title" && k != "content" {
+				hint := ""
+				if near := Suggest(k, []string{"content", "title"}); near != "" {
+					hint = "did you mean " + near + "?"
+				}
+				c.fail(parts, "unknown key", hint)
+			} else if err := text.accept(t[k]); err != nil {
+				c.fail(parts, err.Error(), "")
+			}
+		}
+		if s, ok := t["content"].(string); t["content"] == nil || ok && s == "" {
+			c.fail(at, "content is missing or empty", "")
+		}
+	}
+}
+
+// refusal says why the document's layer may not set a row, "" when it may.
+func (c *checker) refusal(row *setting) (msg, hint string) {
+	kind := c.doc.layer.Kind
+	switch {
+	case row.class == machine:
+		const where = "it belongs in the user's config.toml, the environment or a flag"
+		switch kind {
+		case WorkspaceLayer:
+			return "is a machine setting, which a workspace cannot set", where
+		case FileLayer:
+			return "is a machine setting, which a profile cannot set", where
+		case StoredLayer:
+			return "is a machine setting, which a conversation does not store", "drop the stored config with --cfg=NONE or --cfg=WORKSPACE"
+		}
+	case row.class == loader:
+		inFile := kind == UserLayer || kind == WorkspaceLayer || kind == FileLayer
+		switch {
+		case row.key == "config_load_paths" && kind != StoredLayer:
+		case !inFile:
+			return "stands only in config files", ""
+		case row.key == "loader.reset" && kind != FileLayer && c.doc.layer.Via == "":
+			return "stands only in files loaded by --cfg", ""
+		}
+	}
+	return "", ""
+}

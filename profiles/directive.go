@@ -1,0 +1,142 @@
+package profiles
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// form is what a --cfg directive is.
+type form uint8
+
+const (
+	noneForm form = iota
+	workspaceForm
+	assignForm
+	pathForm
+	builtinForm
+	nameForm
+)
+
+// parsed is one directive read by the grammar: exact words, key=value, path, builtin:name, name.
+type parsed struct {
+	flag string
+	form form
+	text string   // as given
+	arg  string   // path without @, name without builtin:, value
+	key  []string // of an assignment
+	json bool     // key:=value
+}
+
+// parseDirective reads d. Its errors do not repeat the text: it may hold a value.
+func parseDirective(d Directive) (parsed, error) {
+	p := parsed{flag: d.Flag, text: d.Text}
+	fail := func(msg, hint string) (parsed, error) {
+		return parsed{}, &Error{Layer: d.Flag, Msg: msg, Hint: hint}
+	}
+	switch {
+	case d.Text == "":
+		return fail("is empty", "give NONE, WORKSPACE, key=value, a path, builtin:<name> or the name of a profile")
+	case !utf8.ValidString(d.Text) || strings.ContainsRune(d.Text, 0):
+		return fail("is not UTF-8 text", "")
+	case d.Text == "NONE":
+		p.form = noneForm
+		return p, nil
+	case d.Text == "WORKSPACE":
+		p.form = workspaceForm
+		return p, nil
+	}
+	if key, value, ok := strings.Cut(d.Text, "="); ok {
+		key, json := strings.CutSuffix(key, ":")
+		if parts, ok := splitKey(key); ok {
+			p.form, p.key, p.arg, p.json = assignForm, parts, value, json
+			return p, nil
+		}
+	}
+	if rest, ok := strings.CutPrefix(d.Text, "@"); ok {
+		if rest == "" {
+			return fail("names no file after @", "")
+		}
+		p.form, p.arg = pathForm, rest
+		return p, nil
+	}
+	if isPath(d.Text) {
+		p.form, p.arg = pathForm, d.Text
+		return p, nil
+	}
+	if rest, ok := strings.CutPrefix(d.Text, "builtin:"); ok {
+		p.form, p.arg = builtinForm, rest
+		return p, nil
+	}
+	if strings.Contains(d.Text, "=") {
+		return fail("has no key before =", "write key=value, or ./ before the path of a file")
+	}
+	if !isName(d.Text) {
+		return fail("is neither a path nor the name of a profile", "write ./ before the path of a file")
+	}
+	p.form, p.arg = nameForm, d.Text
+	return p, nil
+}
+
+// isPath: what begins like a path cannot be a name, so ../x and /x are paths too.
+func isPath(s string) bool {
+	for _, prefix := range []string{"./", "../", "/", "~/"} {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(s, ".toml")
+}
+
+// isName reports whether s can be looked up below a folder without leaving it.
+func isName(s string) bool {
+	return s != "." && fs.ValidPath(s) && filepath.IsLocal(s) && noControl(s) == nil && !strings.Contains(s, `\`)
+}
+
+// assignment is the document of a key=value directive or a variable; value as JSON or as text.
+func (s *schema) assignment(layer Layer, key []string, value string, json bool) (*document, error) {
+	d := &document{layer: layer}
+	fail := func(msg, hint string) (*document, error) { return nil, d.fail(key, msg, hint) }
+	row, n, known := s.find(key)
+	if row == nil && !known {
+		return fail("unknown key", s.suggestion(key[:n+1]))
+	}
+	var v any
+	switch {
+	case json:
+		parsed, err := parseJSON([]byte(value), false)
+		if err != nil {
+			return fail(err.Error(), "")
+		}
+		v = parsed
+	case row == nil:
+		return fail("is a table, not a value", "write "+joinKey(key)+`:={"key": value}`)
+	case !known:
+		return fail("unknown key", joinKey(key[:n])+" holds "+string(row.kind)+", no keys of its own")
+	case !utf8.ValidString(value):
+		return fail("is not UTF-8 text", "")
+	case row.kind == open && len(key) > n:
+		v = guess(value)
+	default:
+		parsed, err := row.kind.parse(value)
+		if err != nil {
+			hint := ""
+			switch row.kind {
+			case texts:
+				hint = "write " + joinKey(key) + `:=["a", "b"]`
+			case sections:
+				hint = "write " + joinKey(key) + `:=[{"content": "..."}]`
+			case open:
+				hint = "write " + joinKey(key) + ".<key>=value"
+			}
+			return fail(err.Error(), hint)
+		}
+		v = parsed
+	}
+	for i := len(key) - 1; i > 0; i-- {
+		v = map[string]any{key[i]: v}
+	}
+	d.tree = map[string]any{key[0]: v}
+	return d, nil
+}

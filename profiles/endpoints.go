@@ -1,0 +1,67 @@
+package profiles
+
+import "fmt"
+
+// endpoints checks what the tables of [providers.llm] say together, over all layers.
+func (r *resolver) endpoints() error {
+	for _, model := range sortedKeys(r.Config.Providers.Prices) {
+		for _, k := range []string{"input", "output"} {
+			if _, ok := lookup(r.machine, []string{"providers", "llm", "prices", model, k}); !ok {
+				return r.failAt(k+" is missing", "a price needs input and output", "providers", "llm", "prices", model)
+			}
+		}
+	}
+	for _, name := range sortedKeys(r.Config.Providers.LLM) {
+		p := r.Config.Providers.LLM[name]
+		table := []string{"providers", "llm", name}
+		url, urlBy := r.by(append(table, "base_url"))
+		key, keyBy := r.by(append(table, "api_key_env"))
+		switch name {
+		case "anthropic", "openai", "ollama":
+		default:
+			if p.Type == "" {
+				return r.failAt("type is missing", `write type = "openai" for a compatible server`, table...)
+			}
+			if p.BaseURL == "" {
+				return r.failAt("base_url is missing", "", table...)
+			}
+		}
+		// A key goes only to the endpoint of the layer that named it: who can set one of the two, in a variable
+		// say, must not be able to have the other's key sent to a server of their own.
+		if p.BaseURL != "" && urlBy != keyBy {
+			p.KeyWithheld, p.APIKeyEnv = true, ""
+			r.Config.Providers.LLM[name] = p
+			switch {
+			case keyBy != "":
+				r.warn(fmt.Sprintf("%s: no key is sent to this provider: base_url is set in %s, api_key_env in %s; set both in one place", joinKey(table), url, key))
+			case name == "anthropic" || name == "openai":
+				r.warn(fmt.Sprintf("%s: no key is sent to this provider: %s sets base_url without api_key_env", joinKey(table), url))
+			}
+		}
+	}
+	return nil
+}
+
+// by returns where the value that holds at parts was written, and which of the three sources of machine settings that
+// is, "" when nobody wrote it.
+func (r *resolver) by(parts []string) (Position, string) {
+	for i := len(r.applied) - 1; i >= 0; i-- {
+		a := r.applied[i]
+		if _, ok := lookup(a.tree, parts); !ok {
+			continue
+		}
+		switch a.layer.Kind {
+		case UserLayer:
+			return a.position(parts), "user"
+		case EnvLayer:
+			return a.position(parts), "environment"
+		}
+		return a.position(parts), "command line"
+	}
+	return Position{}, ""
+}
+
+func (r *resolver) failAt(msg, hint string, key ...string) error {
+	at := r.where(key...)
+	return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: joinKey(key), Msg: msg, Hint: hint}
+}

@@ -1,0 +1,265 @@
+package profiles
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	maxFileBytes  = 1 << 20 // one config file
+	maxTotalBytes = 8 << 20 // all that one Resolve reads
+	maxFiles      = 256     // opened by one Resolve; files that extend one file twice over would multiply
+)
+
+// place is where a file lives. Below the workspace's .jp everything stays below it, symlinks resolved;
+// elsewhere, the zero place, the user's own rights are the bound.
+type place struct {
+	dir      string // the .jp folder, absolute
+	confined bool
+}
+
+// location is one file or folder: a slash path below a confined place, an absolute path, or the name of a
+// built-in profile.
+type location struct {
+	place   place
+	path    string
+	builtin string
+}
+
+// abs is how messages and argv name the file.
+func (l location) abs() string {
+	if l.builtin != "" {
+		return "builtin:" + l.builtin
+	}
+	if l.place.confined {
+		return filepath.Join(l.place.dir, filepath.FromSlash(l.path))
+	}
+	return l.path
+}
+
+// files opens config files for one Resolve and counts what it opens.
+type files struct {
+	jp    string // the workspace's .jp folder, "" = none
+	home  string
+	root  *os.Root
+	count int
+	bytes int
+}
+
+func (f *files) close() {
+	if f.root != nil {
+		f.root.Close()
+	}
+}
+
+// at is the location of an absolute path: confined when it lies below .jp.
+func (f *files) at(abs string) location {
+	if f.jp != "" {
+		if rel, err := filepath.Rel(f.jp, abs); err == nil && filepath.IsLocal(rel) {
+			return location{place: place{f.jp, true}, path: filepath.ToSlash(rel)}
+		}
+	}
+	return location{path: abs}
+}
+
+// tilde expands a leading ~/.
+func (f *files) tilde(p string) (string, error) {
+	rest, ok := strings.CutPrefix(p, "~/")
+	if !ok {
+		return p, nil
+	}
+	if f.home == "" {
+		return "", errors.New("~ is unknown: HOME is not set to an absolute path")
+	}
+	return filepath.Join(f.home, rest), nil
+}
+
+// jail opens the workspace's .jp folder once.
+func (f *files) jail() (*os.Root, error) {
+	if f.root == nil {
+		root, err := os.OpenRoot(f.jp)
+		if err != nil {
+			return nil, reason(err)
+		}
+		f.root = root
+	}
+	return f.root, nil
+}
+
+// exists reports whether something is at l, links followed.
+func (f *files) exists(l location) (bool, error) {
+	_, err := os.Stat(l.abs())
+	if l.place.confined {
+		root, jailErr := f.jail()
+		if err = jailErr; err == nil {
+			_, err = root.Stat(l.path)
+		}
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	}
+	return false, f.explain(l, err)
+}
+
+// read returns the bytes of a regular file and its identity. Errors name neither operation nor path.
+func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
+	if f.count++; f.count > maxFiles {
+		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
+	}
+	stat, open := os.Stat, func(name string) (*os.File, error) {
+		return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	}
+	if l.place.confined {
+		root, err := f.jail()
+		if err != nil {
+			return nil, nil, err
+		}
+		stat, open = root.Stat, func(name string) (*os.File, error) {
+			return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+		}
+	}
+	// Look before opening, since opening a device can do things; and after, since it may have been exchanged
+	// between. Not blocking keeps a pipe put there meanwhile from holding us.
+	if info, err := stat(l.path); err != nil {
+		return nil, nil, f.explain(l, err)
+	} else if err := regular(info); err != nil {
+		return nil, nil, err
+	}
+	file, err := open(l.path)
+	if err != nil {
+		return nil, nil, f.explain(l, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, reason(err)
+	}
+	if err := regular(info); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return nil, nil, reason(err)
+	}
+	if len(data) > maxFileBytes {
+		return nil, nil, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
+	}
+	if f.bytes += len(data); f.bytes > maxTotalBytes {
+		return nil, nil, fmt.Errorf("more than %d MiB of config is read", maxTotalBytes>>20)
+	}
+	return data, info, nil
+}
+
+func regular(info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return errors.New("is a folder, not a file")
+	case !info.Mode().IsRegular():
+		return errors.New("is not a regular file")
+	}
+	return nil
+}
+
+// explain turns an error of opening into what a user can act on.
+func (f *files) explain(l location, err error) error {
+	err = reason(err)
+	// Package os has no sentinel for a path that leaves its root.
+	if l.place.confined && strings.Contains(err.Error(), "escapes from parent") {
+		return errors.New("leads out of the workspace's .jp folder")
+	}
+	return err
+}
+
+// glob resolves one entry of `extends` in the file at from: a path or a pattern, relative to its folder.
+// It returns the locations sorted. A plain path is returned whether it exists or not.
+func (f *files) glob(from location, entry string) ([]location, error) {
+	if strings.ContainsRune(entry, 0) || entry == "" {
+		return nil, errors.New("is no path")
+	}
+	fixed, pattern := splitPattern(entry)
+	var base location // the folder in which the pattern is matched, or the file itself
+	if from.place.confined {
+		if path.IsAbs(entry) || strings.HasPrefix(entry, "~/") {
+			return nil, errors.New("must be relative: the workspace's files stay in its .jp folder")
+		}
+		base = location{place: from.place, path: path.Join(path.Dir(from.path), fixed)}
+		if !fs.ValidPath(base.path) {
+			return nil, errors.New("leads out of the workspace's .jp folder")
+		}
+	} else {
+		abs, err := f.tilde(fixed)
+		if err != nil {
+			return nil, err
+		}
+		if !filepath.IsAbs(abs) {
+			abs = filepath.Join(filepath.Dir(from.path), abs)
+		}
+		base = f.at(filepath.Clean(abs))
+	}
+	if pattern == "" {
+		return []location{base}, nil
+	}
+	fsys, err := f.folder(base)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(fsys, pattern)
+	if err != nil {
+		return nil, errors.New("is no valid pattern")
+	}
+	slices.Sort(names)
+	if len(names) > maxFiles {
+		return nil, fmt.Errorf("matches more than %d files", maxFiles)
+	}
+	found := make([]location, len(names))
+	for i, n := range names {
+		if !fs.ValidPath(n) { // "*/../.." may match, and joining would resolve it
+			return nil, errors.New("is no valid pattern")
+		}
+		found[i] = location{place: base.place, path: path.Join(base.path, n)}
+		if !base.place.confined {
+			found[i] = f.at(found[i].path)
+		}
+	}
+	return found, nil
+}
+
+// folder is the file system below a location.
+func (f *files) folder(l location) (fs.FS, error) {
+	if !l.place.confined {
+		return os.DirFS(l.path), nil
+	}
+	root, err := f.jail()
+	if err != nil {
+		return nil, err
+	}
+	return fs.Sub(root.FS(), l.path)
+}
+
+// splitPattern parts an entry at the first path element with a wildcard.
+func splitPattern(entry string) (fixed, pattern string) {
+	i := strings.IndexAny(entry, `*?[\`)
+	if i < 0 {
+		return entry, ""
+	}
+	slash := strings.LastIndexByte(entry[:i], '/')
+	return entry[:slash+1], entry[slash+1:]
+}
+
+func hashHex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,156 @@
+package profiles
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// load reads the file at and what it extends, as documents in the order in which they apply: the file itself
+// last. Nothing is checked but what reading needs.
+func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, error) {
+	if at.builtin != "" {
+		data, _ := Builtin(at.builtin)
+		d := &document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: at}
+		if err := d.parse(data); err != nil {
+			return nil, err
+		}
+		return []*document{d}, nil
+	}
+	data, info, err := r.files.read(at)
+	if err != nil {
+		e := &Error{File: at.abs(), Msg: err.Error(), Err: err}
+		if errors.Is(err, fs.ErrNotExist) {
+			e.Msg, e.Err = "not found", ErrNotFound
+		}
+		return nil, e
+	}
+	return r.extend(&document{layer: Layer{Kind: kind, Name: name, File: at.abs(), SHA256: hashHex(data)}, from: at}, data, []fs.FileInfo{info})
+}
+
+// extend parses d and loads what it extends. open are the files being read, d's own last.
+func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*document, error) {
+	if err := d.parse(data); err != nil {
+		return nil, err
+	}
+	entries, err := d.extends()
+	if err != nil {
+		return nil, err
+	}
+	var docs []*document
+	for i, entry := range entries {
+		fail := func(msg string, err error) ([]*document, error) {
+			e := d.fail([]string{"extends", strconv.Itoa(i)}, msg, "")
+			e.Key, e.Err = "extends", err
+			return nil, e
+		}
+		found, err := r.files.glob(d.from, entry)
+		if err != nil {
+			return fail("item "+strconv.Itoa(i+1)+" "+err.Error(), err)
+		}
+		for _, at := range found {
+			data, info, err := r.files.read(at)
+			if err != nil {
+				return fail(at.abs()+": "+err.Error(), err)
+			}
+			for _, up := range open {
+				if os.SameFile(up, info) {
+					return fail(at.abs()+" extends itself, over this file or directly", nil)
+				}
+			}
+			below := &document{layer: d.layer, from: at}
+			below.layer.File, below.layer.Via, below.layer.SHA256 = at.abs(), d.layer.File, hashHex(data)
+			more, err := r.extend(below, data, append(open[:len(open):len(open)], info))
+			if err != nil {
+				return nil, err
+			}
+			docs = append(docs, more...)
+		}
+	}
+	return append(docs, d), nil
+}
+
+func (d *document) parse(data []byte) error {
+	tree, marks, err := parseTOML(data)
+	if err != nil {
+		e := err.(*Error)
+		e.File = d.layer.File
+		return e
+	}
+	d.tree, d.marks = tree, marks
+	return nil
+}
+
+// extends is the document's list of files, checked as far as reading needs.
+func (d *document) extends() ([]string, error) {
+	v, ok := d.tree["extends"]
+	if !ok {
+		return nil, nil
+	}
+	if err := texts.accept(v); err != nil {
+		return nil, d.fail([]string{"extends"}, err.Error(), "")
+	}
+	var entries []string
+	for i, item := range v.([]any) {
+		s, ok := item.(string)
+		if !ok {
+			e := d.fail([]string{"extends", strconv.Itoa(i)}, "item "+strconv.Itoa(i+1)+" must be text, not "+nameKind(item), "")
+			e.Key = "extends"
+			return nil, e
+		}
+		entries = append(entries, s)
+	}
+	return entries, nil
+}
+
+// loaderSetting follows config_load_paths; extends and loader.reset were followed when the file was read.
+func (r *resolver) loaderSetting(d *document, l leaf) error {
+	if l.row.key != "config_load_paths" {
+		return nil
+	}
+	list := l.value.([]any)
+	dirs := make([]location, 0, len(list))
+	for i, item := range list {
+		at, err := r.searchDir(d, item.(string))
+		if err != nil {
+			e := d.fail([]string{"config_load_paths", strconv.Itoa(i)}, "item "+strconv.Itoa(i+1)+" "+err.Error(), "")
+			e.Key = "config_load_paths"
+			return e
+		}
+		dirs = append(dirs, at)
+	}
+	r.search, r.paths = dirs, list
+	return nil
+}
+
+// searchDir: in the workspace's files a path is relative to the workspace and stays in .jp; in other files it is
+// relative to their folder; elsewhere to the workspace, or without one to the working directory.
+func (r *resolver) searchDir(d *document, entry string) (location, error) {
+	base := r.dir
+	if r.src.Workspace != "" {
+		base = r.src.Workspace
+	}
+	switch {
+	case d.from.place.confined:
+		if !path.IsAbs(entry) && !strings.HasPrefix(entry, "~/") {
+			if at := r.files.at(filepath.Join(base, entry)); at.place.confined {
+				return at, nil
+			}
+		}
+		return location{}, errors.New("leads out of the workspace's .jp folder")
+	case d.from.path != "":
+		base = filepath.Dir(d.from.path)
+	}
+	abs, err := r.files.tilde(entry)
+	if err != nil {
+		return location{}, err
+	}
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(base, abs)
+	}
+	return r.files.at(filepath.Clean(abs)), nil
+}

@@ -1,0 +1,321 @@
+package profiles
+
+import (
+	"errors"
+	"strings"
+)
+
+// The TOML decoder gives values without positions. locate reads the same bytes for positions only: it knows
+// where tables, keys and list items begin and skips over values. A fuzz test holds the two together: what
+// the decoder accepts has a mark for every key, and nothing more.
+
+// Bounds that stop a file from costing more than its size: the decoder recurses into lists and inline tables, and
+// walks the parts of a dotted key once for each part.
+const (
+	maxNesting  = 64
+	maxKeyParts = 64
+)
+
+var errNesting = errors.New("nested deeper than 64 levels")
+
+// mark is the place of a key or list item and of what is below it.
+type mark struct {
+	line  int
+	keys  map[string]*mark
+	items []*mark
+}
+
+// key returns the mark of a key below m, making it when it is new.
+func (m *mark) key(name string, line int) *mark {
+	k := m.keys[name]
+	if k == nil {
+		if m.keys == nil {
+			m.keys = map[string]*mark{}
+		}
+		k = &mark{line: line}
+		m.keys[name] = k
+	}
+	return k
+}
+
+// open is where keys below m go: the last item when m is a list of tables.
+func (m *mark) open() *mark {
+	if n := len(m.items); n > 0 {
+		return m.items[n-1]
+	}
+	return m
+}
+
+// locate returns the marks of a TOML document. Of one that is not valid TOML it returns the marks up to about
+// the mistake, which is the decoder's to report. The error, an *Error without a file, is for nesting alone.
+func locate(src string) (*mark, error) {
+	l := locator{src: strings.TrimPrefix(src, "\ufeff"), line: 1}
+	root := &mark{line: 1}
+	if err := l.document(root); errors.Is(err, errNesting) {
+		return nil, &Error{Line: l.line, Msg: err.Error()}
+	}
+	return root, nil
+}
+
+// errSyntax ends the reading; the decoder says what is wrong.
+var errSyntax = errors.New("not valid TOML")
+
+type locator struct {
+	src  string
+	at   int
+	line int
+}
+
+func (l *locator) document(root *mark) error {
+	table := root
+	for {
+		l.blank(true)
+		if l.at == len(l.src) {
+			return nil
+		}
+		var err error
+		if l.src[l.at] == '[' {
+			table, err = l.header(root)
+		} else {
+			err = l.pair(table, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// header reads [a.b] or [[a.b]] and returns the table it opens.
+func (l *locator) header(root *mark) (*mark, error) {
+	line := l.line
+	list := strings.HasPrefix(l.src[l.at:], "[[")
+	l.at++
+	if list {
+		l.at++
+	}
+	parts, err := l.parts(']')
+	if err != nil {
+		return nil, err
+	}
+	if list && !l.take(']') {
+		return nil, errSyntax
+	}
+	at := root
+	for _, p := range parts[:len(parts)-1] {
+		at = at.key(p, line).open()
+	}
+	k := at.key(parts[len(parts)-1], line)
+	if !list {
+		k.line = line // the table may have been implied by an earlier header
+		return k, nil
+	}
+	item := &mark{line: line}
+	k.items = append(k.items, item)
+	return item, nil
+}
+
+// pair reads `key = value` into table.
+func (l *locator) pair(table *mark, depth int) error {
+	line := l.line
+	parts, err := l.parts('=')
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		table = table.key(p, line)
+	}
+	return l.value(table, depth)
+}
+
+// parts reads a dotted key and the end that follows it.
+func (l *locator) parts(end byte) ([]string, error) {
+	var parts []string
+	for {
+		l.blank(false)
+		part, err := l.part()
+		if err != nil {
+			return nil, err
+		}
+		if parts = append(parts, part); len(parts) > maxKeyParts {
+			return nil, errNesting
+		}
+		l.blank(false)
+		switch {
+		case l.take(end):
+			return parts, nil
+		case !l.take('.'):
+			return nil, errSyntax
+		}
+	}
+}
+
+func (l *locator) part() (string, error) {
+	start := l.at
+	if l.at < len(l.src) && (l.src[l.at] == '"' || l.src[l.at] == '\'') {
+		quote := l.src[l.at]
+		if err := l.single(); err != nil {
+			return "", err
+		}
+		raw := l.src[start+1 : l.at-1]
+		if quote == '"' {
+			return unescape(raw)
+		}
+		return raw, nil
+	}
+	for l.at < len(l.src) && isBare(l.src[l.at]) {
+		l.at++
+	}
+	if l.at == start {
+		return "", errSyntax
+	}
+	return l.src[start:l.at], nil
+}
+
+func (l *locator) value(m *mark, depth int) error {
+	l.blank(false)
+	if l.at == len(l.src) {
+		return errSyntax
+	}
+	switch l.src[l.at] {
+	case '"', '\'':
+		return l.quoted()
+	case '[':
+		return l.list(m, depth+1)
+	case '{':
+		return l.inline(m, depth+1)
+	}
+	start := l.at // a number, date or boolean: up to what can follow a value
+	for l.at < len(l.src) && !strings.ContainsRune(",]}#\n", rune(l.src[l.at])) {
+		l.at++
+	}
+	if l.at == start {
+		return errSyntax
+	}
+	return nil
+}
+
+func (l *locator) list(m *mark, depth int) error {
+	if depth > maxNesting {
+		return errNesting
+	}
+	l.at++
+	for {
+		l.blank(true)
+		if l.take(']') {
+			return nil
+		}
+		item := &mark{line: l.line}
+		m.items = append(m.items, item)
+		if err := l.value(item, depth); err != nil {
+			return err
+		}
+		l.blank(true)
+		if !l.take(',') {
+			if l.take(']') {
+				return nil
+			}
+			return errSyntax
+		}
+	}
+}
+
+func (l *locator) inline(m *mark, depth int) error {
+	if depth > maxNesting {
+		return errNesting
+	}
+	l.at++
+	for {
+		l.blank(true)
+		if l.take('}') {
+			return nil
+		}
+		if err := l.pair(m, depth); err != nil {
+			return err
+		}
+		l.blank(true)
+		if !l.take(',') {
+			if l.take('}') {
+				return nil
+			}
+			return errSyntax
+		}
+	}
+}
+
+// quoted skips a string of any of the four kinds.
+func (l *locator) quoted() error {
+	if end := strings.Repeat(l.src[l.at:l.at+1], 3); strings.HasPrefix(l.src[l.at:], end) {
+		return l.multiline(end)
+	}
+	return l.single()
+}
+
+// single skips a string on one line. Keys are never anything else: three quotes there are no long string.
+func (l *locator) single() error {
+	quote := l.src[l.at]
+	for l.at++; l.at < len(l.src); l.at++ {
+		switch c := l.src[l.at]; {
+		case c == quote:
+			l.at++
+			return nil
+		case c == '\n':
+			return errSyntax
+		case c == '\\' && quote == '"':
+			l.at++
+		}
+	}
+	return errSyntax
+}
+
+func (l *locator) multiline(end string) error {
+	for l.at += 3; l.at < len(l.src); l.at++ {
+		switch {
+		case strings.HasPrefix(l.src[l.at:], end):
+			l.at += 3
+			// Up to two quotes may stand right before the closing three.
+			for range 2 {
+				l.take(end[0])
+			}
+			return nil
+		case l.src[l.at] == '\n':
+			l.line++
+		case l.src[l.at] == '\\' && end[0] == '"':
+			if l.at++; l.at < len(l.src) && l.src[l.at] == '\n' {
+				l.line++
+			}
+		}
+	}
+	return errSyntax
+}
+
+// blank skips spaces, and with lines also line ends and comments.
+func (l *locator) blank(lines bool) {
+	for ; l.at < len(l.src); l.at++ {
+		switch c := l.src[l.at]; {
+		case c == ' ' || c == '\t':
+		case lines && c == '\r':
+		case lines && c == '\n':
+			l.line++
+		case lines && c == '#':
+			if n := strings.IndexByte(l.src[l.at:], '\n'); n >= 0 {
+				l.at += n - 1 // the line end is counted above
+			} else {
+				l.at = len(l.src) - 1
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (l *locator) take(c byte) bool {
+	if l.at < len(l.src) && l.src[l.at] == c {
+		l.at++
+		return true
+	}
+	return false
+}
+
+func isBare(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}

@@ -1,0 +1,119 @@
+package profiles
+
+import (
+	"maps"
+	"slices"
+)
+
+// Origin returns the layers that set key or something below it, in order; the last one not dropped holds.
+// It is empty for a key that nobody set, and for what is no key.
+func (r *Resolved) Origin(key string) []Origin {
+	parts, ok := splitKey(key)
+	if !ok {
+		return nil
+	}
+	var list []Origin
+	for _, a := range r.applied {
+		v, ok := lookup(a.tree, parts)
+		if !ok {
+			continue
+		}
+		if _, isTable := v.(map[string]any); isTable {
+			v = nil
+		}
+		list = append(list, Origin{Position: a.position(parts), Kind: a.layer.Kind, Value: clone(v), Dropped: a.dropped && !r.isMachine(parts)})
+	}
+	return list
+}
+
+func (r *Resolved) isMachine(parts []string) bool {
+	row, _, _ := r.schema.find(parts)
+	return row != nil && row.class == machine
+}
+
+// Keys returns every setting with its value and origin, sorted by key: all that exist, the ones at their
+// defaults included, and the leaves of tool tables.
+func (r *Resolved) Keys() []Value {
+	var list []Value
+	var walk func(s *schema, v any, parts []string)
+	walk = func(s *schema, v any, parts []string) {
+		t, isTable := v.(map[string]any)
+		if !isTable || len(t) == 0 {
+			list = append(list, Value{Key: joinKey(parts), Value: clone(v), Machine: r.isMachine(parts), Origin: r.where(parts...)})
+			return
+		}
+		for _, k := range sortedKeys(t) {
+			walk(s, t[k], append(parts[:len(parts):len(parts)], k))
+		}
+	}
+	for _, tree := range []map[string]any{r.plain, r.machine} {
+		if len(tree) > 0 {
+			walk(r.schema, tree, nil)
+		}
+	}
+	if r.paths != nil {
+		list = append(list, Value{Key: "config_load_paths", Value: clone(r.paths), Origin: r.where("config_load_paths")})
+	}
+	set := map[string]bool{}
+	for _, v := range list {
+		set[v.Key] = true
+	}
+	for _, s := range Settings() {
+		parts, ok := splitKey(s.Key) // not those with <x>
+		if row, _, _ := r.schema.find(parts); ok && !set[s.Key] && (row.class != loader || row.key == "config_load_paths") {
+			list = append(list, Value{Key: s.Key, Value: s.Default, Default: true, Machine: s.Machine})
+		}
+	}
+	slices.SortFunc(list, func(a, b Value) int { return compareKeys(a.Key, b.Key) })
+	return list
+}
+
+// where is the place of the value that holds at parts, else of the nearest table around it that somebody wrote; zero
+// when nobody wrote any of it.
+func (r *Resolved) where(parts ...string) Position {
+	for n := len(parts); n > 0; n-- {
+		for _, a := range slices.Backward(r.applied) {
+			if a.dropped && !r.isMachine(parts) {
+				continue
+			}
+			if _, ok := lookup(a.tree, parts[:n]); ok {
+				return a.position(parts[:n])
+			}
+		}
+	}
+	return Position{}
+}
+
+// tools gives the tables of tools to their decoder.
+func (r *Resolved) tools() map[string]Table {
+	tools := map[string]Table{}
+	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	t, _ := v.(map[string]any)
+	for name, v := range t {
+		values, ok := v.(map[string]any)
+		if !ok {
+			continue // conversation.tools.parallel
+		}
+		tools[name] = Table{Values: cloneTable(values), Pos: func(key string) Position {
+			parts, _ := splitKey(key) // nil for "": the table itself
+			return r.where(append([]string{"conversation", "tools", name}, parts...)...)
+		}}
+	}
+	return tools
+}
+
+// Cut removes every tool but '*' that held does not name, from Tools and from what Stored returns, and returns
+// the names it removed, sorted. Authority only narrows: nil removes all. Not for use beside reads.
+func (r *Resolved) Cut(held []string) []string {
+	var removed []string
+	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	t, _ := v.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
+		if name != "*" && !slices.Contains(held, name) {
+			delete(r.Tools, name)
+			delete(t, name)
+			removed = append(removed, name)
+		}
+	}
+	return removed
+}

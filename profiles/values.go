@@ -1,0 +1,396 @@
+package profiles
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// kind is what the values of a setting are; its text is how messages name it.
+type kind string
+
+const (
+	text     kind = "text"
+	truth    kind = "true or false"
+	whole    kind = "a whole number"
+	numeric  kind = "a number"
+	duration kind = `a duration such as "90s" or "10m"`
+	texts    kind = "a list of text"
+	tokens   kind = `a whole number or "unlimited"`
+	dollars  kind = `a number or "unlimited"`
+	sections kind = "a list of tables"
+	open     kind = "a table"
+)
+
+const unlimited = "unlimited"
+
+// nameKind says what a value is, in the words of kind.
+func nameKind(v any) string {
+	switch v.(type) {
+	case string:
+		return "text"
+	case bool:
+		return "true or false"
+	case int64:
+		return "a whole number"
+	case float64:
+		return "a number"
+	case []any:
+		return "a list"
+	}
+	return "a table"
+}
+
+// accept checks that v is of kind k; the items of a list are not looked at.
+func (k kind) accept(v any) error {
+	ok := false
+	switch v := v.(type) {
+	case string:
+		if k == duration {
+			if _, err := time.ParseDuration(v); err != nil {
+				return fmt.Errorf("must be %s", k)
+			}
+			return nil
+		}
+		ok = k == text || (k == tokens || k == dollars) && v == unlimited
+		if !ok && (k == tokens || k == dollars) {
+			return fmt.Errorf("must be %s, not other text", k)
+		}
+	case bool:
+		ok = k == truth
+	case int64:
+		ok = k == whole || k == numeric || k == tokens || k == dollars
+	case float64:
+		ok = k == numeric || k == dollars
+	case map[string]any:
+		ok = k == open
+	case []any:
+		ok = k == texts || k == sections
+	}
+	if !ok {
+		return fmt.Errorf("must be %s, not %s", k, nameKind(v))
+	}
+	return nil
+}
+
+// parse reads a value written as text, in a variable or after key=.
+func (k kind) parse(s string) (any, error) {
+	var v any = s
+	switch k {
+	case truth:
+		switch s {
+		case "true", "1":
+			v = true
+		case "false", "0":
+			v = false
+		default:
+			return nil, fmt.Errorf("must be %s", k)
+		}
+	case whole, tokens, numeric, dollars:
+		if s == unlimited && (k == tokens || k == dollars) {
+			break
+		}
+		n, err := number(s)
+		if _, isFloat := n.(float64); err != nil || strings.Trim(s, "+-0123456789.eE") != "" || isFloat && (k == whole || k == tokens) {
+			return nil, fmt.Errorf("must be %s", k)
+		}
+		v = n
+	case texts, sections, open:
+		return nil, fmt.Errorf("must be %s, written as JSON", k)
+	}
+	return v, nil
+}
+
+// guess reads a value of a tool's table, whose keys are not known here.
+func guess(s string) any {
+	switch s {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
+		return n
+	}
+	return s
+}
+
+// assign sets what a field function points at to a value that was accepted.
+func assign(to, v any) {
+	switch to := to.(type) {
+	case func(any):
+		to(v)
+	case *string:
+		*to = v.(string)
+	case *bool:
+		*to = v.(bool)
+	case *int:
+		*to = int(v.(int64))
+	case *int64:
+		*to = v.(int64)
+	case *float64:
+		*to = float(v)
+	case **int:
+		n := int(v.(int64))
+		*to = &n
+	case **int64:
+		*to = nil
+		if n, ok := v.(int64); ok {
+			*to = &n
+		}
+	case **float64:
+		f := float(v)
+		*to = &f
+	case *time.Duration:
+		*to, _ = time.ParseDuration(v.(string))
+	case *[]string:
+		list := make([]string, 0, len(v.([]any)))
+		for _, item := range v.([]any) {
+			list = append(list, item.(string))
+		}
+		*to = list
+	case *[]Section:
+		list := make([]Section, 0, len(v.([]any)))
+		for _, item := range v.([]any) {
+			t := item.(map[string]any)
+			title, _ := t["title"].(string)
+			list = append(list, Section{Title: title, Content: t["content"].(string)})
+		}
+		*to = list
+	default:
+		panic(fmt.Sprintf("profiles: no assignment to %T", to)) // a row of the table is wrong
+	}
+}
+
+func float(v any) float64 {
+	if n, ok := v.(int64); ok {
+		return float64(n)
+	}
+	return v.(float64)
+}
+
+// units fills a duration from a count.
+func units(d *time.Duration, unit time.Duration) func(any) {
+	return func(v any) { *d = time.Duration(v.(int64)) * unit }
+}
+
+// nano fills a limit in nano-dollars from dollars.
+func nano(limit **int64) func(any) {
+	return func(v any) {
+		*limit = nil
+		if v != unlimited {
+			n := nanoDollars(v)
+			*limit = &n
+		}
+	}
+}
+
+func nanoDollars(v any) int64 { return int64(math.Round(float(v) * 1e9)) }
+
+func price(set func(*Price, int64)) func(*Config, []string) any {
+	return func(c *Config, names []string) any {
+		return func(v any) {
+			p := c.Providers.Prices[names[0]]
+			set(&p, nanoDollars(v))
+			c.Providers.Prices[names[0]] = p
+		}
+	}
+}
+
+func provider(set func(*Provider, string)) func(*Config, []string) any {
+	return func(c *Config, names []string) any {
+		return func(v any) {
+			p := c.Providers.LLM[names[0]]
+			set(&p, v.(string))
+			c.Providers.LLM[names[0]] = p
+		}
+	}
+}
+
+// Checks of values whose kind is right. Their errors say what a value must be and never repeat it.
+
+func oneOf(words ...string) func(any) error {
+	return func(v any) error {
+		for _, w := range words {
+			if v == w {
+				return nil
+			}
+		}
+		quoted := make([]string, len(words))
+		for i, w := range words {
+			quoted[i] = strconv.Quote(w)
+		}
+		msg := "must be " + quoted[0]
+		if n := len(quoted); n > 1 {
+			msg = "must be " + strings.Join(quoted[:n-1], ", ") + " or " + quoted[n-1]
+		}
+		if near := Suggest(v.(string), words); near != "" {
+			return &hinted{msg, "did you mean " + strconv.Quote(near) + "?"}
+		}
+		return errors.New(msg)
+	}
+}
+
+// hinted is a check's error that knows what to try.
+type hinted struct{ msg, hint string }
+
+func (h *hinted) Error() string { return h.msg }
+
+func between(lo, hi float64) func(any) error {
+	return func(v any) error {
+		if f := float(v); f < lo || f > hi {
+			return fmt.Errorf("must be between %s and %s", plainNumber(lo), plainNumber(hi))
+		}
+		return nil
+	}
+}
+
+func plainNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func atLeast(lo int64) func(any) error {
+	return func(v any) error {
+		if n, ok := v.(int64); ok && n < lo {
+			return fmt.Errorf("must not be below %d", lo)
+		}
+		return nil
+	}
+}
+
+func upTo(hi float64) func(any) error {
+	limits := between(0, hi)
+	return func(v any) error {
+		if v == unlimited {
+			return nil
+		}
+		return limits(v)
+	}
+}
+
+func positive(v any) error {
+	if d, _ := time.ParseDuration(v.(string)); d <= 0 {
+		return errors.New("must be longer than nothing")
+	}
+	return nil
+}
+
+func notEmpty(v any) error {
+	if strings.TrimSpace(v.(string)) == "" {
+		return errors.New("must not be empty")
+	}
+	return noControl(v)
+}
+
+func noControl(v any) error {
+	if strings.ContainsFunc(v.(string), unicode.IsControl) {
+		return errors.New("must not contain control characters")
+	}
+	return nil
+}
+
+// checkModelName accepts what assistant.model may be: a model id, or a word that may be an alias.
+func checkModelName(v any) error {
+	s := v.(string)
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return errors.New("must be provider/model or an alias, without spaces")
+	}
+	if strings.Contains(s, "/") {
+		return checkModelID(s)
+	}
+	return nil
+}
+
+// checkModelID accepts provider/model. The model part may hold slashes of its own.
+func checkModelID(v any) error {
+	s := v.(string)
+	name, model, ok := strings.Cut(s, "/")
+	if !ok || name == "" || model == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return errors.New("must be provider/model, without spaces")
+	}
+	return nil
+}
+
+func checkProfileRef(v any) error {
+	name := strings.TrimPrefix(v.(string), "builtin:")
+	if !isName(name) {
+		return errors.New("must be the name of a profile such as agent/researcher, or builtin:<name>")
+	}
+	return nil
+}
+
+func checkURL(v any) error {
+	u, err := url.Parse(v.(string))
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must be an http or https address")
+	case u.User != nil:
+		return errors.New("must not contain a user or password")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("must not contain a query or a fragment")
+	}
+	return nil
+}
+
+func checkVariable(v any) error {
+	s := v.(string)
+	for i := range len(s) {
+		if !isBare(s[i]) || s[i] == '-' || i == 0 && s[i] >= '0' && s[i] <= '9' {
+			s = ""
+			break
+		}
+	}
+	if s == "" {
+		return &hinted{"must be the name of an environment variable", "put the key into a variable and its name here; config never holds keys"}
+	}
+	return nil
+}
+
+func checkPath(v any) error {
+	s := v.(string)
+	if !filepath.IsAbs(s) && !strings.HasPrefix(s, "~/") || strings.ContainsRune(s, 0) {
+		return errors.New("must be an absolute path or begin with ~/")
+	}
+	return nil
+}
+
+func checkLogFile(v any) error {
+	if v == "-" {
+		return nil
+	}
+	return checkPath(v)
+}
+
+// Checks of names in keys.
+
+func checkAlias(s string) error {
+	if strings.Contains(s, "/") || checkModelName(s) != nil {
+		return errors.New("an alias must be a word without / and spaces")
+	}
+	return nil
+}
+
+func checkPriced(s string) error {
+	if checkModelID(s) != nil {
+		return errors.New("prices are given for provider/model, in quotes")
+	}
+	return nil
+}
+
+func checkProvider(s string) error {
+	bare := s != ""
+	for i := range len(s) {
+		bare = bare && isBare(s[i])
+	}
+	switch {
+	case !bare:
+		return errors.New("the name of a provider must be letters, digits, - and _")
+	case s == "script":
+		return errors.New("script is the name of the scripted model and no provider")
+	}
+	return nil
+}
