@@ -1,0 +1,307 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// CommandLine is the command of a local tool: a program and its arguments,
+// some of them templates. It is executed directly; there is no shell. The zero
+// CommandLine is no command.
+type CommandLine struct {
+	Text    string   // of the form command = "..."; "" for the other
+	Program string   // literal
+	Args    []string // of the form { program, args }
+
+	args []argument
+}
+
+// IsZero reports whether there is no command.
+func (c CommandLine) IsZero() bool { return c.Program == "" }
+
+// argument is the template of one argument. Those of the table form may render
+// to none or several: an {{#if}} or {{#for}} that is all of the argument, and
+// a placeholder that is all of it and stands for a list.
+type argument struct {
+	nodes  []node
+	spread bool
+}
+
+// maxCommand bounds the text of a command in bytes.
+const maxCommand = 32_000
+
+// parseCommandText parses the form command = "...".
+func parseCommandText(text string) (CommandLine, error) {
+	c := CommandLine{Text: text}
+	if len(text) > maxCommand {
+		return c, fmt.Errorf("is longer than %s", sizeText(maxCommand))
+	}
+	if strings.HasPrefix(text, "#!") {
+		return c, errors.New("is a script, not a command; " + noScripts)
+	}
+	words, err := splitWords(text)
+	if err != nil {
+		return c, err
+	}
+	if len(words) == 0 {
+		return c, errors.New("is empty")
+	}
+	for i, w := range words {
+		t, err := parseTemplate(w)
+		var bad *TemplateError
+		if errors.As(err, &bad) && strings.Contains(bad.Msg, "is never closed: ") {
+			bad.Msg += " in the same word; for an argument that may be absent write command = { program, args }"
+		}
+		if err != nil {
+			return c, err
+		}
+		a := argument{nodes: t.nodes}
+		if i > 0 {
+			c.args = append(c.args, a)
+		} else if c.Program, err = literalProgram(a); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// parseCommandTable parses the form command = { program, args }.
+func parseCommandTable(program string, args []string) (CommandLine, error) {
+	c := CommandLine{Args: args}
+	size := len(program)
+	t, err := ParseTemplate(program)
+	if err != nil {
+		return c, fmt.Errorf("program: %w", err)
+	}
+	if c.Program, err = literalProgram(argument{nodes: t.nodes}); err != nil {
+		return c, err
+	}
+	for i, a := range args {
+		t, err := ParseTemplate(a)
+		if err != nil {
+			return c, fmt.Errorf("args[%d]: %w", i, err)
+		}
+		if size += len(a); size > maxCommand {
+			return c, fmt.Errorf("is longer than %s", sizeText(maxCommand))
+		}
+		if strings.ContainsRune(a, 0) {
+			return c, fmt.Errorf("args[%d]: holds a NUL byte", i)
+		}
+		c.args = append(c.args, argument{nodes: t.nodes, spread: true})
+	}
+	return c, nil
+}
+
+// literalProgram is the program that a names; values may not choose it.
+func literalProgram(a argument) (string, error) {
+	s, ok := a.literal()
+	switch {
+	case !ok:
+		return "", errors.New("program: a placeholder cannot choose what runs")
+	case s == "" || strings.ContainsRune(s, 0) || strings.HasSuffix(s, "/"):
+		return "", fmt.Errorf("program: %q is no program", s)
+	}
+	return s, nil
+}
+
+// literal is the text of an argument without tags.
+func (a argument) literal() (string, bool) {
+	var b strings.Builder
+	for _, n := range a.nodes {
+		t, ok := n.(textNode)
+		if !ok {
+			return "", false
+		}
+		b.WriteString(t.text)
+	}
+	return b.String(), true
+}
+
+// prefix is the literal text that an argument surely begins with.
+func (a argument) prefix() string {
+	if len(a.nodes) > 0 {
+		if t, ok := a.nodes[0].(textNode); ok {
+			return t.text
+		}
+	}
+	return ""
+}
+
+// mayDash reports whether a value in a may start with '-' by its parameter.
+func (a argument) mayDash(dash map[string]bool) bool {
+	found := false
+	_ = walk(a.nodes, nil, func(p *path, _ []string) error {
+		found = found || argumentOf(p) != "" && dash[argumentOf(p)]
+		return nil
+	})
+	return found
+}
+
+// argumentOf is the parameter that a value comes from, "" if from none.
+func argumentOf(p *path) string {
+	if p != nil && len(p.keys) >= 3 && p.keys[0] == "tool" && p.keys[1] == "arguments" {
+		return p.keys[2]
+	}
+	return ""
+}
+
+// check calls known with each path in the command that is not a loop variable.
+func (c CommandLine) check(known func(*path) error) error {
+	for _, a := range c.args {
+		err := walk(a.nodes, nil, func(p *path, names []string) error {
+			for _, n := range names {
+				if p.keys[0] == n {
+					return nil
+				}
+			}
+			return known(p)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ValueError is an argument value that a command cannot take. It is the
+// model's mistake, not the author's.
+type ValueError struct {
+	Argument string
+	Msg      string
+}
+
+func (e *ValueError) Error() string { return fmt.Sprintf("argument %q %s", e.Argument, e.Msg) }
+
+// Bounds of an argument list. Linux takes 128 KiB for one argument with its
+// final NUL.
+const maxArgument = 128<<10 - 1
+
+// render makes the arguments for a call, program excluded. dash names the
+// parameters whose values may start with '-'.
+func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string, error) {
+	w := argWriter{dash: dash}
+	w.r = renderer{data: data, emit: w.emit}
+	for _, a := range c.args {
+		if err := w.argument(a.nodes, a.spread, false); err != nil {
+			return nil, err
+		}
+	}
+	return w.out, nil
+}
+
+// argWriter renders arguments and keeps track of what of them is value and
+// what literal.
+type argWriter struct {
+	r    renderer
+	dash map[string]bool
+	out  []string
+	ends bool // a literal -- was written: what follows are operands
+
+	b       strings.Builder
+	first   *path // where the first byte comes from; nil = literal
+	values  bool  // some of it is value
+	invalid error
+}
+
+// argument renders nodes as one argument, or as what a spread may become.
+// branch is set for the body of a block, which may be nothing at all.
+func (w *argWriter) argument(nodes []node, spread, branch bool) error {
+	if branch && len(nodes) == 0 {
+		return nil
+	}
+	if spread && len(nodes) == 1 {
+		switch n := nodes[0].(type) {
+		case ifNode:
+			v, _, err := w.r.lookup(n.path)
+			if err != nil {
+				return err
+			}
+			if truthy(v) {
+				return w.argument(n.then, true, true)
+			}
+			return w.argument(n.alt, true, true)
+		case forNode:
+			return w.r.each(n, func() error { return w.argument(n.body, true, true) })
+		case valNode:
+			v, from, err := w.r.value(n.path)
+			if err != nil {
+				return err
+			}
+			if list, ok := v.([]any); ok {
+				return w.list(n.path, list, from)
+			}
+		}
+	}
+	if err := w.r.nodes(nodes); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// list writes one argument for each element.
+func (w *argWriter) list(p *path, list []any, from *path) error {
+	for _, e := range list {
+		if e == nil || e == Omitted {
+			return p.at.errorf("%s holds null", p)
+		}
+		s, err := valueText(e)
+		if err != nil {
+			return p.at.errorf("%s %v", p, err)
+		}
+		if err := w.r.put(s, from, p.at); err != nil {
+			return err
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emit takes a piece of the argument.
+func (w *argWriter) emit(s string, from *path) {
+	if w.b.Len() == 0 && s != "" {
+		w.first = from
+	}
+	w.values = w.values || from != nil
+	w.b.WriteString(s)
+	if from != nil && w.invalid == nil && strings.ContainsRune(s, 0) {
+		w.invalid = &ValueError{lastKey(from), "holds a NUL byte"}
+	}
+}
+
+// flush ends the argument and checks it.
+func (w *argWriter) flush() error {
+	s, first, values := w.b.String(), w.first, w.values
+	w.b.Reset()
+	w.first, w.values = nil, false
+	if w.invalid != nil {
+		return w.invalid
+	}
+	if name := argumentOf(first); name != "" && strings.HasPrefix(s, "-") && !w.ends && !w.dash[name] {
+		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", quoteShort(s))}
+	}
+	if len(s) > maxArgument {
+		return &ValueError{lastKey(first), fmt.Sprintf("is too long: an argument of a program is at most %s", sizeText(maxArgument))}
+	}
+	if s == "--" && !values {
+		w.ends = true
+	}
+	w.out = append(w.out, s)
+	return nil
+}
+
+func lastKey(p *path) string {
+	if p == nil {
+		return "?"
+	}
+	return p.keys[len(p.keys)-1]
+}
+
+// programName is the name that a program goes by in the table of interpreters:
+// without folder and version.
+func programName(program string) string {
+	return strings.ToLower(strings.TrimRight(filepath.Base(program), "0123456789."))
+}

@@ -1,0 +1,713 @@
+package tools
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Every key that a definition can have.
+const (
+	keyName, keySource, keyDescription, keyCommand, keyEnable = "name", "source", "description", "command", "enable"
+	keyRun, keyResult, keyDetached, keyTimeout                = "run", "result", "detached", "timeout"
+	keySizeThreshold, keyParallel, keyEnv, keyAccess          = "size_threshold", "parallel", "env", "access"
+	keyNetwork, keySandbox, keyStdin, keyOutput               = "network", "sandbox", "stdin", "output"
+	keyOptions, keyParameters                                 = "options", "parameters"
+)
+
+// layer says which keys a table may have.
+type layer struct {
+	keys []string
+	why  string // for a key that exists elsewhere only; "" = a key is simply unknown
+}
+
+var (
+	defaultsLayer = layer{
+		keys: []string{keyRun, keyResult, keyDetached, keyTimeout, keySizeThreshold, keyParallel, keyEnv, keyAccess, keyNetwork, keySandbox},
+		why:  "is not for all tools at once",
+	}
+	overlayLayer = layer{
+		keys: append([]string{keyEnable, keySource, keyDescription, keyOptions, keyStdin, keyOutput}, defaultsLayer.keys...),
+		why:  "belongs to the tool's own definition",
+	}
+	wholeLayer = layer{
+		keys: append([]string{keyName, keyCommand, keyParameters}, overlayLayer.keys...),
+	}
+)
+
+const (
+	notYet    = "is not supported yet in this version"
+	noScripts = "shell texts (script, script_file, interpreter) are " + "not supported yet in this version"
+)
+
+// Decode reads a whole definition from a table as a TOML or JSON decoder makes
+// it. pos tells the "file:line" of a dotted key in the table, or ""; it may be
+// nil. All errors are *DefinitionError.
+func Decode(name string, table map[string]any, pos func(key string) string) (Definition, error) {
+	d := newDecoder(name, table, pos)
+	if !validName(name) {
+		return Definition{}, d.errorf("", "not a tool name: 1 to 64 letters, digits, '_' or '-', and not %q", keyParallel)
+	}
+	def := Definition{
+		Name:          name,
+		Run:           RunAsk,
+		Result:        ResultUnattended,
+		Detached:      Detached{DetachedDeny, DetachedDeny, DetachedDeny},
+		SizeThreshold: DefaultSizeThreshold,
+		Parallel:      true,
+		Network:       NetworkNone,
+		Sandbox:       SandboxAuto,
+		Stdin:         StdinNone,
+		Output:        OutputText,
+	}
+	d.into(&def, wholeLayer)
+	d.whole(&def)
+	return def, d.err
+}
+
+// Overlay returns base with what table changes: anything but its name, command
+// and parameters. Unlike in [Decode] nothing is required.
+func Overlay(base Definition, table map[string]any, pos func(key string) string) (Definition, error) {
+	d := newDecoder(base.Name, table, pos)
+	def := base
+	d.into(&def, overlayLayer)
+	if d.err == nil && def.Source != base.Source {
+		d.fail(keySource, "is %q for this tool, not %q", base.Source, def.Source)
+	}
+	d.whole(&def)
+	return def, d.err
+}
+
+// WithDefaults returns d with what the table '*' says where neither the
+// definition nor an overlay has said anything.
+func (def Definition) WithDefaults(table map[string]any, pos func(key string) string) (Definition, error) {
+	d := newDecoder("'*'", table, pos)
+	star := Definition{Name: "'*'"}
+	d.into(&star, defaultsLayer)
+	if d.err != nil {
+		return def, d.err
+	}
+	take := func(key string) bool { return star.set[key] && !def.set[key] }
+	if take(keyRun) {
+		def.Run = star.Run
+	}
+	if take(keyResult) {
+		def.Result = star.Result
+	}
+	if take(keyDetached + ".run") {
+		def.Detached.Run = star.Detached.Run
+	}
+	if take(keyDetached + ".deliver") {
+		def.Detached.Deliver = star.Detached.Deliver
+	}
+	if take(keyDetached + ".tool") {
+		def.Detached.Tool = star.Detached.Tool
+	}
+	// The tools that delegate have times of their own.
+	if take(keyTimeout) && (def.Source == SourceLocal || def.Source == SourceBuiltin) {
+		def.Timeout = star.Timeout
+	}
+	if take(keySizeThreshold) {
+		def.SizeThreshold = star.SizeThreshold
+	}
+	if take(keyParallel) {
+		def.Parallel = star.Parallel
+	}
+	if take(keyEnv) {
+		def.Env = star.Env
+	}
+	if take(keyAccess) {
+		def.Access = star.Access
+	}
+	if take(keyNetwork) {
+		def.Network = star.Network
+	}
+	if take(keySandbox) {
+		def.Sandbox = star.Sandbox
+	}
+	return def, nil
+}
+
+// Enabled reports whether a [conversation.tools.<name>] table enables its
+// tool: it does unless it says enable = false.
+func Enabled(table map[string]any) bool { return table[keyEnable] != false }
+
+// decoder reads one table. It keeps the first error; what comes after it may
+// be wrong and is not looked at by anyone.
+type decoder struct {
+	tool  string
+	table map[string]any
+	pos   func(key string) string
+	err   error
+}
+
+func newDecoder(tool string, table map[string]any, pos func(string) string) *decoder {
+	if pos == nil {
+		pos = func(string) string { return "" }
+	}
+	return &decoder{tool: tool, table: table, pos: pos}
+}
+
+// errorf is an error at key, which is dotted; the position is that of the
+// innermost part of it that has one.
+func (d *decoder) errorf(key, format string, args ...any) *DefinitionError {
+	e := &DefinitionError{Tool: d.tool, Key: key, Msg: fmt.Sprintf(format, args...)}
+	for at := key; ; {
+		if e.Pos = d.pos(at); e.Pos != "" || at == "" {
+			return e
+		}
+		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
+	}
+}
+
+func (d *decoder) fail(key, format string, args ...any) {
+	if d.err == nil {
+		d.err = d.errorf(key, format, args...)
+	}
+}
+
+func (d *decoder) failHint(key, hint, format string, args ...any) {
+	if d.err == nil {
+		e := d.errorf(key, format, args...)
+		e.Hint = hint
+		d.err = e
+	}
+}
+
+// into reads all keys of the table into def, in a fixed order so that the same
+// table always has the same first error.
+func (d *decoder) into(def *Definition, l layer) {
+	d.known("", d.table, l)
+	for _, key := range slices.Sorted(maps.Keys(d.table)) {
+		if d.err != nil {
+			return
+		}
+		v := d.table[key]
+		*def = def.withSet(key)
+		switch key {
+		case keyName:
+			if name := d.str(key, v); name != def.Name {
+				d.fail(key, "is %q, but this is the definition of %s", name, def.Name)
+			}
+		case keyEnable:
+			d.boolean(key, v)
+		case keySource:
+			def.Source = d.source(key, v)
+		case keyDescription:
+			def.Description = strings.TrimSpace(d.str(key, v))
+		case keyCommand:
+			def.Command = d.command(key, v)
+		case keyRun:
+			def.Run = choice(d, key, v, RunAsk, RunUnattended, RunDeny)
+		case keyResult:
+			def.Result = choice(d, key, v, ResultAsk, ResultUnattended)
+		case keyDetached:
+			d.detached(key, v, def)
+		case keyTimeout:
+			def.Timeout = d.duration(key, v)
+		case keySizeThreshold:
+			def.SizeThreshold = d.size(key, v)
+		case keyParallel:
+			def.Parallel = d.boolean(key, v)
+		case keyEnv:
+			def.Env = d.env(key, v)
+		case keyAccess:
+			def.Access = d.access(key, v)
+		case keyNetwork:
+			def.Network = choice(d, key, v, NetworkNone, NetworkAny)
+		case keySandbox:
+			def.Sandbox = choice(d, key, v, SandboxAuto, SandboxRequire, SandboxOff)
+		case keyStdin:
+			def.Stdin = choice(d, key, v, StdinNone, StdinJSON)
+		case keyOutput:
+			def.Output = choice(d, key, v, OutputText, OutputJSON)
+		case keyOptions:
+			def.Options = d.options(key, v)
+		case keyParameters:
+			def.Schema, def.dash = d.parameters(key, v)
+		}
+	}
+}
+
+// known refuses keys that table may not have.
+func (d *decoder) known(prefix string, table map[string]any, l layer) {
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		if slices.Contains(l.keys, key) {
+			continue
+		}
+		full := key
+		if prefix != "" {
+			full = prefix + "." + key
+		}
+		hint := ""
+		if s := closest(key, l.keys); s != "" {
+			hint = fmt.Sprintf("did you mean %q?", s)
+		}
+		if l.why != "" && slices.Contains(wholeLayer.keys, key) {
+			d.fail(full, "%s", l.why)
+			return
+		}
+		d.failHint(full, hint, "unknown key")
+		return
+	}
+}
+
+// whole checks what only shows when all keys are known, and fills what depends
+// on others.
+func (d *decoder) whole(def *Definition) {
+	if d.err != nil {
+		return
+	}
+	local := def.Source == SourceLocal
+	switch {
+	case def.Source == "":
+		d.failHint(keySource, fmt.Sprintf("source = %q for a command of yours", SourceLocal), "is missing")
+	case local && def.Command.IsZero():
+		d.failHint(keyCommand, `command = "program {{tool.arguments.name}}"`, "is missing")
+	case !local && !def.Command.IsZero():
+		d.fail(keyCommand, "only a tool with source = %q has one", SourceLocal)
+	case !local && def.set[keyStdin]:
+		d.fail(keyStdin, "only a tool with source = %q has one", SourceLocal)
+	case !local && def.set[keyOutput]:
+		d.fail(keyOutput, "only a tool with source = %q has one", SourceLocal)
+	}
+	if def.Schema == nil && !strings.HasPrefix(def.Source, "mcp.") {
+		def.Schema = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
+	}
+	if def.Timeout == 0 && (local || def.Source == SourceBuiltin) {
+		def.Timeout = DefaultTimeout
+	}
+	if d.err != nil || !local {
+		return
+	}
+	if err := def.Command.check(func(p *path) error { return def.knows(p) }); err != nil {
+		d.fail(keyCommand, "%v", err)
+		return
+	}
+	if err := def.Command.checkInterpreters(def.dash); err != nil {
+		d.failHint(keyCommand, "pass the value as an argument that is not code: to a program, or to a script behind its name", "%v", err)
+	}
+}
+
+func (d *decoder) str(key string, v any) string {
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		d.fail(key, "want a string, not %s", typeName(v))
+	case strings.ContainsRune(s, 0):
+		d.fail(key, "holds a NUL byte")
+	}
+	return s
+}
+
+func (d *decoder) boolean(key string, v any) bool {
+	b, ok := v.(bool)
+	if !ok {
+		d.fail(key, "want true or false, not %s", typeName(v))
+	}
+	return b
+}
+
+// choice reads one of a few words.
+func choice[T ~string](d *decoder, key string, v any, of ...T) T {
+	s, ok := v.(string)
+	if !ok || !slices.Contains(of, T(s)) {
+		words := make([]string, len(of))
+		for i, w := range of {
+			words[i] = string(w)
+		}
+		got := typeName(v)
+		hint := ""
+		if ok {
+			got = strconv.Quote(s)
+			if c := closest(s, words); c != "" {
+				hint = fmt.Sprintf("did you mean %q?", c)
+			}
+		}
+		d.failHint(key, hint, "want %s, not %s", orList(words), got)
+	}
+	return T(s)
+}
+
+// orList is "a, b or c".
+func orList(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// strs reads a list of strings.
+func (d *decoder) strs(key string, v any) []string {
+	list, ok := listOf(v)
+	if !ok {
+		d.fail(key, "want a list of strings, not %s", typeName(v))
+	}
+	out := make([]string, 0, len(list))
+	for i, e := range list {
+		out = append(out, d.str(fmt.Sprintf("%s[%d]", key, i), e))
+	}
+	return out
+}
+
+// sub reads a table and refuses keys that it may not have.
+func (d *decoder) sub(key string, v any, keys ...string) map[string]any {
+	t, ok := v.(map[string]any)
+	if !ok {
+		d.fail(key, "want a table, not %s", typeName(v))
+		return nil
+	}
+	d.known(key, t, layer{keys: keys})
+	return t
+}
+
+func (d *decoder) source(key string, v any) string {
+	s := d.str(key, v)
+	sources := []string{SourceBuiltin, SourceLocal, SourceDelegation, SourceConversation, SourceInteractive}
+	server, isMCP := strings.CutPrefix(s, "mcp.")
+	if d.err == nil && !slices.Contains(sources, s) && (!isMCP || server == "") {
+		d.fail(key, "want %s or mcp.<server>, not %q", strings.Join(sources, ", "), s)
+	}
+	return s
+}
+
+func (d *decoder) detached(key string, v any, def *Definition) {
+	mode := func(key string, v any) DetachedMode {
+		return choice(d, key, v, DetachedDeny, DetachedAuto, DetachedDefaults)
+	}
+	kinds := []struct {
+		name string
+		to   *DetachedMode
+	}{{"deliver", &def.Detached.Deliver}, {"run", &def.Detached.Run}, {"tool", &def.Detached.Tool}}
+	if s, ok := v.(string); ok {
+		for _, kind := range kinds {
+			*kind.to = mode(key, s)
+			*def = def.withSet(key + "." + kind.name)
+		}
+		return
+	}
+	t, ok := v.(map[string]any)
+	if !ok {
+		d.fail(key, "want deny, auto, defaults or a table of run, deliver and tool, not %s", typeName(v))
+		return
+	}
+	d.known(key, t, layer{keys: []string{"run", "deliver", "tool"}})
+	for _, kind := range kinds {
+		if e, ok := t[kind.name]; ok && d.err == nil {
+			*kind.to = mode(key+"."+kind.name, e)
+			*def = def.withSet(key + "." + kind.name)
+		}
+	}
+}
+
+func (d *decoder) duration(key string, v any) time.Duration {
+	s, ok := v.(string)
+	t, err := time.ParseDuration(s)
+	switch {
+	case !ok:
+		d.fail(key, `want a duration such as "60s", not %s`, typeName(v))
+	case err != nil:
+		d.fail(key, `want a duration such as "60s", not %q`, s)
+	case t <= 0 || t > 24*time.Hour:
+		d.fail(key, "want a duration above 0 and at most 24h, not %q", s)
+	}
+	return t
+}
+
+// size reads a number of bytes or a text such as "256KB" (1000 bytes) or
+// "256KiB" (1024 bytes).
+func (d *decoder) size(key string, v any) int {
+	n, isInt := intOf(v)
+	if s, ok := v.(string); ok {
+		number := strings.TrimRight(s, "BKMGiBkb ")
+		unit := map[string]int64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "KiB": 1 << 10, "MiB": 1 << 20}[strings.TrimSpace(s[len(number):])]
+		m, err := strconv.ParseInt(number, 10, 32)
+		n, isInt = m*unit, err == nil && unit > 0
+		if !isInt {
+			d.fail(key, `want a size such as "256KB", not %q`, s)
+		}
+	}
+	switch {
+	case !isInt:
+		d.fail(key, `want a size such as "256KB", not %s`, typeName(v))
+	case n < smallResult || n > DefaultBatchBytes:
+		d.fail(key, "want at least %d bytes and at most %s, the bound of all results of one reply", smallResult, sizeText(DefaultBatchBytes))
+	}
+	return int(n)
+}
+
+func (d *decoder) env(key string, v any) []string {
+	names := d.strs(key, v)
+	for i, name := range names {
+		if why := badVariable(name); why != "" {
+			d.fail(fmt.Sprintf("%s[%d]", key, i), "%q %s", name, why)
+		}
+	}
+	return names
+}
+
+func (d *decoder) access(key string, v any) Access {
+	t := d.sub(key, v, "fs", "jp")
+	var a Access
+	if jp, ok := t["jp"]; ok {
+		key := key + ".jp"
+		for i, verb := range d.strs(key, jp) {
+			choice(d, fmt.Sprintf("%s[%d]", key, i), any(verb), "fork", "query", "ls", "print", "grep")
+		}
+		d.fail(key, "running jp inside a tool %s", notYet)
+	}
+	fs, ok := t["fs"]
+	if !ok || d.err != nil {
+		return a
+	}
+	key += ".fs"
+	list, ok := listOf(fs)
+	if !ok {
+		d.fail(key, `want a list such as [{ path = ".", mode = "ro" }], not %s`, typeName(fs))
+	}
+	a.FS = []FSRule{}
+	for i, e := range list {
+		key := fmt.Sprintf("%s[%d]", key, i)
+		t := d.sub(key, e, "path", "mode")
+		r := FSRule{Mode: ReadOnly}
+		if p, ok := t["path"]; ok {
+			r.Path = d.str(key+".path", p)
+		} else {
+			d.fail(key, "path is missing")
+		}
+		if m, ok := t["mode"]; ok {
+			r.Mode = choice(d, key+".mode", m, ReadOnly, ReadWrite)
+		}
+		switch {
+		case d.err != nil:
+		case r.Path == "":
+			d.fail(key+".path", "is empty")
+		case strings.HasPrefix(r.Path, "~"):
+			d.fail(key+".path", "%q: write the home folder as an absolute path", r.Path)
+		case hasWorkspaceFolder(r.Path):
+			d.fail(key+".path", "%q: no tool reaches into %s", r.Path, workspaceFolder)
+		}
+		a.FS = append(a.FS, r)
+	}
+	return a
+}
+
+func (d *decoder) command(key string, v any) CommandLine {
+	if s, ok := v.(string); ok {
+		c, err := parseCommandText(s)
+		if err != nil {
+			d.fail(key, "%v", err)
+		}
+		return c
+	}
+	if _, ok := v.(map[string]any); !ok {
+		d.fail(key, "want a string or { program, args }, not %s", typeName(v))
+		return CommandLine{}
+	}
+	t := d.sub(key, v, "program", "args", "script", "script_file", "interpreter")
+	for _, k := range []string{"script", "script_file", "interpreter"} {
+		if _, ok := t[k]; ok {
+			d.failHint(key+"."+k, "command = { program, args } runs a program directly", "%s", noScripts)
+		}
+	}
+	var program string
+	if p, ok := t["program"]; ok {
+		program = d.str(key+".program", p)
+	} else {
+		d.fail(key, "program is missing")
+	}
+	var args []string
+	if a, ok := t["args"]; ok {
+		args = d.strs(key+".args", a)
+	}
+	if d.err != nil {
+		return CommandLine{}
+	}
+	c, err := parseCommandTable(program, args)
+	if err != nil {
+		d.fail(key, "%v", err)
+	}
+	return c
+}
+
+func (d *decoder) options(key string, v any) map[string]any {
+	t, ok := v.(map[string]any)
+	if !ok {
+		d.fail(key, "want a table, not %s", typeName(v))
+		return nil
+	}
+	plain, err := plainValue(t)
+	if err != nil {
+		d.fail(key, "%v", err)
+		return nil
+	}
+	return plain.(map[string]any)
+}
+
+// knows checks a path of the command against what a call will have.
+func (def Definition) knows(p *path) error {
+	unknown := func(at int, of []string) error {
+		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &path{keys: p.keys[:at+1]})
+		if s := closest(p.keys[at], of); s != "" {
+			msg += fmt.Sprintf("; did you mean %q?", s)
+		}
+		return p.at.errorf("%s", msg)
+	}
+	roots := []string{"tool", "context"}
+	next := map[string][]string{
+		"tool":    {"name", "arguments", "options"},
+		"context": {"conversation_id", "workspace", "action"},
+	}
+	switch {
+	case !slices.Contains(roots, p.keys[0]):
+		return unknown(0, roots)
+	case len(p.keys) == 1:
+		return p.at.errorf("{{%s}}: say which of %s", p, orList(next[p.keys[0]]))
+	case !slices.Contains(next[p.keys[0]], p.keys[1]):
+		return unknown(1, next[p.keys[0]])
+	case p.keys[0] == "context" || p.keys[1] == "name":
+		if len(p.keys) > 2 {
+			return p.at.errorf("{{%s}}: %s is a text", p, &path{keys: p.keys[:2]})
+		}
+		return nil
+	case p.keys[1] == "options":
+		var v any = def.Options
+		for i, k := range p.keys[2:] {
+			m, _ := v.(map[string]any)
+			if _, ok := m[k]; !ok {
+				return unknown(i+2, slices.Sorted(maps.Keys(m)))
+			}
+			v = m[k]
+		}
+		return nil
+	}
+	s, err := parseSchema(def.Schema)
+	if err != nil {
+		return err
+	}
+	for i, k := range p.keys[2:] {
+		sub, ok := s.properties[k]
+		switch {
+		case ok:
+			s = sub
+		case s.closed || i == 0:
+			return unknown(i+2, slices.Sorted(maps.Keys(s.properties)))
+		default:
+			return nil // an open object: only a call can tell
+		}
+	}
+	return nil
+}
+
+// intOf is an integer as the decoders of TOML and JSON make it.
+func intOf(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int:
+		return int64(v), true
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v), true
+		}
+	case json.Number:
+		n, err := v.Int64()
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// listOf is a list as the decoders of TOML and JSON make it.
+func listOf(v any) ([]any, bool) {
+	switch v := v.(type) {
+	case []any:
+		return v, true
+	case []map[string]any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = e
+		}
+		return out, true
+	case []string:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = e
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// plainValue is v made of what JSON has: maps, lists, strings, numbers as
+// json.Number, booleans and null.
+func plainValue(v any) (any, error) {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			p, err := plainValue(e)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+			out[k] = p
+		}
+		return out, nil
+	case string, bool, nil, json.Number:
+		return v, nil
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10)), nil
+	case int:
+		return json.Number(strconv.Itoa(v)), nil
+	case float64:
+		b, err := json.Marshal(v)
+		if err != nil {
+			return nil, errors.New("want a finite number")
+		}
+		return json.Number(b), nil
+	case time.Time:
+		return v.Format(time.RFC3339Nano), nil
+	}
+	if list, ok := listOf(v); ok {
+		out := make([]any, len(list))
+		for i, e := range list {
+			p, err := plainValue(e)
+			if err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+			out[i] = p
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("want text, numbers, lists and tables, not %s", typeName(v))
+}
+
+// typeName is what people call the type of a TOML or JSON value.
+func typeName(v any) string {
+	if _, ok := listOf(v); ok {
+		return "a list"
+	}
+	switch v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case int, int64:
+		return "an integer"
+	case float64, json.Number:
+		return "a number"
+	case map[string]any:
+		return "a table"
+	case time.Time:
+		return "a date"
+	}
+	return fmt.Sprintf("a %T", v)
+}

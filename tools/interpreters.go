@@ -1,0 +1,270 @@
+package tools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// interpreter says where a program takes code from its arguments. Values may
+// never stand there: what is an argument to us would be code to it.
+//
+// The table is a lint for honest authors, in the direction of refusing: an
+// option that it does not know ends its knowledge, and placeholders behind
+// that are refused. It cannot know every program that runs others.
+type interpreter struct {
+	all    string   // why no placeholder is allowed at all; "" = some are
+	flags  string   // one-letter options without a value
+	valued string   // one-letter options with a value that is not code
+	code   string   // one-letter options whose value is code, or a file of it
+	long   []string // long options without a value, or with one after '='
+	coded  []string // long options whose value is code, or a file of it
+	pairs  []string // long options with a name and a value
+	ends   bool     // what follows the code or script goes to it, options too
+	mixes  bool     // options may follow operands
+}
+
+const (
+	runsOthers = "runs what its arguments name: name that program directly"
+	ownCode    = "reads its arguments as code of its own"
+)
+
+// interpreters by programName.
+func interpreterOf(program string) (interpreter, bool) {
+	switch programName(program) {
+	case "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "fish":
+		return interpreter{
+			flags: "abefhkmnptuvxBCEHPcilrsD", valued: "oO", ends: true,
+			long: []string{"--login", "--noprofile", "--norc", "--posix", "--restricted", "--verbose"},
+		}, true
+	case "python", "pypy", "ipython":
+		return interpreter{flags: "bBdEhiIOPqsSuvVx", valued: "WX", code: "cm", ends: true}, true
+	case "perl":
+		return interpreter{flags: "acnpsStTuUvwWX", valued: "I", code: "eE"}, true
+	case "ruby":
+		return interpreter{flags: "aclnpsSvwW", valued: "Ir", code: "e"}, true
+	case "node", "nodejs":
+		return interpreter{valued: "r", code: "ep", coded: []string{"--eval", "--print"}, ends: true}, true
+	case "php":
+		return interpreter{flags: "aeilmnqsvw", valued: "dcz", code: "rf"}, true
+	case "lua", "luajit":
+		return interpreter{flags: "iEvW", valued: "l", code: "e", ends: true}, true
+	case "rscript", "r":
+		return interpreter{code: "e", long: []string{"--vanilla", "--no-save", "--slave"}, ends: true}, true
+	case "sed", "gsed":
+		return interpreter{
+			flags: "nrEsuzi", valued: "l", code: "ef", mixes: true,
+			long:  []string{"--quiet", "--silent", "--posix", "--regexp-extended", "--separate", "--unbuffered", "--null-data", "--in-place", "--debug", "--sandbox", "--line-length"},
+			coded: []string{"--expression", "--file"},
+		}, true
+	case "awk", "gawk", "mawk", "nawk":
+		return interpreter{valued: "Fv", code: "feE", long: []string{"--posix", "--traditional", "--sandbox", "--field-separator", "--assign"}, coded: []string{"--file", "--source", "--exec"}}, true
+	case "jq", "gojq", "jaq":
+		return interpreter{
+			flags: "nrRsScCMaejh", code: "fL", mixes: true,
+			long:  []string{"--null-input", "--raw-input", "--raw-output", "--slurp", "--compact-output", "--sort-keys", "--exit-status", "--join-output", "--tab", "--args", "--jsonargs"},
+			coded: []string{"--from-file"},
+			pairs: []string{"--arg", "--argjson", "--slurpfile", "--rawfile"},
+		}, true
+	case "ssh", "sshpass", "mosh", "rsh":
+		return interpreter{all: "hands its arguments to a shell elsewhere"}, true
+	case "env", "xargs", "parallel", "watch", "su", "sudo", "doas", "runuser", "pkexec", "chroot", "nsenter", "unshare",
+		"nice", "nohup", "timeout", "setsid", "stdbuf", "ionice", "chrt", "taskset", "time", "strace", "ltrace", "flock",
+		"script", "screen", "tmux", "at", "batch", "systemd-run", "busybox", "toybox", "entr", "npx", "bunx", "uvx", "pnpx",
+		"pipx", "exec", "command", "eval", "source", "ld", "ld-linux", "ld-linux-x86-64.so":
+		return interpreter{all: runsOthers}, true
+	case "make", "gmake", "osascript", "tclsh", "wish", "expect", "guile", "racket", "sbcl", "emacs", "vi", "vim", "nvim",
+		"ex", "ed", "m", "gdb", "lldb", "sqlite", "psql", "mysql", "mariadb", "duckdb", "csh", "tcsh", "deno", "bun",
+		"groovy", "scala", "ghci", "julia", "octave", "bc", "dc", "rsync", "socat", "ncat":
+		return interpreter{all: ownCode}, true
+	}
+	return interpreter{}, false
+}
+
+// checkInterpreters refuses placeholders where a value would be code. dash
+// names the parameters whose values may start with '-'.
+func (c CommandLine) checkInterpreters(dash map[string]bool) error {
+	if in, ok := interpreterOf(c.Program); ok {
+		return in.check(c.Program, c.args, dash)
+	}
+	switch programName(c.Program) {
+	case "find", "gfind", "fd", "fdfind":
+		if err := checkExec(c.Program, c.args, dash); err != nil {
+			return err
+		}
+	case "git":
+		if err := checkGit(c.args); err != nil {
+			return err
+		}
+	}
+	return checkNested(c.args, dash)
+}
+
+// check walks the arguments as the interpreter would.
+func (in interpreter) check(program string, args []argument, dash map[string]bool) error {
+	code := false // the code or script has been named, literally
+	known := true // all options so far are known
+	for i := 0; i < len(args); i++ {
+		text, literal := args[i].literal()
+		refuse := func(why string) error {
+			return fmt.Errorf("a placeholder in argument %d of %s: it %s", i+1, program, why)
+		}
+		if !literal {
+			switch {
+			case in.all != "":
+				return refuse(in.all)
+			case !known:
+				return refuse("may be code there, after an option that is not known here")
+			case !code:
+				return refuse("would be code, or name it")
+			case !in.ends && (strings.HasPrefix(args[i].prefix(), "-") || args[i].mayDash(dash)):
+				return refuse("may be code there, in an option")
+			}
+			continue
+		}
+		if in.all != "" || code && in.ends {
+			continue
+		}
+		switch {
+		case text == "--":
+			if !code && i+1 < len(args) {
+				if _, literal := args[i+1].literal(); literal {
+					code, i = true, i+1
+				}
+			}
+			in.ends = true
+		case strings.HasPrefix(text, "--"):
+			name, _, attached := strings.Cut(text, "=")
+			switch {
+			case slices.Contains(in.pairs, name):
+				i += 2
+				if i-1 < len(args) {
+					if _, literal := args[i-1].literal(); !literal {
+						return refuse("names a variable")
+					}
+				}
+			case slices.Contains(in.coded, name):
+				if !attached {
+					if i++; i < len(args) {
+						if _, literal := args[i].literal(); !literal {
+							return refuse("would be code, or name it")
+						}
+					}
+				}
+				code = true
+			case !slices.Contains(in.long, name):
+				known = false
+			}
+		case strings.HasPrefix(text, "-") && text != "-":
+			took, isCode, ok := in.cluster(text[1:])
+			known = known && ok
+			if took && i+1 < len(args) {
+				next := args[i+1]
+				_, literal := next.literal()
+				switch {
+				case !literal && isCode:
+					return refuse("would be code, or name it")
+				case !literal && !strings.Contains(next.prefix(), "="):
+					return refuse("belongs to an option")
+				}
+				i++
+			}
+			code = code || isCode
+		default:
+			code = true
+			in.ends = in.ends || !in.mixes
+		}
+	}
+	return nil
+}
+
+// cluster reads the one-letter options in s: whether the last takes the next
+// argument, whether one takes code, whether all are known.
+func (in interpreter) cluster(s string) (takesNext, isCode, ok bool) {
+	for i, c := range s {
+		last := i == len(s)-1
+		switch {
+		case strings.ContainsRune(in.code, c):
+			return last, true, true
+		case strings.ContainsRune(in.valued, c):
+			return last, false, true
+		case !strings.ContainsRune(in.flags, c):
+			return false, false, false
+		case c == 'i' && !last: // sed -i.bak
+			return false, false, true
+		}
+	}
+	return false, false, true
+}
+
+// checkExec refuses placeholders in what find and fd execute.
+func checkExec(program string, args []argument, dash map[string]bool) error {
+	inside := false
+	for i, a := range args {
+		text, literal := a.literal()
+		switch {
+		case slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, text) && literal:
+			inside = true
+		case !literal && (inside || args[i].mayDash(dash)):
+			return fmt.Errorf("a placeholder in argument %d of %s: it would be part of a command that %s runs", i+1, program, program)
+		case literal && (text == ";" || text == "+"):
+			inside = false
+		}
+	}
+	return nil
+}
+
+// checkGit refuses placeholders that choose git's configuration or command.
+func checkGit(args []argument) error {
+	for i := 0; i < len(args); i++ {
+		text, literal := args[i].literal()
+		if !literal {
+			return fmt.Errorf("a placeholder in argument %d of git: before the subcommand it would be configuration, and that names programs", i+1)
+		}
+		switch {
+		case text == "-C" || text == "--git-dir" || text == "--work-tree" || text == "--namespace":
+			i++
+		case text == "-c" || text == "--config-env" || text == "--exec-path":
+			if i++; i < len(args) {
+				if _, literal := args[i].literal(); !literal {
+					return fmt.Errorf("a placeholder in argument %d of git: it would be configuration, and that names programs", i+1)
+				}
+			}
+		case strings.HasPrefix(text, "-"):
+		default:
+			if !slices.Contains([]string{"config", "filter-branch", "bisect", "submodule", "difftool", "mergetool", "daemon", "send-email", "credential", "var"}, text) {
+				return nil
+			}
+			for j, a := range args[i+1:] {
+				if _, literal := a.literal(); !literal {
+					return fmt.Errorf("a placeholder in argument %d of git: git %s runs what its arguments name", i+j+2, text)
+				}
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// checkNested finds an interpreter with code in the arguments of another
+// program, such as docker exec box sh -c ...
+func checkNested(args []argument, dash map[string]bool) error {
+	for i := 0; i+1 < len(args); i++ {
+		name, literal := args[i].literal()
+		option, optionLiteral := args[i+1].literal()
+		if !literal || !optionLiteral || len(option) < 2 || option[0] != '-' {
+			continue
+		}
+		in, ok := interpreterOf(name)
+		if !ok || in.all != "" {
+			continue
+		}
+		shell := strings.ContainsRune(in.flags, 'c') && in.code == "" && strings.ContainsRune(option, 'c')
+		if _, isCode, _ := in.cluster(option[1:]); isCode || shell {
+			if err := in.check(name, args[i+1:], dash); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxDefinition bounds a definition file in bytes.
+const maxDefinition = 1 << 20
+
+// LoadFile reads a definition from a file of its own. Errors name file and
+// line; those about what is said in it are *DefinitionError.
+func LoadFile(path string) (Definition, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return Definition{}, fmt.Errorf("%s: %w", path, reason(err))
+	}
+	defer root.Close()
+	return loadFrom(root, filepath.Base(path), path)
+}
+
+// LoadDir reads all *.toml files of a folder, by the names of the tools. A
+// folder that does not exist is empty; links that lead out of it are refused. When some files are broken, the
+// others are returned beside an error that joins one for each.
+func LoadDir(dir string) (map[string]Definition, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+	}
+	out, files := map[string]Definition{}, map[string]string{}
+	var all []error
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".toml") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		def, err := loadFrom(root, e.Name(), path)
+		switch {
+		case err != nil:
+			all = append(all, err)
+		case files[def.Name] != "":
+			all = append(all, &DefinitionError{Pos: path, Tool: def.Name, Msg: "is defined already, in " + files[def.Name]})
+		default:
+			out[def.Name], files[def.Name] = def, path
+		}
+	}
+	return out, errors.Join(all...)
+}
+
+// loadFrom reads the definition in the file name of root; path is what
+// messages call it.
+func loadFrom(root *os.Root, name, path string) (Definition, error) {
+	src, err := readDefinition(root, name)
+	if err != nil {
+		return Definition{}, fmt.Errorf("%s: %w", path, reason(err))
+	}
+	return decodeFile(src, path)
+}
+
+// readDefinition reads a regular file of bounded size.
+func readDefinition(root *os.Root, name string) ([]byte, error) {
+	// O_NONBLOCK: opening a FIFO must not wait for a writer.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("is %s, not a file", kindOf(info.Mode()))
+	}
+	src, err := io.ReadAll(io.LimitReader(f, maxDefinition+1))
+	if err == nil && len(src) > maxDefinition {
+		err = fmt.Errorf("is larger than %s", sizeText(maxDefinition))
+	}
+	return src, err
+}
+
+// decodeFile decodes the text of a definition file.
+func decodeFile(src []byte, path string) (Definition, error) {
+	var table map[string]any
+	if err := toml.Unmarshal(src, &table); err != nil {
+		var bad toml.ParseError
+		if errors.As(err, &bad) {
+			return Definition{}, fmt.Errorf("%s:%d: %s", path, bad.Position.Line, bad.Message)
+		}
+		return Definition{}, fmt.Errorf("%s: %w", path, err)
+	}
+	lines := keyLines(src)
+	pos := func(key string) string {
+		if n := lines[key]; n > 0 {
+			return fmt.Sprintf("%s:%d", path, n)
+		}
+		if key == "" {
+			return path
+		}
+		return ""
+	}
+	name, ok := table[keyName].(string)
+	if !ok {
+		base := strings.TrimSuffix(filepath.Base(path), ".toml")
+		return Definition{}, newDecoder(base, table, pos).errorf(keyName, "want the name of the tool, not %s", typeName(table[keyName]))
+	}
+	if _, ok := table[keyEnable]; ok {
+		return Definition{}, newDecoder(name, table, pos).errorf(keyEnable, "belongs into a config file: a file of its own only defines a tool")
+	}
+	return Decode(name, table, pos)
+}
+
+// reason is what went wrong with a file, without the operation and the path
+// that messages name in their own way.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// kindOf names what is no regular file.
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a file"
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something else"
+}

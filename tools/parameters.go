@@ -1,0 +1,171 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The keys of a parameter: our own, and those that stand in its JSON schema
+// under the same name.
+var (
+	parameterKeys = append([]string{"required", "allow_dash"}, schemaKeys...)
+	propertyKeys  = append([]string{"required"}, schemaKeys...)
+	schemaKeys    = []string{
+		"type", "description", "title", "default", "enum", "examples", "items", "properties", "additionalProperties",
+		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems",
+	}
+)
+
+// parameters makes the JSON schema of a [parameters] table and the names of
+// parameters whose values may start with '-'.
+func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]bool) {
+	t, ok := v.(map[string]any)
+	if !ok {
+		d.fail(key, "want a table of tables, not %s", typeName(v))
+		return nil, nil
+	}
+	dash := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if !isIdent(name) || len(name) > 64 {
+			d.fail(key+"."+name, "not a parameter name: a letter or '_', then letters, digits, '_' or '-', at most 64")
+		}
+		if p, ok := t[name].(map[string]any); ok && p["allow_dash"] != nil {
+			dash[name] = d.boolean(key+"."+name+".allow_dash", p["allow_dash"])
+		}
+	}
+	schema := d.properties(key, t, parameterKeys)
+	schema["type"] = "object"
+	schema["additionalProperties"] = false
+	if d.err != nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		d.fail(key, "%v", err)
+		return nil, nil
+	}
+	if _, err := parseSchema(raw); err != nil {
+		d.fail(key, "%v", err)
+	}
+	return raw, dash
+}
+
+// properties makes the part of an object schema that names its properties.
+func (d *decoder) properties(key string, t map[string]any, keys []string) map[string]any {
+	props, required := map[string]any{}, []string{}
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if d.err != nil {
+			break
+		}
+		key := key + "." + name
+		p := d.sub(key, t[name], keys...)
+		if r, ok := p["required"]; ok && d.boolean(key+".required", r) {
+			if _, ok := p["default"]; ok {
+				d.fail(key+".default", "a required parameter has no use for one")
+			}
+			required = append(required, name)
+		}
+		props[name] = d.property(key, p)
+	}
+	out := map[string]any{"properties": props}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+// property makes the schema of one value.
+func (d *decoder) property(key string, p map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, k := range slices.Sorted(maps.Keys(p)) {
+		key := key + "." + k
+		switch k {
+		case "required", "allow_dash":
+		case "properties":
+			t, ok := p[k].(map[string]any)
+			if !ok {
+				d.fail(key, "want a table of tables, not %s", typeName(p[k]))
+				continue
+			}
+			maps.Copy(out, d.properties(key, t, propertyKeys))
+			if _, ok := p["additionalProperties"]; !ok {
+				out["additionalProperties"] = false
+			}
+		case "items":
+			out[k] = d.property(key, d.sub(key, p[k], schemaKeys...))
+		case "description", "title":
+			out[k] = strings.TrimSpace(d.str(key, p[k]))
+		case "additionalProperties":
+			out[k] = d.boolean(key, p[k])
+		default:
+			v, err := plainValue(p[k])
+			if err != nil {
+				d.fail(key, "%v", err)
+			}
+			out[k] = v
+		}
+	}
+	if _, ok := out["type"]; !ok {
+		d.fail(key, "type is missing: %s", orList(jsonTypes))
+	}
+	if d.err != nil {
+		return out
+	}
+	d.consistent(key, out)
+	return out
+}
+
+// consistent checks that a schema means something and that its default and
+// enum fit it.
+func (d *decoder) consistent(key string, out map[string]any) {
+	raw, err := json.Marshal(out)
+	if err != nil {
+		d.fail(key, "%v", err)
+		return
+	}
+	s, err := parseSchema(raw)
+	if err != nil {
+		d.fail(key, "%v", err)
+		return
+	}
+	for _, e := range s.enum {
+		if !s.hasType(e) {
+			d.fail(key+".enum", "%s is not of type %s", valueShort(e), orList(s.types))
+			return
+		}
+	}
+	if def, ok := out["default"]; ok {
+		var problems problems
+		s.check("", def, &problems)
+		if len(problems.list) > 0 {
+			d.fail(key+".default", "does not fit: %s", problems.list[0])
+		}
+	}
+}
+
+// valueShort is a value as it stands in a message.
+func valueShort(v any) string {
+	s, err := valueText(v)
+	if err != nil {
+		return typeName(v)
+	}
+	if _, ok := v.(string); ok {
+		return quoteShort(s)
+	}
+	return shorten(s, 60)
+}
+
+// quoteShort quotes the beginning of s visibly.
+func quoteShort(s string) string { return fmt.Sprintf("%q", shorten(s, 60)) }
+
+// shorten cuts s to about n bytes, visibly.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return prefix(s, n) + "..."
+}

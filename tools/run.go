@@ -1,0 +1,291 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"jp/tools/proc"
+)
+
+// Runner runs processes; a *proc.Host is one.
+type Runner interface {
+	Run(ctx context.Context, spec proc.Spec) (proc.Exit, error)
+}
+
+// CommandEnv is what local tools run in.
+type CommandEnv struct {
+	Host    Runner
+	Dir     string   // the workspace, absolute: the working directory
+	Environ []string // jp's own, "NAME=value": a tool gets a few of it
+	// Context has the values of context.* in templates: "conversation_id".
+	// "workspace" is Dir and "action" is "run" unless it says otherwise.
+	Context map[string]any
+	// Secrets names further variables that hold keys, which no tool gets.
+	Secrets []string
+	// Notice is told what the user should know, each time; see [Once]. nil
+	// drops it.
+	Notice func(string)
+}
+
+// Once returns a function that passes each different text on to f only once.
+// It is safe for concurrent use; f may be nil.
+func Once(f func(string)) func(string) {
+	var (
+		mu   sync.Mutex
+		seen = map[string]bool{}
+	)
+	return func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if f != nil && !seen[s] {
+			seen[s] = true
+			f(s)
+		}
+	}
+}
+
+// Unconfined is what the Notice of a CommandEnv is told before a tool with
+// sandbox = "auto" runs.
+const Unconfined = `tools run unconfined: this version does not enforce access.fs and network for local tools`
+
+// Command returns the tool of a local definition. The program is started
+// directly, in env.Dir, with an environment made of a few variables. Its
+// stdout is the result.
+func Command(def Definition, env CommandEnv) (Tool, error) {
+	if def.Source != SourceLocal || def.Command.IsZero() {
+		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyCommand, Msg: "only a tool with source = \"local\" and a command can be run"}
+	}
+	for _, name := range def.Env {
+		if slices.Contains(env.Secrets, name) {
+			return Tool{}, &DefinitionError{Tool: def.Name, Key: keyEnv, Msg: fmt.Sprintf("%q is the key of a model provider, and no tool gets one", name)}
+		}
+	}
+	s, err := parseSchema(def.Schema)
+	if err != nil {
+		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyParameters, Msg: err.Error()}
+	}
+	c := command{def: def, env: env, schema: s}
+	return Tool{Definition: def, Func: c.run}, nil
+}
+
+type command struct {
+	def    Definition
+	env    CommandEnv
+	schema *schema
+}
+
+// Bounds of what is kept of a tool's stderr.
+const (
+	stderrKept  = 64 << 10
+	stderrLines = 20
+	stderrBytes = 4 << 10
+)
+
+// run is the Func of the tool.
+func (c command) run(ctx context.Context, call Call) (Result, error) {
+	switch c.def.Sandbox {
+	case SandboxRequire:
+		return *refused("tool %s: sandbox = %q, and this version confines nothing yet", c.def.Name, SandboxRequire), nil
+	case SandboxAuto, "":
+		if c.env.Notice != nil {
+			c.env.Notice(Unconfined)
+		}
+	}
+	data, err := c.data(call)
+	if err != nil {
+		return *refused("tool %s: %v", c.def.Name, err), nil
+	}
+	args, err := c.def.Command.render(data, c.def.dash)
+	if err != nil {
+		return *refused("tool %s: %v", c.def.Name, err), nil
+	}
+	spec := proc.Spec{
+		Path: c.def.Command.Program,
+		Args: append([]string{c.def.Command.Program}, args...),
+		Env:  proc.Environ(c.env.Environ, append(proc.ToolEnv(), c.def.Env...)...),
+		Dir:  c.env.Dir,
+		Kind: proc.Tool,
+	}
+	if c.def.Stdin == StdinJSON {
+		in, err := encodeJSON(plainJSON(data))
+		if err != nil {
+			return Result{}, err
+		}
+		spec.Stdin = bytes.NewReader(append(in, '\n'))
+	}
+	keep := c.def.sizeThreshold()
+	if c.def.Output == OutputJSON {
+		keep = DefaultBatchBytes // an envelope is read whole or not at all
+	}
+	stdout, stderr := &head{keep: keep}, &tail{keep: stderrKept}
+	spec.Stdout, spec.Stderr = stdout, stderr
+	exit, err := c.env.Host.Run(ctx, spec)
+	if err != nil {
+		return c.failed(c.startError(err), stdout, stderr), nil
+	}
+	switch timeout := (*TimeoutError)(nil); {
+	case errors.As(exit.Cause, &timeout):
+		return c.failed(timeout.Error(), stdout, stderr), nil
+	case exit.Cause != nil:
+		return c.failed("interrupted, may have run: "+exit.Cause.Error(), stdout, stderr), nil
+	case exit.Signal != 0:
+		return c.failed("killed by signal: "+exit.Signal.String(), stdout, stderr), nil
+	case exit.Code != 0:
+		return c.failed(fmt.Sprintf("exit status %d", exit.Code), stdout, stderr), nil
+	case c.def.Output == OutputJSON:
+		return c.envelope(stdout), nil
+	}
+	return Result{Text: c.cutOutput(stdout, c.def.sizeThreshold())}, nil
+}
+
+// data is what the templates of a call see.
+func (c command) data(call Call) (map[string]any, error) {
+	args, err := decodeJSON(call.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	about := map[string]any{"conversation_id": Omitted, "workspace": c.env.Dir, "action": "run"}
+	maps.Copy(about, c.env.Context)
+	options := c.def.Options
+	if options == nil {
+		options = map[string]any{}
+	}
+	return map[string]any{
+		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.omit(args), "options": options},
+		"context": about,
+	}, nil
+}
+
+// startError says why the program did not run, or what went wrong around it.
+func (c command) startError(err error) string {
+	var path *fs.PathError
+	switch {
+	case !errors.As(err, &path):
+		return err.Error()
+	case errors.Is(err, fs.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
+		return fmt.Sprintf("program %q: not found in PATH", path.Path)
+	}
+	return fmt.Sprintf("program %q: %v", path.Path, path.Err)
+}
+
+// failed is the result of a run that did not end well.
+func (c command) failed(why string, stdout *head, stderr *tail) Result {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tool %s failed: %s", c.def.Name, why)
+	if text, cut := stderr.lines(stderrLines, stderrBytes); text != "" {
+		title := "stderr:"
+		if cut {
+			title = "stderr, last lines:"
+		}
+		fmt.Fprintf(&b, "\n%s\n%s", title, text)
+	}
+	if stdout.size > 0 {
+		b.WriteString("\nstdout:\n")
+		b.WriteString(c.cutOutput(stdout, c.def.sizeThreshold()-b.Len()))
+	}
+	return Result{Text: b.String(), IsError: true}
+}
+
+// cutOutput is stdout within limit.
+func (c command) cutOutput(stdout *head, limit int) string {
+	text := validText(string(stdout.b))
+	total := max(stdout.size, int64(len(text)))
+	if total <= int64(limit) {
+		return text
+	}
+	return cut(text, total, limit, fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", c.def.Name))
+}
+
+// envelope reads stdout as the typed envelope.
+func (c command) envelope(stdout *head) Result {
+	bad := func(format string, args ...any) Result {
+		return Result{Text: fmt.Sprintf("tool %s failed: its output is not the JSON envelope that output = %q promises: %s", c.def.Name, OutputJSON, fmt.Sprintf(format, args...)), IsError: true}
+	}
+	if stdout.size > int64(stdout.keep) {
+		return bad("it is larger than %s", sizeText(stdout.keep))
+	}
+	var e struct {
+		Type      string          `json:"type"`
+		Content   json.RawMessage `json:"content"`
+		Message   string          `json:"message"`
+		Trace     []string        `json:"trace"`
+		Transient bool            `json:"transient"`
+		Question  json.RawMessage `json:"question"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(stdout.b))
+	if err := dec.Decode(&e); err != nil {
+		return bad("%v", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return bad("something follows the object")
+	}
+	switch e.Type {
+	case "success":
+		var text string
+		if err := json.Unmarshal(e.Content, &text); err != nil || len(e.Content) == 0 {
+			text = string(e.Content) // no text: the JSON itself
+		}
+		return Result{Text: text}
+	case "error":
+		text := fmt.Sprintf("tool %s failed: %s", c.def.Name, orText(e.Message, "it gave no message"))
+		if e.Transient {
+			text += " (it may work when tried again)"
+		}
+		if len(e.Trace) > 0 {
+			text += "\n" + strings.Join(e.Trace, "\n")
+		}
+		return Result{Text: text, IsError: true}
+	case "needs_input":
+		return Result{Text: fmt.Sprintf("tool %s failed: it asks a question, and questions of tools are %s", c.def.Name, strings.TrimPrefix(notYet, "is ")), IsError: true}
+	}
+	return bad("type is %s, not success, error or needs_input", quoteShort(e.Type))
+}
+
+// head keeps the beginning of what is written to it and counts the rest.
+type head struct {
+	b    []byte
+	keep int
+	size int64
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.size += int64(len(p))
+	if room := h.keep - len(h.b); room > 0 {
+		h.b = append(h.b, p[:min(room, len(p))]...)
+	}
+	return len(p), nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	b    []byte // at most twice keep
+	keep int
+	lost bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	if len(p) > t.keep {
+		p, t.lost = p[len(p)-t.keep:], true
+	}
+	if len(t.b)+len(p) > 2*t.keep {
+		t.b, t.lost = append(t.b[:0], t.b[len(t.b)-t.keep:]...), true
+	}
+	t.b = append(t.b, p...)
+	return n, nil
+}
+
+// lines is the last of it, and whether something stood before that.
+func (t *tail) lines(n, size int) (string, bool) {
+	text, cut := lastLines(t.b, n, size)
+	return text, cut || t.lost
+}
