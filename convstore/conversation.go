@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -169,4 +170,18 @@ func dollars(nano *int64) json.RawMessage {
 		whole += "." + frac
 	}
 	return json.RawMessage(whole)
+}
+
+// MarshalText encodes what String returns.
+func (l Link) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText decodes what MarshalText wrote.
+func (l *Link) UnmarshalText(text []byte) error {
+	for _, link := range []Link{NoLink, ForkLink, DelegationLink} {
+		if string(text) == link.String() {
+			*l = link
+			return nil
+		}
+	}
+	return fmt.Errorf("link %q: want fork or delegation", text)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -105,6 +106,38 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// withoutMembers returns a JSON object without some of its members, the others
+// as they were.
+func withoutMembers(object []byte, names ...string) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.Join(errors.New("not an object"), err)
+	}
+	out := []byte{'{'}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		if slices.Contains(names, name.(string)) {
+			continue
+		}
+		key, err := marshalJSON(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}'), nil
+}
+
 // Stored form of an event, the value in the bucket "events":
 //
 //	version 1 byte   1
@@ -117,7 +150,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 //	body    the rest, JSON
 const (
 	storedVersion = 1
-	storedHeader  = 1 + 1 + 1 + 4 + 8 + 1
+	storedIDLen   = 1 + 1 + 1 + 4 + 8 // its offset
+	storedHeader  = storedIDLen + 1
 	maxEventID    = 64
 	flagLoose     = 1
 )
@@ -139,7 +173,7 @@ func parseStored(v []byte) (stored, error) {
 	if len(v) < storedHeader || v[0] != storedVersion {
 		return stored{}, errStored
 	}
-	n := int(v[15])
+	n := int(v[storedIDLen])
 	if n == 0 || len(v) < storedHeader+n {
 		return stored{}, errStored
 	}
@@ -167,10 +201,9 @@ func (s stored) append(b []byte) []byte {
 	return append(b, s.body...)
 }
 
-// event decodes the record into a value that shares nothing with it.
+// event decodes the record into a value that goes on to own its bytes.
 func (s stored) event(seq uint64) (Event, error) {
-	raw := bytes.Clone(s.body)
-	body, err := decodeBody(raw)
+	body, err := decodeBody(s.body)
 	if err != nil {
 		return Event{}, err
 	}
@@ -180,13 +213,21 @@ func (s stored) event(seq uint64) (Event, error) {
 		Turn: int(s.turn),
 		Time: time.Unix(0, s.nano).UTC(),
 		Body: body,
-		raw:  raw,
+		raw:  s.body,
 	}, nil
 }
 
 // encodeEvent makes the record of an event, without its turn. It fails where
 // the event cannot be kept as it is.
 func encodeEvent(e Event) (stored, error) {
+	if o, ok := e.Body.(Opaque); ok {
+		// What this version does know is stored as what it is.
+		known, err := decodeBody(o.Raw)
+		if err != nil {
+			return stored{}, err
+		}
+		e.Body, e.raw = known, bytes.TrimSpace(o.Raw)
+	}
 	body, err := e.body()
 	if err != nil {
 		return stored{}, err

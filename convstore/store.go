@@ -2,7 +2,6 @@ package convstore
 
 import (
 	"context"
-	"iter"
 	"os"
 	"time"
 )
@@ -12,99 +11,108 @@ type Options struct {
 	ReadOnly bool             // refuse every write with ErrReadOnly
 	Deadline time.Duration    // how long to wait for the store's lock; 0 = 30 s
 	Now      func() time.Time // nil = time.Now
-	Notice   func(string)     // told what a user should know; nil = dropped
+	Notice   func(string)     // told what a user should know, such as a migration; nil = dropped
 
 	// Workspace is the folder whose conversations these are. The first write
 	// records it, so that Locate recognises it when it was renamed. "" = none.
 	Workspace string
 }
 
+// Store is what people do with conversations. The embedded View reads all of
+// them. It is safe for concurrent use, and holds nothing open between calls:
+// there is nothing to close.
 type Store struct {
 	View
 }
 
-type View struct{ db *int }
-
-type Scope struct{ View }
-
-type Log struct{}
-
-type New struct {
-	Title       string
-	Hidden      bool
-	Pinned      bool
-	ExpiresAt   time.Time
-	Labels      map[string]string
-	Profile     string
-	ProfileHash string
-	Model       string
-	Role        string
-	Config      Config
+// Open returns the store in the folder dir, after checking that it may be kept
+// there; a *PlaceError says why not. It opens no file: the first write makes the
+// folder and the file in it, and until then the store reads as empty.
+//
+// Any number of processes may share a store. One that wants to read waits for
+// the one that writes, at most until Options.Deadline and then fails with a
+// *BusyError.
+func Open(dir string, o Options) (*Store, error) {
+	if err := checkPlace(dir); err != nil {
+		return nil, err
+	}
+	full, _, err := resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{dir: full, readOnly: o.ReadOnly, deadline: o.Deadline, now: o.Now, notice: o.Notice, workspace: o.Workspace}
+	if f.deadline == 0 {
+		f.deadline = 30 * time.Second
+	}
+	if f.now == nil {
+		f.now = time.Now
+	}
+	if f.notice == nil {
+		f.notice = func(string) {}
+	}
+	return &Store{View{f: f}}, nil
 }
 
-type Fork struct {
-	Turns     Range   // the turns to copy; the zero Range is all
-	Title     string  // "" = the source's
-	Hidden    bool    // not inherited
-	ExpiresAt time.Time
-	Config    *Config // nil = the source's
-	Profile, ProfileHash, Model string // with Config
+// Path returns the path of the store's file. It need not exist.
+func (s *Store) Path() string { return s.f.path(fileStore) }
+
+// Under returns the view of all that is below root, by all links: a person's
+// reach. It fails with a *NotFoundError when there is no such conversation.
+func (s *Store) Under(ctx context.Context, root ID) (View, error) {
+	if _, err := s.Get(ctx, root); err != nil {
+		return View{}, err
+	}
+	return View{f: s.f, root: root}, nil
 }
 
-type RemoveOptions struct {
-	Cascade bool // remove everything below too
-	Promote bool // hand the children to the grandparent
+// Below returns the scope of parent, for delegating by hand. Unlike Log.Below it
+// does not need the parent's run lock.
+func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
+	if _, err := s.Get(ctx, parent); err != nil {
+		return Scope{}, err
+	}
+	return Scope{View: View{f: s.f, root: parent, delegated: true}}, nil
 }
 
-type Env struct {
-	Get      func(string) string
-	Override string
-	Notice   func(string)
+// Lock takes the run lock of a conversation without waiting, and fails with a
+// *BusyError when it runs already.
+func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
+	if s.f.readOnly {
+		return nil, ErrReadOnly
+	}
+	if _, err := s.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	file, err := s.f.takeRun(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.newLog(ctx, id, file)
 }
 
-func Open(dir string, o Options) (*Store, error)                           { panic("soon") }
-func Locate(env Env, workspace string) (dir string, err error)            { panic("soon") }
-func (s *Store) Create(ctx context.Context, n New) (Conversation, error)  { panic("soon") }
-func (s *Store) Fork(ctx context.Context, src ID, f Fork) (Conversation, error) { panic("soon") }
-func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error) error {
-	panic("soon")
-}
-func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) ([]ID, error) { panic("soon") }
-func (s *Store) Expire(ctx context.Context) ([]ID, error)                         { panic("soon") }
-func (s *Store) Under(ctx context.Context, root ID) (View, error)                 { panic("soon") }
-func (s *Store) Below(ctx context.Context, parent ID) (Scope, error)              { panic("soon") }
-func (s *Store) Lock(ctx context.Context, id ID) (*Log, error)                    { panic("soon") }
-func (s *Store) Adopt(ctx context.Context, id ID, f *os.File) (*Log, error)       { panic("soon") }
-func (s *Store) Activate(ctx context.Context, session string, id ID) error        { panic("soon") }
-func (s *Store) Active(ctx context.Context, session string) (active, previous ID, err error) {
-	panic("soon")
-}
-func (s *Store) Check(ctx context.Context) error { panic("soon") }
-func (s *Store) Path() string                    { panic("soon") }
-
-func (v View) Get(ctx context.Context, id ID) (Conversation, error)              { panic("soon") }
-func (v View) List(ctx context.Context, f Filter) ([]Conversation, error)        { panic("soon") }
-func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error] { panic("soon") }
-func (v View) Config(ctx context.Context, id ID) (Config, error)                 { panic("soon") }
-func (v View) Search(ctx context.Context, q Query) iter.Seq2[Match, error]       { panic("soon") }
-func (v View) Delegations(ctx context.Context, root ID) ([]Delegation, error)    { panic("soon") }
-
-func (l *Log) ID() ID                                                      { panic("soon") }
-func (l *Log) Get(ctx context.Context) (Conversation, error)               { panic("soon") }
-func (l *Log) Config(ctx context.Context) (Config, error)                  { panic("soon") }
-func (l *Log) Events(ctx context.Context, r Range) iter.Seq2[Event, error] { panic("soon") }
-func (l *Log) Append(ctx context.Context, events ...Event) error           { panic("soon") }
-func (l *Log) SetTitle(ctx context.Context, title string) error            { panic("soon") }
-func (l *Log) Below() Scope                                                { panic("soon") }
-func (l *Log) Close() error                                                { panic("soon") }
-
-func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) ([]*Reservation, error) {
-	panic("soon")
-}
-func (s Scope) Begin(ctx context.Context, r *Reservation, started Started) error { panic("soon") }
-func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (Delegation, error) {
-	panic("soon")
+// Adopt makes the Log of a child process from the descriptor it inherited, which
+// must be the one that holds the run lock of id. The Log owns the file from then
+// on, and closes it when Adopt fails.
+func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
+	if s.f.readOnly {
+		return nil, ErrReadOnly
+	}
+	err := s.f.adoptRun(file, id)
+	if err == nil {
+		return s.newLog(ctx, id, file)
+	}
+	file.Close()
+	if err == errHeld {
+		return nil, &BusyError{ID: id, Holder: s.f.runHolder(id)}
+	}
+	return nil, err
 }
 
-func isLoose([]byte) bool                                    { return false }
-func withoutMembers(b []byte, _ ...string) ([]byte, error) { return b, nil }
+// newLog looks again, under the lock, whether the conversation is there.
+func (s *Store) newLog(ctx context.Context, id ID, file *os.File) (*Log, error) {
+	if _, err := s.Get(ctx, id); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &Log{f: s.f, id: id, lock: file}, nil
+}

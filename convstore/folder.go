@@ -1,0 +1,350 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// The files of a store's folder. None of them is ever unlinked, apart from the
+// unfinished one.
+const (
+	fileStore      = "store.db"       // the bbolt file
+	fileUnfinished = "store.db.new"   // becomes fileStore when it is complete
+	fileGate       = "gate"           // the turnstile before fileStore's lock
+	fileRuns       = "runs"           // holds the run locks
+	fileWorkspace  = "workspace.json" // whose conversations these are
+)
+
+// folder is where a store is kept, and how to get at it.
+type folder struct {
+	dir       string
+	readOnly  bool
+	deadline  time.Duration
+	now       func() time.Time
+	notice    func(string)
+	workspace string
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+// errAbsent says that there is no store yet: it reads as an empty one.
+var errAbsent = errors.New("store: not made yet")
+
+// handle is the open file. Whoever holds one keeps others from writing or, with a
+// handle for writing, from anything.
+type handle struct {
+	db   *bbolt.DB
+	file *os.File // bbolt's own descriptor
+}
+
+// close ends an orderly use.
+func (h *handle) close() error { return h.db.Close() }
+
+// abandon lets go of the lock after bbolt has panicked. Its own Close could hang
+// on a mutex then, so the mapping is left to the end of the process; since that
+// mapping keeps the descriptor's lock alive, the lock is given up by itself.
+func (h *handle) abandon() {
+	if h.file != nil {
+		unix.Flock(int(h.file.Fd()), unix.LOCK_UN)
+		h.file.Close()
+	}
+}
+
+// open waits for the store's lock, shared or, to write, exclusive, and opens the
+// file. The caller guards it against panics, for which h may be partly filled.
+func (f *folder) open(ctx context.Context, write bool, h *handle) error {
+	var refused error
+	db, err := bbolt.Open(f.path(fileStore), 0o600, &bbolt.Options{
+		ReadOnly:     !write,
+		NoStatistics: true,
+		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
+			h.file, refused = f.acquire(ctx, write)
+			return h.file, refused
+		},
+	})
+	if refused != nil {
+		return refused
+	}
+	if err != nil {
+		return f.openError(err)
+	}
+	h.db = db
+	return nil
+}
+
+// openError tells a file that bbolt does not take from a system that does not
+// play along.
+func (f *folder) openError(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return f.systemError(err)
+	}
+	return &DamagedError{Path: f.path(fileStore), Err: err}
+}
+
+// systemError names the store in an error of the operating system, without
+// saying the path twice.
+func (f *folder) systemError(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return fmt.Errorf("store %s: %s: %w", pathErr.Path, pathErr.Op, pathErr.Err)
+	}
+	return fmt.Errorf("store %s: %w", f.path(fileStore), err)
+}
+
+// acquire returns the locked file.
+//
+// bbolt itself polls for the lock every 50 ms. Waiting in the kernel instead, on
+// the very descriptor that bbolt will lock again, wakes the next one at once.
+// Since flock prefers nobody, overlapping readers could keep a writer out for
+// ever: so everybody passes the gate, which is held exclusively until the store
+// is locked, one after the other.
+func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
+	waiting, cancel := context.WithTimeout(ctx, f.deadline)
+	defer cancel()
+	start := time.Now()
+	for {
+		file, err := f.acquireOnce(waiting, write)
+		if err == nil {
+			// Someone may have put another file in its place meanwhile.
+			var current bool
+			if current, err = f.isCurrent(file); current {
+				return file, nil
+			}
+			file.Close()
+			if err == nil {
+				continue
+			}
+		}
+		switch {
+		case err == errAbsent:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.path(fileStore), context.Cause(ctx))
+		case waiting.Err() != nil:
+			return nil, &BusyError{Holder: f.holder(), Waited: time.Since(start)}
+		}
+		var place *PlaceError
+		if errors.As(err, &place) {
+			return nil, err
+		}
+		return nil, f.systemError(err)
+	}
+}
+
+func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) {
+	gate, err := f.enterGate(ctx, write)
+	if err != nil {
+		return nil, err
+	}
+	if gate != nil {
+		defer gate.Close()
+	}
+	flag, how := os.O_RDONLY, unix.LOCK_SH
+	if write {
+		flag, how = os.O_RDWR, unix.LOCK_EX
+	}
+	file, err := openOwn(f.path(fileStore), flag)
+	if errors.Is(err, fs.ErrNotExist) {
+		if !write {
+			return nil, errAbsent
+		}
+		if err = f.create(); err != nil {
+			return nil, err
+		}
+		file, err = openOwn(f.path(fileStore), flag)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, lockFile(ctx, file, how)
+}
+
+// enterGate returns the locked gate. A reader goes without one where there is
+// none, as on a copy that may not be written to.
+func (f *folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
+	gate, err := openOwn(f.path(fileGate), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		if !write {
+			return nil, nil
+		}
+		if err = f.makeDir(); err != nil {
+			return nil, err
+		}
+		gate, err = openOwn(f.path(fileGate), os.O_RDONLY|os.O_CREATE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return gate, lockFile(ctx, gate, unix.LOCK_EX)
+}
+
+func (f *folder) isCurrent(file *os.File) (bool, error) {
+	mine, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(f.path(fileStore))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(mine, there), err
+}
+
+// openOwn opens a regular file that belongs to us. It neither follows a symbolic
+// link nor waits for the other end of a pipe.
+func openOwn(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		if errors.Is(err, unix.ELOOP) {
+			return nil, &PlaceError{Path: path, Reason: "is a symbolic link"}
+		}
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &PlaceError{Path: path, Reason: "is no regular file"}
+	}
+	if err == nil && info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		err = &PlaceError{Path: path, Reason: "belongs to someone else"}
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// lockFile takes a flock, waiting until ctx ends. On failure the file is closed:
+// at once, or when a lock that was granted too late has come. A blocked flock
+// cannot be woken, neither by closing its descriptor nor, since Go's handlers
+// restart system calls, by a signal.
+func lockFile(ctx context.Context, file *os.File, how int) error {
+	err := flock(file, how|unix.LOCK_NB)
+	if err == nil {
+		return nil
+	}
+	if err != unix.EWOULDBLOCK {
+		file.Close()
+		return os.NewSyscallError("flock", err)
+	}
+	granted := make(chan error, 1)
+	go func() { granted <- flock(file, how) }()
+	select {
+	case err := <-granted:
+		if err != nil {
+			file.Close()
+			return os.NewSyscallError("flock", err)
+		}
+		return nil
+	case <-ctx.Done():
+		go func() {
+			<-granted
+			file.Close()
+		}()
+		return ctx.Err()
+	}
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), how); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// create makes the store file, complete or not at all. The gate is held.
+func (f *folder) create() (err error) {
+	unfinished := f.path(fileUnfinished)
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(unfinished)
+		}
+	}()
+	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
+		NoStatistics: true,
+		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(path, flag|os.O_EXCL|unix.O_NOFOLLOW, mode)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	err = db.Update(makeBuckets)
+	if closed := db.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	if f.workspace != "" {
+		if err := recordWorkspace(f.dir, f.workspace); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(unfinished, f.path(fileStore)); err != nil {
+		return err
+	}
+	return syncDir(f.dir)
+}
+
+// makeDir makes the folder and, when it was not there, sees to it that it will
+// still be there after a power cut.
+func (f *folder) makeDir() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	if err := checkPlace(f.dir); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(f.dir))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// writeFile replaces a file with all of data or leaves it as it is.
+func writeFile(path string, data []byte) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closed := tmp.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

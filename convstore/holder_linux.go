@@ -1,0 +1,90 @@
+package convstore
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// holder names a process that holds the lock of the store or, when there is none
+// any more, the gate. It is asked once everything else has failed, so it may be
+// slow, and it may not know.
+func (f *folder) holder() string {
+	for _, name := range []string{fileStore, fileGate} {
+		if pid := flockHolder(f.path(name)); pid != 0 {
+			return describe(pid)
+		}
+	}
+	return ""
+}
+
+// runHolder names a process that holds the run lock of a conversation. The
+// kernel keeps no pid for a lock that belongs to a description, but each
+// process's fdinfo shows the locks of its descriptors.
+func (f *folder) runHolder(id ID) string {
+	inode := inodeOf(f.path(fileRuns))
+	at := " " + strconv.FormatInt(int64(id), 10) + " "
+	infos, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
+	for _, path := range infos {
+		info, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(info, []byte("OFDLCK")) {
+			continue
+		}
+		for line := range strings.Lines(string(info)) {
+			// lock:	1: OFDLCK  ADVISORY  WRITE -1 fe:00:1234 17636 17636
+			if strings.HasPrefix(line, "lock:") && strings.Contains(line, " "+inode+at) {
+				pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+				return describe(pid)
+			}
+		}
+	}
+	return ""
+}
+
+// flockHolder finds, in /proc/locks, a process that has an flock on a file:
+//
+//	1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
+func flockHolder(path string) int {
+	inode := inodeOf(path)
+	file, err := os.Open("/proc/locks")
+	if err != nil || inode == "" {
+		return 0
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" || f[5] != inode {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			return pid
+		}
+	}
+	return 0
+}
+
+// inodeOf is how /proc shows a file: device numbers in hexadecimal, inode in
+// decimal.
+func inodeOf(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return ""
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+}
+
+func describe(pid int) string {
+	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if name := strings.TrimSpace(string(comm)); name != "" {
+		return fmt.Sprintf("process %d (%s)", pid, name)
+	}
+	return fmt.Sprintf("process %d", pid)
+}

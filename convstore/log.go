@@ -1,0 +1,188 @@
+package convstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"time"
+)
+
+// Log is one conversation whose run lock this process holds, alone or with the
+// parent that it inherited the lock from. Its methods are safe for concurrent
+// use; Close waits for those that are under way.
+type Log struct {
+	f  *folder
+	id ID
+
+	mu   sync.RWMutex
+	lock *os.File // nil when closed
+}
+
+// ID returns the conversation's id.
+func (l *Log) ID() ID { return l.id }
+
+func (l *Log) view() View { return View{f: l.f} }
+
+// Get returns the conversation.
+func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().Get(ctx, l.id) }
+
+// Config returns the conversation's stored config.
+func (l *Log) Config(ctx context.Context) (Config, error) { return l.view().Config(ctx, l.id) }
+
+// Events is View.Events of the conversation.
+func (l *Log) Events(ctx context.Context, r Range) iter.Seq2[Event, error] {
+	return l.view().Events(ctx, l.id, r)
+}
+
+// Below returns the scope of the conversation.
+func (l *Log) Below() Scope {
+	return Scope{View: View{f: l.f, root: l.id, delegated: true}, runs: true}
+}
+
+// Close lets go of the run lock. A further Close does nothing.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lock == nil {
+		return nil
+	}
+	err := l.lock.Close()
+	l.lock = nil
+	return err
+}
+
+// write runs fn in a write transaction with the conversation's record, as long as
+// the log is open.
+func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.lock == nil {
+		return ErrClosed
+	}
+	err := l.f.write(ctx, func(t *tx) error {
+		r, err := t.loadWhole(l.id)
+		if err != nil {
+			return err
+		}
+		return fn(t, r)
+	})
+	return absent(err, l.id)
+}
+
+// SetTitle changes the conversation's title.
+func (l *Log) SetTitle(ctx context.Context, title string) error {
+	return l.write(ctx, func(t *tx, r *record) error {
+		if r.Title == title {
+			return errUnchanged
+		}
+		r.Title = title
+		return t.save(l.id, r)
+	})
+}
+
+// Append stores events at the end of the conversation, all of them or none. When
+// it has returned nil they survive whatever happens to the process or, as far as
+// the disk keeps its word, to the machine.
+//
+// It sets the ID and Time of events that have none and, once they are stored,
+// the Seq and Turn of all: in the slice itself when one is passed. An event whose
+// ID is there already is passed over, so that an append whose acknowledgement
+// was lost can be repeated.
+//
+// It fails with a *NotFoundError when the conversation or an ancestor is gone.
+func (l *Log) Append(ctx context.Context, events ...Event) error {
+	encoded := make([]stored, len(events))
+	for i := range events {
+		e := &events[i]
+		if e.ID == "" {
+			e.ID = NewEventID()
+		}
+		if e.Time.IsZero() {
+			e.Time = l.f.now().UTC().Round(0)
+		}
+		s, err := encodeEvent(*e)
+		if err != nil {
+			return fmt.Errorf("conversation %s: %w", l.id, err)
+		}
+		encoded[i] = s
+	}
+	seqs := make([]uint64, len(events))
+	err := l.write(ctx, func(t *tx, r *record) error {
+		changed := false
+		for i := range encoded {
+			before := r.LastSeq
+			seq, err := t.append(l.id, r, &encoded[i], events[i].Body)
+			if err != nil {
+				return err
+			}
+			seqs[i] = seq
+			changed = changed || r.LastSeq != before
+		}
+		if !changed {
+			return errUnchanged
+		}
+		return t.save(l.id, r)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		events[i].Seq, events[i].Turn = seqs[i], int(encoded[i].turn)
+	}
+	return nil
+}
+
+// append stores one event and what follows from it in the record, which the
+// caller saves. It fills in the event's turn and returns its sequence number; an
+// event that is there already leaves everything as it is.
+func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
+	idKey := textKey(id, string(s.id))
+	if v := t.bucket(bEventIDs).Get(idKey); v != nil {
+		seq := num(v)
+		there, err := parseStored(t.bucket(bEvents).Get(pairKey(id, seq)))
+		if err != nil {
+			return 0, t.damaged("conversation %s: event %d: %w", id, seq, err)
+		}
+		s.turn = there.turn
+		return seq, nil
+	}
+	seq := r.LastSeq + 1
+	switch b := body.(type) {
+	case TurnStart:
+		r.Turns++
+		r.TurnOpen = true
+		if err := t.put(bTurns, turnKey(id, r.Turns), be64(seq)); err != nil {
+			return 0, err
+		}
+	case TurnEnd:
+		r.TurnOpen, r.State, r.Reason = false, b.State, b.Reason
+	case ModelCall:
+		r.Usage = r.Usage.Add(b.Usage)
+		if b.CostNano == nil {
+			r.Unpriced++
+		} else {
+			r.CostNano += *b.CostNano
+		}
+	case ConfigDelta:
+		if b.Resolved.JSON != nil {
+			if err := t.saveConfig(id, b.Resolved); err != nil {
+				return 0, err
+			}
+		}
+	}
+	s.turn = uint32(r.Turns)
+	if err := t.put(bEvents, pairKey(id, seq), s.append(nil)); err != nil {
+		return 0, err
+	}
+	if err := t.put(bEventIDs, idKey, be64(seq)); err != nil {
+		return 0, err
+	}
+	r.LastSeq = seq
+	r.Events++
+	if at := time.Unix(0, s.nano).UTC(); at.After(r.UpdatedAt) {
+		r.UpdatedAt = at
+	}
+	return seq, nil
+}

@@ -1,0 +1,260 @@
+package convstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Env is what Locate looks at. The zero Env knows of no variable.
+type Env struct {
+	Get      func(string) string // looks up an environment variable, as os.Getenv
+	Override string              // the user's store.path, "" = none
+	Notice   func(string)        // told when a renamed workspace was recognised
+}
+
+// Locate returns the folder of a workspace's store: $JP_STORE, else the
+// Override, else one below $XDG_STATE_HOME/jp that is named after the workspace
+// and a hash of its path. A workspace that was renamed is recognised by its .jp
+// folder and keeps its store.
+//
+// It makes nothing. Open judges whether the place is fit.
+func Locate(env Env, workspace string) (string, error) {
+	get := env.Get
+	if get == nil {
+		get = func(string) string { return "" }
+	}
+	if dir := get("JP_STORE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if env.Override != "" {
+		return filepath.Abs(env.Override)
+	}
+	home := get("XDG_STATE_HOME")
+	if !filepath.IsAbs(home) { // by its specification, a relative one does not count
+		if !filepath.IsAbs(get("HOME")) {
+			return "", &PlaceError{Path: "jp", Reason: "neither XDG_STATE_HOME nor HOME says where"}
+		}
+		home = filepath.Join(get("HOME"), ".local", "state")
+	}
+	path, err := canonical(workspace)
+	if err != nil {
+		return "", fmt.Errorf("workspace %s: %w", workspace, err)
+	}
+	dir, renamed, err := find(filepath.Join(home, "jp"), path)
+	if err != nil {
+		return "", err
+	}
+	if renamed != "" && env.Notice != nil {
+		env.Notice(fmt.Sprintf("workspace %s was %s before: its conversations are still those in %s", path, renamed, dir))
+	}
+	return dir, nil
+}
+
+// identity is what a workspace's .jp folder keeps when it is moved within its
+// file system. Inode numbers are used again, so the time of birth belongs to it
+// where the system knows one.
+type identity struct {
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	Born int64  `json:"born,omitempty"` // nanoseconds since 1970, 0 = unknown
+}
+
+// same reports whether a and b are one folder. Device numbers can change when the
+// system starts again, a time of birth makes up for that.
+func (a identity) same(b identity) bool {
+	return a.Ino == b.Ino && a.Born == b.Born && (a.Dev == b.Dev || a.Born != 0)
+}
+
+// workspaceRecord is the file workspace.json in a store's folder.
+type workspaceRecord struct {
+	Path string `json:"path"`
+	identity
+}
+
+// lives reports whether the recorded workspace is still where it was.
+func (r workspaceRecord) lives() bool {
+	there, err := identify(r.Path)
+	return err == nil && there.same(r.identity)
+}
+
+func readWorkspace(dir string) (workspaceRecord, bool) {
+	var r workspaceRecord
+	data, err := os.ReadFile(filepath.Join(dir, fileWorkspace))
+	if err != nil || json.Unmarshal(data, &r) != nil || r.Path == "" {
+		return workspaceRecord{}, false
+	}
+	return r, true
+}
+
+// recordWorkspace writes down whose store dir is.
+func recordWorkspace(dir, workspace string) error {
+	path, err := canonical(workspace)
+	if err != nil {
+		return err
+	}
+	id, err := identify(path)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(workspaceRecord{path, id})
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, fileWorkspace), append(data, '\n'))
+}
+
+// find returns the store's folder of the workspace at path, below base, and,
+// when it has just been recognised under a new name, the path it had before.
+func find(base, path string) (dir, renamed string, err error) {
+	dir = filepath.Join(base, folderName(path, ""))
+	me, err := identify(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, "", nil // no .jp: nothing to recognise it by
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("workspace %s: %w", path, err)
+	}
+	if owner, known := readWorkspace(dir); known && owner.Path != path && !owner.same(me) {
+		// Its workspace moved away from here and took the store along.
+		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
+	}
+	if owner, known := readWorkspace(dir); known {
+		renamed, err = claim(dir, owner, path, me)
+		return dir, renamed, err
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, "", nil
+	}
+	others, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("store %s: %w", base, err)
+	}
+	for _, other := range others {
+		there := filepath.Join(base, other.Name())
+		if owner, known := readWorkspace(there); known && owner.same(me) {
+			renamed, err := claim(there, owner, path, me)
+			return there, renamed, err
+		}
+	}
+	return dir, "", nil
+}
+
+// claim brings the record of a store up to date with where its workspace is now.
+// The record only helps to find the store: on a disk that cannot be written to,
+// the old one does for this time.
+func claim(dir string, owner workspaceRecord, path string, me identity) (renamed string, err error) {
+	if owner.Path == path {
+		if owner.identity != me {
+			recordWorkspace(dir, path)
+		}
+		return "", nil
+	}
+	if owner.lives() {
+		return "", nil // one folder under two names, a bind mount
+	}
+	recordWorkspace(dir, path)
+	return owner.Path, nil
+}
+
+// folderName is the base name of the workspace, where it is plain, and a hash.
+func folderName(path, salt string) string {
+	sum := sha256.Sum256([]byte(path + "\x00" + salt))
+	if salt == "" {
+		sum = sha256.Sum256([]byte(path))
+	}
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, filepath.Base(path))
+	return strings.TrimLeft(name[:min(len(name), 40)], ".") + "-" + hex.EncodeToString(sum[:6])
+}
+
+// canonical returns the absolute path without symbolic links.
+func canonical(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no path")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// resolve is canonical for a path whose last parts need not exist. It returns
+// also the longest part that does.
+func resolve(path string) (full, exists string, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return "", "", err
+	}
+	rest := ""
+	for {
+		exists, err = filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(exists, rest), exists, nil
+		}
+		if _, dangling := os.Lstat(path); dangling == nil || !errors.Is(err, fs.ErrNotExist) {
+			return "", "", err
+		}
+		rest = filepath.Join(filepath.Base(path), rest)
+		path = filepath.Dir(path)
+	}
+}
+
+// checkPlace reports with a *PlaceError why a store must not be kept in dir.
+func checkPlace(dir string) error {
+	full, exists, err := resolve(dir)
+	if err != nil {
+		return &PlaceError{Path: dir, Reason: reason(err)}
+	}
+	for at := full; ; at = filepath.Dir(at) {
+		if info, err := os.Lstat(filepath.Join(at, ".jp")); err == nil && info.IsDir() {
+			return &PlaceError{Path: dir, Reason: fmt.Sprintf("is inside the workspace %s, where tools can reach it", at)}
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	if kind, err := networkKind(exists); err != nil {
+		return &PlaceError{Path: dir, Reason: reason(err)}
+	} else if kind != "" {
+		return &PlaceError{Path: dir, Reason: fmt.Sprintf("is on a network file system (%s), where locks cannot be relied on", kind)}
+	}
+	info, err := os.Stat(exists)
+	if err != nil {
+		return &PlaceError{Path: dir, Reason: reason(err)}
+	}
+	if !info.IsDir() {
+		return &PlaceError{Path: dir, Reason: fmt.Sprintf("%s is no folder", exists)}
+	}
+	owner, own := info.Sys().(*syscall.Stat_t).Uid, uint32(os.Geteuid())
+	mode := info.Mode()
+	switch {
+	case exists == full && owner != own, owner != own && owner != 0:
+		return &PlaceError{Path: dir, Reason: fmt.Sprintf("%s belongs to someone else (user %d)", exists, owner)}
+	case exists == full && mode&0o022 != 0, mode&0o002 != 0 && mode&fs.ModeSticky == 0:
+		return &PlaceError{Path: dir, Reason: fmt.Sprintf("others may write to %s (mode %04o)", exists, mode.Perm())}
+	}
+	return nil
+}
+
+// reason drops the path from an error that will be shown beside one.
+func reason(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,112 @@
+package convstore
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// networkMagic names the file systems, by magic number, whose files are not on
+// this machine, or whose shared mappings and locks do not behave as on a local
+// disk.
+func networkMagic(magic uint32) string {
+	switch magic {
+	case 0x6969:
+		return "nfs"
+	case 0x517b:
+		return "smb"
+	case 0xfe534d42:
+		return "smb2"
+	case 0xff534d42:
+		return "cifs"
+	case 0x73757245:
+		return "coda"
+	case 0x5346414f:
+		return "afs"
+	case 0x6b414653:
+		return "kafs"
+	case 0x01021997:
+		return "9p"
+	case 0x564c:
+		return "ncp"
+	case 0x0bd00bd0:
+		return "lustre"
+	case 0x00c36400:
+		return "ceph"
+	case 0x47504653:
+		return "gpfs"
+	case 0x19830326:
+		return "beegfs"
+	case 0xaad7aaea:
+		return "panfs"
+	case 0x786f4256:
+		return "vboxsf"
+	}
+	return ""
+}
+
+const fuseMagic = 0x65735546
+
+// networkKind names the network file system that a path is on, "" for a local
+// one.
+func networkKind(path string) (string, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return "", err
+	}
+	if uint32(st.Type) == fuseMagic {
+		return networkFUSE(path), nil
+	}
+	return networkMagic(uint32(st.Type)), nil
+}
+
+// networkFUSE looks up the kind of a FUSE mount, some of which are local.
+func networkFUSE(path string) string {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "fuse"
+	}
+	defer file.Close()
+	kind, longest := "fuse", -1
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		// 36 35 98:0 / /mnt rw,noatime shared:1 - fuse.sshfs host:/dir rw
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		fields, types := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(types) == 0 {
+			continue
+		}
+		mount := unescapeMount(fields[4])
+		if rel, err := filepath.Rel(mount, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+			continue
+		}
+		if len(mount) >= longest {
+			kind, longest = types[0], len(mount)
+		}
+	}
+	switch strings.TrimPrefix(kind, "fuse.") {
+	case "gocryptfs", "encfs", "ecryptfs", "cryfs", "mergerfs", "bindfs", "fuseblk", "ntfs-3g", "portal", "squashfuse", "unionfs", "fuse-overlayfs":
+		return ""
+	}
+	return kind
+}
+
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// identify returns the identity of a workspace's .jp folder.
+func identify(workspace string) (identity, error) {
+	path := filepath.Join(workspace, ".jp")
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return identity{}, &os.PathError{Op: "statx", Path: path, Err: err}
+	}
+	id := identity{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return id, nil
+}

@@ -1,0 +1,284 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// record is a conversation's metadata as stored, JSON under its id. The counts
+// are kept by the transactions that append, fork and remove, so that a listing
+// reads no events.
+type record struct {
+	Parent ID   `json:"parent,omitzero"`
+	Link   Link `json:"link,omitzero"`
+	Depth  int  `json:"depth,omitzero"`
+
+	Title      string            `json:"title,omitzero"`
+	Hidden     bool              `json:"hidden,omitzero"`
+	Pinned     bool              `json:"pinned,omitzero"`
+	ArchivedAt time.Time         `json:"archived_at,omitzero"`
+	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+
+	Profile     string `json:"profile,omitzero"`
+	ProfileHash string `json:"profile_hash,omitzero"`
+	Model       string `json:"model,omitzero"`
+	Role        string `json:"role,omitzero"`
+	Grant       *Grant `json:"grant,omitempty"`
+
+	LastSeq        uint64 `json:"last_seq,omitzero"`
+	Events         int    `json:"events,omitzero"`
+	Turns          int    `json:"turns,omitzero"`
+	Children       int    `json:"children,omitzero"`
+	HiddenChildren int    `json:"hidden_children,omitzero"`
+
+	Usage    Usage `json:"usage,omitzero"`
+	CostNano int64 `json:"cost_nano,omitzero"`
+	Unpriced int   `json:"unpriced,omitzero"` // model calls of unknown price
+
+	TurnOpen bool   `json:"turn_open,omitzero"` // the last turn has not ended
+	State    State  `json:"state,omitzero"`     // of the last turn that ended
+	Reason   string `json:"reason,omitzero"`
+
+	Run *openRun `json:"run,omitempty"` // the delegation that runs it, until settled
+}
+
+// openRun is what a child knows of the delegation that runs it.
+type openRun struct {
+	Root   ID     `json:"root"`   // with Number, the delegation's key
+	Number uint64 `json:"number"` //
+	Begun  bool   `json:"begun,omitzero"`
+
+	// The child's counts when it was reserved, to tell what this run added.
+	Turns    int   `json:"turns,omitzero"`
+	Usage    Usage `json:"usage,omitzero"`
+	CostNano int64 `json:"cost_nano,omitzero"`
+	Unpriced int   `json:"unpriced,omitzero"`
+}
+
+// load returns the record of a conversation or a *NotFoundError.
+func (t *tx) load(id ID) (*record, error) {
+	if id <= 0 {
+		return nil, &NotFoundError{ID: id}
+	}
+	v := t.bucket(bConversations).Get(id.key())
+	if v == nil {
+		return nil, &NotFoundError{ID: id}
+	}
+	var r record
+	if err := json.Unmarshal(v, &r); err != nil {
+		return nil, t.damaged("conversation %s: %w", id, err)
+	}
+	return &r, nil
+}
+
+// loadWhole is load that also sees to it that no ancestor is gone.
+func (t *tx) loadWhole(id ID) (*record, error) {
+	r, err := t.load(id)
+	if err != nil {
+		return nil, err
+	}
+	for range t.ancestors(id, r, &err) {
+	}
+	return r, err
+}
+
+// ancestors walks up from a conversation, parent first. A parent that is gone or
+// a parent that was met before end it with an error in *err.
+func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record) bool) {
+	return func(yield func(ID, *record) bool) {
+		// Brent's way to notice a ring without keeping what was seen.
+		mark, steps, limit := id, 0, 1
+		for r.Parent != 0 {
+			next := r.Parent
+			if next == mark {
+				*err = t.damaged("conversation %s: is its own ancestor", id)
+				return
+			}
+			if steps++; steps == limit {
+				mark, steps, limit = next, 0, 2*limit
+			}
+			var parent *record
+			if parent, *err = t.load(next); *err != nil {
+				return
+			}
+			if !yield(next, parent) {
+				return
+			}
+			r = parent
+		}
+	}
+}
+
+// save stores a record.
+func (t *tx) save(id ID, r *record) error {
+	v, err := marshalJSON(r)
+	if err != nil {
+		return fmt.Errorf("conversation %s: %w", id, err)
+	}
+	return t.put(bConversations, id.key(), v)
+}
+
+// rootOf returns the topmost ancestor of a conversation by all links.
+func (t *tx) rootOf(id ID, r *record) (ID, error) {
+	if root, ok := t.roots[id]; ok {
+		return root, nil
+	}
+	root, path := id, []ID{id}
+	var err error
+	for a := range t.ancestors(id, r, &err) {
+		if known, ok := t.roots[a]; ok {
+			root = known
+			break
+		}
+		root, path = a, append(path, a)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if t.roots == nil {
+		t.roots = make(map[ID]ID)
+	}
+	for _, p := range path {
+		t.roots[p] = root
+	}
+	return root, nil
+}
+
+// conversation makes the public form of a record.
+func (t *tx) conversation(id ID, r *record) (Conversation, error) {
+	root, err := t.rootOf(id, r)
+	if err != nil {
+		return Conversation{}, err
+	}
+	c := Conversation{
+		ID: id, Parent: r.Parent, Root: root, Link: r.Link, Depth: r.Depth,
+		Title: r.Title, Hidden: r.Hidden, Pinned: r.Pinned,
+		ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt, Labels: maps.Clone(r.Labels),
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		Turns: r.Turns, Events: r.Events, Children: r.Children, HiddenChildren: r.HiddenChildren,
+		Profile: r.Profile, ProfileHash: r.ProfileHash, Model: r.Model, Role: r.Role,
+		Usage: r.Usage,
+	}
+	if r.Grant != nil {
+		g := r.Grant.clone()
+		c.Grant = &g
+	}
+	if r.Unpriced == 0 {
+		cost := r.CostNano
+		c.CostNano = &cost
+	}
+	c.Status, c.Reason, err = t.status(id, r)
+	return c, err
+}
+
+// status tells what a conversation is doing, from its run lock and its record.
+// The transaction keeps writers out, so what the lock says belongs to what the
+// record says: whoever ends a turn does so before letting go of the lock.
+func (t *tx) status(id ID, r *record) (Status, string, error) {
+	held, err := t.held(id)
+	if err != nil {
+		return "", "", err
+	}
+	begun := r.Run == nil || r.Run.Begun || r.TurnOpen || r.Turns > r.Run.Turns
+	switch {
+	case held && begun:
+		return StatusRunning, "", nil
+	case held:
+		return StatusQueued, "", nil
+	case r.TurnOpen && r.Link == DelegationLink:
+		return StatusLost, "its process ended in the middle of a turn", nil
+	case r.TurnOpen:
+		return StatusInterrupted, "", nil
+	case r.Run != nil && r.Turns == r.Run.Turns:
+		return StatusLost, "its run ended without a turn", nil
+	case r.Turns == 0:
+		return StatusNew, "", nil
+	}
+	return Status(r.State), r.Reason, nil
+}
+
+// held reports whether anybody holds the run lock of a conversation.
+func (t *tx) held(id ID) (bool, error) {
+	if t.mine[id] {
+		return false, nil
+	}
+	if t.runs == nil {
+		probe, err := t.f.probeRuns()
+		if err != nil {
+			return false, err
+		}
+		t.runs = probe
+	}
+	return t.runs.held(id)
+}
+
+func (g Grant) clone() Grant {
+	g.Tools = slices.Clone(g.Tools)
+	g.Tokens = clonePtr(g.Tokens)
+	g.CostNano = clonePtr(g.CostNano)
+	return g
+}
+
+func clonePtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// A stored config is one line of JSON, the names of the tools, and then the
+// opaque bytes as they were given. No bytes at all after the line stands for nil.
+
+func (c Config) stored() ([]byte, error) {
+	tools := c.Tools
+	if tools == nil {
+		tools = []string{}
+	}
+	line, err := marshalJSON(tools)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return append(append(line, '\n'), c.JSON...), nil
+}
+
+func parseConfig(v []byte) (Config, error) {
+	line, rest, ok := bytes.Cut(v, []byte("\n"))
+	if !ok {
+		return Config{}, fmt.Errorf("config: malformed record")
+	}
+	var c Config
+	if err := json.Unmarshal(line, &c.Tools); err != nil {
+		return Config{}, fmt.Errorf("config: %w", err)
+	}
+	if len(rest) > 0 {
+		c.JSON = bytes.Clone(rest)
+	}
+	if len(c.Tools) == 0 {
+		c.Tools = nil
+	}
+	return c, nil
+}
+
+func (t *tx) config(id ID) (Config, error) {
+	c, err := parseConfig(t.bucket(bConfigs).Get(id.key()))
+	if err != nil {
+		return Config{}, t.damaged("conversation %s: %w", id, err)
+	}
+	return c, nil
+}
+
+func (t *tx) saveConfig(id ID, c Config) error {
+	v, err := c.stored()
+	if err != nil {
+		return fmt.Errorf("conversation %s: %w", id, err)
+	}
+	return t.put(bConfigs, id.key(), v)
+}

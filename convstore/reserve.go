@@ -1,0 +1,476 @@
+package convstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Scope is the View that an agent has: the strict descendants of its
+// conversation by delegation links. It is also the authority to delegate on that
+// conversation's behalf.
+type Scope struct {
+	View
+	runs bool // this process holds the conversation's run lock
+}
+
+// Caller returns the conversation whose scope this is. It is not in view itself.
+func (s Scope) Caller() ID { return s.root }
+
+const reasonLost = "the processes that ran it ended without settling it"
+
+// Reserve decides about delegations and makes room for them, in one transaction:
+// it calls admit with the present standing, then forks or continues each child
+// that admit returns, writes what it was given, takes its run lock, and records
+// the open delegation. All of that happens, or nothing.
+//
+// An error of admit rolls everything back and is returned as it is. So does a
+// child that runs already, with a *BusyError, or one that is not a strict
+// descendant, with a *ScopeError or a *NotFoundError. A call that was made before
+// reserves nothing, its reservation has Existed set. Admit must not use the store
+// but through the Standing.
+//
+// Delegations of the ledger whose processes are gone are settled as lost first.
+func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, r := range rs {
+			r.Release()
+		}
+		rs = nil
+	}()
+	err = s.f.write(ctx, func(t *tx) error {
+		caller, err := t.loadWhole(s.root)
+		if err != nil {
+			return err
+		}
+		ledger, err := t.ledgerOf(s.root, caller)
+		if err != nil {
+			return err
+		}
+		var self ID
+		if s.runs {
+			self = s.root
+		}
+		if err := t.reconcile(ledger, self); err != nil {
+			return err
+		}
+		if caller, err = t.load(s.root); err != nil { // settling may have touched it
+			return err
+		}
+		standing, session, err := s.standing(t, caller, ledger)
+		if err != nil {
+			return err
+		}
+		children, err := admit(standing)
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			r := new(Reservation)
+			rs = append(rs, r)
+			if err := s.reserve(t, r, caller, ledger, session, child); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return rs, absent(err, s.root)
+}
+
+// ledgerOf returns the conversation that owns the ledger: the topmost ancestor by
+// delegation links.
+func (t *tx) ledgerOf(id ID, r *record) (ID, error) {
+	var err error
+	link := r.Link
+	for at, up := range t.ancestors(id, r, &err) {
+		if link != DelegationLink {
+			break
+		}
+		id, link = at, up.Link
+	}
+	return id, err
+}
+
+// standing gathers what a decision is made on. It also returns the number of the
+// root's present turn.
+func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error) {
+	st := Standing{Now: t.now}
+	var err error
+	if st.Caller, err = t.conversation(s.root, caller); err != nil {
+		return st, 0, err
+	}
+	root := caller
+	link := caller.Link
+	for at, up := range t.ancestors(s.root, caller, &err) {
+		if link != DelegationLink {
+			break
+		}
+		c, err := t.conversation(at, up)
+		if err != nil {
+			return st, 0, err
+		}
+		st.Ancestors = append(st.Ancestors, c)
+		root, link = up, up.Link
+	}
+	if err != nil {
+		return st, 0, err
+	}
+	if st.Session, err = t.delegationsSince(ledger, root.Turns); err != nil {
+		return st, 0, err
+	}
+	if st.Turn, err = t.delegationsOf(s.root, caller.Turns); err != nil {
+		return st, 0, err
+	}
+	st.Lookup = func(id ID) (Conversation, error) {
+		r, err := s.within(t, id)
+		if err != nil {
+			return Conversation{}, err
+		}
+		return t.conversation(id, r)
+	}
+	st.Existing = func(call string) (Delegation, bool) {
+		d, ok, err := t.delegationOfCall(s.root, call)
+		return d, ok && err == nil
+	}
+	return st, root.Turns, nil
+}
+
+// reserve carries out one admitted delegation. What it has taken is in r even
+// when it fails.
+func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session int, c Child) error {
+	if c.Call == "" || len(c.Call) > maxCall {
+		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, maxCall)
+	}
+	d, made, err := t.delegationOfCall(s.root, c.Call)
+	if err != nil {
+		return err
+	}
+	if made {
+		r.Delegation, r.Existed = d, true
+		r.Child = Conversation{ID: d.Child}
+		rec, err := t.load(d.Child)
+		var gone *NotFoundError
+		if errors.As(err, &gone) {
+			return nil
+		}
+		if err == nil {
+			r.Child, err = t.conversation(d.Child, rec)
+		}
+		return err
+	}
+	id, rec, err := s.child(t, caller, c)
+	if err != nil {
+		return err
+	}
+	if r.lock, err = t.f.takeRun(id); err != nil {
+		return err
+	}
+	number, err := t.bucket(bDelegations).NextSequence()
+	if err != nil {
+		return fmt.Errorf("delegation: %w", err)
+	}
+	d = Delegation{
+		ID: "jp-d" + strconv.FormatUint(number, 10), number: number,
+		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
+		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
+		Depth: rec.Depth, Grant: c.Grant.clone(), Turn: caller.Turns, Session: session, Reserved: t.now.UTC(),
+		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
+	}
+	rec.Run = &openRun{
+		Root: ledger, Number: number,
+		Turns: rec.Turns, Usage: rec.Usage, CostNano: rec.CostNano, Unpriced: rec.Unpriced,
+	}
+	if err := t.save(id, rec); err != nil {
+		return err
+	}
+	if err := t.saveDelegation(d); err != nil {
+		return err
+	}
+	if err := t.put(bOpen, pairKey(d.Root, number), pairKey(id, uint64(s.root))); err != nil {
+		return err
+	}
+	call := append(pairKey(d.Root, number), turnKey(0, d.Turn)[8:]...)
+	if err := t.put(bCalls, textKey(s.root, c.Call), call); err != nil {
+		return err
+	}
+	r.Delegation = d
+	r.Child, err = t.conversation(id, rec)
+	return err
+}
+
+// child forks the child of an admitted delegation, or prepares an existing one to
+// go on. The caller saves the record.
+func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
+	grant := c.Grant.clone()
+	if c.ID != 0 {
+		rec, err := s.within(t, c.ID)
+		if err != nil {
+			return 0, nil, err
+		}
+		rec.Grant = &grant
+		if c.Config.JSON != nil {
+			if err := t.saveConfig(c.ID, c.Config); err != nil {
+				return 0, nil, err
+			}
+			rec.Profile, rec.ProfileHash = cmp.Or(c.Profile, rec.Profile), cmp.Or(c.ProfileHash, rec.ProfileHash)
+			rec.Model = cmp.Or(c.Model, rec.Model)
+		}
+		return c.ID, rec, nil
+	}
+	rec := &record{
+		Parent: s.root, Link: DelegationLink, Depth: caller.Depth + 1,
+		Title: c.Title, Hidden: c.Hidden,
+		Profile: c.Profile, ProfileHash: c.ProfileHash, Model: c.Model, Role: c.Role, Grant: &grant,
+	}
+	id, err := t.insert(rec, c.Config)
+	return id, rec, err
+}
+
+// Begin records that the child of a reservation runs now. Until then its status
+// is queued. A delegation that has ended is left as it is.
+func (s Scope) Begin(ctx context.Context, r *Reservation, started Started) error {
+	return s.f.write(ctx, func(t *tx) error {
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
+		if err != nil {
+			return err
+		}
+		if d.State != "" {
+			return errUnchanged
+		}
+		d.PID, d.Started = started.PID, started.At.UTC().Round(0)
+		if d.Started.IsZero() {
+			d.Started = t.now.UTC()
+		}
+		rec, err := t.load(d.Child)
+		if err != nil {
+			return err
+		}
+		if rec.Run != nil && rec.Run.Number == d.number && rec.Run.Root == d.Root {
+			rec.Run.Begun = true
+			if err := t.save(d.Child, rec); err != nil {
+				return err
+			}
+		}
+		return t.saveDelegation(d)
+	})
+}
+
+// Settle records how a delegation ended and, once that is stored, lets go of this
+// process's hold of the child's run lock. The first settlement stands: another
+// one changes nothing and returns it. When Settle fails the lock is kept, so that
+// it can be repeated.
+func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
+	if !o.State.Terminal() {
+		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
+	}
+	err = s.f.write(ctx, func(t *tx) error {
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
+		if err != nil {
+			return err
+		}
+		if d.State != "" {
+			settled = d
+			return errUnchanged
+		}
+		settled, err = t.settle(d, o)
+		if err != nil {
+			return err
+		}
+		// Our own lock is still held, and this delegation no longer open.
+		return t.reconcile(d.Root, 0)
+	})
+	if err != nil {
+		return Delegation{}, err
+	}
+	return settled, r.Release()
+}
+
+// settle ends a delegation.
+func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
+	d.State, d.Reason, d.Usage, d.CostNano = o.State, o.Reason, o.Usage, clonePtr(o.CostNano)
+	d.Ended = o.Ended.UTC().Round(0)
+	if d.Ended.IsZero() {
+		d.Ended = t.now.UTC()
+	}
+	if err := t.saveDelegation(d); err != nil {
+		return d, err
+	}
+	if err := t.drop(bOpen, pairKey(d.Root, d.number)); err != nil {
+		return d, err
+	}
+	rec, err := t.load(d.Child)
+	var gone *NotFoundError
+	if errors.As(err, &gone) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	if rec.Run != nil && rec.Run.Number == d.number && rec.Run.Root == d.Root {
+		rec.Run = nil
+		err = t.save(d.Child, rec)
+	}
+	return d, err
+}
+
+// reconcile settles, as lost, the open delegations of a ledger that nobody can
+// settle any more. Self is a conversation whose run lock this process holds, or
+// zero.
+func (t *tx) reconcile(ledger, self ID) error {
+	var open []uint64
+	if err := t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
+		lost, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
+		if lost {
+			open = append(open, num(k[8:]))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, number := range open {
+		d, err := t.delegation(ledger, number)
+		if err != nil {
+			return err
+		}
+		usage, cost, err := t.usedBy(d)
+		if err != nil {
+			return err
+		}
+		if _, err := t.settle(d, Outcome{State: StateLost, Reason: reasonLost, Usage: usage, CostNano: cost}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandoned reports whether nobody is left who could settle an open delegation:
+// the run locks of both the child and the caller are free. The caller itself, who
+// holds its own, needs only the child's to be: its live reservations hold that.
+func (t *tx) abandoned(child, caller, self ID) (bool, error) {
+	held, err := t.held(child)
+	if held || err != nil || caller == self {
+		return !held, err
+	}
+	held, err = t.held(caller)
+	return !held, err
+}
+
+// usedBy returns what the child has recorded since it was reserved.
+func (t *tx) usedBy(d Delegation) (Usage, *int64, error) {
+	rec, err := t.load(d.Child)
+	var gone *NotFoundError
+	if errors.As(err, &gone) || err == nil && (rec.Run == nil || rec.Run.Number != d.number) {
+		return Usage{}, nil, nil // nobody knows any more
+	}
+	if err != nil {
+		return Usage{}, nil, err
+	}
+	usage := rec.Usage.sub(rec.Run.Usage)
+	if rec.Unpriced > rec.Run.Unpriced {
+		return usage, nil, nil
+	}
+	cost := rec.CostNano - rec.Run.CostNano
+	return usage, &cost, nil
+}
+
+// maxCall bounds a tool call's id.
+const maxCall = 1024
+
+// A delegation is stored as JSON under its root and number.
+
+func (t *tx) saveDelegation(d Delegation) error {
+	v, err := marshalJSON(d)
+	if err != nil {
+		return fmt.Errorf("delegation %s: %w", d.ID, err)
+	}
+	return t.put(bDelegations, pairKey(d.Root, d.number), v)
+}
+
+func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
+	var d Delegation
+	if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
+		return d, t.damaged("delegation of %s: %w", idAt(k, 0), err)
+	}
+	d.number = num(k[8:])
+	return d, nil
+}
+
+func (t *tx) delegation(root ID, number uint64) (Delegation, error) {
+	k := pairKey(root, number)
+	v := t.bucket(bDelegations).Get(k)
+	if v == nil {
+		return Delegation{}, &NotFoundError{ID: root, What: "delegation " + strconv.FormatUint(number, 10)}
+	}
+	return t.parseDelegation(k, v)
+}
+
+func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) {
+	if len(call) > maxCall {
+		return Delegation{}, false, nil
+	}
+	v := t.bucket(bCalls).Get(textKey(caller, call))
+	if v == nil {
+		return Delegation{}, false, nil
+	}
+	d, err := t.delegation(idAt(v, 0), num(v[8:]))
+	return d, err == nil, err
+}
+
+// delegations returns those of a ledger, oldest first.
+func (t *tx) delegations(root ID) (ds []Delegation, err error) {
+	err = t.prefixed(bDelegations, root.key(), func(k, v []byte) error {
+		d, err := t.parseDelegation(k, v)
+		ds = append(ds, d)
+		return err
+	})
+	return ds, err
+}
+
+// delegationsSince returns those of a ledger since a turn of its root, oldest
+// first. Numbers and turns both only grow, so it reads from the end.
+func (t *tx) delegationsSince(root ID, session int) (ds []Delegation, err error) {
+	c := t.bucket(bDelegations).Cursor()
+	k, v := c.Seek(pairKey(root+1, 0))
+	if k == nil {
+		k, v = c.Last()
+	} else {
+		k, v = c.Prev()
+	}
+	for ; idAt(k, 0) == root; k, v = c.Prev() {
+		d, err := t.parseDelegation(k, v)
+		if err != nil {
+			return nil, err
+		}
+		if d.Session < session {
+			break
+		}
+		ds = append(ds, d)
+	}
+	slices.Reverse(ds)
+	return ds, nil
+}
+
+// delegationsOf returns those of a caller in one of its turns, oldest first.
+func (t *tx) delegationsOf(caller ID, turn int) (ds []Delegation, err error) {
+	err = t.prefixed(bCalls, caller.key(), func(_, v []byte) error {
+		if len(v) != 20 {
+			return t.damaged("calls of %s: malformed entry", caller)
+		}
+		if int(binary.BigEndian.Uint32(v[16:])) != turn {
+			return nil
+		}
+		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		ds = append(ds, d)
+		return err
+	})
+	slices.SortFunc(ds, func(a, b Delegation) int { return cmp.Compare(a.number, b.number) })
+	return ds, err
+}

@@ -1,0 +1,182 @@
+package convstore
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// One file holds all run locks: the lock of a conversation is an OFD lock on the
+// single byte at the offset that its id names. The file stays empty, the kernel
+// locks bytes that are not there.
+
+func wholeByte(kind int16, id ID) *unix.Flock_t {
+	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: int64(id), Len: 1}
+}
+
+func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
+	for {
+		if err := unix.FcntlFlock(file.Fd(), cmd, lock); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// takeRuns takes the run locks of all the ids without waiting, here on a single
+// descriptor. When one of them is held it takes none and returns its id and
+// errHeld.
+func (f *folder) takeRuns(ids ...ID) ([]*os.File, ID, error) {
+	file, err := openOwn(f.path(fileRuns), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, 0, f.systemError(err)
+	}
+	for _, id := range ids {
+		err := ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
+		if err == nil {
+			continue
+		}
+		file.Close()
+		if err == unix.EAGAIN || err == unix.EACCES {
+			return nil, id, errHeld
+		}
+		return nil, id, f.systemError(os.NewSyscallError("fcntl", err))
+	}
+	return []*os.File{file}, 0, nil
+}
+
+// adoptRun verifies that an inherited descriptor is the one that holds the run
+// lock of id: the same file by device and inode, a lock that others see held, and
+// that this description can take again, which only its owner can.
+func (f *folder) adoptRun(file *os.File, id ID) error {
+	probe, err := f.probeRuns()
+	if err != nil {
+		return err
+	}
+	defer probe.close()
+	if probe.file == nil {
+		return errors.New("run lock: not of this store")
+	}
+	mine, err := file.Stat()
+	if err != nil {
+		return f.systemError(err)
+	}
+	ours, err := probe.file.Stat()
+	if err != nil {
+		return f.systemError(err)
+	}
+	if !os.SameFile(mine, ours) {
+		return errors.New("run lock: not of this store")
+	}
+	if held, err := probe.held(id); err != nil || !held {
+		return errors.Join(err, errors.New("run lock: the descriptor does not hold it"))
+	}
+	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return errHeld
+	}
+	if err != nil {
+		return f.systemError(os.NewSyscallError("fcntl", err))
+	}
+	unix.CloseOnExec(int(file.Fd()))
+	return nil
+}
+
+// runProbe tells which run locks are held, taking none.
+type runProbe struct {
+	f    *folder
+	file *os.File // nil when no lock was ever taken
+	all  map[ID]struct{}
+}
+
+func (f *folder) probeRuns() (*runProbe, error) {
+	file, err := openOwn(f.path(fileRuns), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &runProbe{f: f}, nil
+	}
+	if err != nil {
+		return nil, f.systemError(err)
+	}
+	return &runProbe{f: f, file: file}, nil
+}
+
+func (p *runProbe) close() {
+	if p.file != nil {
+		p.file.Close()
+	}
+}
+
+// held asks for one conversation, or answers from what readAll found.
+func (p *runProbe) held(id ID) (bool, error) {
+	if p.all != nil {
+		_, ok := p.all[id]
+		return ok, nil
+	}
+	lock, err := p.conflict(int64(id), int64(id))
+	return lock != nil, err
+}
+
+// readAll finds every held lock, at a cost that grows with their number and not
+// with that of the conversations.
+func (p *runProbe) readAll() error {
+	all := make(map[ID]struct{})
+	// The kernel names some lock in the range, not the first: so the two sides of
+	// it remain to be asked.
+	todo := [][2]int64{{1, math.MaxInt64}}
+	for len(todo) > 0 {
+		span := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if span[0] > span[1] {
+			continue
+		}
+		lock, err := p.conflict(span[0], span[1])
+		if err != nil {
+			return err
+		}
+		if lock == nil {
+			continue
+		}
+		// Neighbouring locks of one descriptor are one to the kernel; they may
+		// also reach out of the span.
+		first, last := max(lock.Start, span[0]), int64(math.MaxInt64)
+		if lock.Len > 0 {
+			last = min(lock.Start+lock.Len-1, span[1])
+		}
+		if last-first > 1<<20 {
+			return errors.New("run lock: somebody locked the whole file")
+		}
+		for id := first; ; id++ {
+			all[ID(id)] = struct{}{}
+			if id == last {
+				break
+			}
+		}
+		todo = append(todo, [2]int64{span[0], first - 1})
+		if last < span[1] {
+			todo = append(todo, [2]int64{last + 1, span[1]})
+		}
+	}
+	p.all = all
+	return nil
+}
+
+// conflict returns a lock within first to last that others hold, or nil.
+func (p *runProbe) conflict(first, last int64) (*unix.Flock_t, error) {
+	if p.file == nil {
+		return nil, nil
+	}
+	length := last - first + 1
+	if last == math.MaxInt64 {
+		length = 0 // to the end
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: first, Len: length}
+	if err := ofd(p.file, unix.F_OFD_GETLK, &lock); err != nil {
+		return nil, p.f.systemError(os.NewSyscallError("fcntl", err))
+	}
+	if lock.Type == unix.F_UNLCK {
+		return nil, nil
+	}
+	return &lock, nil
+}

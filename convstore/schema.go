@@ -1,0 +1,148 @@
+package convstore
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// schemaVersion is the version of the drawing in the package comment.
+const schemaVersion = 1
+
+// bucketNumber names a bucket in the code.
+type bucketNumber int
+
+const (
+	bMeta bucketNumber = iota
+	bConversations
+	bRoots
+	bChildren
+	bConfigs
+	bEvents
+	bEventIDs
+	bTurns
+	bDelegations
+	bCalls
+	bOpen
+	bExpiring
+	bSessions
+	bucketCount
+)
+
+// bucketNames are the names in the file. They are part of the format.
+var bucketNames = [bucketCount]string{
+	bMeta:          "meta",
+	bConversations: "conversations",
+	bRoots:         "roots",
+	bChildren:      "children",
+	bConfigs:       "configs",
+	bEvents:        "events",
+	bEventIDs:      "event_ids",
+	bTurns:         "turns",
+	bDelegations:   "delegations",
+	bCalls:         "calls",
+	bOpen:          "open",
+	bExpiring:      "expiring",
+	bSessions:      "sessions",
+}
+
+// The keys of the bucket meta.
+const (
+	metaSchema = "schema" // schemaVersion
+	metaLast   = "last"   // the id allocated last
+)
+
+// makeBuckets fills an empty file with what every store has.
+func makeBuckets(b *bbolt.Tx) error {
+	for _, name := range bucketNames {
+		if _, err := b.CreateBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return b.Bucket([]byte(bucketNames[bMeta])).Put([]byte(metaSchema), be64(schemaVersion))
+}
+
+// migration brings a store from one schema version to the next.
+type migration struct {
+	from int
+	run  func(*tx) error
+}
+
+// migrations are all there are, oldest first, one per step from version 1 to
+// schemaVersion. A change of the drawing adds one here, together with a test that
+// begins with a store of the version before.
+var migrations = []migration{}
+
+// migrate runs, inside the transaction, all the steps that lead to want. A store
+// from a later version is refused untouched.
+func (t *tx) migrate(steps []migration, want int) error {
+	started := t.schema()
+	have := started
+	if have > want {
+		return &SchemaError{Path: t.f.path(fileStore), Have: have, Want: want}
+	}
+	for _, step := range steps {
+		if step.from != have || have == want {
+			continue
+		}
+		if err := step.run(t); err != nil {
+			return fmt.Errorf("store %s: migrating from schema %d: %w", t.f.path(fileStore), have, err)
+		}
+		have++
+		if err := t.put(bMeta, []byte(metaSchema), be64(uint64(have))); err != nil {
+			return err
+		}
+	}
+	if have != want {
+		return t.damaged("no way from schema %d to %d", have, want)
+	}
+	if have != started {
+		t.f.notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.f.path(fileStore), started, want))
+	}
+	return nil
+}
+
+// schema returns the version that the file says it has. A file without one is
+// somebody else's.
+func (t *tx) schema() int {
+	meta := t.b.Bucket([]byte(bucketNames[bMeta]))
+	if meta == nil {
+		panic(damage{fmt.Errorf("a bbolt file, but no store")})
+	}
+	v := meta.Get([]byte(metaSchema))
+	if len(v) != 8 || v[0] != 0 || v[1] != 0 || v[2] != 0 || v[3] != 0 {
+		panic(damage{fmt.Errorf("meta: no schema version")})
+	}
+	return int(binary.BigEndian.Uint64(v))
+}
+
+// Keys. All numbers are big-endian, so that they sort.
+
+func be64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func (id ID) key() []byte { return be64(uint64(id)) }
+
+// pairKey is a conversation, or the root of a ledger, and a number below it.
+func pairKey(id ID, n uint64) []byte { return binary.BigEndian.AppendUint64(id.key(), n) }
+
+// textKey is a conversation and a name below it.
+func textKey(id ID, name string) []byte { return append(id.key(), name...) }
+
+// turnKey is a conversation and one of its turns.
+func turnKey(id ID, turn int) []byte { return binary.BigEndian.AppendUint32(id.key(), uint32(turn)) }
+
+// idAt reads the id at offset i of a key; a shorter key has none.
+func idAt(key []byte, i int) ID {
+	if len(key) < i+8 {
+		return 0
+	}
+	return ID(binary.BigEndian.Uint64(key[i:]))
+}
+
+func num(v []byte) uint64 {
+	if len(v) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(v)
+}

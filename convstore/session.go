@@ -1,0 +1,81 @@
+package convstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// session is what a terminal, or whatever $JP_SESSION names, works with.
+type session struct {
+	Active   ID        `json:"active"`
+	Previous ID        `json:"previous,omitzero"`
+	Since    time.Time `json:"since"`
+}
+
+// maxSessionName is what bbolt takes as a key, and more than any name needs.
+const maxSessionName = 1024
+
+func (t *tx) session(name string) (session, error) {
+	var s session
+	v := t.bucket(bSessions).Get([]byte(name))
+	if v == nil {
+		return s, nil
+	}
+	if err := json.Unmarshal(v, &s); err != nil {
+		return session{}, t.damaged("session %q: %w", name, err)
+	}
+	return s, nil
+}
+
+// Activate makes a conversation the active one of a session; the one that was
+// active becomes the previous one.
+func (s *Store) Activate(ctx context.Context, name string, id ID) error {
+	if name == "" || len(name) > maxSessionName {
+		return fmt.Errorf("session %.40q: want a name of 1 to %d bytes", name, maxSessionName)
+	}
+	err := s.f.write(ctx, func(t *tx) error {
+		if _, err := t.load(id); err != nil {
+			return err
+		}
+		now, err := t.session(name)
+		if err != nil {
+			return err
+		}
+		if now.Active == id {
+			return errUnchanged
+		}
+		v, err := marshalJSON(session{Active: id, Previous: now.Active, Since: t.now.UTC()})
+		if err != nil {
+			return err
+		}
+		return t.put(bSessions, []byte(name), v)
+	})
+	return absent(err, id)
+}
+
+// Active returns the active and the previous conversation of a session, zero
+// where there is none or it was removed.
+func (s *Store) Active(ctx context.Context, name string) (active, previous ID, err error) {
+	err = s.f.read(ctx, func(t *tx) error {
+		now, err := t.session(name)
+		if err != nil {
+			return err
+		}
+		active, previous = t.existing(now.Active), t.existing(now.Previous)
+		return nil
+	})
+	if err == errAbsent {
+		err = nil
+	}
+	return active, previous, err
+}
+
+// existing returns id if there is such a conversation, else zero.
+func (t *tx) existing(id ID) ID {
+	if t.bucket(bConversations).Get(id.key()) == nil {
+		return 0
+	}
+	return id
+}

@@ -1,0 +1,234 @@
+package convstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// tx is one transaction. It lives as long as the function it is given to, and so
+// does everything that bbolt returns from it.
+type tx struct {
+	f       *folder
+	b       *bbolt.Tx
+	h       *handle
+	now     time.Time
+	buckets [bucketCount]*bbolt.Bucket
+	roots   map[ID]ID // memo of rootOf
+	runs    *runProbe
+	mine    map[ID]bool // run locks that the transaction itself holds
+}
+
+// errUnchanged makes write roll back and succeed: there was nothing to write.
+var errUnchanged = errors.New("unchanged")
+
+// damage is the panic by which a transaction says that the store lacks what
+// every store has; guard turns it into a *DamagedError.
+type damage struct{ error }
+
+// read runs fn on the store as it is, or returns errAbsent. Nothing that fn is
+// given may be kept.
+func (f *folder) read(ctx context.Context, fn func(*tx) error) error {
+	err := f.readOnce(ctx, fn)
+	var schema *SchemaError
+	if errors.As(err, &schema) && schema.Have < schema.Want && !f.readOnly {
+		// A writer migrates what it opens.
+		if err := f.write(ctx, func(*tx) error { return nil }); err != nil {
+			return err
+		}
+		return f.readOnce(ctx, fn)
+	}
+	return err
+}
+
+func (f *folder) readOnce(ctx context.Context, fn func(*tx) error) error {
+	return f.session(ctx, false, func(h *handle) error { return f.view(h, fn) })
+}
+
+// view runs fn in a read transaction of an open handle.
+func (f *folder) view(h *handle, fn func(*tx) error) error {
+	b, err := h.db.Begin(false)
+	if err != nil {
+		return f.openError(err)
+	}
+	t := &tx{f: f, b: b, h: h, now: f.now().Round(0)}
+	defer t.close()
+	if have := t.schema(); have != schemaVersion {
+		return &SchemaError{Path: f.path(fileStore), Have: have, Want: schemaVersion}
+	}
+	err = fn(t)
+	if rolled := b.Rollback(); err == nil {
+		err = rolled
+	}
+	return err
+}
+
+// write runs fn and commits what it did, durably, or nothing when it fails.
+func (f *folder) write(ctx context.Context, fn func(*tx) error) error {
+	if f.readOnly {
+		return ErrReadOnly
+	}
+	return f.session(ctx, true, func(h *handle) error {
+		b, err := h.db.Begin(true)
+		if err != nil {
+			return f.openError(err)
+		}
+		t := &tx{f: f, b: b, h: h, now: f.now().Round(0)}
+		defer t.close()
+		err = t.migrate(migrations, schemaVersion)
+		if err == nil {
+			err = fn(t)
+		}
+		if err != nil {
+			if rolled := b.Rollback(); rolled != nil {
+				err = errors.Join(err, rolled)
+			}
+			if err == errUnchanged {
+				return nil
+			}
+			return err
+		}
+		if err := b.Commit(); err != nil {
+			return fmt.Errorf("store %s: nothing was written: %w", f.path(fileStore), err)
+		}
+		return nil
+	})
+}
+
+// session opens the store for the length of use, which may panic: bbolt does on
+// a corrupt page, and the kernel sends a signal for one that the file no longer
+// has. Both become a *DamagedError; any other panic goes on, with the lock given
+// up.
+func (f *folder) session(ctx context.Context, write bool, use func(*handle) error) (err error) {
+	var h handle
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	orderly := false
+	defer func() {
+		if orderly {
+			return
+		}
+		r := recover()
+		h.abandon()
+		if r == nil {
+			return // the goroutine is ending
+		}
+		cause := damageOf(r)
+		if cause == nil {
+			panic(r)
+		}
+		err = &DamagedError{Path: f.path(fileStore), Err: cause}
+	}()
+	if err := f.open(ctx, write, &h); err != nil {
+		orderly = true
+		return err
+	}
+	err = use(&h)
+	closed := h.close()
+	orderly = true
+	if err == nil && closed != nil {
+		err = f.systemError(closed)
+	}
+	return err
+}
+
+// damageOf returns what a panic says about the store, or nil when the panic did
+// not come from reading it. It is called by the deferred function that recovered
+// it, while the stack below is still there.
+func damageOf(r any) error {
+	if d, ok := r.(damage); ok {
+		return d.error
+	}
+	if _, ok := r.(interface{ Addr() uintptr }); ok {
+		return errors.New("a page lies outside of the file")
+	}
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for thrown := false; ; {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			thrown = true
+		case !thrown || strings.HasPrefix(frame.Function, "runtime."):
+		case strings.HasPrefix(frame.Function, "go.etcd.io/bbolt"):
+			return fmt.Errorf("a page makes no sense: %v", r)
+		default:
+			return nil
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// close lets go of what the transaction opened beside the store.
+func (t *tx) close() {
+	if t.runs != nil {
+		t.runs.close()
+	}
+}
+
+// bucket returns one of the buckets that every store has.
+func (t *tx) bucket(n bucketNumber) *bbolt.Bucket {
+	if t.buckets[n] == nil {
+		t.buckets[n] = t.b.Bucket([]byte(bucketNames[n]))
+		if t.buckets[n] == nil {
+			panic(damage{fmt.Errorf("bucket %s is missing", bucketNames[n])})
+		}
+	}
+	return t.buckets[n]
+}
+
+// damaged returns the error for a record that is not as it must be.
+func (t *tx) damaged(format string, args ...any) error {
+	return &DamagedError{Path: t.f.path(fileStore), Err: fmt.Errorf(format, args...)}
+}
+
+// put and drop are bbolt's Put and Delete with the store named in the error.
+func (t *tx) put(n bucketNumber, key, value []byte) error {
+	if err := t.bucket(n).Put(key, value); err != nil {
+		return fmt.Errorf("store %s: %s: %w", t.f.path(fileStore), bucketNames[n], err)
+	}
+	return nil
+}
+
+func (t *tx) drop(n bucketNumber, key []byte) error {
+	if err := t.bucket(n).Delete(key); err != nil {
+		return fmt.Errorf("store %s: %s: %w", t.f.path(fileStore), bucketNames[n], err)
+	}
+	return nil
+}
+
+// prefixed calls fn for every entry whose key begins with prefix, in order,
+// until fn fails. fn must not write to the bucket.
+func (t *tx) prefixed(n bucketNumber, prefix []byte, fn func(k, v []byte) error) error {
+	c := t.bucket(n).Cursor()
+	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPrefixed removes every entry whose key begins with prefix.
+func (t *tx) dropPrefixed(n bucketNumber, prefix []byte) error {
+	// bbolt's cursor skips an entry after a delete, so the keys come first.
+	var keys [][]byte
+	t.prefixed(n, prefix, func(k, _ []byte) error {
+		keys = append(keys, k)
+		return nil
+	})
+	for _, k := range keys {
+		if err := t.drop(n, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

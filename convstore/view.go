@@ -1,0 +1,441 @@
+package convstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+)
+
+// View reads conversations: all of a store, or the strict descendants of one. It
+// is a value, safe for concurrent use. Every call opens and closes the file by
+// itself; those that return iterators do so for every few milliseconds of work
+// and never while the caller has the turn.
+type View struct {
+	f         *folder
+	root      ID   // 0 = everything
+	delegated bool // only by delegation links
+}
+
+// within reports as an error why a conversation cannot be seen: a *NotFoundError
+// when there is none, a *ScopeError when it is outside.
+func (v View) within(t *tx, id ID) (*record, error) {
+	r, err := t.load(id)
+	if err != nil || v.root == 0 {
+		return r, err
+	}
+	below := r
+	for at, up := range t.ancestors(id, r, &err) {
+		if v.delegated && below.Link != DelegationLink {
+			break
+		}
+		if at == v.root {
+			return r, nil
+		}
+		below = up
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, &ScopeError{ID: id, Root: v.root}
+}
+
+// absent turns errAbsent, of a store that nobody has written to yet, into what
+// looking for one conversation in it means.
+func absent(err error, id ID) error {
+	if err == errAbsent {
+		return &NotFoundError{ID: id}
+	}
+	return err
+}
+
+// Get returns one conversation. It fails with a *NotFoundError, or with a
+// *ScopeError when the conversation exists outside of the view.
+func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		r, err := v.within(t, id)
+		if err == nil {
+			c, err = t.conversation(id, r)
+		}
+		return err
+	})
+	return c, absent(err, id)
+}
+
+// Config returns the stored config of a conversation, with the errors of Get.
+func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		_, err := v.within(t, id)
+		if err == nil {
+			c, err = t.config(id)
+		}
+		return err
+	})
+	return c, absent(err, id)
+}
+
+// Delegations returns the delegations of the ledger of root, oldest first, with
+// those whose conversations were removed. In a view below a conversation it
+// returns those whose caller is that conversation or one in view.
+//
+// An open delegation that nobody runs any more has the state lost.
+//
+// It fails with a *NotFoundError when there is neither such a conversation nor a
+// delegation.
+func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		ds = nil
+		all, err := t.delegations(root)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			_, err := t.load(root)
+			return err
+		}
+		for _, d := range all {
+			if v.root != 0 && d.Caller != v.root {
+				var hidden *ScopeError
+				var gone *NotFoundError
+				if _, err := v.within(t, d.Caller); errors.As(err, &hidden) || errors.As(err, &gone) {
+					continue
+				} else if err != nil {
+					return err
+				}
+			}
+			if d.State == "" {
+				lost, err := t.abandoned(d.Child, d.Caller, 0)
+				if err != nil {
+					return err
+				}
+				if lost {
+					d.State, d.Reason = StateLost, reasonLost
+				}
+			}
+			ds = append(ds, d)
+		}
+		return nil
+	})
+	return ds, absent(err, root)
+}
+
+// List returns the conversations in view that the filter lets through. Without a
+// Filter.Sort each one stands before its children.
+func (v View) List(ctx context.Context, f Filter) (list []Conversation, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		list = nil
+		if err := t.prepareStatus(); err != nil {
+			return err
+		}
+		return v.walk(t, f, func(id ID, r *record) error {
+			if !f.admits(r) {
+				return nil
+			}
+			c, err := t.conversation(id, r)
+			if err != nil {
+				return err
+			}
+			list = append(list, c)
+			if f.Sort == SortTree && !f.Descending && f.Limit > 0 && len(list) == f.Limit {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, errEnough) || err == errAbsent && v.root == 0 && f.Children == 0 {
+		err = nil
+	}
+	if err != nil {
+		return nil, absent(err, cmp.Or(f.Children, v.root))
+	}
+	f.order(list)
+	if f.Limit > 0 && len(list) > f.Limit {
+		list = list[:f.Limit]
+	}
+	return list, nil
+}
+
+// errEnough ends a walk early.
+var errEnough = errors.New("enough")
+
+// walk calls fn for the conversations in view that the filter's Roots and
+// Children leave, in preorder. What is not among them costs nothing.
+func (v View) walk(t *tx, f Filter, fn func(ID, *record) error) error {
+	visit := func(id ID) error {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		return fn(id, r)
+	}
+	switch {
+	case f.Roots && (v.root != 0 || f.Children != 0):
+		return nil // none is below anything
+	case f.Children != 0:
+		if f.Children != v.root {
+			if _, err := v.within(t, f.Children); err != nil {
+				return err
+			}
+		}
+		return t.children(f.Children, func(id ID, l Link) error {
+			if v.delegated && l != DelegationLink {
+				return nil
+			}
+			return visit(id)
+		})
+	case v.root != 0:
+		if _, err := t.load(v.root); err != nil {
+			return err
+		}
+		return t.below(v.root, v.delegated, visit)
+	}
+	return t.prefixed(bRoots, nil, func(k, _ []byte) error {
+		id := idAt(k, 0)
+		if err := visit(id); err != nil || f.Roots {
+			return err
+		}
+		return t.below(id, false, visit)
+	})
+}
+
+// children calls fn for the direct children of a conversation, oldest first.
+func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
+	return t.prefixed(bChildren, id.key(), func(k, v []byte) error {
+		if len(k) != 16 || len(v) != 1 {
+			return t.damaged("children of %s: malformed entry", id)
+		}
+		return fn(idAt(k, 8), Link(v[0]))
+	})
+}
+
+// below calls fn for the strict descendants of a conversation in preorder. The
+// tree may be deep, so the way down is kept here and not on the stack.
+func (t *tx) below(id ID, delegated bool, fn func(ID) error) error {
+	var todo []ID // in reverse, so that the next one is last
+	push := func(id ID) error {
+		at := len(todo)
+		err := t.children(id, func(child ID, l Link) error {
+			if !delegated || l == DelegationLink {
+				todo = append(todo, child)
+			}
+			return nil
+		})
+		slices.Reverse(todo[at:])
+		return err
+	}
+	if err := push(id); err != nil {
+		return err
+	}
+	seen := make(map[ID]struct{})
+	for len(todo) > 0 {
+		next := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if _, again := seen[next]; again {
+			return t.damaged("conversation %s: is its own descendant", next)
+		}
+		seen[next] = struct{}{}
+		if err := fn(next); err != nil {
+			return err
+		}
+		if err := push(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareStatus makes asking for many statuses cheap.
+func (t *tx) prepareStatus() error {
+	if _, err := t.held(0); err != nil {
+		return err
+	}
+	return t.runs.readAll()
+}
+
+func (f Filter) admits(r *record) bool {
+	return (f.Hidden || !r.Hidden) && (f.Archived || r.ArchivedAt.IsZero()) && hasLabels(r, f.Labels)
+}
+
+func hasLabels(r *record, want map[string]string) bool {
+	for k, v := range want {
+		if have, ok := r.Labels[k]; !ok || v != "" && v != have {
+			return false
+		}
+	}
+	return true
+}
+
+// order sorts a list that is in preorder. Where two are equal, the older is first.
+func (f Filter) order(list []Conversation) {
+	by := func(a, b Conversation) int { return 0 }
+	switch f.Sort {
+	case SortTree:
+		if f.Descending {
+			slices.Reverse(list)
+		}
+		return
+	case SortActivity:
+		by = func(a, b Conversation) int { return a.UpdatedAt.Compare(b.UpdatedAt) }
+	case SortTitle:
+		by = func(a, b Conversation) int {
+			return cmp.Or(strings.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)), strings.Compare(a.Title, b.Title))
+		}
+	case SortTurns:
+		by = func(a, b Conversation) int { return cmp.Compare(a.Turns, b.Turns) }
+	case SortCost:
+		by = func(a, b Conversation) int { return cmp.Compare(costOf(a), costOf(b)) }
+	}
+	slices.SortStableFunc(list, func(a, b Conversation) int {
+		c := cmp.Or(by(a, b), cmp.Compare(a.ID, b.ID))
+		if f.Descending {
+			c = -c
+		}
+		return c
+	})
+}
+
+func costOf(c Conversation) int64 {
+	if c.CostNano == nil {
+		return math.MaxInt64
+	}
+	return *c.CostNano
+}
+
+// batchBytes and batchEvents bound what one opening of the file reads ahead.
+const (
+	batchBytes  = 1 << 20
+	batchEvents = 1024
+)
+
+// Events returns the events of the chosen turns, in order. The iteration ends
+// with an error of Get, or with a *RangeError when a single turn was asked for
+// that does not exist. It sees the events that were there when it began; one that
+// is cut short by the removal of the conversation says so.
+func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		var next, last uint64
+		for first := true; first || next <= last; first = false {
+			var batch []sequenced
+			err := v.f.read(ctx, func(t *tx) error {
+				rec, err := v.within(t, id)
+				if err != nil {
+					return err
+				}
+				if first {
+					next, last, err = t.span(id, rec, r)
+					if err != nil || next > last {
+						return err
+					}
+				}
+				batch, err = t.events(id, next, last)
+				return err
+			})
+			if err != nil {
+				yield(Event{}, absent(err, id))
+				return
+			}
+			for _, s := range batch {
+				e, err := s.event(s.seq)
+				if err != nil {
+					yield(Event{}, &DamagedError{v.f.path(fileStore), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
+				next = s.seq + 1
+			}
+			if len(batch) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// span resolves a range of turns to the first and the last sequence number; the
+// last is smaller than the first when there is nothing.
+func (t *tx) span(id ID, r *record, turns Range) (first, last uint64, err error) {
+	from, to, err := turns.resolve(id, r.Turns)
+	if err != nil || to < from {
+		return 1, 0, err
+	}
+	first, last = 1, r.LastSeq
+	if from > 0 {
+		first, err = t.turnStart(id, from)
+	}
+	if err == nil && to < r.Turns {
+		last, err = t.turnStart(id, to+1)
+		last--
+	}
+	return first, last, err
+}
+
+// turnStart returns the sequence number of a turn's first event.
+func (t *tx) turnStart(id ID, turn int) (uint64, error) {
+	v := t.bucket(bTurns).Get(turnKey(id, turn))
+	if len(v) != 8 {
+		return 0, t.damaged("conversation %s: turn %d is not indexed", id, turn)
+	}
+	return num(v), nil
+}
+
+// resolve returns the turns, from 0 for the events before the first one, that a
+// range chooses among n. None when to < from.
+func (r Range) resolve(id ID, n int) (from, to int, err error) {
+	if r.none {
+		return 1, 0, nil
+	}
+	from, to = r.First, r.Last
+	if from < 0 {
+		from += n + 1
+	}
+	if to < 0 {
+		to += n + 1
+	}
+	if r.First != 0 && r.First == r.Last && (from < 1 || from > n) {
+		return 0, 0, &RangeError{ID: id, Range: r, Turns: n}
+	}
+	if r.First != 0 {
+		from = max(from, 1)
+	}
+	if r.Last == 0 {
+		to = n
+	} else if to < 1 {
+		return 1, 0, nil
+	}
+	return from, min(to, n), nil
+}
+
+// sequenced is a stored event with its place.
+type sequenced struct {
+	seq uint64
+	stored
+}
+
+// events copies a batch of events from the first sequence number to the last.
+// They are decoded when nobody waits for the store any more.
+func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
+	var batch []sequenced
+	size := 0
+	prefix := id.key()
+	c := t.bucket(bEvents).Cursor()
+	for k, v := c.Seek(pairKey(id, first)); k != nil; k, v = c.Next() {
+		if len(k) != 16 || string(k[:8]) != string(prefix) || num(k[8:]) > last {
+			break
+		}
+		s, err := parseStored(bytes.Clone(v))
+		if err != nil {
+			return nil, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+		}
+		batch = append(batch, sequenced{num(k[8:]), s})
+		if size += len(v); size >= batchBytes || len(batch) == batchEvents {
+			break
+		}
+	}
+	return batch, nil
+}
