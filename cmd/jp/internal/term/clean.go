@@ -1,0 +1,232 @@
+package term
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Clean returns text that cannot steer a terminal or lie about its order. It takes out:
+//
+//   - control sequences, whole: ESC and C1 spellings of CSI, OSC, DCS, APC, PM and SOS with what belongs to them
+//   - every other control character but newline and tab; a carriage return with its overwriting
+//   - bidirectional controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-206F) and tag characters (U+E0000-E007F)
+//
+// A control string that nothing ends loses its introducer only, so that it cannot swallow the text behind it. Bytes that
+// are not UTF-8 become U+FFFD: a terminal in an 8-bit mode would read some of them as C1. The result is valid UTF-8 and
+// Clean leaves it as it is.
+func Clean(s string) string {
+	i := firstUnclean(s)
+	if i < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	b.WriteString(s[:i])
+	cleanTo(&b, s[i:])
+	return b.String()
+}
+
+// Line is Clean for a text that must stay on one line: newlines and tabs become spaces.
+func Line(s string) string {
+	s = Clean(s)
+	if !strings.ContainsAny(s, "\n\t") {
+		return s
+	}
+	return strings.TrimSpace(strings.NewReplacer("\n", " ", "\t", " ").Replace(s))
+}
+
+// Escape spells what would break a line of tab-separated text or reach a terminal through a pipe: \t, \n, \r, \\ and, for
+// everything else that does not show, \xNN or \u{NNNN}. It loses nothing.
+func Escape(s string) string {
+	plain := func(r rune) bool { return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r)) }
+	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\\':
+			b.WriteString(`\\`)
+		case r == utf8.RuneError && n == 1, r < 0x80 && !plain(r):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r != utf8.RuneError && !plain(r):
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteString(s[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// Cleaner is Clean for a text that comes in pieces: a sequence or a rune cut in two is held back until the rest is there.
+// The zero value is ready. Not for concurrent use.
+type Cleaner struct{ held string }
+
+// holdMax bounds what a Cleaner keeps back while it waits for the end of a control string.
+const holdMax = 4096
+
+// Clean returns what can be shown of the text so far and was not returned before.
+func (c *Cleaner) Clean(piece string) string {
+	s := c.held + piece
+	c.held = ""
+	i := firstUnclean(s)
+	if i < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:i])
+	for s = s[i:]; s != ""; {
+		n, text, more := step(s)
+		if more && len(s) <= holdMax {
+			c.held = s
+			break
+		}
+		b.WriteString(text)
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// Flush returns what was held back, as Clean would at the end of a text.
+func (c *Cleaner) Flush() string {
+	s := Clean(c.held)
+	c.held = ""
+	return s
+}
+
+// firstUnclean finds the first byte that is not plain ASCII text; -1 when all are.
+func firstUnclean(s string) int {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < ' ' && c != '\n' && c != '\t') || c >= 0x7f {
+			return i
+		}
+	}
+	return -1
+}
+
+func cleanTo(b *strings.Builder, s string) {
+	for s != "" {
+		n, text, _ := step(s)
+		b.WriteString(text)
+		s = s[n:]
+	}
+}
+
+const (
+	esc = 0x1b
+	bel = 0x07
+	can = 0x18
+	sub = 0x1a
+)
+
+// step takes the next piece of s: how many bytes it is (at least one), what is shown of it, and whether more text could
+// still make it longer. In that last case n and text are what holds when no more comes.
+func step(s string) (n int, text string, more bool) {
+	switch c := s[0]; {
+	case c == esc:
+		n, more = escape(s)
+		return n, "", more
+	case c == '\n' || c == '\t' || (c >= ' ' && c < 0x7f):
+		return 1, s[:1], false
+	case c < 0x80:
+		return 1, "", false
+	}
+	r, n := utf8.DecodeRuneInString(s)
+	switch {
+	case r == utf8.RuneError && n == 1:
+		return 1, "\uFFFD", !utf8.FullRuneInString(s)
+	case r == 0x9b:
+		n, more = csi(s, n)
+		return n, "", more
+	case r == 0x90 || r == 0x98 || r == 0x9d || r == 0x9e || r == 0x9f:
+		n, more = controlString(s, n)
+		return n, "", more
+	case r < 0xa0 || invisible(r):
+		return n, "", false
+	}
+	return n, s[:n], false
+}
+
+// invisible reports characters that reorder or hide text.
+func invisible(r rune) bool {
+	switch {
+	case r == 0x061c, r == 0x200e, r == 0x200f:
+		return true
+	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x206f:
+		return true
+	case r >= 0xe0000 && r <= 0xe007f:
+		return true
+	}
+	return false
+}
+
+// escape measures the sequence that starts with ESC (ECMA-35, ECMA-48).
+func escape(s string) (n int, more bool) {
+	if len(s) == 1 {
+		return 1, true
+	}
+	switch s[1] {
+	case '[':
+		return csi(s, 2)
+	case ']', 'P', 'X', '^', '_':
+		return controlString(s, 2)
+	}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 0x20 && c <= 0x2f: // intermediate bytes, as in ESC ( B
+		case c >= 0x30 && c <= 0x7e:
+			return i + 1, false
+		default:
+			return i, false
+		}
+	}
+	return len(s), true
+}
+
+// csi measures a control sequence whose parameters start at i.
+func csi(s string, i int) (n int, more bool) {
+	for ; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 0x20 && c <= 0x3f: // parameters and intermediates
+		case c >= 0x40 && c <= 0x7e:
+			return i + 1, false
+		default:
+			return i, false
+		}
+	}
+	return len(s), true
+}
+
+// controlString measures OSC, DCS, APC, PM or SOS with its text, which starts at start. Another introducer ends the search: a
+// terminal would give up too, and looking further would take quadratic time on hostile text.
+func controlString(s string, start int) (n int, more bool) {
+	for i := start; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == bel || c == can || c == sub:
+			return i + 1, false
+		case c == esc:
+			if i+1 == len(s) {
+				return start, true
+			}
+			if s[i+1] == '\\' {
+				return i + 2, false
+			}
+			return start, false
+		case c == 0xc2 && i+1 < len(s) && s[i+1] == 0x9c:
+			return i + 2, false
+		case c == 0xc2 && i+1 < len(s) && s[i+1] >= 0x80 && s[i+1] < 0xa0:
+			return start, false
+		}
+	}
+	return start, true
+}

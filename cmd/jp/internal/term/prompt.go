@@ -1,0 +1,82 @@
+package term
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"jp/tools"
+)
+
+// Prompter asks for leave on a terminal; it is a tools.Prompter.
+type Prompter struct {
+	tty    *TTY
+	around func(func())
+}
+
+// NewPrompter returns a Prompter on t. around is run about every question, to keep others off the screen meanwhile
+// (Tree.Around); nil runs it plainly.
+func NewPrompter(t *TTY, around func(func())) *Prompter {
+	if around == nil {
+		around = func(f func()) { f() }
+	}
+	return &Prompter{tty: t, around: around}
+}
+
+const promptKeys = "y yes, Y yes for this turn, n no, N no for this turn, p print all of it, r no with a reason"
+
+// Ask shows the question and reads lines until one is an answer: y, Y, n, N, p or r. The error is tools.ErrNobody, wrapped,
+// when the terminal is gone or our process group no longer in its foreground; the end of ctx is returned as its cause. Ctrl-D
+// is a no: somebody was there.
+func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
+	p.around(func() { answer, err = p.ask(ctx, q) })
+	switch {
+	case errors.Is(err, io.EOF):
+		return tools.Answer{Choice: tools.DenyOnce}, nil
+	case errors.Is(err, ErrNobody):
+		err = fmt.Errorf("%w: %w", tools.ErrNobody, err)
+	}
+	return answer, err
+}
+
+func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
+	text := heading(q) + "\n" + Clean(q.Text) + "\n"
+	for {
+		key, err := p.tty.Ask(ctx, text+"[y/Y/n/N/p/r, ? for help] ")
+		if err != nil {
+			return tools.Answer{}, err
+		}
+		text = ""
+		switch strings.TrimSpace(key) {
+		case "y", "yes":
+			return tools.Answer{Choice: tools.AllowOnce}, nil
+		case "Y":
+			return tools.Answer{Choice: tools.AllowTurn}, nil
+		case "n", "no":
+			return tools.Answer{Choice: tools.DenyOnce}, nil
+		case "N":
+			return tools.Answer{Choice: tools.DenyTurn}, nil
+		case "p":
+			text = Clean(q.Detail) + "\n"
+		case "r":
+			reason, err := p.tty.Ask(ctx, "reason: ")
+			if err != nil {
+				return tools.Answer{}, err
+			}
+			return tools.Answer{Choice: tools.DenyOnce, Reason: Line(reason)}, nil
+		default:
+			text = promptKeys + "\n"
+		}
+	}
+}
+
+// heading says what is asked for.
+func heading(q tools.Question) string {
+	what := "run"
+	if q.Kind == tools.KindDeliver {
+		what = "give the model the result of"
+	}
+	return Line(fmt.Sprintf("jp: %s %s (%s)?", what, q.Tool.Name, q.Tool.Source))
+}

@@ -1,0 +1,371 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"jp/cmd/jp/internal/stream"
+)
+
+// Tree shows the sub-agents of a run on stderr: on a terminal as lines that are drawn again and again, elsewhere as one
+// plain line per change. Safe for concurrent use. A nil *Tree shows nothing.
+type Tree struct {
+	io   *IO
+	now  func() time.Time
+	stop chan struct{} // closed by Close; nil while no goroutine redraws
+	gone chan struct{} // closed when that goroutine has ended
+	tick <-chan time.Time
+
+	mu     sync.Mutex
+	nodes  map[string]*node
+	order  []*node // as they came
+	drawn  int     // lines on the screen that are ours
+	closed bool
+}
+
+// node is what is known of one sub-agent.
+type node struct {
+	last stream.Delegation
+	at   time.Time // when last came
+}
+
+// TreeOptions are for tests; the zero value is right elsewhere.
+type TreeOptions struct {
+	Now  func() time.Time // nil = time.Now
+	Tick <-chan time.Time // when to draw again though nothing came; nil = every 250 ms
+}
+
+// NewTree returns a tree on s.Err. Nothing is drawn and no goroutine runs before the first Update.
+func NewTree(s *IO, o TreeOptions) *Tree {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Tree{io: s, now: o.Now, tick: o.Tick, nodes: map[string]*node{}}
+}
+
+// Update shows a change in a sub-agent.
+func (t *Tree) Update(d *stream.Delegation) {
+	if t == nil || d == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	key := d.ConversationID + "\x00" + d.CallID
+	n := t.nodes[key]
+	if n == nil {
+		n = &node{}
+		t.nodes[key] = n
+		t.order = append(t.order, n)
+	}
+	before := n.last
+	n.last, n.at = *d, t.now()
+	if !t.io.ErrTTY {
+		if before.Phase != d.Phase || (before.Tool != d.Tool && d.Tool != "") {
+			fmt.Fprintf(t.io.Err, "jp: %s\n", Line(n.plain()))
+		}
+		return
+	}
+	if t.stop == nil {
+		t.start()
+	}
+	t.draw(t.lines(false))
+}
+
+// Around takes the tree off the screen, runs f and draws it again: for everything else that writes to the terminal.
+func (t *Tree) Around(f func()) {
+	if t == nil {
+		f()
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.drawn > 0 {
+		t.draw(nil)
+		defer func() { t.draw(t.lines(false)) }()
+	}
+	f()
+}
+
+// Close leaves the last state of every sub-agent on the screen. Later updates show nothing.
+func (t *Tree) Close() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return
+	}
+	t.closed = true
+	if t.io.ErrTTY && len(t.order) > 0 {
+		t.draw(t.lines(true))
+	}
+	stop := t.stop
+	t.mu.Unlock()
+	if stop != nil {
+		close(stop)
+		<-t.gone
+	}
+}
+
+// start runs the goroutine that keeps the clocks going.
+func (t *Tree) start() {
+	t.stop, t.gone = make(chan struct{}), make(chan struct{})
+	tick := t.tick
+	done := func() {}
+	if tick == nil {
+		ticker := time.NewTicker(250 * time.Millisecond)
+		tick, done = ticker.C, ticker.Stop
+	}
+	go func() {
+		defer close(t.gone)
+		defer done()
+		for {
+			select {
+			case <-t.stop:
+				return
+			case <-tick:
+				t.mu.Lock()
+				if !t.closed && t.drawn > 0 {
+					t.draw(t.lines(false))
+				}
+				t.mu.Unlock()
+			}
+		}
+	}()
+}
+
+// draw replaces what is on the screen by lines, in one write.
+func (t *Tree) draw(lines []string) {
+	var b strings.Builder
+	if t.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r\x1b[J", t.drawn)
+	}
+	for _, l := range lines {
+		b.WriteString(l)
+		b.WriteByte('\n')
+	}
+	t.drawn = len(lines)
+	if b.Len() > 0 {
+		io.WriteString(t.io.Err, b.String())
+	}
+}
+
+// lines draws the tree: at most the height of the screen unless all is wanted, each shorter than its width, so that the
+// count of lines is the count of rows.
+func (t *Tree) lines(all bool) []string {
+	width, height := t.io.Width, t.io.Height
+	if t.io.errFile != nil {
+		if w, h, err := term.GetSize(int(t.io.errFile.Fd())); err == nil && w > 0 {
+			height = h
+			if t.io.Width > 0 {
+				width = w
+			}
+		}
+	}
+	nodes := t.order
+	if limit := height - 2; !all && height > 0 && len(nodes) > max(limit, 3) {
+		nodes = t.busiest(max(limit, 3) - 1)
+	}
+	children := map[string][]*node{}
+	shown := map[string]bool{}
+	for _, n := range nodes {
+		shown[n.last.ConversationID] = true
+	}
+	for _, n := range nodes {
+		parent := n.last.ParentID
+		if !shown[parent] || parent == n.last.ConversationID {
+			parent = ""
+		}
+		children[parent] = append(children[parent], n)
+	}
+	var out []string
+	seen := map[*node]bool{}
+	var walk func(parent, indent string)
+	walk = func(parent, indent string) {
+		kids := children[parent]
+		for i, n := range kids {
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
+			branch, deeper := Branch(i == len(kids)-1, t.io.UTF8)
+			text := t.text(n)
+			if width > 0 {
+				text = Cut(indent+branch+text, width-1, t.io.UTF8)
+			} else {
+				text = indent + branch + text
+			}
+			out = append(out, t.paint(n, text))
+			if id := n.last.ConversationID; id != "" {
+				walk(id, indent+deeper)
+			}
+		}
+	}
+	walk("", "")
+	if more := len(t.order) - len(nodes); more > 0 {
+		out = append(out, fmt.Sprintf("(+%d more)", more))
+	}
+	return out
+}
+
+// busiest keeps n nodes in their order: those that have not ended first, then the latest.
+func (t *Tree) busiest(n int) []*node {
+	ranked := slices.Clone(t.order)
+	slices.Reverse(ranked)
+	slices.SortStableFunc(ranked, func(a, b *node) int {
+		return rank(a) - rank(b)
+	})
+	keep := map[*node]bool{}
+	for _, x := range ranked[:min(n, len(ranked))] {
+		keep[x] = true
+	}
+	var out []*node
+	for _, x := range t.order {
+		if keep[x] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func rank(n *node) int {
+	if n.last.Phase == stream.Ended {
+		return 1
+	}
+	return 0
+}
+
+// Branch returns the drawing before a child and the indent of what is below it, for tree listings.
+func Branch(last, utf8 bool) (branch, deeper string) {
+	switch {
+	case last && utf8:
+		return "└─ ", "   "
+	case utf8:
+		return "├─ ", "│  "
+	case last:
+		return "`- ", "   "
+	}
+	return "|- ", "|  "
+}
+
+// text is a node's line on a terminal: profile, state, current tool, tokens, elapsed, title.
+func (t *Tree) text(n *node) string {
+	d := n.last
+	parts := []string{mark(d, t.io.UTF8) + " " + orDash(d.Profile), n.state()}
+	if d.Tokens > 0 {
+		parts = append(parts, Count(d.Tokens)+" tokens")
+	}
+	parts = append(parts, n.elapsed(t.now()))
+	if d.Title != "" {
+		parts = append(parts, d.Title)
+	}
+	return Line(strings.Join(parts, "  "))
+}
+
+// plain is a node's line in a log.
+func (n *node) plain() string {
+	d := n.last
+	text := fmt.Sprintf("%s %s: %s", orDash(d.Profile), orDash(d.ConversationID), n.state())
+	if d.Phase == stream.Ended {
+		text += fmt.Sprintf(", %s tokens, %s", Count(d.Tokens), Elapsed(time.Duration(d.ElapsedMS)*time.Millisecond))
+	}
+	return text
+}
+
+func (n *node) state() string {
+	d := n.last
+	switch {
+	case d.Phase == stream.Ended && d.Reason != "":
+		return d.Status + ": " + d.Reason
+	case d.Phase == stream.Ended:
+		return orDash(d.Status)
+	case d.Tool != "":
+		return stream.Running + " " + d.Tool
+	}
+	return orDash(d.Phase)
+}
+
+func (n *node) elapsed(now time.Time) string {
+	e := time.Duration(n.last.ElapsedMS) * time.Millisecond
+	if n.last.Phase == stream.Running || n.last.Phase == stream.Started {
+		e += max(0, now.Sub(n.at))
+	}
+	return Elapsed(e)
+}
+
+// mark is the state as one character.
+func mark(d stream.Delegation, utf8 bool) string {
+	switch {
+	case d.Phase == stream.Ended && d.Status == "ok":
+		return pick(utf8, "✓", "+")
+	case d.Phase == stream.Ended:
+		return pick(utf8, "✗", "x")
+	case d.Phase == stream.Queued:
+		return pick(utf8, "○", ".")
+	}
+	return pick(utf8, "●", "*")
+}
+
+func (t *Tree) paint(n *node, text string) string {
+	if !t.io.ErrColor {
+		return text
+	}
+	color := "36"
+	switch d := n.last; {
+	case d.Phase == stream.Ended && d.Status == "ok":
+		color = "32"
+	case d.Phase == stream.Ended && d.Status == "partial":
+		color = "33"
+	case d.Phase == stream.Ended:
+		color = "31"
+	case d.Phase == stream.Queued:
+		color = "2"
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// Count writes a number with a separator between thousands.
+func Count(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Elapsed writes a duration as people read it: 0.4s, 12s, 3m05s, 2h07m.
+func Elapsed(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func pick(utf8 bool, yes, no string) string {
+	if utf8 {
+		return yes
+	}
+	return no
+}

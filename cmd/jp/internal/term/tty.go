@@ -1,0 +1,158 @@
+package term
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNobody is returned where a question finds nobody to answer it: there is no terminal, or our process group is in its
+// background, where reading would stop us.
+var ErrNobody = errors.New("terminal: nobody can answer")
+
+// TTY is the terminal of the session, whatever the standard streams are. Questions are asked one after the other.
+// Safe for concurrent use.
+type TTY struct {
+	f *os.File
+
+	mu sync.Mutex // held while a question is on the screen
+}
+
+// lineMax bounds an answer, in bytes; terminals in line mode give up at 4096 anyway.
+const lineMax = 4096
+
+// OpenTTY opens /dev/tty and checks that our process group is in its foreground. ErrNobody says that it is not so.
+func OpenTTY() (*TTY, error) {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, ErrNobody
+	}
+	t := &TTY{f: f}
+	if !t.Foreground() {
+		f.Close()
+		return nil, ErrNobody
+	}
+	return t, nil
+}
+
+// Close releases the terminal. A question that is being asked ends with an error.
+func (t *TTY) Close() error { return t.f.Close() }
+
+// Foreground reports whether our process group may read the terminal now.
+func (t *TTY) Foreground() bool {
+	group := -1
+	t.control(func(fd int) error {
+		var err error
+		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return err
+	})
+	return group == unix.Getpgrp()
+}
+
+// Ask shows text, which must be clean, and returns the line typed behind it, without its newline. What was typed before the
+// question stood there is thrown away. io.EOF is Ctrl-D on an empty line; the end of ctx ends the question with its cause.
+func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return "", err
+	}
+	if !t.Foreground() {
+		return "", ErrNobody
+	}
+	if err := t.control(flushInput); err != nil {
+		return "", fmt.Errorf("terminal: %w", err)
+	}
+	if _, err := io.WriteString(t.f, text); err != nil {
+		return "", fmt.Errorf("terminal: %w", err)
+	}
+	line, err := t.readLine(ctx)
+	if err != nil {
+		// Whatever follows should not continue the line of the question.
+		io.WriteString(t.f, "\n")
+	}
+	return line, err
+}
+
+// Show writes text, which must be clean, between questions.
+func (t *TTY) Show(text string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, err := io.WriteString(t.f, text)
+	return err
+}
+
+// readLine reads up to a newline. The deadline is what wakes a read when ctx ends; where the terminal cannot be polled (some
+// systems cannot poll /dev/tty) the read is left behind and dies with the process.
+func (t *TTY) readLine(ctx context.Context) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	done := make(chan answer, 1)
+	polled := t.f.SetReadDeadline(time.Time{}) == nil
+	stop := context.AfterFunc(ctx, func() { t.f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	go func() {
+		line, err := t.read()
+		done <- answer{line, err}
+	}()
+	wait := ctx.Done()
+	if polled {
+		wait = nil // the read returns by itself
+	}
+	select {
+	case a := <-done:
+		if errors.Is(a.err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+			a.err = context.Cause(ctx)
+		}
+		return a.line, a.err
+	case <-wait:
+		return "", context.Cause(ctx)
+	}
+}
+
+func (t *TTY) read() (string, error) {
+	var line []byte
+	buf := make([]byte, 256)
+	for {
+		n, err := t.f.Read(buf)
+		line = append(line, buf[:n]...)
+		if i := bytes.IndexByte(line, '\n'); i >= 0 {
+			return string(bytes.TrimSuffix(line[:i], []byte{'\r'})), nil
+		}
+		switch {
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return string(line), nil
+		case errors.Is(err, io.EOF):
+			return "", io.EOF
+		case errors.Is(err, syscall.EIO): // the terminal has hung up
+			return "", ErrNobody
+		case err != nil:
+			return "", err
+		case len(line) > lineMax:
+			return "", fmt.Errorf("terminal: answer longer than %d bytes", lineMax)
+		}
+	}
+}
+
+// control runs f on the descriptor. (*os.File).Fd would make it blocking and so deaf to deadlines.
+func (t *TTY) control(f func(fd int) error) error {
+	c, err := t.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := c.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
