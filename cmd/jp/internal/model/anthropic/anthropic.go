@@ -1,0 +1,309 @@
+// Package anthropic speaks Anthropic's Messages API through the vendor's SDK, against the
+// vendor or any server with the same wire format.
+//
+// The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
+// nothing from the environment (its Client would: keys, profiles, headers; its MessageService
+// does not). It does not retry; model.Retry does.
+//
+// Traps of the SDK: its event decoder swallows pings and unnamed events, and ends quietly when
+// the connection does, so a reply counts as complete only when its stop reason was seen; it
+// prints a warning to stderr for token budgets on models that deprecate them, which are the
+// models for which we send none.
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// New is a model.Provider.
+func New(c model.Config) (model.Stream, error) {
+	opts := []option.RequestOption{
+		option.WithBaseURL(c.BaseURL),
+		option.WithHTTPClient(c.Client),
+		option.WithMaxRetries(0),
+		option.WithMiddleware(c.Intercept),
+		option.WithoutOpenTelemetry(),
+		option.WithHeader("User-Agent", "jp"),
+	}
+	if c.Key != "" {
+		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
+	}
+	p := provider{config: c, messages: sdk.NewMessageService(opts...)}
+	return p.stream, nil
+}
+
+type provider struct {
+	config   model.Config
+	messages sdk.MessageService
+}
+
+func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		if err := r.Check(); err != nil {
+			yield(model.Part{}, p.config.Fail(ctx, err))
+			return
+		}
+		events := p.messages.NewStreaming(ctx, p.params(r),
+			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
+		if err := events.Err(); err != nil {
+			yield(model.Part{}, p.fail(ctx, err))
+			return
+		}
+		defer events.Close()
+
+		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*block), calls: model.NewCalls(r)}
+		for !reply.complete && events.Next() {
+			if err := reply.event(events.Current()); err == errConsumer {
+				return
+			} else if err != nil {
+				reply.fail(ctx, err)
+				return
+			}
+		}
+		if err := events.Err(); err != nil && !reply.complete {
+			reply.fail(ctx, p.fail(ctx, err))
+			return
+		}
+		reply.finish(ctx)
+	}
+}
+
+// fail maps an error of the SDK. Error events in the stream are the SDK's own type; what had an
+// error status was caught before the SDK saw it.
+func (p provider) fail(ctx context.Context, err error) error {
+	if e, ok := err.(*sdk.Error); ok && ctx.Err() == nil {
+		return p.config.StreamError([]byte(e.RawJSON()))
+	}
+	return p.config.Fail(ctx, err)
+}
+
+// reply puts one answer together.
+type reply struct {
+	config   model.Config
+	yield    func(model.Part, error) bool
+	blocks   map[int64]*block // open ones, by index
+	calls    *model.Calls
+	usage    convstore.Usage
+	counted  bool // usage was told
+	stop     sdk.StopReason
+	complete bool // message_stop was seen
+}
+
+// block is one content block in the making.
+type block struct {
+	kind          string
+	id, name      string
+	text          []byte // of thinking, or the JSON of a tool call
+	signature     string
+	redacted      string
+	startArgument json.RawMessage // where a server gives a call's input whole
+}
+
+// errConsumer ends a reply whose consumer wants no more.
+var errConsumer = fmt.Errorf("the consumer stopped")
+
+func (r *reply) part(p model.Part) error {
+	if !r.yield(p, nil) {
+		return errConsumer
+	}
+	return nil
+}
+
+func (r *reply) bad(format string, args ...any) error {
+	return &model.Error{Provider: r.config.Name, Kind: model.KindStream, Message: r.config.Clean(fmt.Sprintf(format, args...))}
+}
+
+func (r *reply) event(e sdk.MessageStreamEventUnion) error {
+	switch e.Type {
+	case "message_start":
+		u := e.Message.Usage
+		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
+		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
+		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
+		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
+	case "message_delta":
+		// These counts are totals and replace the earlier ones.
+		u := e.Usage
+		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
+		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
+		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
+		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
+		if e.Delta.StopReason != "" {
+			r.stop = e.Delta.StopReason
+		}
+	case "content_block_start":
+		return r.start(e)
+	case "content_block_delta":
+		return r.delta(e)
+	case "content_block_stop":
+		return r.end(e.Index)
+	case "message_stop":
+		r.complete = true
+	}
+	// Unknown events are to be ignored, says the API's versioning policy.
+	return nil
+}
+
+func (r *reply) count(valid bool, n int64, to *int64) {
+	if valid {
+		*to, r.counted = n, true
+	}
+}
+
+func (r *reply) start(e sdk.MessageStreamEventUnion) error {
+	if r.blocks[e.Index] != nil {
+		return r.bad("content block %d starts twice", e.Index)
+	}
+	c := e.ContentBlock
+	b := &block{kind: c.Type, id: c.ID, name: c.Name, signature: c.Signature, redacted: c.Data, text: []byte(c.Thinking)}
+	r.blocks[e.Index] = b
+	switch c.Type {
+	case "":
+		return r.bad("content block %d has no type", e.Index)
+	case "text":
+		if c.Text != "" {
+			return r.part(model.Part{Text: c.Text})
+		}
+	case "thinking":
+		if c.Thinking != "" {
+			return r.part(model.Part{ReasoningDelta: c.Thinking})
+		}
+	case "tool_use":
+		if c.Name == "" {
+			return r.bad("content block %d: a tool call without a name", e.Index)
+		}
+		if raw := c.JSON.Input.Raw(); c.JSON.Input.Valid() && raw != "{}" {
+			b.startArgument = json.RawMessage(raw)
+		}
+	}
+	return nil
+}
+
+func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
+	b, d := r.blocks[e.Index], e.Delta
+	if b == nil {
+		return r.bad("a %s for content block %d, which is not open", d.Type, e.Index)
+	}
+	switch d.Type {
+	case "text_delta":
+		if !d.JSON.Text.Valid() || b.kind != "text" {
+			return r.bad("a text delta without text, or in a block of type %s", b.kind)
+		}
+		if d.Text != "" {
+			return r.part(model.Part{Text: d.Text})
+		}
+	case "thinking_delta":
+		if !d.JSON.Thinking.Valid() || b.kind != "thinking" {
+			return r.bad("a thinking delta without thinking, or in a block of type %s", b.kind)
+		}
+		if b.text = append(b.text, d.Thinking...); d.Thinking != "" {
+			return r.part(model.Part{ReasoningDelta: d.Thinking})
+		}
+	case "signature_delta":
+		b.signature += d.Signature
+	case "input_json_delta":
+		if !d.JSON.PartialJSON.Valid() {
+			return r.bad("a delta of a tool call without JSON text")
+		}
+		b.text = append(b.text, d.PartialJSON...)
+	}
+	return nil
+}
+
+func (r *reply) end(index int64) error {
+	b := r.blocks[index]
+	if b == nil {
+		return r.bad("the end of content block %d, which is not open", index)
+	}
+	delete(r.blocks, index)
+	switch b.kind {
+	case "thinking":
+		return r.part(model.Part{Reasoning: &model.Reasoning{Text: string(b.text), Signature: b.signature, Provider: r.config.Name}})
+	case "redacted_thinking":
+		opaque, err := json.Marshal(redacted{Type: "redacted_thinking", Data: b.redacted})
+		if err != nil {
+			return r.bad("%v", err)
+		}
+		return r.part(model.Part{Reasoning: &model.Reasoning{Opaque: opaque, Provider: r.config.Name}})
+	case "tool_use":
+		if len(b.text) == 0 {
+			b.text = b.startArgument
+		}
+		r.calls.Add(b.id, b.name, b.text)
+	}
+	return nil
+}
+
+// redacted is a block of thinking that the provider has encrypted, as it wants it back.
+type redacted struct {
+	Type string `json:"type"`
+	Data string `json:"data"`
+}
+
+// finish yields what stands at the end of a reply, or says why it is none.
+func (r *reply) finish(ctx context.Context) {
+	stop, ok := stopOf(r.stop)
+	switch {
+	case ctx.Err() != nil && !r.complete:
+		r.fail(ctx, context.Cause(ctx))
+		return
+	case r.stop == "":
+		r.fail(ctx, r.bad("the reply broke off"))
+		return
+	case !ok:
+		r.fail(ctx, r.bad("the reply stopped for an unknown reason %q", r.stop))
+		return
+	}
+	for _, b := range r.blocks {
+		// Only the limit may cut a block off, and then a call in it is none.
+		if stop != model.StopMaxTokens {
+			r.fail(ctx, r.bad("the reply ended inside a block of type %s", b.kind))
+			return
+		}
+	}
+	calls, stop := r.calls.Finish(stop)
+	for _, call := range calls {
+		if !r.yield(model.Part{Call: call}, nil) {
+			return
+		}
+	}
+	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
+		return
+	}
+	r.yield(model.Part{Stop: stop}, nil)
+}
+
+// fail yields what the broken reply cost, as far as that was told, and the error.
+func (r *reply) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
+		return
+	}
+	r.yield(model.Part{}, err)
+}
+
+func stopOf(s sdk.StopReason) (model.Stop, bool) {
+	switch s {
+	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence, sdk.StopReasonPauseTurn:
+		return model.StopEnd, true
+	case sdk.StopReasonToolUse:
+		return model.StopToolUse, true
+	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+		return model.StopMaxTokens, true
+	case sdk.StopReasonRefusal:
+		return model.StopRefusal, true
+	}
+	return "", false
+}

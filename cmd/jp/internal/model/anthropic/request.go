@@ -1,0 +1,196 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"jp/cmd/jp/internal/model"
+)
+
+// Without a limit from the caller we ask for at most this much, or for what an unknown server
+// most likely takes.
+const (
+	defaultMaxTokens = 32_000
+	unknownMaxTokens = 8_192
+
+	maxName = 128 // bytes of a tool's name or a call's id
+)
+
+// params writes a request that has passed model.Request.Check.
+//
+// Cache breakpoints (four are allowed) stand after the tools, after the system prompt, after
+// the last message and after the message of ours before it: the provider looks back only 20
+// blocks for what it has seen, and one batch of tool calls may be longer than that.
+func (p provider) params(r model.Request) sdk.MessageNewParams {
+	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: p.maxTokens(r)}
+	for _, s := range r.System {
+		if strings.TrimSpace(s.Text) != "" {
+			out.System = append(out.System, sdk.TextBlockParam{Text: s.Text})
+		}
+	}
+	if n := len(out.System); n > 0 {
+		out.System[n-1].CacheControl = sdk.NewCacheControlEphemeralParam()
+	}
+	for _, t := range r.Tools {
+		tool := sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](t.Schema)}
+		if t.Description != "" {
+			tool.Description = sdk.String(t.Description)
+		}
+		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &tool})
+	}
+	if n := len(out.Tools); n > 0 {
+		out.Tools[n-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
+		if r.ToolChoice == "none" {
+			out.ToolChoice = sdk.ToolChoiceUnionParam{OfNone: &sdk.ToolChoiceNoneParam{}}
+		}
+	}
+	if r.Temperature != nil {
+		out.Temperature = sdk.Float(*r.Temperature)
+	}
+	if len(r.Schema) > 0 {
+		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema}) // checked to be JSON
+		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(format))
+	}
+	reason(&out, r)
+
+	for _, m := range r.Messages {
+		role := sdk.MessageParamRoleUser
+		if m.Role == model.Assistant {
+			role = sdk.MessageParamRoleAssistant
+		}
+		blocks := p.blocks(m)
+		if len(blocks) == 0 {
+			continue
+		}
+		if n := len(out.Messages); n > 0 && out.Messages[n-1].Role == role {
+			out.Messages[n-1].Content = append(out.Messages[n-1].Content, blocks...)
+			continue
+		}
+		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: blocks})
+	}
+	for i, marks := len(out.Messages)-1, 2; i >= 0 && marks > 0; i-- {
+		if m := out.Messages[i]; m.Role == sdk.MessageParamRoleUser {
+			if cache := m.Content[len(m.Content)-1].GetCacheControl(); cache != nil {
+				*cache = sdk.NewCacheControlEphemeralParam()
+			}
+			marks--
+		}
+	}
+	return out
+}
+
+func (p provider) maxTokens(r model.Request) int64 {
+	most := p.config.Model.MaxOutput
+	n := r.MaxTokens
+	switch {
+	case n == 0 && most == 0 && !p.config.Official():
+		n = unknownMaxTokens
+	case n == 0:
+		n = defaultMaxTokens
+	}
+	if most > 0 {
+		n = min(n, most)
+	}
+	return int64(n)
+}
+
+// blocks writes the content of one message. The API refuses blank text, so there is none.
+func (p provider) blocks(m model.Message) []sdk.ContentBlockParamUnion {
+	var out []sdk.ContentBlockParamUnion
+	for _, c := range m.Content {
+		switch {
+		case c.Call != nil:
+			out = append(out, sdk.NewToolUseBlock(model.FitID(c.Call.ID, maxName), c.Call.Object(), model.FitName(c.Call.Name, maxName)))
+		case c.Result != nil:
+			result := sdk.ToolResultBlockParam{ToolUseID: model.FitID(c.Result.ID, maxName)}
+			if strings.TrimSpace(c.Result.Text) != "" {
+				result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: c.Result.Text}}}
+			}
+			if c.Result.IsError {
+				result.IsError = sdk.Bool(true)
+			}
+			out = append(out, sdk.ContentBlockParamUnion{OfToolResult: &result})
+		case c.Reasoning != nil:
+			if block, ok := p.thinking(*c.Reasoning); ok {
+				out = append(out, block)
+			}
+		case strings.TrimSpace(c.Text) != "":
+			out = append(out, sdk.NewTextBlock(c.Text))
+		}
+	}
+	return out
+}
+
+// thinking gives a block back to the provider that made it; others could not check it.
+func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool) {
+	if r.Provider != p.config.Name {
+		return sdk.ContentBlockParamUnion{}, false
+	}
+	var hidden redacted
+	if json.Unmarshal(r.Opaque, &hidden) == nil && hidden.Type == "redacted_thinking" && hidden.Data != "" {
+		return sdk.NewRedactedThinkingBlock(hidden.Data), true
+	}
+	if r.Signature == "" {
+		return sdk.ContentBlockParamUnion{}, false
+	}
+	return sdk.NewThinkingBlock(r.Signature, r.Text), true
+}
+
+// reason asks for as much thinking as the request says, in the way that the model's generation
+// takes: token budgets up to 4.5, adaptive thinking with an effort after it. "none" is: nothing
+// at all up to 4.8, where nothing is the default; the least there is where thinking is always
+// on; "between_tools" for Sonnet from 5.5; "disabled" for the others. Models that we do not
+// know are taken for new ones.
+func reason(out *sdk.MessageNewParams, r model.Request) {
+	if r.Reasoning == "" {
+		return
+	}
+	family, version := generation(r.Model)
+	switch {
+	case r.Reasoning == "none":
+		switch {
+		case version > 0 && version < 500:
+		case family == "fable", family == "mythos", family == "opus" && version >= 505:
+			out.OutputConfig.Effort = sdk.OutputConfigEffortLow
+		case family == "sonnet" && version >= 505:
+			out.Thinking.OfBetweenTools = &sdk.ThinkingConfigBetweenToolsParam{}
+		default:
+			out.Thinking.OfDisabled = &sdk.ThinkingConfigDisabledParam{}
+		}
+	case version > 0 && version <= 405:
+		budget := map[string]int64{"low": 4_096, "medium": 10_240, "high": 24_576}[r.Reasoning]
+		if budget = min(budget, out.MaxTokens/2); budget >= 1_024 {
+			out.Thinking.OfEnabled = &sdk.ThinkingConfigEnabledParam{BudgetTokens: budget}
+		}
+	default:
+		// Recent models leave the text of their thinking out unless asked.
+		out.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
+		out.OutputConfig.Effort = sdk.OutputConfigEffort(r.Reasoning)
+	}
+}
+
+// generation reads a model's name: "claude-sonnet-4-5-20250929" is "sonnet", 405;
+// "claude-3-7-sonnet-20250219" is "sonnet", 307. A name that says nothing has version 0.
+func generation(name string) (family string, version int) {
+	var numbers []int
+	for _, word := range strings.Split(strings.TrimPrefix(name, "claude-"), "-") {
+		n, err := strconv.Atoi(word)
+		switch {
+		case err != nil && family == "":
+			family = word
+		case err == nil && n < 100 && len(numbers) < 2:
+			numbers = append(numbers, n)
+		}
+	}
+	switch len(numbers) {
+	case 1:
+		return family, numbers[0] * 100
+	case 2:
+		return family, numbers[0]*100 + numbers[1]
+	}
+	return family, 0
+}

@@ -1,0 +1,206 @@
+package model
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Check reports the first thing in the request that a real provider refuses: a message without
+// content or with content that does not belong to its role, a call without a result right after
+// it or a result without a call, an id that is used twice, a thread that ends with the
+// assistant. All providers check, so that a script model finds what would fail only later.
+// The error is an *Error of KindBadRequest.
+func (r Request) Check() error {
+	bad := func(format string, args ...any) error {
+		return &Error{Kind: KindBadRequest, Final: true, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(r.Messages) == 0 {
+		return bad("no messages")
+	}
+	offered := make(map[string]bool)
+	for _, t := range r.Tools {
+		var schema map[string]json.RawMessage
+		switch {
+		case t.Name == "":
+			return bad("a tool without a name is offered")
+		case offered[t.Name]:
+			return bad("tool %q is offered twice", t.Name)
+		case json.Unmarshal(t.Schema, &schema) != nil || schema == nil:
+			return bad("tool %q: its schema is not a JSON object", t.Name)
+		}
+		offered[t.Name] = true
+	}
+	switch r.Reasoning {
+	case "", "none", "low", "medium", "high":
+	default:
+		return bad("reasoning %q: must be none, low, medium or high", r.Reasoning)
+	}
+	if r.ToolChoice != "" && r.ToolChoice != "none" {
+		return bad("tool choice %q: must be none or nothing", r.ToolChoice)
+	}
+	if r.MaxTokens < 0 {
+		return bad("%d output tokens", r.MaxTokens)
+	}
+	if len(r.Schema) > 0 && !json.Valid(r.Schema) {
+		return bad("the answer's schema is not JSON")
+	}
+
+	used := make(map[string]bool) // ids of calls
+	var open map[string]bool      // calls of the last assistant message that wait for results
+	for i, m := range r.Messages {
+		if len(m.Content) == 0 {
+			return bad("message %d has no content", i+1)
+		}
+		if len(open) > 0 && m.Role != ToolRole {
+			return bad("message %d: results are missing for %d calls before it", i+1, len(open))
+		}
+		if m.Role == Assistant {
+			open = make(map[string]bool)
+		}
+		for _, c := range m.Content {
+			if c.kinds() != 1 || !c.belongs(m.Role) {
+				return bad("message %d: content does not fit the role %q", i+1, m.Role)
+			}
+			switch {
+			case c.Call != nil:
+				if id := c.Call.ID; id == "" || used[id] {
+					return bad("message %d: tool call id %q is not unique", i+1, id)
+				} else {
+					used[id], open[id] = true, true
+				}
+			case c.Result != nil:
+				if !open[c.Result.ID] {
+					return bad("message %d: result for %q, which is no open call", i+1, c.Result.ID)
+				}
+				delete(open, c.Result.ID)
+			}
+		}
+	}
+	if last := r.Messages[len(r.Messages)-1]; last.Role == Assistant {
+		return bad("the thread ends with the assistant")
+	}
+	if len(open) > 0 {
+		return bad("results are missing for %d calls", len(open))
+	}
+	return nil
+}
+
+func (c Content) kinds() int {
+	n := 0
+	for _, set := range []bool{c.Text != "", c.Reasoning != nil, c.Call != nil, c.Result != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func (c Content) belongs(r Role) bool {
+	switch r {
+	case User:
+		return c.Text != ""
+	case Assistant:
+		return c.Result == nil
+	case ToolRole:
+		return c.Result != nil
+	}
+	return false
+}
+
+// Calls collects the tool calls of one reply and keeps what a Stream promises of them: their
+// order, arguments that are never empty, ids that are unique within the thread, and no call
+// that was cut off.
+type Calls struct {
+	used  map[string]bool
+	calls []*Call
+}
+
+// NewCalls returns the collection for a reply to r.
+func NewCalls(r Request) *Calls {
+	c := &Calls{used: make(map[string]bool)}
+	for _, m := range r.Messages {
+		for _, part := range m.Content {
+			if part.Call != nil {
+				c.used[part.Call.ID] = true
+			}
+		}
+	}
+	return c
+}
+
+// Len returns how many calls there are.
+func (c *Calls) Len() int { return len(c.calls) }
+
+// Add adds a complete call and returns its id. Servers that count ids anew in each reply, or give none, get one
+// of ours: the id of a call names what it started, so it must not come twice.
+func (c *Calls) Add(id, name string, arguments []byte) string {
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	if id == "" || c.used[id] {
+		id = "call_" + rand.Text()
+	}
+	c.used[id] = true
+	c.calls = append(c.calls, &Call{ID: id, Name: name, Arguments: arguments})
+	return id
+}
+
+// Finish returns the calls of a reply that ended with stop, and the stop as it must be told:
+// some servers end a reply full of calls as if it held none. In a reply that was cut off, a
+// last call whose arguments are no JSON was cut with it, and is left out.
+func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
+	calls := c.calls
+	if last := len(calls) - 1; stop == StopMaxTokens && last >= 0 && !json.Valid(calls[last].Arguments) {
+		calls = calls[:last]
+	}
+	if stop == StopEnd && len(calls) > 0 {
+		stop = StopToolUse
+	}
+	if stop == StopToolUse && len(calls) == 0 {
+		stop = StopEnd
+	}
+	return calls, stop
+}
+
+// Object returns the arguments as a JSON object, which is what wire formats can carry back to
+// the model. Arguments that are none stand in it whole, under "invalid_arguments".
+func (c Call) Object() json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(c.Arguments, &object) == nil && object != nil {
+		return c.Arguments
+	}
+	wrapped, err := json.Marshal(map[string]string{"invalid_arguments": string(c.Arguments)})
+	if err != nil {
+		return json.RawMessage("{}") // not reached: strings always marshal
+	}
+	return wrapped
+}
+
+// FitID makes the id of a call that another provider gave fit for a wire format that takes at
+// most most bytes of letters, digits, "_" and "-": always in the same way, so that a call and
+// its result still meet.
+func FitID(id string, most int) string {
+	if FitName(id, most) == id {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:12])
+}
+
+// FitName does the same for the name of a tool that a model of another provider made up.
+func FitName(name string, most int) string {
+	fit := strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+	if fit == "" {
+		return "_"
+	}
+	return fit[:min(len(fit), most)]
+}

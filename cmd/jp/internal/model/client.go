@@ -1,0 +1,181 @@
+package model
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Warm starts loading the certificates of the system in the background. crypto/x509 reads them
+// once per process, at the first https handshake, which takes 7-10 ms of one core. Open calls
+// Warm for https endpoints; a command that knows earlier may do so itself.
+func Warm() { go x509.SystemCertPool() } //nolint // crypto/x509 keeps the pool, and its error, for the handshake
+
+// NewClient returns the HTTP client that providers use: its own connections, proxies from the
+// environment, no cookies, no compression (it delays events and can hide a flood), and no
+// redirect that could carry a key away.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:      true,
+			TLSHandshakeTimeout:    15 * time.Second,
+			MaxIdleConnsPerHost:    4,
+			IdleConnTimeout:        90 * time.Second,
+			ExpectContinueTimeout:  time.Second,
+			MaxResponseHeaderBytes: 256 << 10,
+			DisableCompression:     true,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		},
+		CheckRedirect: checkRedirect,
+	}
+}
+
+// checkRedirect follows a redirect only where the request stays what it was: same method, same
+// scheme, host and port. net/http drops Authorization on the way to another host, but not the
+// x-api-key of Anthropic, and it turns most redirected POSTs into GETs.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	from := via[0]
+	if len(via) >= 5 || req.Method != from.Method || req.URL.Scheme != from.URL.Scheme || req.URL.Host != from.URL.Host {
+		to := *req.URL
+		to.User, to.RawQuery, to.Fragment = nil, "", ""
+		return &Error{Kind: KindBadRequest, Final: true,
+			Message: fmt.Sprintf("redirected to %s: refused, since the key would go along", clean(to.String(), "")),
+			Hint:    "check the base URL"}
+	}
+	return nil
+}
+
+// maxErrorBody bounds what is read of a response that is an error.
+const maxErrorBody = 64 << 10
+
+// Intercept is a middleware of both vendors' SDKs. It turns every answer that is no event
+// stream into an *Error, bounds the body by MaxBytes, and tells a Limit above it whenever bytes
+// arrive, keep-alives included.
+func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	resp, err := next(req)
+	if err != nil {
+		return resp, err
+	}
+	touch := activity(req.Context())
+	touch()
+	if resp.StatusCode >= 300 {
+		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
+	}
+	// Some servers name no type, or text/plain; only what is surely something else is refused.
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind == "text/html" || kind == "application/json" {
+		if body := readError(resp); kind == "application/json" && parseErrorBody(body).message != "" {
+			return nil, c.StreamError(body)
+		}
+		return nil, &Error{Provider: c.Name, Kind: KindStream, Final: true, Status: resp.StatusCode,
+			Message: fmt.Sprintf("answered with %s, not with an event stream", kind),
+			Hint:    "check the base URL"}
+	}
+	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
+	return resp, nil
+}
+
+// readError reads what there is of the body of an error, and closes it.
+func readError(resp *http.Response) []byte {
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	return body
+}
+
+// limitedBody reads a reply up to a ceiling.
+type limitedBody struct {
+	io.ReadCloser
+	left   int64
+	config Config
+	touch  func()
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, &Error{Provider: b.config.Name, Kind: KindTooLarge, Final: true,
+			Message: fmt.Sprintf("the reply is larger than %d bytes", b.config.MaxBytes)}
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if n > 0 {
+		b.touch()
+	}
+	return n, err
+}
+
+// Fail turns any error of a request into what a Stream yields: the cause of the context when
+// that has ended, otherwise an *Error.
+func (c Config) Fail(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Provider == "" {
+			copied := *e
+			copied.Provider = c.Name
+			return &copied
+		}
+		return e
+	}
+	broken := &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return broken
+	}
+	var (
+		opErr   *net.OpError
+		dnsErr  *net.DNSError
+		certErr *tls.CertificateVerificationError
+		tlsErr  tls.RecordHeaderError
+		timeout interface{ Timeout() bool }
+	)
+	switch {
+	case errors.As(err, &certErr), errors.As(err, &tlsErr):
+		return c.network(err, true)
+	case errors.As(err, &dnsErr):
+		return c.network(dnsErr, dnsErr.IsNotFound)
+	case errors.As(err, &opErr) && opErr.Op == "read":
+		return broken
+	case errors.As(err, &opErr):
+		// A local server that does not run will not run a second later.
+		final := opErr.Op == "dial" && loopback(c.BaseURL)
+		e := c.network(opErr, final)
+		if final {
+			e.Hint = "is the server at " + c.BaseURL + " running?"
+		}
+		return e
+	case errors.Is(err, io.EOF):
+		return c.network(errors.New("the connection was closed without an answer"), false)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return c.network(err, false)
+	}
+	// What is left are events that a decoder could not read and broken connections, for which
+	// net/http has no types.
+	return &Error{Provider: c.Name, Kind: KindStream, Message: c.Clean(unwrapURL(err).Error()), Err: err}
+}
+
+func (c Config) network(err error, final bool) *Error {
+	return &Error{Provider: c.Name, Kind: KindNetwork, Message: c.Clean(unwrapURL(err).Error()), Final: final, Err: err}
+}
+
+// unwrapURL drops the `Post "https://...": ` that net/http puts before its errors.
+func unwrapURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) && u.Err != nil {
+		return u.Err
+	}
+	return err
+}

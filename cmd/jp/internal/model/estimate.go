@@ -1,0 +1,35 @@
+package model
+
+// Estimate returns a rough number of tokens that the request will count as input: a token per
+// three bytes of text, which is on the high side for English and for code. It bounds spending
+// before a call; providers' own numbers replace it afterwards.
+func (r Request) Estimate() int64 {
+	n := len(r.Schema)
+	for _, s := range r.System {
+		n += len(s.Text)
+	}
+	for _, t := range r.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Schema) + 16
+	}
+	for _, m := range r.Messages {
+		n += 16
+		for _, c := range m.Content {
+			n += c.size()
+		}
+	}
+	return int64(n)/3 + 1
+}
+
+func (c Content) size() int {
+	n := len(c.Text)
+	if r := c.Reasoning; r != nil {
+		n += len(r.Text) + len(r.Signature) + len(r.Opaque)
+	}
+	if call := c.Call; call != nil {
+		n += len(call.ID) + len(call.Name) + len(call.Arguments)
+	}
+	if r := c.Result; r != nil {
+		n += len(r.ID) + len(r.Text)
+	}
+	return n
+}

@@ -1,0 +1,338 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Endpoint is one [providers.llm.<name>] table of the config. It stands for a built-in
+// provider of the same name as a whole: without BaseURL it is the vendor's own address,
+// without APIKeyEnv no key is sent. So a key never reaches an address that another layer named.
+type Endpoint struct {
+	Type      string // wire format, "anthropic" or "openai"; "" = that of the built-in of this name
+	BaseURL   string // http or https, without user, query or fragment
+	APIKeyEnv string // the variable that holds the key
+}
+
+// Providers is what Open and Lookup know about the machine. The zero value has the built-in
+// providers without keys. Not changed after the first use.
+type Providers struct {
+	LLM      map[string]Endpoint // [providers.llm.<name>]
+	Prices   map[string]Price    // overrides, by full model id
+	Aliases  map[string]string   // short name -> model id
+	Env      func(string) string // the environment; nil = empty
+	Dir      string              // where paths of script models start, "" = script models are refused
+	Client   *http.Client        // nil = NewClient()
+	MaxBytes int64               // of one reply on the wire; 0 = 32 MiB
+}
+
+// Config is what the constructor of a provider gets.
+type Config struct {
+	Name     string       // of the provider in the model id
+	Model    Info         // what is known about the model; Model.Name is the provider's own id
+	BaseURL  string       // ends in "/"; "" for script models
+	Key      Secret       // "" = none
+	KeyEnv   string       // the variable that held Key, for messages
+	Client   *http.Client // refuses redirects to elsewhere; never nil for wire formats
+	MaxBytes int64        // of one reply on the wire
+	Dir      string       // for script models
+}
+
+// Official reports whether the endpoint is the vendor's own, and not one that only speaks its
+// wire format.
+func (c Config) Official() bool {
+	return c.BaseURL == anthropicURL || c.BaseURL == openaiURL
+}
+
+// Secret is a key. Formatting it never shows it; Reveal does.
+type Secret string
+
+// Reveal returns the key itself.
+func (s Secret) Reveal() string { return string(s) }
+
+// Format writes a placeholder, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.placeholder()) }
+
+// MarshalText returns the placeholder too.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.placeholder()), nil }
+
+func (s Secret) placeholder() string {
+	if s == "" {
+		return ""
+	}
+	return "[key]"
+}
+
+// Provider makes a Stream for one endpoint and model. It reads local files at most.
+type Provider func(Config) (Stream, error)
+
+// Info is what is known about a model without asking anyone.
+type Info struct {
+	ID        string // "provider/name", aliases resolved
+	Provider  string
+	Name      string // the provider's own id
+	Window    int    // tokens of input and output together, 0 = unknown
+	MaxOutput int    // tokens, 0 = unknown
+	Price     *Price // nil = unknown
+	Local     bool   // runs on this machine or is a script
+	Endpoint  string // base URL, "" for script models
+}
+
+const (
+	anthropicURL = "https://api.anthropic.com/"
+	openaiURL    = "https://api.openai.com/v1/"
+	ollamaURL    = "http://127.0.0.1:11434/v1/"
+
+	defaultMaxBytes = 32 << 20
+)
+
+// builtin lists the providers that need no config: where they are and which variables the
+// environment has for them.
+func (p Providers) builtin(name string) (target, bool) {
+	switch name {
+	case "anthropic":
+		return target{name: name, format: "anthropic", url: cmp.Or(p.env("ANTHROPIC_BASE_URL"), anthropicURL), keyEnv: "ANTHROPIC_API_KEY"}, true
+	case "openai":
+		return target{name: name, format: "openai", url: cmp.Or(p.env("OPENAI_BASE_URL"), openaiURL), keyEnv: "OPENAI_API_KEY"}, true
+	case "ollama":
+		return target{name: name, format: "openai", url: ollamaHost(p.env("OLLAMA_HOST"))}, true
+	case "script":
+		return target{name: name, format: "script"}, true
+	}
+	return target{}, false
+}
+
+var builtins = []string{"anthropic", "ollama", "openai", "script"}
+
+// target is one endpoint, resolved.
+type target struct {
+	name, format, url, keyEnv string
+}
+
+func (p Providers) env(name string) string {
+	if p.Env == nil {
+		return ""
+	}
+	return p.Env(name)
+}
+
+// Open returns the Stream of the model with the given id: "anthropic/<model>", "openai/<model>",
+// "ollama/<model>", "<name>/<model>" for a [providers.llm.<name>], "script/<file>", or an alias.
+// The constructors are keyed by wire format: "anthropic", "openai", "script". A missing key is
+// an *Error of KindAuth that names the variable, found before anything else is done. Nothing is
+// sent; the certificates for https are being loaded when Open returns.
+func Open(ctx context.Context, id string, constructors map[string]Provider, p Providers) (Stream, Info, error) {
+	info, t, err := p.resolve(id)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	c := Config{Name: t.name, Model: info, BaseURL: t.url, KeyEnv: t.keyEnv, MaxBytes: p.MaxBytes, Dir: p.Dir}
+	if t.keyEnv != "" {
+		c.Key = Secret(strings.TrimSpace(p.env(t.keyEnv)))
+		if c.Key == "" {
+			return nil, Info{}, &Error{Provider: t.name, Kind: KindAuth, Final: true,
+				Message: fmt.Sprintf("no key: %s is not set", t.keyEnv),
+				Hint:    fmt.Sprintf("export %s, or choose another model", t.keyEnv)}
+		}
+		// A key with a line break would be refused by net/http with the key in the message.
+		if strings.ContainsFunc(c.Key.Reveal(), func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+			return nil, Info{}, &Error{Provider: t.name, Kind: KindAuth, Final: true,
+				Message: fmt.Sprintf("the key in %s holds a space or a character that no key has", t.keyEnv)}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, Info{}, context.Cause(ctx)
+	}
+	construct, ok := constructors[t.format]
+	if !ok {
+		return nil, Info{}, &Error{Provider: t.name, Kind: KindUnknownModel, Final: true,
+			Message: fmt.Sprintf("wire format %q is not part of this program", t.format)}
+	}
+	if c.BaseURL != "" {
+		if strings.HasPrefix(c.BaseURL, "https:") {
+			Warm()
+		}
+		if c.Client = p.Client; c.Client == nil {
+			c.Client = NewClient()
+		}
+		if c.MaxBytes <= 0 {
+			c.MaxBytes = defaultMaxBytes
+		}
+	}
+	s, err := construct(c)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return s, info, nil
+}
+
+// Lookup returns what is known about the model with the given id or alias. It needs no key.
+// The error is an *Error of KindUnknownModel.
+func Lookup(id string, p Providers) (Info, error) {
+	info, _, err := p.resolve(id)
+	return info, err
+}
+
+// resolve follows aliases and finds the endpoint.
+func (p Providers) resolve(id string) (Info, target, error) {
+	unknown := func(format string, args ...any) (Info, target, error) {
+		return Info{}, target{}, &Error{Kind: KindUnknownModel, Final: true, Message: fmt.Sprintf(format, args...),
+			Hint: "an id is provider/model, such as anthropic/claude-sonnet-5-5"}
+	}
+	for hops := 0; ; hops++ {
+		next, ok := p.Aliases[id]
+		if !ok {
+			break
+		}
+		if hops == 8 {
+			return unknown("alias %q leads in a circle", id)
+		}
+		id = next
+	}
+	provider, name, ok := strings.Cut(id, "/")
+	if !ok {
+		return unknown("model %q: no provider named", id)
+	}
+	if provider == "" || name == "" || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return unknown("model %q: not an id", id)
+	}
+
+	t, isBuiltin := p.builtin(provider)
+	if table, ok := p.LLM[provider]; ok {
+		var err error
+		if t, err = table.target(provider, t, isBuiltin); err != nil {
+			return Info{}, target{}, err
+		}
+	} else if !isBuiltin {
+		return unknown("provider %q of model %q is not known: there are %s", provider, id, strings.Join(p.names(), ", "))
+	}
+	if t.format != "script" {
+		u, err := baseURL(t.url)
+		if err != nil {
+			return Info{}, target{}, &Error{Provider: provider, Kind: KindBadRequest, Final: true, Message: "base URL: " + err.Error()}
+		}
+		t.url = u.String()
+	}
+
+	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url}
+	info.Local = t.format == "script" || loopback(t.url)
+	if k, ok := known(id); ok {
+		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
+	} else if t.format == "script" || (info.Local || provider == "ollama") && !strings.HasSuffix(name, "cloud") {
+		// Ollama serves models named "...:cloud" or "...-cloud" from elsewhere, for money.
+		info.Price = &Price{}
+	}
+	if price, ok := p.Prices[id]; ok {
+		info.Price = &price
+	}
+	return info, t, nil
+}
+
+// target applies a config table to the built-in provider of the same name, if there is one.
+func (e Endpoint) target(name string, b target, isBuiltin bool) (target, error) {
+	bad := func(format string, args ...any) (target, error) {
+		return target{}, &Error{Provider: name, Kind: KindBadRequest, Final: true,
+			Message: fmt.Sprintf("providers.llm.%s: ", name) + fmt.Sprintf(format, args...)}
+	}
+	if isBuiltin && b.format == "script" {
+		return bad("the name is taken by script models")
+	}
+	t := target{name: name, format: e.Type, url: e.BaseURL, keyEnv: e.APIKeyEnv}
+	if isBuiltin {
+		if t.format == "" {
+			t.format = b.format
+		}
+		if t.url == "" {
+			t.url = map[string]string{"anthropic": anthropicURL, "openai": openaiURL, "ollama": ollamaURL}[name]
+		}
+	}
+	switch {
+	case t.format == "":
+		return bad("type is missing: anthropic or openai")
+	case t.format != "anthropic" && t.format != "openai":
+		return bad("type %q: must be anthropic or openai", t.format)
+	case t.url == "":
+		return bad("base_url is missing")
+	}
+	return t, nil
+}
+
+// names lists the providers that an id may start with.
+func (p Providers) names() []string {
+	names := slices.Clone(builtins)
+	for name := range p.LLM {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// baseURL checks a base URL and ends its path in "/". What could carry a key inside the
+// address is refused, since addresses are shown.
+func baseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("not an address")
+	case u.User != nil:
+		return nil, fmt.Errorf("holds a user or password; name the key with api_key_env")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("%q: must start with http:// or https:// and name a host", s)
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, fmt.Errorf("has a query or a fragment")
+	}
+	if !strings.HasSuffix(u.Path, "/") {
+		u = u.JoinPath("/")
+	}
+	return u, nil
+}
+
+// loopback reports whether a base URL points at this machine.
+func loopback(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// ollamaHost turns $OLLAMA_HOST, which Ollama reads leniently, into a base URL: "host",
+// "host:port", ":port" and "scheme://host:port/path" all occur. An address to listen on stands
+// for this machine.
+func ollamaHost(s string) string {
+	s = strings.Trim(strings.TrimSpace(s), `"'`)
+	if s == "" {
+		return ollamaURL
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	port := "11434"
+	switch {
+	case !ok:
+		scheme, rest = "http", s
+	case scheme == "http":
+		port = "80"
+	case scheme == "https":
+		port = "443"
+	}
+	hostport, path, _ := strings.Cut(rest, "/")
+	host, p, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host, p = strings.Trim(hostport, "[]"), port
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, p), Path: "/" + strings.Trim(path, "/")}
+	return u.JoinPath("v1/").String()
+}

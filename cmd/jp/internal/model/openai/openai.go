@@ -1,0 +1,312 @@
+// Package openai speaks OpenAI's chat completions through the vendor's SDK, against the vendor
+// or any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter,
+// Gemini's compatible endpoint and others.
+//
+// The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
+// nothing from the environment (its Client would: keys, organisation, headers; its
+// ChatCompletionService does not). It does not retry; model.Retry does.
+//
+// Traps: the SDK's stream ends quietly when the connection does, so a reply counts as complete
+// only when its finish reason was seen. Compatible servers give tool calls without ids, with
+// the same index, or whole in one delta, call reasoning by several names, and end replies with
+// reasons of their own. From GPT-5.4 on, the vendor's models do not both reason and take tools
+// over this API.
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/respjson"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// New is a model.Provider.
+func New(c model.Config) (model.Stream, error) {
+	opts := []option.RequestOption{
+		option.WithBaseURL(c.BaseURL),
+		option.WithHTTPClient(c.Client),
+		option.WithMaxRetries(0),
+		option.WithMiddleware(c.Intercept),
+		option.WithHeader("User-Agent", "jp"),
+	}
+	if c.Key != "" {
+		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
+	}
+	p := provider{config: c, chat: sdk.NewChatCompletionService(opts...)}
+	return p.stream, nil
+}
+
+type provider struct {
+	config model.Config
+	chat   sdk.ChatCompletionService
+}
+
+func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		if err := r.Check(); err != nil {
+			yield(model.Part{}, p.config.Fail(ctx, err))
+			return
+		}
+		params, err := p.params(r)
+		if err != nil {
+			yield(model.Part{}, err)
+			return
+		}
+		chunks := p.chat.NewStreaming(ctx, params,
+			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
+		defer chunks.Close()
+
+		reply := reply{config: p.config, yield: yield, calls: model.NewCalls(r)}
+		for chunks.Next() {
+			if !reply.chunk(chunks.Current()) {
+				return
+			}
+		}
+		reply.finish(ctx, p.fail(ctx, chunks.Err()))
+	}
+}
+
+// fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had
+// an error status was caught before the SDK saw it.
+func (p provider) fail(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() == nil {
+		return nil
+	}
+	var e *ssestream.StreamError
+	if errors.As(err, &e) && ctx.Err() == nil {
+		return p.config.StreamError(e.Event.Data)
+	}
+	return p.config.Fail(ctx, err)
+}
+
+// reply puts one answer together.
+type reply struct {
+	config    model.Config
+	yield     func(model.Part, error) bool
+	pending   []*call
+	calls     *model.Calls
+	usage     *convstore.Usage
+	finished  string // the finish reason
+	said      bool
+	refused   bool
+	reasoning []byte
+	memory    memory
+}
+
+// call is one tool call in the making.
+type call struct {
+	index     int64
+	id, name  string
+	arguments []byte
+	extra     json.RawMessage
+}
+
+// memory is what a server wants to see again and we have no field for; it travels as
+// model.Reasoning.Opaque.
+type memory struct {
+	Field   string                     `json:"field,omitempty"`   // where the reasoning stood: reasoning_content, reasoning
+	Details []json.RawMessage          `json:"details,omitempty"` // OpenRouter's reasoning_details
+	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
+}
+
+// chunk takes one event. It returns false when the consumer wants no more.
+func (r *reply) chunk(c sdk.ChatCompletionChunk) bool {
+	if u := c.Usage; c.JSON.Usage.Valid() {
+		cached, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
+		r.usage = model.Tokens(convstore.Usage{
+			Input:      u.PromptTokens - cached - written,
+			Output:     u.CompletionTokens,
+			CacheRead:  cached,
+			CacheWrite: written,
+		})
+	}
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue // we ask for one
+		}
+		if choice.FinishReason != "" {
+			r.finished = choice.FinishReason
+		}
+		d := choice.Delta
+		for _, name := range []string{"reasoning_content", "reasoning"} {
+			if text := text(d.JSON.ExtraFields[name]); text != "" {
+				r.memory.Field = name
+				r.reasoning = append(r.reasoning, text...)
+				if !r.yield(model.Part{ReasoningDelta: text}, nil) {
+					return false
+				}
+				break // some servers give both
+			}
+		}
+		var details []json.RawMessage
+		if json.Unmarshal([]byte(d.JSON.ExtraFields["reasoning_details"].Raw()), &details) == nil {
+			r.memory.Details = append(r.memory.Details, details...)
+		}
+		if d.Refusal != "" {
+			r.refused = true
+		}
+		for _, text := range []string{d.Content, d.Refusal} {
+			if text != "" {
+				r.said = true
+				if !r.yield(model.Part{Text: text}, nil) {
+					return false
+				}
+			}
+		}
+		for _, t := range d.ToolCalls {
+			r.toolCall(t)
+		}
+	}
+	return true
+}
+
+// text returns the string in a field that the SDK does not know.
+func text(f respjson.Field) string {
+	var s string
+	if json.Unmarshal([]byte(f.Raw()), &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// toolCall finds the call that a delta belongs to, and adds to it.
+func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+	var c *call
+	for i := len(r.pending) - 1; i >= 0 && c == nil; i-- {
+		if p := r.pending[i]; !d.JSON.Index.Valid() || p.index == d.Index {
+			c = p
+		}
+	}
+	// Servers that give no index, or 0 to all: another id, or a name after a complete call
+	// without ids, starts a new one.
+	if c != nil {
+		another := d.ID != "" && c.id != "" && d.ID != c.id
+		if d.ID == "" && c.id == "" && d.Function.Name != "" && json.Valid(c.arguments) {
+			another = true
+		}
+		if another {
+			c = nil
+		}
+	}
+	if c == nil {
+		c = &call{index: d.Index}
+		r.pending = append(r.pending, c)
+	}
+	if d.ID != "" {
+		c.id = d.ID
+	}
+	if d.Function.Name != "" {
+		c.name = d.Function.Name
+	}
+	arguments := d.Function.Arguments
+	if raw := d.Function.JSON.Arguments.Raw(); strings.HasPrefix(raw, "{") {
+		arguments = raw // an object where a string belongs
+	}
+	c.arguments = append(c.arguments, arguments...)
+	if extra, ok := d.JSON.ExtraFields["extra_content"]; ok && json.Valid([]byte(extra.Raw())) {
+		c.extra = json.RawMessage(extra.Raw())
+	}
+}
+
+// finish yields what stands at the end of a reply, or says why it is none: err, or no finish
+// reason. Once there is one, nothing but usage can follow, so a connection that breaks then
+// breaks nothing.
+func (r *reply) finish(ctx context.Context, err error) {
+	stop, problem := r.stop()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if r.finished != "" {
+		err = problem
+	} else if err == nil {
+		err = r.bad(model.KindStream, "the reply broke off")
+	}
+	if err == nil {
+		err = r.addCalls()
+	}
+	if err != nil {
+		if r.usage == nil || r.yield(model.Part{Usage: r.usage}, nil) {
+			r.yield(model.Part{}, err)
+		}
+		return
+	}
+
+	calls, stop := r.calls.Finish(stop)
+	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 {
+		opaque, err := json.Marshal(r.memory)
+		if err != nil {
+			r.yield(model.Part{}, r.bad(model.KindStream, "%v", err))
+			return
+		}
+		reasoning := &model.Reasoning{Text: string(r.reasoning), Opaque: opaque, Provider: r.config.Name}
+		if !r.yield(model.Part{Reasoning: reasoning}, nil) {
+			return
+		}
+	}
+	for _, c := range calls {
+		if !r.yield(model.Part{Call: c}, nil) {
+			return
+		}
+	}
+	if r.usage != nil && !r.yield(model.Part{Usage: r.usage}, nil) {
+		return
+	}
+	r.yield(model.Part{Stop: stop}, nil)
+}
+
+// addCalls completes the tool calls.
+func (r *reply) addCalls() error {
+	for _, p := range r.pending {
+		if p.name == "" {
+			return r.bad(model.KindStream, "a tool call without a name")
+		}
+		id := r.calls.Add(p.id, p.name, p.arguments)
+		if p.extra != nil {
+			if r.memory.Calls == nil {
+				r.memory.Calls = make(map[string]json.RawMessage)
+			}
+			r.memory.Calls[id] = p.extra
+		}
+	}
+	return nil
+}
+
+func (r *reply) bad(kind model.Kind, format string, args ...any) error {
+	return &model.Error{Provider: r.config.Name, Kind: kind, Message: r.config.Clean(fmt.Sprintf(format, args...))}
+}
+
+// stop maps the finish reason. One that we do not know ends a reply that says something, and
+// is an error in one that says nothing.
+func (r *reply) stop() (model.Stop, error) {
+	switch r.finished {
+	case "stop":
+		if r.refused {
+			return model.StopRefusal, nil
+		}
+		return model.StopEnd, nil
+	case "length":
+		return model.StopMaxTokens, nil
+	case "tool_calls", "function_call":
+		return model.StopToolUse, nil
+	case "content_filter":
+		return model.StopRefusal, nil
+	case "error", "abort", "failed", "cancelled":
+		return "", r.bad(model.KindServer, "the server ended the reply with %q", r.finished)
+	case "insufficient_system_resource":
+		return "", r.bad(model.KindOverloaded, "the server ended the reply with %q", r.finished)
+	}
+	if r.said || len(r.pending) > 0 {
+		return model.StopEnd, nil
+	}
+	return "", r.bad(model.KindStream, "the reply stopped for an unknown reason %q", r.finished)
+}

@@ -1,0 +1,184 @@
+package model
+
+import (
+	"math"
+	"math/bits"
+
+	"jp/convstore"
+)
+
+// PricesDate is the day on which the built-in prices were read.
+const PricesDate = "2026-11-21"
+
+// Price is what a model costs, in nano-dollars (1e-9 USD) per token. A dollar per million
+// tokens is 1000. The zero value is free.
+type Price struct {
+	Input      int64 // not read from a cache and not written to one
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
+
+	Long *LongPrice // for long prompts; nil = the same
+}
+
+// LongPrice replaces a Price for a request whose whole prompt (input, cache reads and cache
+// writes) has more than Above tokens.
+type LongPrice struct {
+	Above                                int64
+	Input, Output, CacheRead, CacheWrite int64
+}
+
+// maxTokens bounds every count of tokens; what a hostile server says beyond it is cut to it.
+const maxTokens = 1 << 40
+
+// PerMillion makes a Price of dollars per million tokens, as vendors publish them. Negative
+// and not-a-number amounts count as 0.
+func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
+	nano := func(usd float64) int64 {
+		if !(usd > 0) {
+			return 0
+		}
+		return int64(math.Min(math.Round(usd*1000), 1<<40))
+	}
+	return Price{Input: nano(input), Output: nano(output), CacheRead: nano(cacheRead), CacheWrite: nano(cacheWrite)}
+}
+
+// Cost returns what one call with the given usage costs, in nano-dollars. It never overflows:
+// the largest int64 stands for everything above. The use of several calls must be priced call
+// by call, since a long prompt changes the price of its own call only.
+func (p Price) Cost(u convstore.Usage) int64 {
+	u = clamp(u)
+	if l := p.Long; l != nil && u.Input+u.CacheRead+u.CacheWrite > l.Above {
+		p = Price{Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
+	}
+	total := int64(0)
+	for _, t := range [][2]int64{{u.Input, p.Input}, {u.Output, p.Output}, {u.CacheRead, p.CacheRead}, {u.CacheWrite, p.CacheWrite}} {
+		hi, lo := bits.Mul64(uint64(t[0]), uint64(max(t[1], 0)))
+		if hi != 0 || lo > math.MaxInt64-uint64(total) {
+			return math.MaxInt64
+		}
+		total += int64(lo)
+	}
+	return total
+}
+
+// entry is one model of the table.
+type entry struct {
+	window, output int
+	price          Price
+}
+
+// known knows exact ids only: a model that is not here has no known price, never that of a
+// similar one. From platform.claude.com/docs/en/about-claude/pricing (cache writes: the
+// five-minute ones, which are what we ask for) and developers.openai.com/api/docs/pricing
+// (standard processing), see PricesDate. OpenAI bills writes to its cache from GPT-5.6 on, at
+// 1.25 times the input price. A switch costs nothing at start-up, unlike a map.
+func known(id string) (entry, bool) {
+	var e entry
+	switch id {
+	case "anthropic/claude-fable-5-1", "anthropic/claude-mythos-5-1":
+		e = entry{1_000_000, 128_000, usd(10, 50, 0.25, 12.5)}
+	case "anthropic/claude-fable-5", "anthropic/claude-mythos-5":
+		e = entry{1_000_000, 128_000, usd(10, 50, 1, 12.5)}
+	case "anthropic/claude-opus-5-5":
+		e = entry{1_000_000, 128_000, usd(4, 20, 0.2, 5)}
+	case "anthropic/claude-opus-5", "anthropic/claude-opus-4-8",
+		"anthropic/claude-opus-4-7", "anthropic/claude-opus-4-6":
+		e = entry{1_000_000, 128_000, usd(5, 25, 0.5, 6.25)}
+	case "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5-20251101":
+		e = entry{200_000, 64_000, usd(5, 25, 0.5, 6.25)}
+	case "anthropic/claude-opus-4-1", "anthropic/claude-opus-4-1-20250805":
+		e = entry{200_000, 32_000, usd(15, 75, 1.5, 18.75)}
+	case "anthropic/claude-sonnet-5-5":
+		e = entry{1_000_000, 128_000, usd(2, 10, 0.1, 2.5)}
+	case "anthropic/claude-sonnet-5":
+		e = entry{1_000_000, 128_000, usd(2, 10, 0.2, 2.5)}
+	case "anthropic/claude-sonnet-4-6":
+		e = entry{1_000_000, 64_000, usd(3, 15, 0.3, 3.75)}
+	case "anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-4-5-20250929",
+		"anthropic/claude-sonnet-4-20250514":
+		e = entry{200_000, 64_000, usd(3, 15, 0.3, 3.75)}
+	case "anthropic/claude-haiku-5-5":
+		e = entry{1_000_000, 128_000, long(usd(0.1, 0.5, 0.01, 0.125), 100_000, usd(0.5, 2.5, 0.05, 0.625))}
+	case "anthropic/claude-haiku-4-5", "anthropic/claude-haiku-4-5-20251001":
+		e = entry{200_000, 64_000, usd(1, 5, 0.1, 1.25)}
+	case "openai/gpt-6-astra":
+		e = entry{1_050_000, 128_000, longGPT(usd(10, 50, 1, 12.5))}
+	case "openai/gpt-6.1-sol":
+		e = entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.1, 2.5))}
+	case "openai/gpt-6-sol":
+		e = entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.2, 2.5))}
+	case "openai/gpt-6-luna":
+		e = entry{1_050_000, 128_000, longGPT(usd(0.1, 0.5, 0.01, 0.125))}
+	case "openai/gpt-5.6-sol":
+		e = entry{1_050_000, 128_000, longGPT(usd(4, 20, 0.4, 5))}
+	case "openai/gpt-5.6-terra":
+		e = entry{1_050_000, 128_000, longGPT(usd(2, 12, 0.2, 2.5))}
+	case "openai/gpt-5.6-luna":
+		e = entry{1_050_000, 128_000, longGPT(usd(0.2, 1.2, 0.02, 0.25))}
+	case "openai/gpt-5.5", "openai/gpt-5.5-2026-04-23":
+		e = entry{1_050_000, 128_000, longGPT(usd(5, 30, 0.5, 5))}
+	case "openai/gpt-5.4":
+		e = entry{1_050_000, 128_000, longGPT(usd(2.5, 15, 0.25, 2.5))}
+	case "openai/gpt-5.4-mini", "openai/gpt-5.4-mini-2026-03-17":
+		e = entry{400_000, 128_000, usd(0.75, 4.5, 0.075, 0.75)}
+	case "openai/gpt-5.4-nano", "openai/gpt-5.4-nano-2026-03-17":
+		e = entry{400_000, 128_000, usd(0.2, 1.25, 0.02, 0.2)}
+	case "openai/gpt-5.2", "openai/gpt-5.2-2025-12-11":
+		e = entry{400_000, 128_000, usd(1.75, 14, 0.175, 1.75)}
+	case "openai/gpt-5.1", "openai/gpt-5.1-2025-11-13",
+		"openai/gpt-5", "openai/gpt-5-2025-08-07":
+		e = entry{400_000, 128_000, usd(1.25, 10, 0.125, 1.25)}
+	case "openai/gpt-5-mini", "openai/gpt-5-mini-2025-08-07":
+		e = entry{400_000, 128_000, usd(0.25, 2, 0.025, 0.25)}
+	case "openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07":
+		e = entry{400_000, 128_000, usd(0.05, 0.4, 0.005, 0.05)}
+	case "openai/gpt-4.1", "openai/gpt-4.1-2025-04-14":
+		e = entry{1_047_576, 32_768, usd(2, 8, 0.5, 2)}
+	case "openai/gpt-4.1-mini", "openai/gpt-4.1-mini-2025-04-14":
+		e = entry{1_047_576, 32_768, usd(0.4, 1.6, 0.1, 0.4)}
+	case "openai/gpt-4.1-nano", "openai/gpt-4.1-nano-2025-04-14":
+		e = entry{1_047_576, 32_768, usd(0.1, 0.4, 0.025, 0.1)}
+	case "openai/gpt-4o", "openai/gpt-4o-2024-11-20",
+		"openai/gpt-4o-2024-08-06":
+		e = entry{128_000, 16_384, usd(2.5, 10, 1.25, 2.5)}
+	case "openai/gpt-4o-mini", "openai/gpt-4o-mini-2024-07-18":
+		e = entry{128_000, 16_384, usd(0.15, 0.6, 0.075, 0.15)}
+	case "openai/o3", "openai/o3-2025-04-16":
+		e = entry{200_000, 100_000, usd(2, 8, 0.5, 2)}
+	case "openai/o4-mini", "openai/o4-mini-2025-04-16":
+		e = entry{200_000, 100_000, usd(1.1, 4.4, 0.275, 1.1)}
+	default:
+		return entry{}, false
+	}
+	return e, true
+}
+
+func usd(input, output, cacheRead, cacheWrite float64) Price {
+	return PerMillion(input, output, cacheRead, cacheWrite)
+}
+
+func long(p Price, above int64, l Price) Price {
+	p.Long = &LongPrice{Above: above, Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
+	return p
+}
+
+// longGPT: above 272,000 tokens of prompt, OpenAI takes twice the price for input of each kind
+// and one and a half times for output.
+func longGPT(p Price) Price {
+	return long(p, 272_000, Price{Input: 2 * p.Input, Output: p.Output * 3 / 2, CacheRead: 2 * p.CacheRead, CacheWrite: 2 * p.CacheWrite})
+}
+
+// Tokens returns counts that a provider told, without what no count can be: they are never
+// negative and never so large that sums of them overflow.
+func Tokens(u convstore.Usage) *convstore.Usage {
+	u = clamp(u)
+	return &u
+}
+
+func clamp(u convstore.Usage) convstore.Usage {
+	for _, n := range []*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite} {
+		*n = min(max(*n, 0), maxTokens)
+	}
+	return u
+}

@@ -1,0 +1,220 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// problem is what the body of an error says.
+type problem struct {
+	message, kind, code string
+}
+
+// parseErrorBody reads the error objects of Anthropic, OpenAI and the servers that follow
+// them: {"error":{"message","type","code"}}, {"error":"..."}, {"message"}, {"detail"}, or
+// anything else as text. Markup yields nothing.
+func parseErrorBody(body []byte) problem {
+	body = bytes.TrimSpace(body)
+	var outer struct {
+		Error   json.RawMessage `json:"error"`
+		Message any             `json:"message"`
+		Detail  any             `json:"detail"`
+		Type    any             `json:"type"`
+		Code    any             `json:"code"`
+	}
+	if err := json.Unmarshal(body, &outer); err != nil {
+		if len(body) == 0 || body[0] == '<' || body[0] == '{' || body[0] == '[' || !utf8.Valid(body) {
+			return problem{}
+		}
+		return problem{message: string(body)}
+	}
+	var inner struct {
+		Message any `json:"message"`
+		Type    any `json:"type"`
+		Code    any `json:"code"`
+	}
+	if json.Unmarshal(outer.Error, &inner) == nil && word(inner.Message) != "" {
+		return problem{message: word(inner.Message), kind: word(inner.Type), code: word(inner.Code)}
+	}
+	p := problem{kind: word(outer.Type), code: word(outer.Code)}
+	var text string
+	if json.Unmarshal(outer.Error, &text) == nil && text != "" {
+		p.message = text
+	} else if p.message = word(outer.Message); p.message == "" {
+		p.message = word(outer.Detail)
+	}
+	return p
+}
+
+// word returns a JSON string as it is and a number as its digits.
+func word(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
+}
+
+// statusError makes the *Error of an HTTP response with an error status.
+func (c Config) statusError(status int, header http.Header, body []byte) *Error {
+	p := parseErrorBody(body)
+	e := &Error{Provider: c.Name, Status: status, Message: c.Clean(p.message), RetryAfter: retryAfter(header, time.Now())}
+	if e.Message == "" {
+		e.Message = strings.ToLower(http.StatusText(status))
+	}
+	e.Kind = statusKind(status)
+	c.refine(e, p)
+	// Both vendors say so where repeating cannot help.
+	if header.Get("X-Should-Retry") == "false" {
+		e.Final = true
+	}
+	return e
+}
+
+// StreamError makes the *Error of an error object that arrived instead of an event, although
+// the status was 200.
+func (c Config) StreamError(body []byte) *Error {
+	p := parseErrorBody(body)
+	e := &Error{Provider: c.Name, Kind: KindServer, Message: c.Clean(p.message)}
+	if e.Message == "" {
+		e.Message = "the provider reported an error without a message"
+	}
+	if status, err := strconv.Atoi(p.code); err == nil && status >= 400 && status < 600 {
+		e.Status, e.Kind = status, statusKind(status)
+	}
+	c.refine(e, p)
+	return e
+}
+
+func statusKind(status int) Kind {
+	switch {
+	case status == 401, status == 403:
+		return KindAuth
+	case status == 402:
+		return KindQuota
+	case status == 413:
+		return KindTooLarge
+	case status == 429:
+		return KindRateLimit
+	case status == 503, status == 529:
+		return KindOverloaded
+	case status == 408, status == 409, status >= 500:
+		return KindServer
+	}
+	return KindBadRequest
+}
+
+// refine sets what the provider's own words for the error say more exactly than its status.
+func (c Config) refine(e *Error, p problem) {
+	for _, w := range []string{p.code, p.kind} {
+		switch w {
+		case "authentication_error", "permission_error", "invalid_api_key":
+			e.Kind = KindAuth
+		case "insufficient_quota", "billing_error", "billing_hard_limit_reached":
+			e.Kind = KindQuota
+		case "rate_limit_error", "rate_limit_exceeded":
+			e.Kind = KindRateLimit
+		case "overloaded_error", "overloaded":
+			e.Kind = KindOverloaded
+		case "api_error", "timeout_error", "server_error":
+			if e.Kind == KindBadRequest {
+				e.Kind = KindServer
+			}
+		case "request_too_large":
+			e.Kind = KindTooLarge
+		case "model_not_found":
+			e.Kind = KindUnknownModel
+		case "not_found_error":
+			if strings.Contains(p.message, "model") {
+				e.Kind = KindUnknownModel
+			}
+		case "invalid_request_error":
+			if e.Kind == KindServer {
+				e.Kind = KindBadRequest
+			}
+		default:
+			continue
+		}
+		break
+	}
+	switch e.Kind {
+	case KindAuth:
+		e.Hint = "check the key in " + c.KeyEnv
+		if c.Key == "" {
+			e.Hint = "no key was sent: name its variable in providers.llm." + c.Name + ".api_key_env"
+		}
+	case KindUnknownModel:
+		e.Hint = "check the model id " + c.Model.ID
+	}
+	if e.Status == 404 && e.Kind == KindBadRequest {
+		e.Hint = "check the base URL " + c.BaseURL
+	}
+}
+
+// retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date.
+// 0 means that there is none, or none that makes sense.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	const most = 24 * time.Hour
+	parse := func(s string, unit time.Duration) (time.Duration, bool) {
+		n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if err != nil || math.IsNaN(n) || n < 0 {
+			return 0, false
+		}
+		return time.Duration(math.Min(n*float64(unit), float64(most))), true
+	}
+	if d, ok := parse(h.Get("Retry-After-Ms"), time.Millisecond); ok {
+		return d
+	}
+	s := h.Get("Retry-After")
+	if d, ok := parse(s, time.Second); ok {
+		return d
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return min(max(t.Sub(now), 0), most)
+	}
+	return 0
+}
+
+// maxMessage bounds a provider's words in an error, in bytes.
+const maxMessage = 600
+
+// Clean makes text of a provider fit for an error: one line of printable characters, without
+// the key, not longer than an error should be.
+func (c Config) Clean(s string) string { return clean(s, c.Key.Reveal()) }
+
+func clean(s, key string) string {
+	if key != "" {
+		s = strings.ReplaceAll(s, key, "[key]")
+	}
+	var b strings.Builder
+	space := false
+	for _, r := range s {
+		if unicode.IsSpace(r) || r == utf8.RuneError {
+			space = true
+			continue
+		}
+		// Format characters reorder or hide text on a terminal.
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if space && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		space = false
+		if b.Len()+utf8.RuneLen(r) > maxMessage {
+			b.WriteString(" ...")
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
