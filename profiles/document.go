@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -149,15 +150,15 @@ func parseJSON(data []byte, nulls bool) (any, error) {
 	v, err := jsonValue(dec, nulls, 0)
 	if err != nil {
 		var se *json.SyntaxError
-		if errors.As(err, &se) || err.Error() == "EOF" || err.Error() == "unexpected EOF" {
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, errors.New("not valid JSON: it ends too early")
+		case errors.As(err, &se):
 			return nil, fmt.Errorf("not valid JSON: %s", oneLine(err.Error()))
 		}
 		return nil, err
 	}
-	if dec.More() {
-		return nil, errors.New("not valid JSON: text after the value")
-	}
-	if _, err := dec.Token(); err == nil {
+	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("not valid JSON: text after the value")
 	}
 	return v, nil
@@ -199,6 +200,9 @@ func jsonValue(dec *json.Decoder, nulls bool, depth int) (any, error) {
 				return nil, err
 			}
 			name := k.(string) // the decoder has checked that a key is a string
+			if name == "" {
+				return nil, errEmptyKey
+			}
 			if _, twice := table[name]; twice {
 				return nil, fmt.Errorf("key %s stands twice", quotePart(name))
 			}

@@ -98,20 +98,24 @@ func (f *files) jail() (*os.Root, error) {
 
 // exists reports whether something is at l, links followed.
 func (f *files) exists(l location) (bool, error) {
-	_, err := os.Stat(l.abs())
+	stat := os.Stat
 	if l.place.confined {
-		root, jailErr := f.jail()
-		if err = jailErr; err == nil {
-			_, err = root.Stat(l.path)
+		stat = func(name string) (fs.FileInfo, error) {
+			root, err := f.jail()
+			if err != nil {
+				return nil, err
+			}
+			return root.Stat(name)
 		}
 	}
-	switch {
+	switch _, err := stat(l.path); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return false, nil
+	default:
+		return false, f.explain(l, err)
 	}
-	return false, f.explain(l, err)
 }
 
 // read returns the bytes of a regular file and its identity. Errors name neither operation nor path.

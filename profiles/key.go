@@ -73,7 +73,7 @@ func splitKey(s string) ([]string, bool) {
 			parts = append(parts, "*")
 		}
 		switch {
-		case len(parts) > maxKeyParts:
+		case len(parts) > maxNesting:
 			return nil, false
 		case l.at == len(s):
 			return parts, true

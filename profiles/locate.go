@@ -9,14 +9,16 @@ import (
 // where tables, keys and list items begin and skips over values. A fuzz test holds the two together: what
 // the decoder accepts has a mark for every key, and nothing more.
 
-// Bounds that stop a file from costing more than its size: the decoder recurses into lists and inline tables, and
-// walks the parts of a dotted key once for each part.
-const (
-	maxNesting  = 64
-	maxKeyParts = 64
-)
+// maxNesting bounds the levels of a key: its parts, and the lists and inline tables around it. The decoder recurses
+// into them, and for each key it walks them from the top for every part: without a bound a file of 1 MiB can
+// take it half a minute, or all of its stack.
+const maxNesting = 24
 
-var errNesting = errors.New("nested deeper than 64 levels")
+var (
+	errNesting = errors.New("nested deeper than 24 levels")
+	// The decoder loses values below an empty key; nothing here needs one.
+	errEmptyKey = errors.New("a key must not be empty")
+)
 
 // mark is the place of a key or list item and of what is below it.
 type mark struct {
@@ -47,11 +49,12 @@ func (m *mark) open() *mark {
 }
 
 // locate returns the marks of a TOML document. Of one that is not valid TOML it returns the marks up to about
-// the mistake, which is the decoder's to report. The error, an *Error without a file, is for nesting alone.
+// the mistake, which is the decoder's to report. The error, an *Error without a file, is for what the decoder
+// must not be given.
 func locate(src string) (*mark, error) {
 	l := locator{src: strings.TrimPrefix(src, "\ufeff"), line: 1}
 	root := &mark{line: 1}
-	if err := l.document(root); errors.Is(err, errNesting) {
+	if err := l.document(root); err == errNesting || err == errEmptyKey {
 		return nil, &Error{Line: l.line, Msg: err.Error()}
 	}
 	return root, nil
@@ -67,7 +70,7 @@ type locator struct {
 }
 
 func (l *locator) document(root *mark) error {
-	table := root
+	table, depth := root, 0
 	for {
 		l.blank(true)
 		if l.at == len(l.src) {
@@ -75,9 +78,9 @@ func (l *locator) document(root *mark) error {
 		}
 		var err error
 		if l.src[l.at] == '[' {
-			table, err = l.header(root)
+			table, depth, err = l.header(root)
 		} else {
-			err = l.pair(table, 0)
+			err = l.pair(table, depth)
 		}
 		if err != nil {
 			return err
@@ -85,20 +88,20 @@ func (l *locator) document(root *mark) error {
 	}
 }
 
-// header reads [a.b] or [[a.b]] and returns the table it opens.
-func (l *locator) header(root *mark) (*mark, error) {
+// header reads [a.b] or [[a.b]] and returns the table it opens and the levels down to it.
+func (l *locator) header(root *mark) (*mark, int, error) {
 	line := l.line
 	list := strings.HasPrefix(l.src[l.at:], "[[")
 	l.at++
 	if list {
 		l.at++
 	}
-	parts, err := l.parts(']')
+	parts, err := l.parts(']', 0)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if list && !l.take(']') {
-		return nil, errSyntax
+		return nil, 0, errSyntax
 	}
 	at := root
 	for _, p := range parts[:len(parts)-1] {
@@ -107,28 +110,28 @@ func (l *locator) header(root *mark) (*mark, error) {
 	k := at.key(parts[len(parts)-1], line)
 	if !list {
 		k.line = line // the table may have been implied by an earlier header
-		return k, nil
+		return k, len(parts), nil
 	}
 	item := &mark{line: line}
 	k.items = append(k.items, item)
-	return item, nil
+	return item, len(parts), nil
 }
 
 // pair reads `key = value` into table.
 func (l *locator) pair(table *mark, depth int) error {
 	line := l.line
-	parts, err := l.parts('=')
+	parts, err := l.parts('=', depth)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
 		table = table.key(p, line)
 	}
-	return l.value(table, depth)
+	return l.value(table, depth+len(parts))
 }
 
-// parts reads a dotted key and the end that follows it.
-func (l *locator) parts(end byte) ([]string, error) {
+// parts reads a dotted key, depth levels down, and the end that follows it.
+func (l *locator) parts(end byte, depth int) ([]string, error) {
 	var parts []string
 	for {
 		l.blank(false)
@@ -136,7 +139,7 @@ func (l *locator) parts(end byte) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if parts = append(parts, part); len(parts) > maxKeyParts {
+		if parts = append(parts, part); depth+len(parts) > maxNesting {
 			return nil, errNesting
 		}
 		l.blank(false)
@@ -157,6 +160,9 @@ func (l *locator) part() (string, error) {
 			return "", err
 		}
 		raw := l.src[start+1 : l.at-1]
+		if raw == "" {
+			return "", errEmptyKey
+		}
 		if quote == '"' {
 			return unescape(raw)
 		}
@@ -182,7 +188,7 @@ func (l *locator) value(m *mark, depth int) error {
 	case '[':
 		return l.list(m, depth+1)
 	case '{':
-		return l.inline(m, depth+1)
+		return l.inline(m, depth)
 	}
 	start := l.at // a number, date or boolean: up to what can follow a value
 	for l.at < len(l.src) && !strings.ContainsRune(",]}#\n", rune(l.src[l.at])) {
@@ -220,9 +226,6 @@ func (l *locator) list(m *mark, depth int) error {
 }
 
 func (l *locator) inline(m *mark, depth int) error {
-	if depth > maxNesting {
-		return errNesting
-	}
 	l.at++
 	for {
 		l.blank(true)
@@ -272,9 +275,9 @@ func (l *locator) multiline(end string) error {
 		switch {
 		case strings.HasPrefix(l.src[l.at:], end):
 			l.at += 3
-			// Up to two quotes may stand right before the closing three.
-			for range 2 {
-				l.take(end[0])
+			// The last three of a run of quotes close the string. TOML has at most five of them; the decoder can be
+			// brought to take six.
+			for l.take(end[0]) {
 			}
 			return nil
 		case l.src[l.at] == '\n':

@@ -26,9 +26,15 @@ func (r *Resolved) Origin(key string) []Origin {
 	return list
 }
 
+// isMachine reports whether parts lead to a machine setting, or to a table of nothing else.
 func (r *Resolved) isMachine(parts []string) bool {
-	row, _, _ := r.schema.find(parts)
-	return row != nil && row.class == machine
+	s := r.schema
+	for _, p := range parts {
+		if s = s.below(p); s == nil {
+			return false
+		}
+	}
+	return s.isMachine()
 }
 
 // Keys returns every setting with its value and origin, sorted by key: all that exist, the ones at their

@@ -13,7 +13,7 @@ type Sources struct {
 	UserDir   string   // folder of the user's config.toml and config/, see UserDir; "" = none
 	Dir       string   // what relative --cfg paths are relative to; "" = the process's working directory
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
-	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; nil = a new conversation
+	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 }
 
@@ -54,7 +54,8 @@ type applied struct {
 // Resolve applies the directives ds from left to right on the implicit layers, then the specific flags. Every
 // error is an *Error; the first one ends the work.
 //
-// With NONE among ds no implicit layer is read but for machine settings, and files before it are not opened.
+// With NONE among ds no implicit layer is read but for machine settings. Files before the last NONE or WORKSPACE
+// are not opened.
 func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 	r, err := newResolver(src)
 	if err != nil {
@@ -96,6 +97,7 @@ type resolver struct {
 	env    map[string]string
 	files  *files
 	none   bool       // NONE is among the directives: no implicit layers
+	anew   bool       // WORKSPACE is: the stored config is not read
 	search []location // folders in which names are looked up
 
 	// The state that WORKSPACE goes back to.
@@ -142,9 +144,10 @@ func newResolver(src Sources) (*resolver, error) {
 	return r, nil
 }
 
-// parse reads the grammar of all --cfg directives and returns the index of the last NONE, -1 without one.
+// parse reads the grammar of all --cfg directives and returns the index of the last NONE or WORKSPACE, -1 without
+// one.
 func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
-	cfg, last, workspace := make([]parsed, 0, len(ds)), -1, false
+	cfg, last := make([]parsed, 0, len(ds)), -1
 	for i, d := range ds {
 		p, err := parseDirective(d)
 		if err != nil {
@@ -152,13 +155,13 @@ func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
 		}
 		switch p.form {
 		case noneForm:
-			last = i
+			r.none, last = true, i
 		case workspaceForm:
-			workspace = true
+			r.anew, last = true, i
 		}
 		cfg = append(cfg, p)
 	}
-	if r.none = last >= 0; r.none && workspace {
+	if r.none && r.anew {
 		return nil, 0, &Error{Layer: "--cfg", Msg: "NONE and WORKSPACE exclude each other", Hint: "give one of them"}
 	}
 	return cfg, last, nil
@@ -172,7 +175,7 @@ func (r *resolver) implicit() error {
 				return err
 			}
 			r.machine, r.applied = map[string]any{}, nil
-			r.warn("the user's config is not used: " + err.Error())
+			r.warn(userUnused + err.Error())
 		}
 	}
 	if r.src.Workspace != "" && !r.none {
@@ -190,7 +193,7 @@ func (r *resolver) implicit() error {
 		}
 	}
 	r.workspace, r.workspaceCount = cloneTable(r.plain), len(r.applied)
-	if r.src.Stored == nil || r.none {
+	if len(r.src.Stored) == 0 || r.none || r.anew {
 		return nil
 	}
 	d := &document{layer: Layer{Kind: StoredLayer, Name: "stored config", SHA256: hashHex(r.src.Stored)}}
@@ -200,8 +203,25 @@ func (r *resolver) implicit() error {
 	}
 	d.tree = tree
 	// The stored config is complete: nothing below it shines through.
-	r.drop(0)
+	r.drop()
 	return dropHint(r.add(d))
+}
+
+const userUnused = "the user's config is not used: "
+
+// withoutUser takes the user's config out again: a mistake in it that shows only beside other layers must not keep
+// NONE from starting.
+func (r *resolver) withoutUser() {
+	r.machine = map[string]any{}
+	r.applied = slices.DeleteFunc(r.applied, func(a *applied) bool { return a.layer.Kind == UserLayer })
+	for _, a := range r.applied {
+		leaves, _ := r.schema.check(a.document) // it was right before
+		for _, l := range leaves {
+			if l.row.class == machine {
+				set(r.machine, l.parts, l.value)
+			}
+		}
+	}
 }
 
 // dropHint tells the way out of a stored config that cannot be used, an old one say.
@@ -227,8 +247,8 @@ func (r *resolver) configFile(kind LayerKind, name string, at location) error {
 	return r.add(docs...)
 }
 
-// apply runs one --cfg directive. Of those before the last NONE files are not read; what assignments set there goes
-// with the reset, machine settings excepted.
+// apply runs one --cfg directive. Of those before the last NONE or WORKSPACE files are not read; what assignments set
+// there goes with the reset, machine settings excepted.
 func (r *resolver) apply(p parsed, voided bool) error {
 	switch p.form {
 	case noneForm:
@@ -311,14 +331,16 @@ func (r *resolver) add(docs ...*document) error {
 
 // reset goes back to program defaults; machine settings stay.
 func (r *resolver) reset(kind, name string) {
-	r.drop(0)
+	r.drop()
 	r.Reset, r.ResetKind = true, kind
+	r.Profile, r.ProfileArg, r.ProfileHash = "", "", ""
 	r.applied = append(r.applied, &applied{document: &document{layer: Layer{Kind: ResetLayer, Name: name}}})
 }
 
-func (r *resolver) drop(from int) {
+// drop takes out all settings so far.
+func (r *resolver) drop() {
 	r.plain = map[string]any{}
-	for _, a := range r.applied[from:] {
+	for _, a := range r.applied {
 		a.dropped = a.layer.Kind != ResetLayer
 	}
 }
@@ -331,11 +353,16 @@ func (r *resolver) finish() (*Resolved, error) {
 	res.MustCut = r.src.HasGrant && (res.Reset || slices.ContainsFunc(r.applied, func(a *applied) bool {
 		return a.layer.Kind == AssignLayer || a.layer.Kind == FileLayer || a.layer.Kind == FlagLayer
 	}))
-	res.Config = defaults()
-	for _, tree := range []map[string]any{r.plain, r.machine} {
-		r.schema.fill(&res.Config, tree, nil)
+	warned := len(r.Warnings)
+	err := r.complete()
+	// With NONE machine settings are the only ones that a file can have a part in here, and the user's the only file.
+	if e, ok := err.(*Error); ok && r.none && e.File != "" {
+		r.withoutUser()
+		r.Warnings = r.Warnings[:warned]
+		r.warn(userUnused + e.Error())
+		err = r.complete()
 	}
-	if err := r.complete(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	res.Tools = r.tools()
@@ -363,9 +390,13 @@ func (s *schema) fill(c *Config, tree map[string]any, names []string) {
 	}
 }
 
-// complete does what takes more than one key.
+// complete fills the typed config and does what takes more than one key.
 func (r *resolver) complete() error {
 	c := &r.Config
+	*c = defaults()
+	for _, tree := range []map[string]any{r.plain, r.machine} {
+		r.schema.fill(c, tree, nil)
+	}
 	if d := c.Delegation.MaxDepth; d != nil && *d > maxDepth {
 		at := r.where("delegation", "max_depth")
 		r.warn(fmt.Sprintf("%s: delegation.max_depth: %d is above the deepest nesting, %d is used", at, *d, maxDepth))

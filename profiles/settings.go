@@ -216,6 +216,18 @@ func (s *schema) below(part string) *schema {
 	return s.any
 }
 
+func (s *schema) isMachine() bool {
+	if s.row != nil {
+		return s.row.class == machine
+	}
+	for _, kid := range s.kids {
+		if !kid.isMachine() {
+			return false
+		}
+	}
+	return s.any == nil || s.any.isMachine()
+}
+
 // find returns the row that holds the key at parts and how many parts lead to it: all of them, or fewer below a tool's
 // table. No row: the key is unknown, or, with true, a table of known keys.
 func (s *schema) find(parts []string) (row *setting, n int, known bool) {
@@ -230,7 +242,8 @@ func (s *schema) find(parts []string) (row *setting, n int, known bool) {
 	return nil, len(parts), true
 }
 
-// suggestion is a hint for an unknown key: the nearest sibling, else the nearest key whose last part is meant.
+// suggestion is a hint for an unknown key: the nearest sibling, else the key or table of that name elsewhere, the
+// highest one.
 func (s *schema) suggestion(parts []string) string {
 	at := s
 	for _, p := range parts[:len(parts)-1] {
@@ -240,14 +253,26 @@ func (s *schema) suggestion(parts []string) string {
 	if near := Suggest(last, sortedKeys(at.kids)); near != "" {
 		return "did you mean " + joinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
 	}
-	ends := map[string]string{}
-	for _, r := range table() {
-		if r.unbuilt == "" && !strings.Contains(r.key, "<") {
-			ends[r.key[strings.LastIndexByte(r.key, '.')+1:]] = r.key
+	names := map[string]string{}
+	level := map[string]*schema{"": s}
+	for len(level) > 0 {
+		next := map[string]*schema{}
+		for _, key := range sortedKeys(level) {
+			for name, kid := range level[key].kids {
+				if kid.row != nil && kid.row.unbuilt != "" {
+					continue
+				}
+				full := strings.TrimPrefix(key+"."+name, ".")
+				next[full] = kid
+				if names[name] == "" {
+					names[name] = full
+				}
+			}
 		}
+		level = next
 	}
-	if near := ends[last]; near != "" {
-		return "did you mean " + near + "?"
+	if near := Suggest(last, sortedKeys(names)); near != "" {
+		return "did you mean " + names[near] + "?"
 	}
 	return ""
 }
