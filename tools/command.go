@@ -132,7 +132,7 @@ func (a argument) prefix() string {
 // mayDash reports whether a value in a may start with '-' by its parameter.
 func (a argument) mayDash(dash map[string]bool) bool {
 	found := false
-	_ = walk(a.nodes, nil, func(p *path, _ []string) error {
+	_ = eachPath(a.nodes, nil, func(p *path, _ []string) error {
 		found = found || argumentOf(p) != "" && dash[argumentOf(p)]
 		return nil
 	})
@@ -150,7 +150,7 @@ func argumentOf(p *path) string {
 // check calls known with each path in the command that is not a loop variable.
 func (c CommandLine) check(known func(*path) error) error {
 	for _, a := range c.args {
-		err := walk(a.nodes, nil, func(p *path, names []string) error {
+		err := eachPath(a.nodes, nil, func(p *path, names []string) error {
 			for _, n := range names {
 				if p.keys[0] == n {
 					return nil

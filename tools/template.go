@@ -369,8 +369,8 @@ func identLen(s string) int {
 	return i
 }
 
-// walk calls f with every path in nodes and the loop names that hold there.
-func walk(nodes []node, names []string, f func(p *path, names []string) error) error {
+// eachPath calls f with every path in nodes and the loop names that hold there.
+func eachPath(nodes []node, names []string, f func(p *path, names []string) error) error {
 	for _, n := range nodes {
 		var err error
 		switch n := n.(type) {
@@ -378,13 +378,13 @@ func walk(nodes []node, names []string, f func(p *path, names []string) error) e
 			err = f(n.path, names)
 		case ifNode:
 			if err = f(n.path, names); err == nil {
-				if err = walk(n.then, names, f); err == nil {
-					err = walk(n.alt, names, f)
+				if err = eachPath(n.then, names, f); err == nil {
+					err = eachPath(n.alt, names, f)
 				}
 			}
 		case forNode:
 			if err = f(n.path, names); err == nil {
-				err = walk(n.body, append(slices.Clip(names), n.name), f)
+				err = eachPath(n.body, append(slices.Clip(names), n.name), f)
 			}
 		}
 		if err != nil {

@@ -1,0 +1,432 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// workspaceFolder is what no tool reaches into.
+const workspaceFolder = ".jp"
+
+// guarded are the files and folders that tell programs and agents what to do.
+// They are written only where a rule of access.fs names them.
+var guarded = []string{".git", ".mcp.json", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", ".claude", ".agents"}
+
+// maxPath bounds a path, and maxLinks the links that one may go through.
+const (
+	maxPath  = 4096
+	maxLinks = 40
+)
+
+// AccessError is a path that a tool may not have. It is a refusal by policy.
+type AccessError struct {
+	Path string
+	Msg  string
+}
+
+func (e *AccessError) Error() string { return visiblePath(e.Path) + ": " + e.Msg }
+
+// files is the part of the file system that one call of a tool may reach.
+//
+// A path is walked component by component through [os.Root] handles. Each
+// folder on the way is compared with what was seen under its name before it
+// was opened, and every symbolic link starts the walk anew at the place that
+// it names, with the rules asked anew. So what is reached is always what the
+// rules were asked about, also when folders are swapped for links meanwhile.
+// Hard links are not told apart from the files that they are.
+type files struct {
+	workspace string // without links
+	given     string // the workspace as it was called
+	rules     []fileRule
+	denied    []fs.FileInfo // folders that are never entered, whatever their name
+}
+
+// fileRule is an FSRule in the present file system.
+type fileRule struct {
+	path   string // absolute; without links, as far as it exists
+	given  string // absolute, as written
+	anchor string // the folder that walks under the rule start from
+	mode   AccessMode
+	err    error // why it cannot be used
+}
+
+// newFiles reads the rules of def.
+func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
+	workspace, err := filepath.EvalSymlinks(env.Workspace)
+	if err == nil {
+		workspace, err = filepath.Abs(workspace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, reason(err))
+	}
+	f := &files{workspace: workspace, given: filepath.Clean(env.Workspace)}
+	for _, dir := range append([]string{filepath.Join(workspace, workspaceFolder)}, env.Deny...) {
+		if info, err := os.Stat(dir); err == nil {
+			f.denied = append(f.denied, info)
+		}
+	}
+	rules := def.Access.FS
+	if rules == nil {
+		rules = []FSRule{{Path: ".", Mode: fallback}}
+	}
+	for _, r := range rules {
+		f.rules = append(f.rules, f.rule(r))
+	}
+	return f, nil
+}
+
+// rule finds the place of r.
+func (f *files) rule(r FSRule) fileRule {
+	out := fileRule{path: f.absolute(r.Path), mode: r.Mode}
+	out.given = out.path
+	if within(f.workspace, out.path) {
+		out.anchor = f.workspace
+		root, err := os.OpenRoot(f.workspace)
+		if err != nil {
+			out.err = reason(err)
+			return out
+		}
+		defer root.Close()
+		// Links in the workspace may have been made by anyone: they must not
+		// lead a rule out of it.
+		if out.path, err = f.follow(root, out.path); err != nil {
+			out.err = err
+		}
+	} else {
+		path, err := filepath.EvalSymlinks(out.path)
+		if err != nil {
+			out.err = reason(err)
+			return out
+		}
+		out.path, out.anchor = path, path
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			out.anchor = filepath.Dir(path)
+		}
+	}
+	if hasWorkspaceFolder(relativeTo(f.workspace, out.path)) {
+		out.err = fmt.Errorf("leads into %s", workspaceFolder)
+	}
+	return out
+}
+
+// follow resolves the links in a path of the workspace, as far as it exists.
+func (f *files) follow(root *os.Root, path string) (string, error) {
+	for range maxLinks {
+		names := components(f.workspace, path)
+		at, links := "", false
+		for i, name := range names {
+			at = filepath.Join(at, name)
+			info, err := root.Lstat(at)
+			if err != nil {
+				break // does not exist, or will be refused when it is walked
+			}
+			if info.Mode()&fs.ModeSymlink == 0 {
+				continue
+			}
+			target, err := root.Readlink(at)
+			if err != nil {
+				return "", reason(err)
+			}
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(f.workspace, filepath.Dir(at), target)
+			}
+			path = f.absolute(filepath.Join(append([]string{target}, names[i+1:]...)...))
+			if !within(f.workspace, path) {
+				return "", errors.New("leads out of the workspace")
+			}
+			links = true
+			break
+		}
+		if !links {
+			return path, nil
+		}
+	}
+	return "", syscall.ELOOP
+}
+
+// absolute is the absolute form of a path as a tool or a rule gives it.
+func (f *files) absolute(path string) string {
+	if !filepath.IsAbs(path) {
+		return filepath.Join(f.workspace, path)
+	}
+	path = filepath.Clean(path)
+	if f.given != f.workspace && filepath.IsAbs(f.given) && within(f.given, path) {
+		return filepath.Join(f.workspace, relativeTo(f.given, path))
+	}
+	for _, r := range f.rules {
+		if r.given != r.path && within(r.given, path) && !within(f.workspace, path) {
+			return filepath.Join(r.path, relativeTo(r.given, path))
+		}
+	}
+	return path
+}
+
+// ruleFor is the rule with the longest path that covers path.
+func (f *files) ruleFor(path string) *fileRule {
+	var best *fileRule
+	for i, r := range f.rules {
+		if within(r.path, path) && (best == nil || len(r.path) >= len(best.path)) {
+			best = &f.rules[i]
+		}
+	}
+	return best
+}
+
+// shown is what messages and results call an absolute path: relative where it
+// is in the workspace.
+func (f *files) shown(path string) string {
+	if within(f.workspace, path) {
+		return relativeTo(f.workspace, path)
+	}
+	return path
+}
+
+// place is where a path has led.
+type place struct {
+	dir   *os.Root    // the folder that it is in; the anchor for a path that is one
+	name  string      // in dir; "." for the anchor
+	info  fs.FileInfo // of what is there, never a link; nil = nothing
+	path  string      // absolute
+	shown string
+	rule  fileRule
+	// missing are the folders below dir, from the outermost, that name would
+	// stand in. There are none if info is set.
+	missing []string
+}
+
+func (p *place) Close() error { return p.dir.Close() }
+
+// find walks to path for reading, or for writing. What does not exist is an
+// fs.ErrNotExist, or with write a place without info. Links are followed within the rules.
+func (f *files) find(path string, write bool) (*place, error) {
+	switch {
+	case path == "":
+		return nil, &AccessError{path, "is no path"}
+	case strings.ContainsRune(path, 0):
+		return nil, &AccessError{path, "holds a NUL byte"}
+	case len(path) > maxPath:
+		return nil, &AccessError{shorten(path, 60), "is too long for a path"}
+	}
+	at := f.absolute(path)
+	for range maxLinks {
+		p, link, err := f.walk(at, path, write)
+		if err != nil {
+			return nil, err
+		}
+		if link == "" {
+			return p, nil
+		}
+		at = f.absolute(link)
+	}
+	return nil, &AccessError{path, "goes through too many symbolic links"}
+}
+
+// walk goes to the absolute path at, or to the first link on the way, whose
+// target it then returns. given is the path for messages.
+func (f *files) walk(at, given string, write bool) (_ *place, link string, err error) {
+	r := f.ruleFor(at)
+	switch {
+	case r == nil:
+		return nil, "", &AccessError{given, "is outside of what this tool may reach: " + f.reach()}
+	case r.err != nil:
+		return nil, "", &AccessError{given, fmt.Sprintf("the rule for %s in access.fs cannot be used: %v", f.shown(r.given), r.err)}
+	case write && r.mode != ReadWrite:
+		return nil, "", &AccessError{given, "is read-only for this tool"}
+	}
+	names := components(r.anchor, at)
+	if err := f.protected(r, given, at, write); err != nil {
+		return nil, "", err
+	}
+	dir, err := os.OpenRoot(r.anchor)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+	}
+	defer func() {
+		if err != nil || link != "" {
+			dir.Close()
+		}
+	}()
+	here, err := dir.Stat(".")
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+	}
+	if f.isDenied(here) {
+		return nil, "", &AccessError{given, "is not for tools"}
+	}
+	p := &place{dir: dir, name: ".", info: here, path: at, shown: f.shown(at), rule: *r}
+	for i, name := range names {
+		last := i == len(names)-1
+		info, err := dir.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && write:
+			p.dir, p.name, p.info, p.missing = dir, names[len(names)-1], nil, names[i:len(names)-1]
+			return p, "", nil
+		case err != nil:
+			return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := dir.Readlink(name)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+			}
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(append([]string{r.anchor}, append(slices.Clone(names[:i]), target)...)...)
+			}
+			return nil, filepath.Join(append([]string{target}, names[i+1:]...)...), nil
+		case last:
+			if info.IsDir() && f.isDenied(info) {
+				return nil, "", &AccessError{given, "is not for tools"}
+			}
+			p.dir, p.name, p.info = dir, name, info
+			return p, "", nil
+		case !info.IsDir():
+			return nil, "", fmt.Errorf("%s: %s is %s, not a folder", visiblePath(given), visiblePath(filepath.Join(names[:i+1]...)), kindOf(info.Mode()))
+		}
+		sub, err := f.enter(dir, name, info)
+		if err != nil {
+			return nil, "", named(given, err)
+		}
+		dir.Close()
+		dir = sub
+	}
+	return p, "", nil
+}
+
+// enter opens the folder name of dir, which was info when it was looked at.
+func (f *files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, error) {
+	// The "/." makes os.Root open name as a folder or not at all: without it,
+	// a FIFO put there meanwhile would be waited for.
+	sub, err := dir.OpenRoot(name + "/.")
+	if err != nil {
+		return nil, reason(err)
+	}
+	is, err := sub.Stat(".")
+	switch {
+	case err != nil:
+	case !os.SameFile(info, is):
+		err = errChanged
+	case f.isDenied(is):
+		err = &AccessError{name, "is not for tools"}
+	default:
+		return sub, nil
+	}
+	sub.Close()
+	return nil, err
+}
+
+// errChanged is a file or folder that became another while it was opened.
+var errChanged = errors.New("was changed while it was being opened")
+
+// open opens the regular file name of dir, which was info when it was looked at.
+func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) {
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("is %s, not a file", kindOf(info.Mode()))
+	}
+	// O_NONBLOCK: opening what was swapped for a FIFO must not wait for a writer.
+	file, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, reason(err)
+	}
+	is, err := file.Stat()
+	if err == nil && !os.SameFile(info, is) {
+		err = errChanged
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// isDenied reports whether info is a folder that no rule opens.
+func (f *files) isDenied(info fs.FileInfo) bool {
+	return slices.ContainsFunc(f.denied, func(d fs.FileInfo) bool { return os.SameFile(d, info) })
+}
+
+// protected refuses what no rule opens, and for writing what only a rule that
+// names it opens. Names are compared without case: so do some file systems.
+func (f *files) protected(r *fileRule, given, at string, write bool) error {
+	if hasWorkspaceFolder(relativeTo(r.anchor, at)) {
+		return &AccessError{given, fmt.Sprintf("%s is not for tools", workspaceFolder)}
+	}
+	if !write {
+		return nil
+	}
+	namedBy := components("/", r.given)
+	for _, name := range components(r.anchor, at) {
+		for _, g := range guarded {
+			if strings.EqualFold(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return strings.EqualFold(n, g) }) {
+				return &AccessError{given, fmt.Sprintf("%s is written only where access.fs names it", name)}
+			}
+		}
+	}
+	return nil
+}
+
+// reach lists the rules.
+func (f *files) reach() string {
+	if len(f.rules) == 0 {
+		return "nothing"
+	}
+	var out []string
+	for _, r := range f.rules {
+		s := visiblePath(f.shown(r.given))
+		if s == "." {
+			s = "the workspace"
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+// hasWorkspaceFolder reports whether a path goes through a folder named .jp.
+func hasWorkspaceFolder(path string) bool {
+	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), func(name string) bool {
+		return strings.EqualFold(name, workspaceFolder)
+	})
+}
+
+// within reports whether path is dir or below it; both are clean and absolute.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// relativeTo is path relative to dir, which it is within; "." for dir itself.
+func relativeTo(dir, path string) string {
+	if !within(dir, path) {
+		return path
+	}
+	return filepath.Clean(strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/"))
+}
+
+// components are the names on the way from dir to path.
+func components(dir, path string) []string {
+	rel := relativeTo(dir, path)
+	if rel == "." {
+		return nil
+	}
+	return strings.Split(rel, "/")
+}
+
+// named is err with the path that it is about in front, unless it names one.
+func named(path string, err error) error {
+	var a *AccessError
+	if errors.As(err, &a) {
+		return &AccessError{path, a.Msg}
+	}
+	return fmt.Errorf("%s: %w", visiblePath(path), err)
+}
+
+// visiblePath is a path as it stands in a message or a result: quoted where it
+// holds what would not show, or would break the line.
+func visiblePath(path string) string {
+	if v := visible(path); v != path || strings.TrimSpace(path) != path || path == "" {
+		return fmt.Sprintf("%q", path)
+	}
+	return path
+}

@@ -1,0 +1,113 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+//go:embed *.toml
+var embedded embed.FS
+
+// Embedded returns the definition of a tool that jp brings along: the built-in
+// ones, which [Builtin] runs, and those of the sources delegation and
+// conversation, for which the caller has a Func.
+func Embedded(name string) (Definition, bool) {
+	src, err := embedded.ReadFile(name + ".toml")
+	if err != nil {
+		return Definition{}, false
+	}
+	def, err := decodeFile(src, "builtin:"+name+".toml")
+	if err != nil {
+		return Definition{}, false // the tests read them all
+	}
+	return def, true
+}
+
+// EmbeddedNames are the names that Embedded knows, sorted.
+func EmbeddedNames() []string {
+	entries, _ := fs.ReadDir(embedded, ".")
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = strings.TrimSuffix(e.Name(), ".toml")
+	}
+	return names
+}
+
+// FSEnv is what the built-in tools work on.
+type FSEnv struct {
+	Workspace string   // the folder that holds .jp, absolute
+	Deny      []string // folders that no rule opens, such as the store's
+}
+
+// fsFunc runs one call of a built-in tool.
+type fsFunc func(ctx context.Context, f *files, def Definition, args json.RawMessage) (Result, error)
+
+// builtinFunc is what runs a built-in tool, and what the tool may do with the
+// workspace when its definition has no access.fs.
+func builtinFunc(name string) (fsFunc, AccessMode) {
+	switch name {
+	case "fs_read_file":
+		return readFile, ReadOnly
+	case "fs_list_files":
+		return listFiles, ReadOnly
+	case "fs_grep_files":
+		return grepFiles, ReadOnly
+	case "fs_create_file":
+		return createFile, ReadWrite
+	case "fs_modify_file":
+		return modifyFile, ReadWrite
+	}
+	return nil, ""
+}
+
+// Builtin returns the built-in tools with these definitions, as [Overlay] and
+// the like have made them of embedded ones; none means all, as they are embedded. They run in
+// this process and reach what access.fs names: through os.Root, regular files
+// and folders only, never .jp.
+func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
+	if len(defs) == 0 {
+		for _, name := range EmbeddedNames() {
+			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin {
+				defs = append(defs, def)
+			}
+		}
+	}
+	out := make([]Tool, len(defs))
+	for i, def := range defs {
+		run, fallback := builtinFunc(def.Name)
+		if run == nil || def.Source != SourceBuiltin {
+			return nil, &DefinitionError{Tool: def.Name, Msg: "is no built-in tool"}
+		}
+		out[i] = Tool{Definition: def, Func: func(ctx context.Context, call Call) (Result, error) {
+			f, err := newFiles(env, def, fallback)
+			if err != nil {
+				return Result{}, err
+			}
+			r, err := run(ctx, f, def, call.Arguments)
+			var access *AccessError
+			if errors.As(err, &access) {
+				return *refused("%v", err), nil
+			}
+			return r, err
+		}}
+	}
+	return out, nil
+}
+
+// arguments decodes the arguments of a built-in tool into a struct.
+func arguments[T any](raw json.RawMessage) (T, error) {
+	var args T
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&args)
+	if err != nil {
+		err = fmt.Errorf("arguments: %w", err)
+	}
+	return args, err
+}

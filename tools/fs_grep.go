@@ -1,0 +1,401 @@
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Bounds of fs_grep_files.
+const (
+	maxSearched = 32 << 20 // bytes of a file that is searched
+	maxShown    = 400      // bytes of a line that are shown
+	maxSkipped  = 5        // skipped files that are named
+)
+
+// grepFiles is fs_grep_files.
+func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessage) (Result, error) {
+	args, err := arguments[struct {
+		Pattern    string `json:"pattern"`
+		Path       string `json:"path"`
+		Glob       string `json:"glob"`
+		IgnoreCase bool   `json:"ignore_case"`
+		Literal    bool   `json:"literal"`
+		Context    int    `json:"context"`
+		MaxMatches int    `json:"max_matches"`
+	}](raw)
+	if err != nil {
+		return Result{}, err
+	}
+	m, err := newMatcher(args.Pattern, args.Literal, args.IgnoreCase)
+	if err != nil {
+		return Result{}, err
+	}
+	glob, err := newFilter(args.Glob)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := f.find(args.Path, false)
+	if err != nil {
+		return Result{}, err
+	}
+	defer p.Close()
+	g := &grep{matcher: m, context: args.Context, most: args.MaxMatches, slots: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
+	g.buffers.New = func() any { return new([]byte) }
+	if p.info.IsDir() {
+		var top folder
+		if g.walk, top, err = newWalk(ctx, f, p, glob); err != nil {
+			return Result{}, err
+		}
+		g.folder(top)
+		top.dir.Close()
+	} else {
+		g.walk = &walk{files: f, ctx: ctx, anchor: filepath.Dir(p.path)}
+		g.file(p.dir, p.name, filepath.Base(p.path))
+	}
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	return Result{Text: g.text(def.sizeThreshold())}, nil
+}
+
+// grep searches files. Folders and handfuls of files are searched at the same
+// time; the result is the same as if one file had been after the other.
+type grep struct {
+	*walk
+	matcher *matcher
+	context int
+	most    int           // matches that are shown
+	slots   chan struct{} // for goroutines beside the first
+	buffers sync.Pool     // of *[]byte
+
+	mu      sync.Mutex
+	found   []fileHits // by path: those that can still be among the first most
+	hits    int        // in found
+	more    bool       // matches have been left out
+	skipped []skipped
+}
+
+// fileHits are the matches in a file.
+type fileHits struct {
+	path   string // relative to the anchor
+	binary bool
+	hits   []hit
+}
+
+// hit is a line with a match.
+type hit struct {
+	line          int
+	text          string
+	before, after []string
+}
+
+type skipped struct{ path, why string }
+
+// spawn runs f, beside the caller if there is a slot.
+func (g *grep) spawn(wg *sync.WaitGroup, f func()) {
+	select {
+	case g.slots <- struct{}{}:
+		wg.Go(func() {
+			defer func() { <-g.slots }()
+			f()
+		})
+	default:
+		f()
+	}
+}
+
+// folder searches what is in at and below it.
+func (g *grep) folder(at folder) {
+	entries, ig, err := g.entries(at)
+	if err != nil {
+		g.skip(at.path, err)
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	const handful = 16
+	var batch []string
+	flush := func() {
+		if names := batch; len(names) > 0 {
+			batch = nil
+			g.spawn(&wg, func() {
+				for _, name := range names {
+					g.file(at.dir, name, join(at.path, name))
+				}
+			})
+		}
+	}
+	for _, e := range entries {
+		path := join(at.path, e.Name())
+		switch {
+		case e.IsDir():
+			if g.past(path + "/") {
+				continue
+			}
+			sub, err := g.sub(at, e.Name(), ig)
+			if err != nil {
+				g.skip(path, err)
+				continue
+			}
+			g.spawn(&wg, func() {
+				defer sub.dir.Close()
+				g.folder(sub)
+			})
+		case e.Type().IsRegular() && g.wants(path):
+			if batch = append(batch, e.Name()); len(batch) == handful {
+				flush()
+			}
+		}
+	}
+	flush()
+}
+
+// past reports whether nothing at path or behind it can be shown any more.
+func (g *grep) past(path string) bool {
+	if g.ctx.Err() != nil {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.more && path > g.found[len(g.found)-1].path
+}
+
+// file searches one file.
+func (g *grep) file(dir *os.Root, name, path string) {
+	if g.past(path) {
+		return
+	}
+	buf := g.buffers.Get().(*[]byte)
+	defer g.buffers.Put(buf)
+	data, err := readAll(dir, name, buf)
+	if err != nil {
+		g.skip(path, err)
+		return
+	}
+	hits := fileHits{path: path, binary: bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0}
+	most := g.most + 1 // one more than is shown tells that there are more
+	if hits.binary {
+		most = 1
+	}
+	g.matcher.each(data, func(line, start, end, at int) bool {
+		h := hit{line: line}
+		if !hits.binary {
+			h.text = showLine(data[start:end], at-start)
+			h.before, h.after = around(data, start, end, g.context)
+		}
+		hits.hits = append(hits.hits, h)
+		return len(hits.hits) < most
+	})
+	if len(hits.hits) > 0 {
+		g.add(hits)
+	}
+}
+
+// add takes what was found in a file and drops what cannot be shown any more.
+func (g *grep) add(f fileHits) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(g.found, f.path, func(f fileHits, path string) int { return strings.Compare(f.path, path) })
+	g.found = slices.Insert(g.found, i, f)
+	g.hits += len(f.hits)
+	for g.hits > g.most {
+		g.more = true
+		last := g.found[len(g.found)-1]
+		if g.hits-len(last.hits) < g.most {
+			break // some of it is shown
+		}
+		g.hits -= len(last.hits)
+		g.found = g.found[:len(g.found)-1]
+	}
+}
+
+// skip remembers a file that was not searched.
+func (g *grep) skip(path string, err error) {
+	if errors.Is(err, fs.ErrNotExist) || g.ctx.Err() != nil {
+		return // gone meanwhile; or everything is
+	}
+	const enough = 10_000
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.skipped) < enough {
+		g.skipped = append(g.skipped, skipped{path, shortReason(err)})
+	}
+}
+
+// readAll reads a regular file into *buf, which grows as needed.
+func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
+	info, err := dir.Lstat(name)
+	if err != nil {
+		return nil, reason(err)
+	}
+	tooLarge := fmt.Errorf("larger than %s", sizeText(maxSearched))
+	if info.Size() > maxSearched {
+		return nil, tooLarge
+	}
+	file, err := openRegular(dir, name, info)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b := slices.Grow((*buf)[:0], int(info.Size())+bytes.MinRead)
+	for {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, bytes.MinRead)
+		}
+		n, err := file.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > maxSearched:
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			*buf = b
+			return b, nil
+		case err != nil:
+			return nil, reason(err)
+		}
+	}
+}
+
+// showLine is a line as results show it: a part around the match at byte at.
+func showLine(line []byte, at int) string {
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) <= maxShown {
+		return validText(string(line))
+	}
+	from := max(min(at-maxShown/4, len(line)-maxShown), 0)
+	text := validText(string(line[from:min(from+maxShown, len(line))]))
+	if from > 0 {
+		text = "..." + text
+	}
+	if from+maxShown < len(line) {
+		text += "..."
+	}
+	return fmt.Sprintf("%s [line cut: %d bytes]", text, len(line))
+}
+
+// around is the n lines before and after the line data[start:end].
+func around(data []byte, start, end, n int) (before, after []string) {
+	for at := start; len(before) < n && at > 0; {
+		from := bytes.LastIndexByte(data[:at-1], '\n') + 1
+		before = append(before, showLine(data[from:at-1], 0))
+		at = from
+	}
+	slices.Reverse(before)
+	for at := end + 1; len(after) < n && at < len(data); {
+		to := at + lineLen(data[at:])
+		after = append(after, showLine(data[at:to], 0))
+		at = to + 1
+	}
+	return before, after
+}
+
+// lineLen is the length of the first line of data without its line break.
+func lineLen(data []byte) int {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i
+	}
+	return len(data)
+}
+
+// text writes what was found: path:line:text, with - for lines around, and
+// what was left out.
+func (g *grep) text(limit int) string {
+	const notes = smallResult / 2 // bytes kept free
+	var out strings.Builder
+	left, last := g.most, ""
+	reached := func(what string) {
+		fmt.Fprintf(&out, "[stopped at %s: there are more; narrow pattern, path or glob]\n", what)
+		g.skipped = slices.DeleteFunc(g.skipped, func(s skipped) bool { return s.path > last })
+	}
+	func() {
+		for _, f := range g.found {
+			if left <= 0 {
+				break
+			}
+			shown := f.hits[:min(len(f.hits), left)]
+			left -= len(shown)
+			last = f.path
+			for _, block := range f.blocks(visiblePath(g.name(f.path)), shown, g.context) {
+				if out.Len() == 0 {
+					block = strings.TrimPrefix(block, "--\n")
+				}
+				if out.Len()+len(block) > limit-notes {
+					reached(sizeText(limit - notes))
+					return
+				}
+				out.WriteString(block)
+			}
+		}
+		if g.more {
+			reached(fmt.Sprintf("max_matches = %d", g.most))
+		}
+	}()
+	if len(g.found) == 0 {
+		out.WriteString("[no match]\n")
+	}
+	g.writeSkipped(&out)
+	return out.String()
+}
+
+// blocks is what is shown of a file: one block for each hit.
+func (f fileHits) blocks(name string, hits []hit, context int) []string {
+	if f.binary {
+		return []string{name + ": binary file matches\n"}
+	}
+	var out []string
+	last := 0 // the last line that was written
+	for i, h := range hits {
+		var b strings.Builder
+		line := func(n int, sep, text string) {
+			if n > last {
+				fmt.Fprintf(&b, "%s%s%d%s%s\n", name, sep, n, sep, text)
+				last = n
+			}
+		}
+		first := h.line - len(h.before)
+		if context > 0 && (i == 0 || first > last+1) {
+			b.WriteString("--\n")
+		}
+		for k, text := range h.before {
+			line(first+k, "-", text)
+		}
+		line(h.line, ":", h.text)
+		for k, text := range h.after {
+			n := h.line + 1 + k
+			if i+1 < len(hits) && n >= hits[i+1].line {
+				break // written there
+			}
+			line(n, "-", text)
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// writeSkipped names the files that were not searched.
+func (g *grep) writeSkipped(out *strings.Builder) {
+	if len(g.skipped) == 0 {
+		return
+	}
+	slices.SortFunc(g.skipped, func(a, b skipped) int { return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.why, b.why)) })
+	var names []string
+	for _, s := range g.skipped[:min(len(g.skipped), maxSkipped)] {
+		names = append(names, shorten(visiblePath(g.name(s.path)), 60)+" ("+shorten(s.why, 40)+")")
+	}
+	if n := len(g.skipped) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	fmt.Fprintf(out, "[not searched: %s]\n", strings.Join(names, ", "))
+}

@@ -1,0 +1,133 @@
+package tools
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxDepth bounds how many folders below its start a walk goes: each holds a
+// descriptor.
+const maxDepth = 100
+
+// A walk goes through a folder in the order of the paths, past what .gitignore
+// files exclude, .git and .jp. It follows no links.
+type walk struct {
+	*files
+	ctx    context.Context
+	filter filter
+	anchor string // where paths are relative to
+	start  string // the folder it began in, relative to anchor; "" = anchor
+}
+
+// folder is an open folder on a walk.
+type folder struct {
+	dir  *os.Root
+	path string // relative to the anchor; "" = the anchor
+	ig   *ignores
+	deep int
+}
+
+// newWalk opens the folder p and returns it with the walk below it. The
+// caller closes it.
+func newWalk(ctx context.Context, f *files, p *place, glob filter) (*walk, folder, error) {
+	w := &walk{files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
+	top, err := os.OpenRoot(w.anchor)
+	if err != nil {
+		return nil, folder{}, named(p.shown, reason(err))
+	}
+	at := folder{dir: top}
+	// The .gitignore files above the start hold as well, but not for the start
+	// itself: who names an ignored folder means it.
+	for _, name := range components(w.anchor, p.path) {
+		at.ig = at.ig.withFile(at.dir, at.path)
+		info, err := at.dir.Lstat(name)
+		if err == nil && !info.IsDir() {
+			err = errChanged
+		}
+		if err != nil {
+			at.dir.Close()
+			return nil, folder{}, named(p.shown, reason(err))
+		}
+		sub, err := w.enter(at.dir, name, info)
+		at.dir.Close()
+		if err != nil {
+			return nil, folder{}, named(p.shown, err)
+		}
+		at.dir, at.path = sub, join(at.path, name)
+	}
+	w.start = at.path
+	return w, at, nil
+}
+
+// entries lists a folder without what is ignored, in the order of the paths:
+// folders sort as if their names ended in "/".
+func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
+	if err := w.ctx.Err(); err != nil {
+		return nil, nil, context.Cause(w.ctx)
+	}
+	self, err := at.dir.Open(".")
+	if err != nil {
+		return nil, nil, reason(err)
+	}
+	defer self.Close()
+	list, err := self.ReadDir(-1)
+	if err != nil {
+		return nil, nil, reason(err)
+	}
+	ig := at.ig.withFile(at.dir, at.path)
+	list = slices.DeleteFunc(list, func(e fs.DirEntry) bool {
+		return strings.EqualFold(e.Name(), ".git") || strings.EqualFold(e.Name(), workspaceFolder) ||
+			ig.match(join(at.path, e.Name()), e.IsDir())
+	})
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(orderKey(a), orderKey(b)) })
+	return list, ig, nil
+}
+
+func orderKey(e fs.DirEntry) string {
+	if e.IsDir() {
+		return e.Name() + "/"
+	}
+	return e.Name()
+}
+
+// sub opens the folder name in at.
+func (w *walk) sub(at folder, name string, ig *ignores) (folder, error) {
+	if at.deep >= maxDepth {
+		return folder{}, &AccessError{name, "is too deep"}
+	}
+	info, err := at.dir.Lstat(name)
+	if err != nil {
+		return folder{}, reason(err)
+	}
+	if !info.IsDir() {
+		return folder{}, errChanged
+	}
+	dir, err := w.enter(at.dir, name, info)
+	if err != nil {
+		return folder{}, err
+	}
+	return folder{dir: dir, path: join(at.path, name), ig: ig, deep: at.deep + 1}, nil
+}
+
+// wants reports whether the glob of the call matches a path: as seen from the
+// start of the walk or from the workspace, since people write both.
+func (w *walk) wants(path string) bool {
+	if len(w.filter) == 0 || w.filter.match(path) {
+		return true
+	}
+	return w.start != "" && w.filter.match(strings.TrimPrefix(path, w.start+"/"))
+}
+
+// name is what results call a path of the walk.
+func (w *walk) name(path string) string { return w.shown(filepath.Join(w.anchor, path)) }
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
