@@ -21,6 +21,9 @@ const (
 	maxFiles      = 256     // opened by one Resolve; files that extend one file twice over would multiply
 )
 
+// openFlags: without O_NONBLOCK opening a pipe waits for a writer, without O_NOCTTY a terminal could become ours.
+const openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
+
 // place is where a file lives. Below the workspace's .jp everything stays below it, symlinks resolved;
 // elsewhere, the zero place, the user's own rights are the bound.
 type place struct {
@@ -124,7 +127,7 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
 	}
 	stat, open := os.Stat, func(name string) (*os.File, error) {
-		return os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+		return os.OpenFile(name, openFlags, 0)
 	}
 	if l.place.confined {
 		root, err := f.jail()
@@ -132,7 +135,7 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 			return nil, nil, err
 		}
 		stat, open = root.Stat, func(name string) (*os.File, error) {
-			return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+			return root.OpenFile(name, openFlags, 0)
 		}
 	}
 	// Look before opening, since opening a device can do things; and after, since it may have been exchanged

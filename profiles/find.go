@@ -181,7 +181,11 @@ func (f *files) list(dir location) ([]string, error) {
 			return fmt.Errorf("holds more than %d files", maxListed)
 		}
 		name, ok := strings.CutSuffix(p, ".toml")
-		if ok && !e.IsDir() && isName(name) {
+		if !ok || e.IsDir() {
+			return nil
+		}
+		// A file called NONE.toml or a=b.toml has a path, but no name that --cfg would read as one.
+		if d, err := parseDirective(Directive{Text: name}); err == nil && d.form == nameForm {
 			if info, err := fs.Stat(fsys, p); err == nil && info.Mode().IsRegular() {
 				names = append(names, name)
 			}
