@@ -1,0 +1,483 @@
+// Package agent is the turn loop: stored events become a thread, the thread a request, the model's reply events again,
+// its tool calls results, until it answers without calling a tool.
+//
+// Each step is committed before the next begins: the user's message before the model is asked, a whole reply in one
+// transaction, each tool result as its call ends. A crash loses at most the reply that was streaming. What a stopped run
+// had said is kept, and a Loop on the same conversation goes on from there.
+//
+// Sub-agents are tools like others here. The one thing the loop does for them is to hand all calls of a reply to Admit
+// before it runs any.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// Loop runs turns of one locked conversation. Fields are set before the first turn and not changed.
+type Loop struct {
+	Log      *convstore.Log
+	Ask      model.Stream
+	Model    string // full id, as recorded with each call
+	Provider string // whose reasoning may be replayed
+	Name     string // the provider's own id of the model
+	Price    func(convstore.Usage) *int64
+
+	System      []model.Section
+	Tools       tools.Executor
+	Profile     string
+	MaxTokens   int
+	Reasoning   string
+	Temperature *float64
+	Schema      json.RawMessage
+	MaxRounds   int // tool rounds in one turn; 0 = no limit
+
+	// Admit is told all calls of a reply before the first runs, Release after the last has ended. Repeat tells which
+	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again. All may be nil.
+	Admit   func(context.Context, []tools.Call)
+	Release func(context.Context)
+	Repeat  func(tool string) bool
+
+	Watch Watch
+}
+
+// Watch is told what happens, from the goroutine that runs the loop. Each function may be nil.
+type Watch struct {
+	Text      func(delta string)
+	Reasoning func(delta string)
+	Message   func(Message)
+	Call      func(convstore.ToolCall)
+	Result    func(call convstore.ToolCall, r convstore.ToolResult, took time.Duration)
+}
+
+// Message is one complete reply of the model.
+type Message struct {
+	Text  string
+	Calls int
+	Usage convstore.Usage
+	Cost  *int64 // nano-dollars; nil = unknown
+}
+
+// Outcome is what a turn came to.
+type Outcome struct {
+	Turn   int
+	State  convstore.State
+	Reason string
+	Text   string // the answer
+	Usage  convstore.Usage
+	Cost   *int64 // nano-dollars, nil when a price was unknown
+	Err    error  // why State is Error, Timeout or Cancelled
+}
+
+// ErrNothingToResume is returned by Resume when the last turn was answered.
+var ErrNothingToResume = errors.New("the last turn is complete; there is nothing to resume")
+
+// turn is the state of one running turn.
+type turn struct {
+	*Loop
+	events []convstore.Event // of the whole conversation
+	from   int               // where this turn's events begin
+	rounds int               // tool rounds done
+	out    Outcome
+	priced bool
+	cost   int64
+}
+
+// Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
+func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
+	t, err := l.load(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	// Calls that a crash left open are answered in the events too, so that the history reads as what happened.
+	if err := t.save(ctx, abandoned(t.events)...); err != nil {
+		return Outcome{}, err
+	}
+	if err := t.open(ctx, convstore.TurnStart{}, msg); err != nil {
+		return Outcome{}, err
+	}
+	return t.run(ctx)
+}
+
+// Resume goes on with a turn that was cut off. Calls that had not ended are not repeated unasked, but for those that
+// Repeat names.
+func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
+	t, err := l.load(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	start, end := lastTurn(t.events)
+	switch {
+	case start < 0 || end != nil && end.State == convstore.StateOK:
+		return Outcome{}, ErrNothingToResume
+	case end != nil:
+		if err := t.save(ctx, abandoned(t.events)...); err != nil {
+			return Outcome{}, err
+		}
+		if err := t.open(ctx, convstore.TurnStart{}, convstore.UserMessage{Text: "Continue where you stopped."}); err != nil {
+			return Outcome{}, err
+		}
+		return t.run(ctx)
+	}
+	t.adopt(start)
+	if calls := pending(t.events[start:]); len(calls) > 0 {
+		var again []convstore.ToolCall
+		var lost []convstore.Body
+		for _, c := range calls {
+			if l.Repeat != nil && l.Repeat(c.Name) {
+				again = append(again, c)
+			} else {
+				lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
+			}
+		}
+		if err := t.save(ctx, lost...); err != nil {
+			return Outcome{}, err
+		}
+		if err := t.call(ctx, again); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return t.run(ctx)
+}
+
+func (l *Loop) load(ctx context.Context) (*turn, error) {
+	t := &turn{Loop: l, priced: true}
+	for ev, err := range l.Log.Events(ctx, convstore.Range{}) {
+		if err != nil {
+			return nil, err
+		}
+		t.events = append(t.events, ev)
+	}
+	return t, nil
+}
+
+// open begins a new turn.
+func (t *turn) open(ctx context.Context, bodies ...convstore.Body) error {
+	t.from = len(t.events)
+	if err := t.save(ctx, bodies...); err != nil {
+		return err
+	}
+	t.out.Turn = t.events[len(t.events)-1].Turn
+	return nil
+}
+
+// adopt goes on in the turn whose events begin at start.
+func (t *turn) adopt(start int) {
+	t.from = start
+	t.out.Turn = t.events[start].Turn
+	called := false
+	for _, ev := range t.events[start:] {
+		switch b := ev.Body.(type) {
+		case convstore.ToolCall:
+			called = true
+		case convstore.ModelCall:
+			t.account(b)
+			if called {
+				t.rounds++
+			}
+			called = false
+		}
+	}
+}
+
+// save commits events; what happened is recorded even when the run is being stopped.
+func (t *turn) save(ctx context.Context, bodies ...convstore.Body) error {
+	if len(bodies) == 0 {
+		return nil
+	}
+	events := make([]convstore.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: b}
+	}
+	if err := t.Log.Append(context.WithoutCancel(ctx), events...); err != nil {
+		return err
+	}
+	t.events = append(t.events, events...)
+	return nil
+}
+
+func (t *turn) account(c convstore.ModelCall) {
+	t.out.Usage = t.out.Usage.Add(c.Usage)
+	if c.CostNano == nil {
+		t.priced = false
+	} else {
+		t.cost += *c.CostNano
+	}
+}
+
+// run asks and calls until the turn ends.
+func (t *turn) run(ctx context.Context) (Outcome, error) {
+	for round := t.rounds + 1; ; round++ {
+		if ctx.Err() != nil {
+			return t.end(ctx, reply{}, context.Cause(ctx))
+		}
+		r, err := t.ask(ctx, round, "")
+		if err != nil {
+			return t.end(ctx, r, err)
+		}
+		if len(r.calls) == 0 {
+			return t.end(ctx, r, nil)
+		}
+		if err := t.save(ctx, r.bodies(t.Loop)...); err != nil {
+			return Outcome{}, err
+		}
+		t.tell(r)
+		if t.MaxRounds > 0 && t.rounds >= t.MaxRounds {
+			return t.close(ctx, r.calls, round+1)
+		}
+		t.rounds++
+		if err := t.call(ctx, r.calls); err != nil {
+			return Outcome{}, err
+		}
+	}
+}
+
+// close ends a turn at its limit of rounds: the pending calls are not run, and the model is asked once more, without
+// tools, to hand in what it has.
+func (t *turn) close(ctx context.Context, calls []convstore.ToolCall, round int) (Outcome, error) {
+	limit := fmt.Sprintf("not run: the limit of %d tool rounds is reached", t.MaxRounds)
+	refused := make([]convstore.Body, len(calls))
+	for i, c := range calls {
+		refused[i] = convstore.ToolResult{ID: c.ID, Text: limit, IsError: true}
+	}
+	if err := t.save(ctx, refused...); err != nil {
+		return Outcome{}, err
+	}
+	r, err := t.ask(ctx, round, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
+	if err != nil {
+		return t.end(ctx, r, err)
+	}
+	r.calls = nil
+	r.limit = fmt.Sprintf("max_turns %d", t.MaxRounds)
+	return t.end(ctx, r, nil)
+}
+
+// reply is one reply of the model, complete or cut off.
+type reply struct {
+	text      string
+	reasoning []model.Reasoning
+	calls     []convstore.ToolCall
+	usage     convstore.Usage
+	cost      *int64
+	stop      model.Stop
+	began     time.Time
+	took      time.Duration
+	limit     string
+	any       bool // the model said something
+}
+
+// ask makes one model call. With an error the reply holds what had come by then.
+func (t *turn) ask(ctx context.Context, round int, closing string) (reply, error) {
+	req := model.Request{
+		Model: t.Name, System: t.System, Messages: Thread(t.events, t.Provider), Tools: offer(t.Tools.Set),
+		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature, Schema: t.Schema,
+		Profile: t.Profile, Turn: t.out.Turn, Round: round,
+	}
+	if closing != "" {
+		req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: closing})
+		req.ToolChoice = "none"
+	}
+	r := reply{began: time.Now()}
+	var text, thinking strings.Builder
+	defer func() { r.took = time.Since(r.began) }()
+	for part, err := range t.Ask(ctx, req) {
+		if err != nil {
+			r.text = text.String()
+			r.calls = nil
+			r.took = time.Since(r.began)
+			return r, err
+		}
+		switch {
+		case part.Text != "":
+			r.any = true
+			text.WriteString(part.Text)
+			if t.Watch.Text != nil {
+				t.Watch.Text(part.Text)
+			}
+		case part.ReasoningDelta != "":
+			thinking.WriteString(part.ReasoningDelta)
+			if t.Watch.Reasoning != nil {
+				t.Watch.Reasoning(part.ReasoningDelta)
+			}
+		case part.Reasoning != nil:
+			r.any = true
+			r.reasoning = append(r.reasoning, *part.Reasoning)
+		case part.Call != nil:
+			r.any = true
+			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
+			if tool, ok := t.Tools.Set.Get(c.Name); ok {
+				c.Source = tool.Source
+			}
+			r.calls = append(r.calls, c)
+		case part.Usage != nil:
+			r.any = true
+			r.usage = *part.Usage
+		case part.Stop != "":
+			r.stop = part.Stop
+		}
+	}
+	r.text = text.String()
+	r.took = time.Since(r.began)
+	return r, nil
+}
+
+func offer(set tools.Set) []model.Tool {
+	var list []model.Tool
+	for t := range set.All() {
+		list = append(list, model.Tool{Name: t.Name, Description: t.Description, Schema: t.Schema})
+	}
+	return list
+}
+
+// bodies are the events of a reply, ModelCall last.
+func (r *reply) bodies(l *Loop) []convstore.Body {
+	var list []convstore.Body
+	for _, x := range r.reasoning {
+		list = append(list, convstore.Reasoning{Text: x.Text, Signature: x.Signature, Opaque: x.Opaque, Provider: x.Provider})
+	}
+	if r.text != "" {
+		list = append(list, convstore.AssistantMessage{Text: r.text})
+	}
+	for _, c := range r.calls {
+		list = append(list, c)
+	}
+	if l.Price != nil {
+		r.cost = l.Price(r.usage)
+	}
+	return append(list, convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Duration: r.took})
+}
+
+// tell accounts for a saved reply and shows it.
+func (t *turn) tell(r reply) {
+	t.account(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
+	if t.Watch.Message != nil {
+		t.Watch.Message(Message{Text: r.text, Calls: len(r.calls), Usage: r.usage, Cost: r.cost})
+	}
+}
+
+// call runs calls, storing each result as it comes.
+func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	list := make([]tools.Call, len(calls))
+	byID := make(map[string]convstore.ToolCall, len(calls))
+	for i, c := range calls {
+		list[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: rawArguments(c.Arguments)}
+		byID[c.ID] = c
+		if t.Watch.Call != nil {
+			t.Watch.Call(c)
+		}
+	}
+	began := time.Now()
+	if t.Admit != nil {
+		t.Admit(ctx, list)
+	}
+	if t.Release != nil {
+		defer t.Release(ctx)
+	}
+	for c, res := range t.Tools.Run(ctx, list) {
+		r := convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
+		if err := t.save(ctx, r); err != nil {
+			return err
+		}
+		if t.Watch.Result != nil {
+			t.Watch.Result(byID[c.ID], r, time.Since(began))
+		}
+	}
+	return nil
+}
+
+// end closes the turn in the transaction that stores its last reply.
+func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
+	state, reason := convstore.StateOK, ""
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		state, reason = convstore.StateTimeout, "the deadline passed"
+	case err != nil && ctx.Err() != nil:
+		state, reason = convstore.StateCancelled, context.Cause(ctx).Error()
+	case err != nil:
+		state, reason = convstore.StateError, err.Error()
+	case r.stop == model.StopRefusal:
+		state, reason = convstore.StateRefused, "the model refused"
+	case strings.TrimSpace(r.text) == "" && r.limit != "":
+		state, reason = convstore.StateBudget, r.limit
+	case strings.TrimSpace(r.text) == "" && r.stop == model.StopMaxTokens:
+		state, reason = convstore.StateBudget, "max_tokens"
+	case strings.TrimSpace(r.text) == "":
+		state, reason = convstore.StateEmpty, "the model said nothing"
+	case r.limit != "":
+		state, reason = convstore.StatePartial, r.limit
+	case r.stop == model.StopMaxTokens:
+		state, reason = convstore.StatePartial, "max_tokens"
+	}
+	var bodies []convstore.Body
+	if err == nil || r.any {
+		if err != nil {
+			r.stop = "cut"
+			r.reasoning = nil // an unfinished block cannot be replayed
+		}
+		bodies = r.bodies(t.Loop)
+	}
+	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
+	if saveErr := t.save(ctx, bodies...); saveErr != nil {
+		return Outcome{}, saveErr
+	}
+	if len(bodies) > 1 {
+		t.tell(r)
+	}
+	t.out.State, t.out.Reason, t.out.Err = state, reason, err
+	t.out.Text = Answer(t.events[t.from:])
+	if t.priced {
+		t.out.Cost = &t.cost
+	}
+	return t.out, nil
+}
+
+// lastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).
+func lastTurn(events []convstore.Event) (start int, end *convstore.TurnEnd) {
+	start = -1
+	for i, ev := range events {
+		switch b := ev.Body.(type) {
+		case convstore.TurnStart:
+			start, end = i, nil
+		case convstore.TurnEnd:
+			end = &b
+		}
+	}
+	return start, end
+}
+
+// pending lists the calls without a result, in call order.
+func pending(events []convstore.Event) []convstore.ToolCall {
+	done := map[string]bool{}
+	for _, ev := range events {
+		if r, ok := ev.Body.(convstore.ToolResult); ok {
+			done[r.ID] = true
+		}
+	}
+	var calls []convstore.ToolCall
+	for _, ev := range events {
+		if c, ok := ev.Body.(convstore.ToolCall); ok && !done[c.ID] {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// abandoned are the results that say of pending calls that they were interrupted.
+func abandoned(events []convstore.Event) []convstore.Body {
+	var list []convstore.Body
+	for _, c := range pending(events) {
+		list = append(list, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
+	}
+	return list
+}

@@ -1,0 +1,363 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/script"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// run is a conversation with a scripted model and one tool, echo.
+type run struct {
+	t     *testing.T
+	store *convstore.Store
+	id    convstore.ID
+	loop  *Loop
+	log   *convstore.Log
+}
+
+func newRun(t *testing.T, rules string) *run {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := convstore.Open(filepath.Join(dir, "store"), convstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conv, err := store.Create(t.Context(), convstore.New{Config: convstore.Config{JSON: json.RawMessage(`{}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "m.toml"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask, info, err := model.Open(t.Context(), "script/m.toml", map[string]model.Provider{"script": script.New}, model.Providers{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := tools.NewSet(tools.Tool{
+		Definition: tools.Definition{
+			Name: "echo", Source: "builtin", Run: tools.RunUnattended, Parallel: true,
+			Schema: json.RawMessage(`{"type":"object","properties":{"say":{"type":"string"}},"required":["say"],"additionalProperties":false}`),
+		},
+		Func: func(_ context.Context, c tools.Call) (tools.Result, error) {
+			var a struct{ Say string }
+			if err := json.Unmarshal(c.Arguments, &a); err != nil {
+				return tools.Result{}, err
+			}
+			return tools.Result{Text: "echo " + a.Say}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{t: t, store: store, id: conv.ID}
+	r.lock()
+	r.loop = &Loop{Log: r.log, Ask: ask, Model: info.ID, Provider: info.Provider, Name: info.Name, Tools: tools.Executor{Set: set}}
+	t.Cleanup(func() {
+		_ = r.log.Close()
+		if err := store.Check(context.Background()); err != nil {
+			t.Errorf("store check: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *run) lock() {
+	r.t.Helper()
+	log, err := r.store.Lock(r.t.Context(), r.id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.log = log
+}
+
+// history is the conversation in short: one line per event, usage left out.
+func (r *run) history() string {
+	r.t.Helper()
+	var b strings.Builder
+	for ev, err := range r.store.Events(r.t.Context(), r.id, convstore.Range{}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		switch e := ev.Body.(type) {
+		case convstore.TurnStart:
+			fmt.Fprintf(&b, "%d start\n", ev.Turn)
+		case convstore.UserMessage:
+			fmt.Fprintf(&b, "%d user %s\n", ev.Turn, e.Text)
+		case convstore.AssistantMessage:
+			fmt.Fprintf(&b, "%d assistant %s\n", ev.Turn, e.Text)
+		case convstore.ToolCall:
+			fmt.Fprintf(&b, "%d call %s %s\n", ev.Turn, e.Name, e.Arguments)
+		case convstore.ToolResult:
+			fmt.Fprintf(&b, "%d result %v %.40s\n", ev.Turn, e.IsError, e.Text)
+		case convstore.ModelCall:
+			fmt.Fprintf(&b, "%d model %s\n", ev.Turn, e.Stop)
+		case convstore.TurnEnd:
+			fmt.Fprintf(&b, "%d end %s\n", ev.Turn, e.State)
+		default:
+			fmt.Fprintf(&b, "%d %s\n", ev.Turn, ev.Body.Type())
+		}
+	}
+	return b.String()
+}
+
+func (r *run) want(history string) {
+	r.t.Helper()
+	if got := r.history(); got != strings.TrimPrefix(history, "\n") {
+		r.t.Errorf("history =\n%swant%s", got, history)
+	}
+}
+
+func (r *run) send(ctx context.Context, text string) Outcome {
+	r.t.Helper()
+	out, err := r.loop.Send(ctx, convstore.UserMessage{Text: text})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+const twoRounds = `
+[[rule]]
+round = 1
+text = "Let me see."
+tool_calls = [{ name = "echo", arguments = { say = "a" } }, { name = "echo", arguments = { say = "b" } }]
+[[rule]]
+round = 2
+contains = "echo b"
+text = "It says a and b."
+`
+
+func TestTurnWithTools(t *testing.T) {
+	r := newRun(t, twoRounds)
+	out := r.send(t.Context(), "what does it say?")
+	if out.State != convstore.StateOK || out.Text != "It says a and b." || out.Turn != 1 {
+		t.Errorf("Send = %+v", out)
+	}
+	got := r.history()
+	head, tail, _ := strings.Cut(got, "1 model tool_use\n")
+	if want := "1 start\n1 user what does it say?\n1 assistant Let me see.\n1 call echo {\"say\":\"a\"}\n1 call echo {\"say\":\"b\"}\n"; head != want {
+		t.Errorf("first step =\n%swant\n%s", head, want)
+	}
+	if !strings.Contains(tail, "1 result false echo a\n") || !strings.Contains(tail, "1 result false echo b\n") || !strings.HasSuffix(tail, "1 assistant It says a and b.\n1 model end\n1 end ok\n") {
+		t.Errorf("second step =\n%s", tail)
+	}
+}
+
+func TestRoundLimitHandsIn(t *testing.T) {
+	r := newRun(t, `
+[[rule]]
+no_calls = true
+text = "So far: a."
+[[rule]]
+tool_calls = [{ name = "echo", arguments = { say = "a" } }]
+`)
+	r.loop.MaxRounds = 1
+	out := r.send(t.Context(), "go")
+	if out.State != convstore.StatePartial || out.Reason != "max_turns 1" || out.Text != "So far: a." {
+		t.Errorf("Send = %+v", out)
+	}
+	r.want(`
+1 start
+1 user go
+1 call echo {"say":"a"}
+1 model tool_use
+1 result false echo a
+1 call echo {"say":"a"}
+1 model tool_use
+1 result true not run: the limit of 1 tool rounds is r
+1 assistant So far: a.
+1 model end
+1 end partial
+`)
+}
+
+func TestCancelKeepsWhatWasSaid(t *testing.T) {
+	r := newRun(t, `
+[[rule]]
+turn = 1
+text = "The first half"
+hang = true
+[[rule]]
+turn = 2
+text = "and the second."
+`)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("ended by SIGINT")
+	r.loop.Watch.Text = func(string) { cancel(stop) }
+	out := r.send(ctx, "go")
+	if out.State != convstore.StateCancelled || !strings.HasPrefix("The first half", out.Text) || out.Text == "" {
+		t.Errorf("Send = %+v", out)
+	}
+	r.loop.Watch.Text = nil
+	out, err := r.loop.Resume(t.Context())
+	if err != nil || out.State != convstore.StateOK || out.Turn != 2 {
+		t.Errorf("Resume = %+v, %v", out, err)
+	}
+	r.want(`
+1 start
+1 user go
+1 assistant The first half
+1 model cut
+1 end cancelled
+2 start
+2 user Continue where you stopped.
+2 assistant and the second.
+2 model end
+2 end ok
+`)
+	if _, err := r.loop.Resume(t.Context()); !errors.Is(err, ErrNothingToResume) {
+		t.Errorf("Resume of a complete turn = %v, want ErrNothingToResume", err)
+	}
+}
+
+// TestResumeAfterCrash goes on in the open turn of a process that is gone: one call had ended, one had not, one may be
+// repeated.
+func TestResumeAfterCrash(t *testing.T) {
+	r := newRun(t, `
+[[rule]]
+round = 2
+contains = ["interrupted"]
+text = "One of them is unknown."
+`)
+	say := json.RawMessage(`{"say":"x"}`)
+	err := r.log.Append(t.Context(),
+		convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+		convstore.Event{Body: convstore.ToolCall{ID: "1", Name: "done", Arguments: say}},
+		convstore.Event{Body: convstore.ToolCall{ID: "2", Name: "unknown", Arguments: say}},
+		convstore.Event{Body: convstore.ToolCall{ID: "3", Name: "echo", Arguments: say}},
+		convstore.Event{Body: convstore.ModelCall{Stop: "tool_use"}},
+		convstore.Event{Body: convstore.ToolResult{ID: "1", Text: "was done"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.lock()
+	r.loop.Log = r.log
+	r.loop.Repeat = func(tool string) bool { return tool == "echo" }
+	out, err := r.loop.Resume(t.Context())
+	if err != nil || out.State != convstore.StateOK || out.Turn != 1 {
+		t.Errorf("Resume = %+v, %v", out, err)
+	}
+	r.want(`
+1 start
+1 user go
+1 call done {"say":"x"}
+1 call unknown {"say":"x"}
+1 call echo {"say":"x"}
+1 model tool_use
+1 result false was done
+1 result true interrupted: jp ended before this call d
+1 result false echo x
+1 assistant One of them is unknown.
+1 model end
+1 end ok
+`)
+}
+
+func TestSendAfterCrashAnswersOpenCalls(t *testing.T) {
+	r := newRun(t, "[[rule]]\ntext = \"ok\"\n")
+	if err := r.log.Append(t.Context(), convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+		convstore.Event{Body: convstore.ToolCall{ID: "1", Name: "echo", Arguments: json.RawMessage(`{}`)}},
+		convstore.Event{Body: convstore.ModelCall{Stop: "tool_use"}}); err != nil {
+		t.Fatal(err)
+	}
+	if out := r.send(t.Context(), "never mind"); out.State != convstore.StateOK || out.Turn != 2 {
+		t.Errorf("Send = %+v", out)
+	}
+	r.want(`
+1 start
+1 user go
+1 call echo {}
+1 model tool_use
+1 result true interrupted: jp ended before this call d
+2 start
+2 user never mind
+2 assistant ok
+2 model end
+2 end ok
+`)
+}
+
+func TestEnds(t *testing.T) {
+	tests := []struct {
+		name, rules string
+		state       convstore.State
+		reason      string
+		text        string
+	}{
+		{"empty", "[[rule]]\ntext = \"\"", convstore.StateEmpty, "the model said nothing", ""},
+		{"empty after tools", "[[rule]]\nround = 1\ntext = \"I look.\"\ntool_calls = [{ name = \"echo\", arguments = { say = \"a\" } }]\n[[rule]]\ntext = \"\"", convstore.StateEmpty, "the model said nothing", ""},
+		{"cut by the model", "[[rule]]\ntext = \"half\"\nstop = \"max_tokens\"", convstore.StatePartial, "max_tokens", "half"},
+		{"cut before a word", "[[rule]]\ntext = \"\"\nstop = \"max_tokens\"", convstore.StateBudget, "max_tokens", ""},
+		{"refusal", "[[rule]]\ntext = \"no\"\nstop = \"refusal\"", convstore.StateRefused, "the model refused", "no"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRun(t, tt.rules)
+			out := r.send(t.Context(), "go")
+			if out.State != tt.state || out.Reason != tt.reason || out.Text != tt.text {
+				t.Errorf("Send = %+v, want %s %q %q", out, tt.state, tt.reason, tt.text)
+			}
+		})
+	}
+}
+
+func TestProviderErrorIsNotAnAnswer(t *testing.T) {
+	r := newRun(t, "[[rule]]\ntext = \"half an\"\nerror = { kind = \"overloaded\", status = 529, message = \"busy\" }")
+	out := r.send(t.Context(), "go")
+	var e *model.Error
+	if out.State != convstore.StateError || !errors.As(out.Err, &e) || e.Status != 529 {
+		t.Errorf("Send = %+v, want the provider's error", out)
+	}
+	r.want(`
+1 start
+1 user go
+1 assistant half an
+1 model cut
+1 end error
+`)
+}
+
+func TestArgumentsThatAreNotJSON(t *testing.T) {
+	r := newRun(t, `
+[[rule]]
+round = 1
+tool_calls = [{ name = "echo", raw_arguments = "{\"say\": " }, { name = "nosuch", arguments = {} }]
+[[rule]]
+failed = true
+text = "I see."
+`)
+	if out := r.send(t.Context(), "go"); out.State != convstore.StateOK || out.Text != "I see." {
+		t.Errorf("Send = %+v", out)
+	}
+	if h := r.history(); !strings.Contains(h, `1 call echo "{\"say\": "`) || strings.Count(h, "1 result true") != 2 {
+		t.Errorf("history =\n%s", h)
+	}
+}
+
+func TestThreadReplaysReasoningToItsProviderOnly(t *testing.T) {
+	events := []convstore.Event{
+		{Body: convstore.TurnStart{}}, {Body: convstore.UserMessage{Text: "q"}},
+		{Body: convstore.Reasoning{Text: "hm", Signature: "s", Provider: "anthropic"}},
+		{Body: convstore.AssistantMessage{Text: "a"}}, {Body: convstore.ModelCall{}},
+		{Body: convstore.UserMessage{Text: "r"}}, {Body: convstore.UserMessage{Text: "s"}},
+	}
+	for provider, blocks := range map[string]int{"anthropic": 2, "openai": 1} {
+		msgs := Thread(events, provider)
+		if len(msgs) != 3 || len(msgs[1].Content) != blocks || len(msgs[2].Content) != 2 {
+			t.Errorf("Thread(%s) = %+v", provider, msgs)
+		}
+	}
+}

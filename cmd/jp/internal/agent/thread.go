@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// interrupted is the result of a call that has none: the process ended while it ran, or before.
+const interrupted = "interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
+
+// Thread turns stored events into what a model is sent. Results stand in call order, a call without a result gets one
+// that says so, and reasoning goes back only to the provider that made it.
+func Thread(events []convstore.Event, provider string) []model.Message {
+	var (
+		msgs    []model.Message
+		reply   []model.Content // of the assistant message being read
+		results = map[string]convstore.ToolResult{}
+	)
+	for _, ev := range events {
+		if r, ok := ev.Body.(convstore.ToolResult); ok {
+			results[r.ID] = r
+		}
+	}
+	flush := func() {
+		if len(reply) == 0 {
+			return
+		}
+		msgs = append(msgs, model.Message{Role: model.Assistant, Content: reply})
+		var answers []model.Content
+		for _, c := range reply {
+			if c.Call == nil {
+				continue
+			}
+			r, ok := results[c.Call.ID]
+			if !ok {
+				r = convstore.ToolResult{ID: c.Call.ID, Text: interrupted, IsError: true}
+			}
+			answers = append(answers, model.Content{Result: &model.CallResult{ID: r.ID, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
+		}
+		if len(answers) > 0 {
+			msgs = append(msgs, model.Message{Role: model.ToolRole, Content: answers})
+		}
+		reply = nil
+	}
+	for _, ev := range events {
+		switch b := ev.Body.(type) {
+		case convstore.UserMessage:
+			flush()
+			text := model.Content{Text: userText(b)}
+			if n := len(msgs); n > 0 && msgs[n-1].Role == model.User {
+				msgs[n-1].Content = append(msgs[n-1].Content, text)
+			} else {
+				msgs = append(msgs, model.Message{Role: model.User, Content: []model.Content{text}})
+			}
+		case convstore.Reasoning:
+			if b.Provider == provider {
+				reply = append(reply, model.Content{Reasoning: &model.Reasoning{Text: b.Text, Signature: b.Signature, Opaque: b.Opaque, Provider: b.Provider}})
+			}
+		case convstore.AssistantMessage:
+			if b.Text != "" {
+				reply = append(reply, model.Content{Text: b.Text})
+			}
+		case convstore.Structured:
+			reply = append(reply, model.Content{Text: string(b.Data)})
+		case convstore.ToolCall:
+			reply = append(reply, model.Content{Call: &model.Call{ID: b.ID, Name: b.Name, Arguments: rawArguments(b.Arguments)}})
+		case convstore.ModelCall, convstore.TurnStart:
+			flush()
+		}
+	}
+	flush()
+	return msgs
+}
+
+// userText is a user's message with its attachments, each marked with where it came from.
+func userText(m convstore.UserMessage) string {
+	if len(m.Attachments) == 0 {
+		return m.Text
+	}
+	var b strings.Builder
+	b.WriteString(m.Text)
+	for _, a := range m.Attachments {
+		b.WriteString("\n\n<attachment source=\"" + strings.ReplaceAll(a.Source, `"`, "'") + "\">\n")
+		b.WriteString(strings.ReplaceAll(a.Text, "</attachment", "&lt;/attachment"))
+		b.WriteString("\n</attachment>")
+	}
+	return b.String()
+}
+
+// storedArguments makes arguments fit for an event. What is no JSON is kept as a JSON string.
+func storedArguments(raw json.RawMessage) json.RawMessage {
+	if json.Valid(raw) {
+		return raw
+	}
+	b, _ := json.Marshal(strings.ToValidUTF8(string(raw), "\uFFFD"))
+	return b
+}
+
+// rawArguments undoes storedArguments.
+func rawArguments(stored json.RawMessage) json.RawMessage {
+	var s string
+	if json.Unmarshal(stored, &s) == nil {
+		return json.RawMessage(s)
+	}
+	return stored
+}
+
+// Answer is the final text of a turn: what the assistant said after its last tool call, "" when it said nothing more.
+func Answer(turn []convstore.Event) string {
+	text := ""
+	for _, ev := range turn {
+		switch b := ev.Body.(type) {
+		case convstore.AssistantMessage:
+			text = b.Text
+		case convstore.Structured:
+			text = string(b.Data)
+		case convstore.ToolCall, convstore.TurnStart:
+			text = ""
+		}
+	}
+	return text
+}

@@ -1,0 +1,243 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// ending is what became of a delegation.
+type ending struct {
+	State    convstore.State
+	Reason   string
+	Text     string
+	Usage    convstore.Usage
+	Cost     *int64 // nano-dollars; nil when a price is unknown
+	Stderr   string
+	LastTool string
+}
+
+// judge decides the one terminal state from three witnesses: the operating system (exit), the store (the child's last
+// turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
+// lost. Usage is summed from the stored events: what was recorded is what is owed.
+func (d *Delegator) judge(ctx context.Context, child convstore.ID, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
+	var (
+		e      ending
+		stored *convstore.TurnEnd
+		cost   int64
+		priced = true
+		calls  int
+		events []convstore.Event
+	)
+	for ev, err := range d.Scope.Events(ctx, child, convstore.LastTurns(1)) {
+		if err != nil {
+			return ending{State: convstore.StateLost, Reason: "its conversation cannot be read: " + err.Error()}
+		}
+		events = append(events, ev)
+		switch b := ev.Body.(type) {
+		case convstore.TurnEnd:
+			stored = &b
+		case convstore.TurnStart:
+			stored = nil
+		case convstore.ModelCall:
+			calls++
+			e.Usage = e.Usage.Add(b.Usage)
+			if b.CostNano == nil {
+				priced = false
+			} else {
+				cost += *b.CostNano
+			}
+		}
+	}
+	e.Text = agent.Answer(events)
+	if priced {
+		e.Cost = &cost
+	}
+	e.State, e.Reason = verdict(exit, runErr, stored, result, bad)
+	return e
+}
+
+// verdict is the decision table of judge.
+func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
+	if runErr != nil && exit.Code == 0 && exit.Signal == 0 {
+		return convstore.StateError, runErr.Error()
+	}
+	os, osReason := fromExit(exit)
+	if stored == nil && result == nil {
+		switch os {
+		case convstore.StateKilled, convstore.StateTimeout, convstore.StateCancelled:
+			return os, osReason
+		}
+		return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", exit.Code)
+	}
+
+	state, reason := convstore.StateOK, ""
+	worse := func(s convstore.State, why string) {
+		if state.Worse(s) != state {
+			state, reason = s, why
+		} else if s == state && reason == "" {
+			reason = why
+		}
+	}
+	switch {
+	case stored == nil:
+		worse(convstore.StateLost, "it reported an end that the store does not hold")
+	default:
+		worse(stored.State, stored.Reason)
+	}
+	switch {
+	case result == nil && bad != nil:
+		worse(convstore.StateLost, "its last line could not be read: "+bad.Error())
+	case result == nil:
+		worse(convstore.StateLost, "it ended without its result line")
+	case !convstore.State(result.Status).Terminal():
+		worse(convstore.StateLost, "it reported an end that this version does not know")
+	default:
+		worse(convstore.State(result.Status), result.Reason)
+	}
+	if !agrees(exit, state) {
+		worse(os, osReason)
+	}
+	if errors.Is(exit.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
+		return convstore.StateTimeout, osReason
+	}
+	return state, reason
+}
+
+// fromExit is what a wait status says by itself.
+func fromExit(exit proc.Exit) (convstore.State, string) {
+	deadline := errors.Is(exit.Cause, context.DeadlineExceeded)
+	switch {
+	case deadline && (exit.Signal != 0 || exit.Code != 0):
+		return convstore.StateTimeout, "the deadline passed"
+	case exit.Cause != nil && (exit.Signal != 0 || exit.Code != 0):
+		return convstore.StateCancelled, "stopped by its caller"
+	case exit.Signal != 0:
+		return convstore.StateKilled, fmt.Sprintf("killed by signal %d (%v)", int(exit.Signal), exit.Signal)
+	}
+	switch exit.Code {
+	case 0:
+		return convstore.StateOK, ""
+	case 6:
+		return convstore.StateRefused, "refused by policy"
+	case 7:
+		return convstore.StatePartial, "stopped at a limit"
+	case 124:
+		return convstore.StateTimeout, "the deadline passed"
+	case 129, 130, 143:
+		return convstore.StateCancelled, fmt.Sprintf("ended by a signal (exit %d)", exit.Code)
+	}
+	return convstore.StateError, fmt.Sprintf("exit %d", exit.Code)
+}
+
+// exitsOf lists the exit codes that go with a state that a child reports.
+var exitsOf = map[convstore.State][]int{
+	convstore.StateOK:        {0},
+	convstore.StateEmpty:     {1},
+	convstore.StateLost:      {1},
+	convstore.StateError:     {1, 8},
+	convstore.StateRefused:   {6},
+	convstore.StatePartial:   {7},
+	convstore.StateBudget:    {7},
+	convstore.StateTimeout:   {124},
+	convstore.StateCancelled: {129, 130, 143},
+}
+
+func agrees(exit proc.Exit, s convstore.State) bool {
+	if exit.Signal != 0 {
+		return false
+	}
+	for _, c := range exitsOf[s] {
+		if c == exit.Code {
+			return true
+		}
+	}
+	return false
+}
+
+// answer is the final text of one turn of a descendant.
+func (d *Delegator) answer(ctx context.Context, child convstore.ID, turn int) (string, error) {
+	var events []convstore.Event
+	for ev, err := range d.Scope.Events(ctx, child, convstore.Turn(turn)) {
+		if err != nil {
+			return "", err
+		}
+		events = append(events, ev)
+	}
+	return agent.Answer(events), nil
+}
+
+// respond wraps an ending for the model: bounded, truthful, and unable to close the wrapper.
+func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<response conversation_id="%s" status="%s"`, child, e.State)
+	if e.Reason != "" {
+		fmt.Fprintf(&b, ` reason="%s"`, attribute(e.Reason))
+	}
+	fmt.Fprintf(&b, ` tokens="%d"`, e.Usage.Input+e.Usage.CacheWrite+e.Usage.Output)
+	if e.Cost != nil {
+		usd, _ := stream.USD(*e.Cost).MarshalJSON()
+		fmt.Fprintf(&b, ` cost="%s"`, usd)
+	}
+	b.WriteString(">\n")
+	text := strings.TrimSpace(e.Text)
+	cut, rest := bound(text, d.InlineResult)
+	b.WriteString(neutralize(cut))
+	if text != "" {
+		b.WriteByte('\n')
+	}
+	if rest > 0 {
+		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
+	}
+	ok := e.State == convstore.StateOK || e.State == convstore.StatePartial
+	if !ok {
+		if e.LastTool != "" {
+			last, _ := bound(e.LastTool, 300)
+			fmt.Fprintf(&b, "last tool call: %s\n", neutralize(last))
+		}
+		if e.Stderr != "" {
+			fmt.Fprintf(&b, "its last messages:\n%s\n", neutralize(e.Stderr))
+		}
+	}
+	b.WriteString("</response>")
+	return tools.Result{Text: b.String(), IsError: !ok}
+}
+
+// bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
+func bound(s string, limit int) (string, int) {
+	if len(s) <= limit {
+		return s, 0
+	}
+	n := limit
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n], len(s) - n
+}
+
+// ours matches what could pass for our own markup, whatever its case and spacing.
+var ours = regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`)
+
+// neutralize makes text from elsewhere harmless inside our wrapper: valid UTF-8 without NUL, and no tag of ours.
+func neutralize(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	return ours.ReplaceAllString(s, "&lt;$1")
+}
+
+// attribute makes text fit between double quotes in our wrapper: one short line.
+func attribute(s string) string {
+	s, _ = bound(strings.Join(strings.Fields(neutralize(s)), " "), 300)
+	q := strconv.Quote(s)
+	q = q[1 : len(q)-1]
+	return strings.NewReplacer(`\"`, "'", `\\`, `\`, "<", "&lt;", ">", "&gt;").Replace(q)
+}

@@ -1,0 +1,102 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/tools/proc"
+)
+
+func TestVerdict(t *testing.T) {
+	ended := func(s convstore.State) *convstore.TurnEnd { return &convstore.TurnEnd{State: s} }
+	said := func(s convstore.State) *stream.Result { return &stream.Result{Status: string(s)} }
+	deadline := fmt.Errorf("x: %w", context.DeadlineExceeded)
+	cancel := errors.New("interrupted")
+	tests := []struct {
+		name   string
+		exit   proc.Exit
+		err    error
+		stored *convstore.TurnEnd
+		result *stream.Result
+		want   convstore.State
+	}{
+		{"all agree", proc.Exit{}, nil, ended("ok"), said("ok"), "ok"},
+		{"empty", proc.Exit{Code: 1}, nil, ended("empty"), said("empty"), "empty"},
+		{"provider error", proc.Exit{Code: 8}, nil, ended("error"), said("error"), "error"},
+		{"refused", proc.Exit{Code: 6}, nil, ended("refused"), said("refused"), "refused"},
+		{"partial", proc.Exit{Code: 7}, nil, ended("partial"), said("partial"), "partial"},
+		{"budget", proc.Exit{Code: 7}, nil, ended("budget"), said("budget"), "budget"},
+		{"own timeout", proc.Exit{Code: 124}, nil, ended("timeout"), said("timeout"), "timeout"},
+		{"our timeout", proc.Exit{Code: 130, Cause: deadline}, nil, ended("cancelled"), said("cancelled"), "timeout"},
+		{"cancelled", proc.Exit{Code: 130, Cause: cancel}, nil, ended("cancelled"), said("cancelled"), "cancelled"},
+		{"killed at the deadline", proc.Exit{Signal: syscall.SIGKILL, Cause: deadline}, nil, nil, nil, "timeout"},
+		{"killed by us", proc.Exit{Signal: syscall.SIGKILL, Cause: cancel}, nil, nil, nil, "cancelled"},
+		{"killed by another", proc.Exit{Signal: syscall.SIGKILL}, nil, nil, nil, "killed"},
+		{"killed after its word", proc.Exit{Signal: syscall.SIGKILL}, nil, ended("ok"), said("ok"), "killed"},
+		{"killed after storing", proc.Exit{Signal: syscall.SIGSEGV}, nil, ended("ok"), nil, "lost"},
+		{"no word, exit 0", proc.Exit{}, nil, nil, nil, "lost"},
+		{"no word, exit 1", proc.Exit{Code: 1}, nil, nil, nil, "lost"},
+		{"usage error", proc.Exit{Code: 2}, nil, nil, nil, "lost"},
+		{"claims ok, exits 1", proc.Exit{Code: 1}, nil, ended("ok"), said("ok"), "error"},
+		{"claims ok, store open", proc.Exit{}, nil, nil, said("ok"), "lost"},
+		{"store ok, no result", proc.Exit{}, nil, ended("ok"), nil, "lost"},
+		{"store worse", proc.Exit{}, nil, ended("partial"), said("ok"), "partial"},
+		{"result worse", proc.Exit{}, nil, ended("ok"), said("error"), "error"},
+		{"unknown claim", proc.Exit{}, nil, ended("ok"), said("splendid"), "lost"},
+		{"not started", proc.Exit{}, errors.New("exec: no such file"), nil, nil, "error"},
+		{"finished at the deadline", proc.Exit{Cause: deadline}, nil, ended("ok"), said("ok"), "ok"},
+		{"partial at the deadline", proc.Exit{Code: 7, Cause: deadline}, nil, ended("partial"), said("partial"), "partial"},
+	}
+	for _, tt := range tests {
+		if got, reason := verdict(tt.exit, tt.err, tt.stored, tt.result, nil); got != tt.want {
+			t.Errorf("%s: verdict = %s (%s), want %s", tt.name, got, reason, tt.want)
+		}
+	}
+}
+
+func TestRespond(t *testing.T) {
+	d := &Delegator{InlineResult: 10}
+	cost := int64(14200000)
+	got := d.respond(ending{State: "ok", Text: "ab</response>", Usage: convstore.Usage{Input: 2000, Output: 847}, Cost: &cost}, 7)
+	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab</respons\n" +
+		"[3 of 13 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
+	want = strings.Replace(want, "ab</respons\n", "ab</respon\n", 1)
+	if got.Text != want || got.IsError {
+		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)
+	}
+	d.InlineResult = 1000
+	got = d.respond(ending{State: "error", Reason: "x\"><b>\n", Text: "</ RESPONSE >", Stderr: "jp: no\x00", LastTool: "fs_read_file {}"}, 7)
+	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\">\n&lt;/ RESPONSE >\n" +
+		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
+	if got.Text != want || !got.IsError {
+		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)
+	}
+}
+
+func FuzzRespondCannotBeClosed(f *testing.F) {
+	for _, s := range []string{"", "plain", "</response>", "<\n/Response>", "<response status=\"ok\">", "\x00\xff", "a</respon", "<</response>"} {
+		f.Add(s, s, s, 5)
+	}
+	f.Fuzz(func(t *testing.T, text, reason, stderr string, limit int) {
+		d := &Delegator{InlineResult: max(1, limit%100)}
+		got := d.respond(ending{State: "error", Reason: reason, Text: text, Stderr: stderr, LastTool: text}, 7).Text
+		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) {
+			t.Fatalf("respond(%q) is not clean text", got)
+		}
+		head, body, _ := strings.Cut(got, ">\n")
+		if strings.ContainsAny(head[1:], "<\n") {
+			t.Fatalf("head %q", head)
+		}
+		body = strings.TrimSuffix(body, "</response>")
+		if ours.MatchString(body) {
+			t.Fatalf("body %q holds a tag of ours", body)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package delegate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"jp/convstore"
+)
+
+const (
+	root     = convstore.ID(1)
+	child    = convstore.ID(2)
+	stranger = convstore.ID(9)
+)
+
+var now = time.Unix(1_700_000_000, 0)
+
+// standing is a caller at a depth, with a grant when it is not a root.
+func standing(depth, ceiling int, granted []string) convstore.Standing {
+	s := convstore.Standing{Caller: convstore.Conversation{ID: root, Depth: depth}, Now: now}
+	if depth > 0 {
+		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, Deadline: now.Add(time.Minute)}
+	}
+	s.Lookup = func(id convstore.ID) (convstore.Conversation, error) {
+		if id == child {
+			return convstore.Conversation{ID: child, Depth: depth + 1, Profile: "agent/researcher",
+				Grant: &convstore.Grant{Tools: []string{"fs_read_file", "fs_create_file"}, MaxDepth: depth + 1}}, nil
+		}
+		return convstore.Conversation{}, &convstore.ScopeError{ID: id, Root: root}
+	}
+	return s
+}
+
+func researcher(maxDepth int, tools ...string) Profile {
+	return Profile{Name: "agent/researcher", Arg: "builtin:agent/researcher", Config: convstore.Config{Tools: tools}, MaxDepth: maxDepth}
+}
+
+func caller(tools ...string) Caller {
+	return Caller{Tools: tools, Limits: Limits{MaxDepth: 1, MaxPerTurn: 5, MaxChildren: 64, Timeout: 10 * time.Minute, Profiles: []string{"agent/researcher"}}}
+}
+
+// TestDecideEveryCombination walks depth, ceiling, tool, profile and target and compares with the rule said again as
+// plain conditions.
+func TestDecideEveryCombination(t *testing.T) {
+	n := 0
+	for depth := range 7 {
+		for ceiling := range 7 {
+			for _, configured := range []int{0, 1, 3, 9} {
+				for _, holds := range []bool{true, false} {
+					for _, granted := range []bool{true, false} {
+						for _, listed := range []bool{true, false} {
+							for _, id := range []convstore.ID{0, child, stranger} {
+								n++
+								tools := []string{"fs_read_file"}
+								if granted {
+									tools = append(tools, toolQuery)
+								}
+								s := standing(depth, ceiling, tools)
+								c := caller("fs_read_file")
+								if holds {
+									c.Tools = append(c.Tools, toolQuery)
+								}
+								c.Limits.MaxDepth = configured
+								if !listed {
+									c.Limits.Profiles = nil
+								}
+								most := ceiling
+								if depth == 0 {
+									most = configured
+								}
+								most = min(most, 5)
+								want := Code("")
+								switch {
+								case id == stranger:
+									want = "scope"
+								case depth+1 > most:
+									want = CodeDepth
+								case !holds || depth > 0 && !granted:
+									want = CodeTool
+								case !listed:
+									want = CodeProfile
+								}
+								got, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, ID: id, Profile: researcher(9, "fs_read_file", "fs_create_file", "jp_query")}, 0, 0)
+								if code := codeOf(err); code != want {
+									t.Fatalf("Decide(depth %d, ceiling %d, configured %d, holds %v, granted %v, listed %v, id %v) = %q (%v), want %q",
+										depth, ceiling, configured, holds, granted, listed, id, code, err, want)
+								}
+								if err != nil {
+									continue
+								}
+								if got.Grant.MaxDepth > most || got.Grant.MaxDepth > DepthCeiling {
+									t.Fatalf("granted depth %d above %d", got.Grant.MaxDepth, most)
+								}
+								for _, tool := range got.Grant.Tools {
+									if depth > 0 && !slices.Contains(tools, tool) {
+										t.Fatalf("granted %s, which the caller does not hold", tool)
+									}
+								}
+								if depth > 0 && got.Grant.Deadline.After(s.Caller.Grant.Deadline) {
+									t.Fatal("granted a deadline after the caller's own")
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if n < 1000 {
+		t.Fatalf("walked %d combinations", n)
+	}
+}
+
+func codeOf(err error) Code {
+	var r *Refusal
+	var sc *convstore.ScopeError
+	switch {
+	case errors.As(err, &r):
+		return r.Code
+	case errors.As(err, &sc):
+		return "scope"
+	case err != nil:
+		return Code(fmt.Sprintf("error %v", err))
+	}
+	return ""
+}
+
+func TestDecideCounts(t *testing.T) {
+	c := caller(toolQuery)
+	c.Limits.MaxChildren = 3
+	ask := Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}
+	for used, want := range []Code{"", "", "", "", "", CodeCalls, CodeCalls} {
+		s := standing(0, 0, nil)
+		s.Turn = make([]convstore.Delegation, used)
+		if _, err := Decide(s, c, ask, 0, 0); codeOf(err) != want {
+			t.Errorf("%d calls used: %v, want %q", used, err, want)
+		}
+		s.Turn = nil
+		if _, err := Decide(s, c, ask, used, 0); codeOf(err) != want {
+			t.Errorf("%d calls admitted together: %v, want %q", used, err, want)
+		}
+	}
+	for made, want := range []Code{"", "", "", CodeChildren} {
+		s := standing(0, 0, nil)
+		for range made {
+			s.Session = append(s.Session, convstore.Delegation{Fresh: true})
+		}
+		s.Session = append(s.Session, convstore.Delegation{}) // a follow-up makes no conversation
+		if _, err := Decide(s, c, ask, 0, 0); codeOf(err) != want {
+			t.Errorf("%d children made: %v, want %q", made, err, want)
+		}
+		follow := ask
+		follow.ID = child
+		if _, err := Decide(s, c, follow, 0, 0); err != nil {
+			t.Errorf("follow-up with %d children made: %v", made, err)
+		}
+	}
+}
+
+func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
+	c := caller(toolQuery)
+	got, err := Decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: researcher(4, "fs_read_file", "fs_modify_file")}, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"fs_read_file", "fs_create_file"}; !slices.Equal(got.Grant.Tools, want) {
+		t.Errorf("tools = %v, want what it was granted: %v", got.Grant.Tools, want)
+	}
+	if got.Grant.MaxDepth != 1 {
+		t.Errorf("max depth = %d, want 1", got.Grant.MaxDepth)
+	}
+	other := researcher(0)
+	other.Name = "agent/planner"
+	c.Limits.Profiles = append(c.Limits.Profiles, "agent/planner")
+	if _, err := Decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: other}, 0, 0); codeOf(err) != CodeProfile {
+		t.Errorf("follow-up under another profile: %v, want a refusal", err)
+	}
+}
+
+func TestRefusalsAreTheSameBytes(t *testing.T) {
+	ask := Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}
+	for _, s := range []convstore.Standing{standing(1, 1, []string{toolQuery}), standing(5, 9, []string{toolQuery})} {
+		_, a := Decide(s, caller(toolQuery), ask, 0, 0)
+		s.Now = s.Now.Add(time.Hour)
+		_, b := Decide(s, caller(toolQuery), ask, 0, 0)
+		if a == nil || b == nil || a.Error() != b.Error() {
+			t.Errorf("refusals differ: %v / %v", a, b)
+		}
+	}
+}
