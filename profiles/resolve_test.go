@@ -47,7 +47,9 @@ func (w *world) write(name, text string) {
 }
 
 // show puts the folders' short names back.
-func (w *world) show(s string) string { return strings.ReplaceAll(s, w.dir+string(os.PathSeparator), "") }
+func (w *world) show(s string) string {
+	return strings.ReplaceAll(s, w.dir+string(os.PathSeparator), "")
+}
 
 // cfg makes --cfg directives, with WS/, USER/ and OUT/ at the beginning of a path made absolute.
 func (w *world) cfg(texts ...string) []Directive {

@@ -316,8 +316,8 @@ func checkModelID(v any) error {
 }
 
 func checkProfileRef(v any) error {
-	name := strings.TrimPrefix(v.(string), "builtin:")
-	if !isName(name) {
+	p, err := parseDirective(Directive{Text: v.(string)})
+	if err != nil || p.form != nameForm && !(p.form == builtinForm && isName(p.arg)) {
 		return errors.New("must be the name of a profile such as agent/researcher, or builtin:<name>")
 	}
 	return nil
