@@ -187,14 +187,22 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 // maxMessage bounds a provider's words in an error, in bytes.
 const maxMessage = 600
 
+// minKey is the length from which a key is a secret. What people set for servers that want
+// none ("x", "ollama") would only garble messages.
+const minKey = 8
+
 // Clean makes text of a provider fit for an error: one line of printable characters, without
 // the key, not longer than an error should be.
 func (c Config) Clean(s string) string { return clean(s, c.Key.Reveal()) }
 
 func clean(s, key string) string {
-	if key != "" {
-		s = strings.ReplaceAll(s, key, "[key]")
+	hide := func(s string) string {
+		if len(key) < minKey {
+			return s
+		}
+		return strings.ReplaceAll(s, key, "[key]")
 	}
+	s = hide(s)
 	var b strings.Builder
 	space := false
 	for _, r := range s {
@@ -216,5 +224,6 @@ func clean(s, key string) string {
 		}
 		b.WriteRune(r)
 	}
-	return b.String()
+	// Again, in case that what was removed stood inside the key.
+	return hide(b.String())
 }

@@ -1,0 +1,292 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// transport answers each request with the same bytes, and keeps the last request's body.
+type transport struct {
+	body string
+	sent []byte
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.sent, _ = io.ReadAll(r.Body)
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(strings.NewReader(t.body)), Request: r}, nil
+}
+
+// stream returns a provider whose server answers with body.
+func stream(t testing.TB, body string) (model.Stream, *transport) {
+	t.Helper()
+	tr := &transport{body: body}
+	s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Key: "k",
+		Client: &http.Client{Transport: tr}, MaxBytes: 1 << 20, Model: model.Info{ID: "anthropic/x", Name: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, tr
+}
+
+func ask() model.Request {
+	return model.Request{Model: "x", Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: "q"}}}}}
+}
+
+// read returns the parts of a reply as text, one per line.
+func read(s model.Stream, r model.Request) (string, error) {
+	var b strings.Builder
+	for p, err := range s(context.Background(), r) {
+		if err != nil {
+			return b.String(), err
+		}
+		switch {
+		case p.Text != "":
+			b.WriteString("text " + p.Text)
+		case p.ReasoningDelta != "":
+			b.WriteString("thinks " + p.ReasoningDelta)
+		case p.Reasoning != nil:
+			b.WriteString("thought " + p.Reasoning.Text + "|" + p.Reasoning.Signature + "|" + string(p.Reasoning.Opaque))
+		case p.Call != nil:
+			b.WriteString("call " + p.Call.ID + " " + p.Call.Name + " " + string(p.Call.Arguments))
+		case p.Usage != nil:
+			text, _ := json.Marshal(p.Usage)
+			b.WriteString("usage " + string(text))
+		default:
+			b.WriteString("stop " + string(p.Stop))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}
+
+// events writes server-sent events, one per line of data.
+func events(lines ...string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		var e struct{ Type string }
+		json.Unmarshal([]byte(l), &e)
+		b.WriteString("event: " + e.Type + "\ndata: " + l + "\n\n")
+	}
+	return b.String()
+}
+
+const (
+	begin  = `{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"x","usage":{"input_tokens":7,"cache_read_input_tokens":2,"cache_creation_input_tokens":3,"output_tokens":1}}}`
+	finish = `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}`
+	stop   = `{"type":"message_stop"}`
+)
+
+func TestEvents(t *testing.T) {
+	const counted = `usage {"input_tokens":7,"output_tokens":9,"cache_read_tokens":2,"cache_write_tokens":3}` + "\n"
+	const told = `usage {"input_tokens":7,"output_tokens":1,"cache_read_tokens":2,"cache_write_tokens":3}` + "\n"
+	tests := []struct {
+		name  string
+		lines []string
+		want  string
+		err   string
+	}{
+		{"usage is replaced where it is told again", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}}`, `{"type":"content_block_stop","index":0}`, finish, stop},
+			"text a\ntext b\n" + counted + "stop end\n", ""},
+		{"unknown events and deltas", []string{begin, `{"type":"surprise","x":1}`, `{"type":"content_block_start","index":0,"content_block":{"type":"new_block"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"new_delta"}}`, `{"type":"content_block_stop","index":0}`, finish, stop},
+			counted + "stop end\n", ""},
+		{"thinking, hidden thinking", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"si"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"gn"}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"enc"}}`, `{"type":"content_block_stop","index":1}`, finish, stop},
+			"thinks hm\nthought hm|sign|\nthought ||{\"type\":\"redacted_thinking\",\"data\":\"enc\"}\n" + counted + "stop end\n", ""},
+		{"input given whole", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{"a":1}}}`,
+			`{"type":"content_block_stop","index":0}`, finish, stop}, "call 1 t {\"a\":1}\n" + counted + "stop tool_use\n", ""},
+		{"blocks side by side", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"2","name":"u","input":{}}}`,
+			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"[1"}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
+			`{"type":"content_block_stop","index":0}`, `{"type":"content_block_stop","index":1}`, finish, stop},
+			"call 1 t {}\ncall 2 u [1\n" + counted + "stop tool_use\n", ""},
+		{"cut off inside a call", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
+		{"cut off, the call closed", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{}}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
+		{"other stops", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"model_context_window_exceeded"},"usage":{"output_tokens":9}}`, stop}, counted + "stop max_tokens\n", ""},
+		{"no message_stop", []string{begin, finish}, counted + "stop end\n", ""},
+
+		{"nothing", nil, "", "anthropic: stream: the reply broke off"},
+		{"no stop reason", []string{begin, stop}, told, "anthropic: stream: the reply broke off"},
+		{"only a start", []string{begin}, told, "anthropic: stream: the reply broke off"},
+		{"unknown stop", []string{begin, `{"type":"message_delta","delta":{"stop_reason":"whim"},"usage":{"output_tokens":9}}`, stop}, counted, `anthropic: stream: the reply stopped for an unknown reason "whim"`},
+		{"ends inside a block", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`, finish, stop}, "text a\n" + counted, "anthropic: stream: the reply ended inside a block of type text"},
+		{"delta without a block", []string{begin, `{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"b"}}`}, told, "anthropic: stream: a text_delta for content block 3, which is not open"},
+		{"end without a block", []string{begin, `{"type":"content_block_stop","index":3}`}, told, "anthropic: stream: the end of content block 3, which is not open"},
+		{"two starts", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`}, told, "anthropic: stream: content block 0 starts twice"},
+		{"text that is none", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":null}}`}, told, "anthropic: stream: a text delta without text, or in a block of type text"},
+		{"arguments that are none", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t"}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta"}}`}, told, "anthropic: stream: a delta of a tool call without JSON text"},
+		{"call without a name", []string{begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1"}}`}, told, "anthropic: stream: content block 0: a tool call without a name"},
+		{"error", []string{begin, `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`}, told, "anthropic: rate_limit: slow down"},
+		{"error that is no JSON", []string{begin, `{"type":"error"`}, told, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := stream(t, events(tt.lines...))
+			got, err := read(s, ask())
+			if got != tt.want && tt.err != "" || tt.err == "" && err == nil && got != tt.want {
+				t.Errorf("parts:\n%swant:\n%s", got, tt.want)
+			}
+			var e *model.Error
+			if tt.err != "" && (!errors.As(err, &e) || e.Error() != tt.err) {
+				t.Errorf("error = %v, want %s", err, tt.err)
+			}
+		})
+	}
+}
+
+// TestUnreadable: lines that are no events.
+func TestUnreadable(t *testing.T) {
+	for _, body := range []string{
+		"event: message_start\ndata: {\"type\"\n\n",
+		"event: message_start\ndata: [1]\n\n",
+		"data: {}\n\n", "event: x\n\n", ":\n\n", "\n\n\n", "\x00", strings.Repeat("x", 2<<20),
+		"event: error\ndata: nonsense\n\n",
+		"event: error\ndata: \n\n",
+		events(begin) + "event: message_delta\ndata: " + finish, // no blank line at the end
+	} {
+		s, _ := stream(t, body)
+		_, err := read(s, ask())
+		var e *model.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%.80q: error = %v, want an *Error", body, err)
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	temperature := 0.5
+	tests := []struct {
+		name  string
+		info  model.Info
+		model string
+		r     model.Request
+		want  string // of the body, without messages, model and stream
+	}{
+		{"least", model.Info{}, "x", model.Request{}, `{"max_tokens":32000}`},
+		{"limits", model.Info{MaxOutput: 1000}, "x", model.Request{MaxTokens: 2000, Temperature: &temperature}, `{"max_tokens":1000,"temperature":0.5}`},
+		{"schema", model.Info{}, "x", model.Request{Schema: json.RawMessage(`{"type":"object"}`)},
+			`{"max_tokens":32000,"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}}`},
+		{"no calls", model.Info{}, "x", model.Request{ToolChoice: "none", Tools: []model.Tool{{Name: "t", Schema: json.RawMessage(`{"type":"object"}`)}}},
+			`{"max_tokens":32000,"tool_choice":{"type":"none"},"tools":[{"name":"t","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}]}`},
+		{"no calls of nothing", model.Info{}, "x", model.Request{ToolChoice: "none"}, `{"max_tokens":32000}`},
+
+		{"adaptive", model.Info{}, "claude-sonnet-5-5", model.Request{Reasoning: "high"},
+			`{"max_tokens":32000,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"}}`},
+		{"adaptive from 4.6", model.Info{}, "claude-opus-4-6", model.Request{Reasoning: "low"},
+			`{"max_tokens":32000,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low"}}`},
+		{"adaptive for the unknown", model.Info{}, "x", model.Request{Reasoning: "low"},
+			`{"max_tokens":32000,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low"}}`},
+		{"budget", model.Info{}, "claude-haiku-4-5-20251001", model.Request{Reasoning: "medium"},
+			`{"max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":10240}}`},
+		{"budget, old name", model.Info{}, "claude-3-7-sonnet-20250219", model.Request{Reasoning: "high"},
+			`{"max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":16000}}`},
+		{"budget, no minor version", model.Info{}, "claude-sonnet-4-20250514", model.Request{Reasoning: "low"},
+			`{"max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":4096}}`},
+		{"no room for a budget", model.Info{}, "claude-haiku-4-5", model.Request{Reasoning: "high", MaxTokens: 1024}, `{"max_tokens":1024}`},
+		{"none, off anyway", model.Info{}, "claude-opus-4-8", model.Request{Reasoning: "none"}, `{"max_tokens":32000}`},
+		{"none", model.Info{}, "claude-opus-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"disabled"}}`},
+		{"none, Haiku", model.Info{}, "claude-haiku-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"disabled"}}`},
+		{"none, always on", model.Info{}, "claude-opus-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"output_config":{"effort":"low"}}`},
+		{"none, always on", model.Info{}, "claude-fable-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"output_config":{"effort":"low"}}`},
+		{"none, between tools", model.Info{}, "claude-sonnet-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"between_tools"}}`},
+	}
+	for _, tt := range tests {
+		tr := &transport{}
+		s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Client: &http.Client{Transport: tr}, MaxBytes: 1, Model: tt.info})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tt.r.Model, tt.r.Messages = tt.model, ask().Messages
+		read(s, tt.r)
+		var got, want map[string]any
+		if err := json.Unmarshal(tr.sent, &got); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		for _, key := range []string{"messages", "model", "stream"} {
+			delete(got, key)
+		}
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			text, _ := json.Marshal(got)
+			t.Errorf("%s: sent %s, want %s", tt.name, text, tt.want)
+		}
+	}
+}
+
+// TestThinkingGoesBack: blocks go back to the provider that made them and to no other.
+func TestThinkingGoesBack(t *testing.T) {
+	s, tr := stream(t, "")
+	r := ask()
+	r.Messages = append(r.Messages, model.Message{Role: model.Assistant, Content: []model.Content{
+		{Reasoning: &model.Reasoning{Text: "a", Signature: "s", Provider: "anthropic"}},
+		{Reasoning: &model.Reasoning{Opaque: json.RawMessage(`{"type":"redacted_thinking","data":"enc"}`), Provider: "anthropic"}},
+		{Reasoning: &model.Reasoning{Text: "unsigned", Provider: "anthropic"}},
+		{Reasoning: &model.Reasoning{Text: "b", Signature: "s", Provider: "other"}},
+		{Text: "hi"},
+	}}, r.Messages[0])
+	read(s, r)
+	var sent struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	if err := json.Unmarshal(tr.sent, &sent); err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"signature":"s","thinking":"a","type":"thinking"},{"data":"enc","type":"redacted_thinking"},{"text":"hi","type":"text"}]`
+	if got := string(sent.Messages[1].Content); got != want {
+		t.Errorf("sent %s, want %s", got, want)
+	}
+}
+
+// FuzzStream: whatever a server sends, a reply is parts and one end.
+func FuzzStream(f *testing.F) {
+	f.Add(events(begin, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}}`, `{"type":"content_block_stop","index":0}`, finish, stop))
+	f.Add(events(begin, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"1","name":"t","input":{"a":[1]}}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}`, `{"type":"content_block_stop","index":0}`, finish))
+	f.Add(events(begin, `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"x"}}`, `{"type":"error","error":{"message":"x"}}`))
+	f.Add("event: ping\ndata: {}\n\n: comment\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":-1e99},\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		s, _ := stream(t, body)
+		ended := 0
+		for p, err := range s(context.Background(), ask()) {
+			if ended > 0 {
+				t.Fatalf("%+v, %v after the end", p, err)
+			}
+			var e *model.Error
+			switch {
+			case err != nil && !errors.As(err, &e):
+				t.Fatalf("error = %#v", err)
+			case err != nil || p.Stop != "":
+				ended++
+			case p.Call != nil && (p.Call.ID == "" || p.Call.Name == "" || len(p.Call.Arguments) == 0):
+				t.Fatalf("call = %+v", p.Call)
+			case p.Usage != nil && *p.Usage != *model.Tokens(convstore.Usage(*p.Usage)):
+				t.Fatalf("usage = %+v", p.Usage)
+			}
+		}
+		if ended != 1 {
+			t.Fatalf("%d ends", ended)
+		}
+	})
+}

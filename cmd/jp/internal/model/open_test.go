@@ -1,0 +1,272 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"jp/convstore"
+)
+
+func env(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// record is a constructor that keeps what it was given.
+func record(got *Config) Provider {
+	return func(c Config) (Stream, error) {
+		*got = c
+		return nil, nil
+	}
+}
+
+func TestOpen(t *testing.T) {
+	keys := []string{"ANTHROPIC_API_KEY", " ka\n", "OPENAI_API_KEY", "ko", "MINE", "km"}
+	tests := []struct {
+		id       string
+		env      []string
+		llm      map[string]Endpoint
+		url      string
+		key      string
+		name     string
+		local    bool
+		official bool
+	}{
+		{id: "anthropic/claude-x", url: "https://api.anthropic.com/", key: "ka", name: "claude-x", official: true},
+		{id: "openai/gpt/x", url: "https://api.openai.com/v1/", key: "ko", name: "gpt/x", official: true},
+		{id: "anthropic/x", env: []string{"ANTHROPIC_BASE_URL", "http://localhost:8080/proxy"}, url: "http://localhost:8080/proxy/", key: "ka", name: "x", local: true},
+		{id: "openai/x", env: []string{"OPENAI_BASE_URL", "https://example.com/v1/"}, url: "https://example.com/v1/", key: "ko", name: "x"},
+		{id: "ollama/qwen3:8b", url: "http://127.0.0.1:11434/v1/", name: "qwen3:8b", local: true},
+		{id: "ollama/x", env: []string{"OLLAMA_HOST", "box:99"}, url: "http://box:99/v1/", name: "x"},
+		{id: "script/a/b.toml", name: "a/b.toml", local: true},
+		{id: "mine/x", llm: map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://10.0.0.1/v1", APIKeyEnv: "MINE"}}, url: "http://10.0.0.1/v1/", key: "km", name: "x"},
+		{id: "mine/x", llm: map[string]Endpoint{"mine": {Type: "anthropic", BaseURL: "http://[::1]:80"}}, url: "http://[::1]:80/", name: "x", local: true},
+		// A table replaces a built-in as a whole: its address never meets the built-in's key.
+		{id: "openai/x", llm: map[string]Endpoint{"openai": {BaseURL: "http://10.0.0.1/v1"}}, url: "http://10.0.0.1/v1/", name: "x"},
+		{id: "openai/x", env: []string{"OPENAI_BASE_URL", "http://evil.example"}, llm: map[string]Endpoint{"openai": {APIKeyEnv: "MINE"}},
+			url: "https://api.openai.com/v1/", key: "km", name: "x", official: true},
+	}
+	for _, tt := range tests {
+		var got Config
+		p := Providers{Env: env(append(tt.env, keys...)...), LLM: tt.llm}
+		_, info, err := Open(t.Context(), tt.id, map[string]Provider{"anthropic": record(&got), "openai": record(&got), "script": record(&got)}, p)
+		if err != nil {
+			t.Errorf("Open(%q): %v", tt.id, err)
+			continue
+		}
+		if got.BaseURL != tt.url || got.Key.Reveal() != tt.key || info.Name != tt.name || info.Local != tt.local || got.Official() != tt.official || info.ID != tt.id {
+			t.Errorf("Open(%q) = url %q, key %q, name %q, local %t, official %t, want %+v", tt.id, got.BaseURL, got.Key.Reveal(), info.Name, info.Local, got.Official(), tt)
+		}
+		if got.BaseURL != "" && (got.Client == nil || got.MaxBytes != 32<<20) {
+			t.Errorf("Open(%q): client %v, ceiling %d", tt.id, got.Client, got.MaxBytes)
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	tests := []struct {
+		id   string
+		llm  map[string]Endpoint
+		env  []string
+		kind Kind
+		want string
+	}{
+		{"anthropic/x", nil, nil, KindAuth, "anthropic: auth: no key: ANTHROPIC_API_KEY is not set"},
+		{"openai/x", nil, []string{"OPENAI_API_KEY", " "}, KindAuth, "openai: auth: no key: OPENAI_API_KEY is not set"},
+		{"openai/x", nil, []string{"OPENAI_API_KEY", "a\nb"}, KindAuth, "openai: auth: the key in OPENAI_API_KEY holds a space or a character that no key has"},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://h", APIKeyEnv: "NO_SUCH"}}, nil, KindAuth, "mine: auth: no key: NO_SUCH is not set"},
+		{"gpt-5", nil, nil, KindUnknownModel, `unknown_model: model "gpt-5": no provider named`},
+		{"", nil, nil, KindUnknownModel, `unknown_model: model "": no provider named`},
+		{"/x", nil, nil, KindUnknownModel, `unknown_model: model "/x": not an id`},
+		{"openai/", nil, nil, KindUnknownModel, `unknown_model: model "openai/": not an id`},
+		{"openai/a b", nil, nil, KindUnknownModel, `unknown_model: model "openai/a b": not an id`},
+		{"openai/a\x1b[2J", nil, nil, KindUnknownModel, `unknown_model: model "openai/a\x1b[2J": not an id`},
+		{"gogle/x", map[string]Endpoint{"google": {}}, nil, KindUnknownModel, `unknown_model: provider "gogle" of model "gogle/x" is not known: there are anthropic, google, ollama, openai, script`},
+		{"loop", nil, nil, KindUnknownModel, `unknown_model: alias "loop" leads in a circle`},
+		{"mine/x", map[string]Endpoint{"mine": {BaseURL: "http://h"}}, nil, KindBadRequest, "mine: bad_request: providers.llm.mine: type is missing: anthropic or openai"},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "gemini", BaseURL: "http://h"}}, nil, KindBadRequest, `mine: bad_request: providers.llm.mine: type "gemini": must be anthropic or openai`},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai"}}, nil, KindBadRequest, "mine: bad_request: providers.llm.mine: base_url is missing"},
+		{"script/x", map[string]Endpoint{"script": {Type: "openai", BaseURL: "http://h"}}, nil, KindBadRequest, "script: bad_request: providers.llm.script: the name is taken by script models"},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://u:secret@h"}}, nil, KindBadRequest, "mine: bad_request: base URL: holds a user or password; name the key with api_key_env"},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://h?key=secret"}}, nil, KindBadRequest, "mine: bad_request: base URL: has a query or a fragment"},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "localhost:8080"}}, nil, KindBadRequest, `mine: bad_request: base URL: "localhost:8080": must start with http:// or https:// and name a host`},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "file:///etc/passwd"}}, nil, KindBadRequest, `mine: bad_request: base URL: "file:///etc/passwd": must start with http:// or https:// and name a host`},
+		{"mine/x", map[string]Endpoint{"mine": {Type: "openai", BaseURL: "http://h\x00/"}}, nil, KindBadRequest, "mine: bad_request: base URL: not an address"},
+	}
+	for _, tt := range tests {
+		p := Providers{Env: env(tt.env...), LLM: tt.llm, Aliases: map[string]string{"loop": "loop2", "loop2": "loop"}}
+		constructed := false
+		fail := func(Config) (Stream, error) { constructed = true; return nil, nil }
+		_, _, err := Open(t.Context(), tt.id, map[string]Provider{"anthropic": fail, "openai": fail, "script": fail}, p)
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != tt.kind || e.Error() != tt.want || e.Temporary() || constructed {
+			t.Errorf("Open(%q) = %v, want %s", tt.id, err, tt.want)
+		}
+	}
+}
+
+func TestOpenMissingFormat(t *testing.T) {
+	_, _, err := Open(t.Context(), "ollama/x", nil, Providers{})
+	if want := `ollama: unknown_model: wire format "openai" is not part of this program`; message(err) != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := Open(ctx, "ollama/x", nil, Providers{}); err != context.Canceled {
+		t.Errorf("error = %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestLookup(t *testing.T) {
+	own := Price{Input: 7}
+	p := Providers{
+		Aliases: map[string]string{"smart": "best", "best": "anthropic/claude-opus-5-5"},
+		Prices:  map[string]Price{"openai/gpt-5": own},
+		LLM:     map[string]Endpoint{"far": {Type: "openai", BaseURL: "https://far.example"}, "near": {Type: "openai", BaseURL: "http://127.0.0.2:1"}},
+	}
+	free := &Price{}
+	tests := []struct {
+		id     string
+		want   string
+		price  *Price
+		window int
+	}{
+		{"smart", "anthropic/claude-opus-5-5", &Price{Input: 4000, Output: 20000, CacheRead: 200, CacheWrite: 5000}, 1_000_000},
+		{"openai/gpt-5", "openai/gpt-5", &own, 400_000},
+		{"openai/gpt-5-2099", "openai/gpt-5-2099", nil, 0},
+		{"far/gpt-5", "far/gpt-5", nil, 0},
+		{"near/gpt-5", "near/gpt-5", free, 0},
+		{"ollama/llama3", "ollama/llama3", free, 0},
+		{"ollama/gpt-oss:120b-cloud", "ollama/gpt-oss:120b-cloud", nil, 0},
+		{"script/x.toml", "script/x.toml", free, 0},
+	}
+	for _, tt := range tests {
+		got, err := Lookup(tt.id, p)
+		if err != nil || got.ID != tt.want || !reflect.DeepEqual(got.Price, tt.price) || got.Window != tt.window {
+			t.Errorf("Lookup(%q) = %+v (price %+v), %v", tt.id, got, got.Price, err)
+		}
+	}
+}
+
+func TestOllamaHost(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                         "http://127.0.0.1:11434/v1/",
+		"0.0.0.0":                  "http://127.0.0.1:11434/v1/",
+		":8000":                    "http://127.0.0.1:8000/v1/",
+		"[::]:8000":                "http://127.0.0.1:8000/v1/",
+		"box":                      "http://box:11434/v1/",
+		"box:1":                    "http://box:1/v1/",
+		"http://box":               "http://box:80/v1/",
+		"https://box.example/path": "https://box.example:443/path/v1/",
+		" 'box:1' ":                "http://box:1/v1/",
+		"[::1]:11434":              "http://[::1]:11434/v1/",
+		"::1":                      "http://[::1]:11434/v1/",
+	} {
+		if got := ollamaHost(in); got != want {
+			t.Errorf("ollamaHost(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSecret(t *testing.T) {
+	s := Secret("hunter2")
+	c := Config{Key: s}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []string{fmt.Sprintf("%v %s %q %x %#v %+v", s, s, s, s, s, s), fmt.Sprintf("%v %+v %#v", c, c, c), string(data)} {
+		if strings.Contains(got, "hunter2") || strings.Contains(got, "68756e74657232") {
+			t.Errorf("%q shows the key", got)
+		}
+	}
+}
+
+func TestCost(t *testing.T) {
+	haiku, err := Lookup("anthropic/claude-haiku-5-5", Providers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpt, err := Lookup("openai/gpt-6.1-sol", Providers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name  string
+		price Price
+		usage convstore.Usage
+		want  int64
+	}{
+		{"each kind", Price{Input: 1, Output: 10, CacheRead: 100, CacheWrite: 1000}, convstore.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, 4321},
+		{"free", Price{}, convstore.Usage{Input: 1 << 60}, 0},
+		{"a million of input is ten cents", *haiku.Price, convstore.Usage{Output: 1_000_000}, 500_000_000},
+		{"up to the threshold", *haiku.Price, convstore.Usage{Input: 50_000, CacheRead: 50_000}, 50_000*100 + 50_000*10},
+		{"above it", *haiku.Price, convstore.Usage{Input: 50_000, CacheRead: 50_001, Output: 1}, 50_000*500 + 50_001*50 + 2500},
+		{"twice, and half as much again", *gpt.Price, convstore.Usage{Input: 300_000, Output: 10}, 300_000*4000 + 10*15_000},
+		{"negative", Price{Input: 5}, convstore.Usage{Input: -3}, 0},
+		{"huge", Price{Input: 1 << 40, Output: 1 << 40}, convstore.Usage{Input: math.MaxInt64, Output: math.MaxInt64}, math.MaxInt64},
+		{"sum", Price{Input: 1 << 22, Output: 1 << 22}, convstore.Usage{Input: 1 << 40, Output: 1 << 40}, math.MaxInt64},
+	}
+	for _, tt := range tests {
+		if got := tt.price.Cost(tt.usage); got != tt.want {
+			t.Errorf("%s: Cost = %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestPerMillion(t *testing.T) {
+	if got, want := PerMillion(3, 15, 0.3, 3.75), (Price{Input: 3000, Output: 15000, CacheRead: 300, CacheWrite: 3750}); got != want {
+		t.Errorf("PerMillion = %+v, want %+v", got, want)
+	}
+	if got := PerMillion(-1, math.NaN(), math.Inf(1), 0); got != (Price{CacheRead: 1 << 40}) {
+		t.Errorf("PerMillion of nonsense = %+v", got)
+	}
+}
+
+func TestDetect(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		fmt.Fprint(w, `{"data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"},{"id":"a b"},{"id":"\u001b[2J"},{"id":""},{"id":"gemma3"}]}`)
+	}))
+	defer server.Close()
+	got := Detect(t.Context(), env("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OLLAMA_HOST", server.URL))
+	want := []Candidate{
+		{"anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY is set"},
+		{"openai/gpt-6.1-sol", "OPENAI_API_KEY is set"},
+		{"ollama/gemma3", "Ollama answers at " + server.URL},
+		{"ollama/qwen3:8b", "Ollama answers at " + server.URL},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Detect = %+v, want %+v", got, want)
+	}
+	for _, c := range want[:2] {
+		if info, err := Lookup(c.Model, Providers{}); err != nil || info.Price == nil {
+			t.Errorf("%s is proposed but not known", c.Model)
+		}
+	}
+
+	// Only this machine is asked, and silence is no Ollama.
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer hanging.Close()
+	for _, host := range []string{"http://ollama.invalid", hanging.URL, "http://127.0.0.1:1"} {
+		if got := Detect(t.Context(), env("OLLAMA_HOST", host)); len(got) != 0 {
+			t.Errorf("Detect with %s = %+v", host, got)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// transport answers each request with the same bytes, and keeps the last request's body.
+type transport struct {
+	body string
+	sent []byte
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.sent, _ = io.ReadAll(r.Body)
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(strings.NewReader(t.body)), Request: r}, nil
+}
+
+// stream returns a provider whose server answers with body.
+func stream(t testing.TB, body string) (model.Stream, *transport) {
+	t.Helper()
+	return at(t, "http://127.0.0.1:1/v1/", body)
+}
+
+func at(t testing.TB, url, body string) (model.Stream, *transport) {
+	t.Helper()
+	tr := &transport{body: body}
+	s, err := New(model.Config{Name: "openai", BaseURL: url, Key: "k",
+		Client: &http.Client{Transport: tr}, MaxBytes: 1 << 20, Model: model.Info{ID: "openai/x", Name: "x", MaxOutput: 5000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, tr
+}
+
+func ask() model.Request {
+	return model.Request{Model: "x", Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: "q"}}}}}
+}
+
+// read returns the parts of a reply as text, one per line.
+func read(s model.Stream, r model.Request) (string, error) {
+	var b strings.Builder
+	for p, err := range s(context.Background(), r) {
+		if err != nil {
+			return b.String(), err
+		}
+		switch {
+		case p.Text != "":
+			b.WriteString("text " + p.Text)
+		case p.ReasoningDelta != "":
+			b.WriteString("thinks " + p.ReasoningDelta)
+		case p.Reasoning != nil:
+			b.WriteString("thought " + p.Reasoning.Text + " " + string(p.Reasoning.Opaque))
+		case p.Call != nil:
+			id := p.Call.ID
+			if len(id) > 20 {
+				id = "ours"
+			}
+			b.WriteString("call " + id + " " + p.Call.Name + " " + string(p.Call.Arguments))
+		case p.Usage != nil:
+			text, _ := json.Marshal(p.Usage)
+			b.WriteString("usage " + string(text))
+		default:
+			b.WriteString("stop " + string(p.Stop))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}
+
+// events writes server-sent events, one per line of data, and the end.
+func events(lines ...string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("data: " + l + "\n\n")
+	}
+	return b.String() + "data: [DONE]\n\n"
+}
+
+// delta writes a chunk.
+func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
+
+func ends(reason string) string {
+	return `{"choices":[{"index":0,"delta":{},"finish_reason":"` + reason + `"}]}`
+}
+
+func TestEvents(t *testing.T) {
+	const told = `usage {"input_tokens":4,"output_tokens":5,"cache_read_tokens":3,"cache_write_tokens":2}` + "\n"
+	const usage = `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":2}}}`
+	tests := []struct {
+		name  string
+		lines []string
+		want  string
+		err   string
+	}{
+		{"text and usage", []string{delta(`{"role":"assistant","content":""}`), delta(`{"content":"a"}`), delta(`{"content":"b"}`), ends("stop"), usage},
+			"text a\ntext b\n" + told + "stop end\n", ""},
+		{"usage in the last chunk", []string{`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`},
+			"text a\n" + `usage {"input_tokens":1,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"usage that cannot be", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":-5,"prompt_tokens_details":{"cached_tokens":7}}}`},
+			`usage {"input_tokens":0,"output_tokens":0,"cache_read_tokens":7,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"other choices", []string{`{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"},{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`},
+			"text a\nstop end\n", ""},
+		{"calls by index", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"t","arguments":""}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"2","type":"function","function":{"name":"u","arguments":"{"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"function":{"arguments":"}"}}]}`), ends("tool_calls")},
+			"call 1 t {}\ncall 2 u {}\nstop tool_use\n", ""},
+		{"calls with one index", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"}}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"t","arguments":"{\"a\""}}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"2","function":{"name":"t","arguments":":1}"}}]}`), ends("stop")},
+			"call 1 t {}\ncall 2 t {\"a\":1}\nstop tool_use\n", ""},
+		{"calls without ids or index", []string{
+			delta(`{"tool_calls":[{"function":{"name":"t","arguments":"{}"}}]}`),
+			delta(`{"tool_calls":[{"function":{"name":"u","arguments":"{\"a\""}}]}`), delta(`{"tool_calls":[{"function":{"arguments":":1}"}}]}`), ends("tool_calls")},
+			"call ours t {}\ncall ours u {\"a\":1}\nstop tool_use\n", ""},
+		{"arguments as an object, or none", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":{"a":[1]}}},{"index":1,"id":"2","function":{"name":"u"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":[1]}\ncall 2 u {}\nstop tool_use\n", ""},
+		{"arguments that are no JSON", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), ends("tool_calls")},
+			"call 1 t {\"a\":\nstop tool_use\n", ""},
+		{"cut off inside a call", []string{delta(`{"content":"a"}`),
+			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), ends("length")},
+			"text a\nstop max_tokens\n", ""},
+		{"reasoning", []string{delta(`{"reasoning_content":"h"}`), delta(`{"reasoning_content":"m"}`), delta(`{"content":"a"}`), ends("stop")},
+			"thinks h\nthinks m\ntext a\nthought hm {\"field\":\"reasoning_content\"}\nstop end\n", ""},
+		{"reasoning by another name, with details", []string{delta(`{"reasoning":"h","reasoning_details":[{"a":1}]}`), ends("stop")},
+			"thinks h\nthought h {\"field\":\"reasoning\",\"details\":[{\"a\":1}]}\nstop end\n", ""},
+		{"reasoning under both names", []string{delta(`{"reasoning":"h","reasoning_content":"h"}`), ends("stop")},
+			"thinks h\nthought h {\"field\":\"reasoning_content\"}\nstop end\n", ""},
+		{"signatures of calls", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}`), ends("tool_calls")},
+			"thought  {\"calls\":{\"1\":{\"google\":{\"thought_signature\":\"s\"}}}}\ncall 1 t {}\nstop tool_use\n", ""},
+		{"refusal", []string{delta(`{"refusal":"No."}`), ends("stop")}, "text No.\nstop refusal\n", ""},
+		{"filter", []string{delta(`{"content":"a"}`), ends("content_filter")}, "text a\nstop refusal\n", ""},
+		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("eos")}, "text a\nstop end\n", ""},
+		{"nothing said", []string{ends("stop")}, "stop end\n", ""},
+
+		{"no finish reason", []string{delta(`{"content":"a"}`)}, "text a\n", "openai: stream: the reply broke off"},
+		{"nothing", nil, "", "openai: stream: the reply broke off"},
+		{"usage, no finish reason", []string{usage}, told, "openai: stream: the reply broke off"},
+		{"unknown end without words", []string{ends("eos")}, "", `openai: stream: the reply stopped for an unknown reason "eos"`},
+		{"ended by the server", []string{delta(`{"content":"a"}`), ends("error")}, "text a\n", `openai: server: the server ended the reply with "error"`},
+		{"no resources", []string{ends("insufficient_system_resource")}, "", `openai: overloaded: the server ended the reply with "insufficient_system_resource"`},
+		{"call without a name", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]}`), ends("tool_calls")}, "", "openai: stream: a tool call without a name"},
+		{"error", []string{delta(`{"content":"a"}`), `{"error":{"message":"slow down","code":429}}`}, "text a\n", "openai: rate_limit (429): slow down"},
+		{"error as text", []string{`{"error":"out of memory"}`}, "", "openai: server: out of memory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := stream(t, events(tt.lines...))
+			got, err := read(s, ask())
+			if got != tt.want {
+				t.Errorf("parts:\n%swant:\n%s", got, tt.want)
+			}
+			var e *model.Error
+			if tt.err == "" && err != nil || tt.err != "" && (!errors.As(err, &e) || e.Error() != tt.err) {
+				t.Errorf("error = %v, want %s", err, tt.err)
+			}
+		})
+	}
+}
+
+// TestUnreadable: lines that are no events.
+func TestUnreadable(t *testing.T) {
+	for _, body := range []string{
+		"data: {\"choices\"\n\n", "data: [1]\n\n", "data: nonsense\n\n", "event: x\n\n", "", "\x00", strings.Repeat("x", 2<<20),
+		"data: " + ends("stop"), // no blank line at the end
+		"data: [DONE]\n\n",
+	} {
+		s, _ := stream(t, body)
+		_, err := read(s, ask())
+		var e *model.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%.80q: error = %v, want an *Error", body, err)
+		}
+	}
+}
+
+// TestUniqueIDs: a server that counts its calls anew in each reply does not repeat an id.
+func TestUniqueIDs(t *testing.T) {
+	s, _ := stream(t, events(delta(`{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")))
+	r := ask()
+	r.Messages = append(r.Messages,
+		model.Message{Role: model.Assistant, Content: []model.Content{{Call: &model.Call{ID: "call_0", Name: "t", Arguments: []byte("{}")}}}},
+		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "call_0", Name: "t"}}}})
+	got, err := read(s, r)
+	if want := "call ours t {}\nstop tool_use\n"; got != want || err != nil {
+		t.Errorf("parts = %s, %v, want %s", got, err, want)
+	}
+}
+
+func TestParams(t *testing.T) {
+	const vendor, other = "https://api.openai.com/v1/", "http://127.0.0.1:1/v1/"
+	temperature := 0.5
+	tools := []model.Tool{{Name: "t", Description: "d", Schema: json.RawMessage(`{"type":"object"}`)}}
+	const toolsJSON = `"tools":[{"type":"function","function":{"name":"t","description":"d","parameters":{"type":"object"}}}]`
+	const usageVendor = `"stream_options":{"include_usage":true,"include_obfuscation":false}`
+	const usageOther = `"stream_options":{"include_usage":true}`
+	tests := []struct {
+		name, url, model string
+		r                model.Request
+		want             string // of the body, without messages, model and stream
+	}{
+		{"vendor", vendor, "gpt-5", model.Request{MaxTokens: 9, Temperature: &temperature}, `{"max_completion_tokens":9,"temperature":0.5,` + usageVendor + `}`},
+		{"other", other, "x", model.Request{MaxTokens: 9000}, `{"max_tokens":5000,` + usageOther + `}`},
+		{"schema", other, "x", model.Request{Schema: json.RawMessage(`{"type":"object"}`)},
+			`{"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}},` + usageOther + `}`},
+		{"no calls", other, "x", model.Request{ToolChoice: "none", Tools: tools}, `{"tool_choice":"none",` + toolsJSON + `,` + usageOther + `}`},
+		{"no calls of nothing", other, "x", model.Request{ToolChoice: "none"}, `{` + usageOther + `}`},
+		{"effort", vendor, "gpt-6-sol", model.Request{Reasoning: "high"}, `{"reasoning_effort":"high",` + usageVendor + `}`},
+		{"effort and tools", vendor, "gpt-5.2", model.Request{Reasoning: "high", Tools: tools}, `{"reasoning_effort":"high",` + toolsJSON + `,` + usageVendor + `}`},
+		{"tools, effort unsaid", vendor, "gpt-6-sol", model.Request{Tools: tools}, `{"reasoning_effort":"none",` + toolsJSON + `,` + usageVendor + `}`},
+		{"tools, effort unsaid, 5.4", vendor, "gpt-5.4", model.Request{Tools: tools}, `{` + toolsJSON + `,` + usageVendor + `}`},
+		{"tools elsewhere", other, "gpt-6-sol", model.Request{Tools: tools, Reasoning: "low"}, `{"reasoning_effort":"low",` + toolsJSON + `,` + usageOther + `}`},
+	}
+	for _, tt := range tests {
+		s, tr := at(t, tt.url, "")
+		tt.r.Model, tt.r.Messages = tt.model, ask().Messages
+		read(s, tt.r)
+		var got, want map[string]any
+		if err := json.Unmarshal(tr.sent, &got); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		for _, key := range []string{"messages", "model", "stream"} {
+			delete(got, key)
+		}
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			text, _ := json.Marshal(got)
+			t.Errorf("%s: sent %s, want %s", tt.name, text, tt.want)
+		}
+	}
+	for _, name := range []string{"gpt-5.4", "gpt-5.5-2026-04-23", "gpt-5.6-luna", "gpt-6.1-sol"} {
+		s, tr := at(t, vendor, "")
+		r := ask()
+		r.Model, r.Tools, r.Reasoning = name, tools, "low"
+		_, err := read(s, r)
+		if want := "openai: bad_request: " + name + " does not reason while it has tools over chat completions"; err == nil || err.Error() != want || tr.sent != nil {
+			t.Errorf("%s: error = %v, sent %s, want %s", name, err, tr.sent, want)
+		}
+	}
+}
+
+// TestMemoryGoesBack: what a server wants to see again it sees, and nobody else does.
+func TestMemoryGoesBack(t *testing.T) {
+	assistant := func(field, provider string) model.Message {
+		return model.Message{Role: model.Assistant, Content: []model.Content{
+			{Reasoning: &model.Reasoning{Text: "hm", Opaque: json.RawMessage(`{"field":"` + field + `","details":[{"a":1}],"calls":{"` + field + `":{"g":1}}}`), Provider: provider}},
+			{Text: "a"}, {Text: "b"},
+			{Call: &model.Call{ID: field, Name: "t", Arguments: []byte("{}")}},
+		}}
+	}
+	result := func(id string) model.Message {
+		return model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: id, Name: "t", Text: "r"}}}}
+	}
+	s, tr := stream(t, "")
+	r := ask()
+	r.Messages = append(r.Messages, assistant("earlier", "openai"), result("earlier"), r.Messages[0],
+		assistant("reasoning", "openai"), result("reasoning"), assistant("other", "elsewhere"), result("other"))
+	read(s, r)
+	var sent struct{ Messages []json.RawMessage }
+	if err := json.Unmarshal(tr.sent, &sent); err != nil {
+		t.Fatal(err)
+	}
+	call := func(id, extra string) string {
+		return `"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"t","arguments":"{}"}` + extra + `}]`
+	}
+	for i, want := range map[int]string{
+		1: `{"role":"assistant","content":"ab",` + call("earlier", `,"extra_content":{"g":1}`) + `}`,
+		4: `{"role":"assistant","content":"ab","reasoning":"hm","reasoning_details":[{"a":1}],` + call("reasoning", `,"extra_content":{"g":1}`) + `}`,
+		6: `{"role":"assistant","content":"ab",` + call("other", "") + `}`,
+	} {
+		var got, wanted any
+		json.Unmarshal(sent.Messages[i], &got)
+		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, wanted) {
+			t.Errorf("message %d = %s, want %s", i, sent.Messages[i], want)
+		}
+	}
+}
+
+// FuzzStream: whatever a server sends, a reply is parts and one end.
+func FuzzStream(f *testing.F) {
+	f.Add(events(delta(`{"content":"a"}`), ends("stop"), `{"choices":[],"usage":{"prompt_tokens":9}}`))
+	f.Add(events(delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":{"a":1}},"extra_content":{}}]}`), ends("length")))
+	f.Add(events(delta(`{"reasoning":"h","reasoning_details":[{"a":1}]}`), `{"error":{"message":"x","code":529}}`))
+	f.Add("data: {\"choices\":[{\"index\":-1}],\"usage\":{\"prompt_tokens\":1e300}}\r\n\r\n: x\ndata:[DONE]\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		s, _ := stream(t, body)
+		ended := 0
+		for p, err := range s(context.Background(), ask()) {
+			if ended > 0 {
+				t.Fatalf("%+v, %v after the end", p, err)
+			}
+			var e *model.Error
+			switch {
+			case err != nil && !errors.As(err, &e):
+				t.Fatalf("error = %#v", err)
+			case err != nil || p.Stop != "":
+				ended++
+			case p.Call != nil && (p.Call.ID == "" || p.Call.Name == "" || len(p.Call.Arguments) == 0):
+				t.Fatalf("call = %+v", p.Call)
+			case p.Reasoning != nil && !json.Valid(p.Reasoning.Opaque):
+				t.Fatalf("opaque = %s", p.Reasoning.Opaque)
+			case p.Usage != nil && *p.Usage != *model.Tokens(convstore.Usage(*p.Usage)):
+				t.Fatalf("usage = %+v", p.Usage)
+			}
+		}
+		if ended != 1 {
+			t.Fatalf("%d ends", ended)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package model
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestParseErrorBody(t *testing.T) {
+	for body, want := range map[string]problem{
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`: {"Overloaded", "overloaded_error", ""},
+		`{"error":{"message":"no","type":"invalid_request_error","code":"x"}}`:        {"no", "invalid_request_error", "x"},
+		`{"error":{"message":"no","code":502}}`:                                       {"no", "", "502"},
+		`{"error":"model 'x' not found"}`:                                             {"model 'x' not found", "", ""},
+		`{"message":"no","code":"x"}`:                                                 {"no", "", "x"},
+		`{"detail":"Not Found"}`:                                                      {"Not Found", "", ""},
+		`{"detail":[{"msg":"x"}]}`:                                                    {},
+		`{"error":{"message":{"a":1}}}`:                                               {},
+		`{"error":null}`:                                                              {},
+		` upstream connect error `:                                                    {"upstream connect error", "", ""},
+		`<html>502</html>`:                                                            {},
+		`{"error":`:                                                                   {},
+		`[]`:                                                                          {},
+		``:                                                                            {},
+		"\xff\xfe":                                                                    {},
+	} {
+		if got := parseErrorBody([]byte(body)); got != want {
+			t.Errorf("parseErrorBody(%q) = %+v, want %+v", body, got, want)
+		}
+	}
+}
+
+func TestStatusError(t *testing.T) {
+	tests := []struct {
+		status    int
+		header    http.Header
+		body      string
+		kind      Kind
+		message   string
+		temporary bool
+	}{
+		{401, nil, ``, KindAuth, "unauthorized", false},
+		{403, nil, `{"error":{"type":"permission_error","message":"no"}}`, KindAuth, "no", false},
+		{404, nil, `{"error":{"type":"not_found_error","message":"model: x"}}`, KindUnknownModel, "model: x", false},
+		{404, nil, `{"error":{"code":"model_not_found","message":"x"}}`, KindUnknownModel, "x", false},
+		{404, nil, `404 page not found`, KindBadRequest, "404 page not found", false},
+		{429, nil, `{"error":{"code":"insufficient_quota","type":"insufficient_quota","message":"pay"}}`, KindQuota, "pay", false},
+		{429, nil, `{"error":{"code":"rate_limit_exceeded","message":"slow"}}`, KindRateLimit, "slow", true},
+		{429, http.Header{"X-Should-Retry": {"false"}}, `{}`, KindRateLimit, "too many requests", false},
+		{400, nil, `{"error":{"type":"invalid_request_error","message":"no"}}`, KindBadRequest, "no", false},
+		{408, nil, ``, KindServer, "request timeout", true},
+		{500, nil, `{"error":{"type":"api_error","message":"no"}}`, KindServer, "no", true},
+		{502, nil, `<html>`, KindServer, "bad gateway", true},
+		{529, nil, ``, KindOverloaded, "", true},
+		{301, nil, ``, KindBadRequest, "moved permanently", false},
+	}
+	for _, tt := range tests {
+		e := Config{Name: "p"}.statusError(tt.status, tt.header, []byte(tt.body))
+		if e.Kind != tt.kind || e.Message != tt.message || e.Temporary() != tt.temporary || e.Status != tt.status {
+			t.Errorf("statusError(%d, %s) = %v (temporary %t), want %s: %s (%t)", tt.status, tt.body, e, e.Temporary(), tt.kind, tt.message, tt.temporary)
+		}
+	}
+}
+
+func TestStreamError(t *testing.T) {
+	for body, want := range map[string]Kind{
+		`{"type":"error","error":{"type":"overloaded_error","message":"x"}}`:      KindOverloaded,
+		`{"type":"error","error":{"type":"invalid_request_error","message":"x"}}`: KindBadRequest,
+		`{"error":{"message":"x","code":429}}`:                                    KindRateLimit,
+		`{"error":{"message":"x","code":502}}`:                                    KindServer,
+		`{"error":{"message":"x"}}`:                                               KindServer,
+		`nonsense`:                                                                KindServer,
+	} {
+		if e := (Config{}).StreamError([]byte(body)); e.Kind != want {
+			t.Errorf("StreamError(%s) = %v, want kind %s", body, e, want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name, value string
+		want        time.Duration
+	}{
+		{"Retry-After", "2", 2 * time.Second},
+		{"Retry-After", "1.5", 1500 * time.Millisecond},
+		{"Retry-After", " 3 ", 3 * time.Second},
+		{"Retry-After", "Sat, 21 Nov 2026 12:01:00 GMT", time.Minute},
+		{"Retry-After", "Sat, 21 Nov 2026 11:00:00 GMT", 0},
+		{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT", 24 * time.Hour},
+		{"Retry-After-Ms", "250", 250 * time.Millisecond},
+		{"Retry-After", "-1", 0},
+		{"Retry-After", "NaN", 0},
+		{"Retry-After", "Inf", 24 * time.Hour},
+		{"Retry-After", "1e300", 24 * time.Hour},
+		{"Retry-After", "soon", 0},
+		{"Retry-After", "", 0},
+	} {
+		h := http.Header{}
+		h.Set(tt.name, tt.value)
+		if got := retryAfter(h, now); got != tt.want {
+			t.Errorf("%s: %q = %v, want %v", tt.name, tt.value, got, tt.want)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	for _, tt := range []struct{ in, key, want string }{
+		{"plain", "", "plain"},
+		{" a\n\tb\r\nc ", "", "a b c"},
+		{"\x1b[31mred\x1b[0m", "", "[31mred[0m"},
+		{"a\u202eb\u200b\U000e0041c", "", "abc"},
+		{"bad \xff\xfe bytes", "", "bad bytes"},
+		{"key sk-12345 and sk-12345", "sk-12345", "key [key] and [key]"},
+		{"sk-12\x1b345", "sk-12345", "[key]"},
+		{"a block of x", "x", "a block of x"},
+		{strings.Repeat("ü", 400), "", strings.Repeat("ü", 300) + " ..."},
+	} {
+		if got := clean(tt.in, tt.key); got != tt.want {
+			t.Errorf("clean(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func FuzzErrorBody(f *testing.F) {
+	for _, s := range []string{`{"error":{"message":"x","code":1}}`, `{"error":"sk-12345"}`, "\x1b]0;x\x07", `{"message":"\u202e"}`, "<html>"} {
+		f.Add(429, []byte(s), "2")
+	}
+	f.Fuzz(func(t *testing.T, status int, body []byte, after string) {
+		c := Config{Name: "p", Key: "sk-12345"}
+		h := http.Header{}
+		h["Retry-After"] = []string{after}
+		for _, e := range []*Error{c.statusError(status, h, body), c.StreamError(body)} {
+			s := e.Error()
+			if strings.Contains(s, "sk-12345") || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(s) || len(s) > maxMessage+100 {
+				t.Errorf("%q", s)
+			}
+			if e.RetryAfter < 0 || e.RetryAfter > 24*time.Hour {
+				t.Errorf("retry after %v", e.RetryAfter)
+			}
+		}
+	})
+}

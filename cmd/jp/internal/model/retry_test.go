@@ -1,0 +1,311 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"jp/convstore"
+)
+
+// step is a part or an error of a scripted stream.
+type step struct {
+	Part
+	err  error
+	wait time.Duration // before it
+}
+
+// play returns a stream whose n-th request yields the n-th list of steps, the last list for
+// all further ones, and a counter of requests.
+func play(attempts ...[]step) (Stream, *int) {
+	n := new(int)
+	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
+		return func(yield func(Part, error) bool) {
+			steps := attempts[min(*n, len(attempts)-1)]
+			*n++
+			for _, s := range steps {
+				if err := sleep(ctx, s.wait); err != nil {
+					yield(Part{}, err)
+					return
+				}
+				if !yield(s.Part, s.err) {
+					return
+				}
+			}
+		}
+	}, n
+}
+
+// drain reads a reply.
+func drain(ctx context.Context, s Stream) (parts []Part, err error) {
+	for p, e := range s(ctx, Request{}) {
+		if e != nil {
+			return parts, e
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+func text(s string) step  { return step{Part: Part{Text: s}} }
+func fails(e *Error) step { return step{err: e} }
+func used(in, out int64) step {
+	return step{Part: Part{Usage: &convstore.Usage{Input: in, Output: out}}}
+}
+
+var (
+	done   = step{Part: Part{Stop: StopEnd}}
+	busy   = &Error{Kind: KindOverloaded}
+	denied = &Error{Kind: KindAuth}
+)
+
+func TestRetryWaits(t *testing.T) {
+	tests := []struct {
+		name    string
+		options RetryOptions
+		first   *Error
+		times   int // how often it fails
+		rand    float64
+		want    []time.Duration
+		fails   bool
+	}{
+		{name: "backoff", first: busy, times: 4, rand: 0.999999, want: []time.Duration{1e9, 2e9, 4e9, 8e9}},
+		{name: "least jitter", first: busy, times: 3, want: []time.Duration{5e8, 1e9, 2e9}},
+		{name: "longest wait", options: RetryOptions{Max: 3 * time.Second}, first: busy, times: 4, rand: 0.999999,
+			want: []time.Duration{1e9, 2e9, 3e9, 3e9}},
+		{name: "all attempts", first: busy, times: 9, want: []time.Duration{5e8, 1e9, 2e9, 4e9, 8e9}, fails: true},
+		{name: "one attempt", options: RetryOptions{Attempts: 1}, first: busy, times: 9, fails: true},
+		{name: "told", first: &Error{Kind: KindRateLimit, RetryAfter: 7 * time.Second}, times: 2, want: []time.Duration{7e9, 7e9}},
+		{name: "told, jitter", first: &Error{Kind: KindRateLimit, RetryAfter: 10 * time.Second}, times: 1, rand: 0.5,
+			want: []time.Duration{10.5e9}},
+		{name: "told too much", first: &Error{Kind: KindRateLimit, RetryAfter: time.Hour}, times: 1, want: []time.Duration{120e9}},
+		{name: "not temporary", first: denied, times: 1, fails: true},
+		{name: "final", first: &Error{Kind: KindServer, Final: true}, times: 1, fails: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var attempts [][]step
+				for range tt.times {
+					attempts = append(attempts, []step{fails(tt.first)})
+				}
+				s, n := play(append(attempts, []step{text("x"), done})...)
+				var told []time.Duration
+				tt.options.Rand = func() float64 { return tt.rand }
+				tt.options.Notice = func(r Retrying) { told = append(told, r.Wait.Round(time.Millisecond)) }
+				start := time.Now()
+				_, err := drain(t.Context(), Retry(s, tt.options))
+				if (err != nil) != tt.fails || tt.fails && err != error(tt.first) {
+					t.Errorf("error = %v", err)
+				}
+				if !reflect.DeepEqual(told, tt.want) {
+					t.Errorf("waits = %v, want %v", told, tt.want)
+				}
+				if *n != len(tt.want)+1 {
+					t.Errorf("%d requests, want %d", *n, len(tt.want)+1)
+				}
+				total := time.Duration(0)
+				for _, d := range tt.want {
+					total += d
+				}
+				if got := time.Since(start).Round(time.Millisecond); got != total {
+					t.Errorf("waited %v, want %v", got, total)
+				}
+			})
+		})
+	}
+}
+
+// TestRetryAfterContent: what was said is not said again.
+func TestRetryAfterContent(t *testing.T) {
+	for name, said := range map[string]Part{
+		"text":            {Text: "x"},
+		"reasoning delta": {ReasoningDelta: "x"},
+		"reasoning":       {Reasoning: &Reasoning{}},
+		"call":            {Call: &Call{}},
+	} {
+		s, n := play([]step{{Part: said}, used(1, 2), fails(busy)})
+		parts, err := drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep}))
+		if err != error(busy) || *n != 1 {
+			t.Errorf("%s: error = %v after %d requests", name, err, *n)
+		}
+		if want := []Part{said, {Usage: &convstore.Usage{Input: 1, Output: 2}}}; !reflect.DeepEqual(parts, want) {
+			t.Errorf("%s: parts = %+v, want %+v", name, parts, want)
+		}
+	}
+}
+
+func noSleep(context.Context, time.Duration) error { return nil }
+
+// TestRetryUsage: what failed attempts cost is not lost.
+func TestRetryUsage(t *testing.T) {
+	s, _ := play([]step{used(10, 1), fails(busy)}, []step{fails(busy)}, []step{used(10, 0), fails(busy)}, []step{text("x"), used(10, 5), done})
+	parts, err := drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep}))
+	want := []Part{{Text: "x"}, {Usage: &convstore.Usage{Input: 30, Output: 6}}, {Stop: StopEnd}}
+	if err != nil || !reflect.DeepEqual(parts, want) {
+		t.Errorf("parts = %+v, %v, want %+v", parts, err, want)
+	}
+
+	s, _ = play([]step{used(10, 1), fails(busy)})
+	parts, err = drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep, Attempts: 3}))
+	want = []Part{{Usage: &convstore.Usage{Input: 30, Output: 3}}}
+	if err != error(busy) || !reflect.DeepEqual(parts, want) {
+		t.Errorf("parts = %+v, %v, want %+v", parts, err, want)
+	}
+}
+
+func TestRetryDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		slow := &Error{Kind: KindRateLimit, RetryAfter: 11 * time.Second}
+		s, n := play([]step{fails(slow)})
+		start := time.Now()
+		if _, err := drain(ctx, Retry(s, RetryOptions{})); err != error(slow) || *n != 1 || time.Since(start) != 0 {
+			t.Errorf("error = %v after %d requests and %v, want the provider's at once", err, *n, time.Since(start))
+		}
+	})
+}
+
+func TestRetryCancel(t *testing.T) {
+	cause := errors.New("enough")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
+		s, n := play([]step{used(1, 1), fails(busy)})
+		parts, err := drain(ctx, Retry(s, RetryOptions{}))
+		if err != cause || *n != 1 || len(parts) != 1 {
+			t.Errorf("%+v, %v after %d requests, want the usage and the cause", parts, err, *n)
+		}
+	})
+}
+
+// TestRetryShortStream: a stream that ends without a stop or an error broke off.
+func TestRetryShortStream(t *testing.T) {
+	s, n := play([]step{}, []step{text("x"), done})
+	parts, err := drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep}))
+	if err != nil || len(parts) != 2 || *n != 2 {
+		t.Errorf("%+v, %v after %d requests", parts, err, *n)
+	}
+}
+
+// TestRetryConsumerStops: nothing is asked again after the consumer has left.
+func TestRetryConsumerStops(t *testing.T) {
+	s, n := play([]step{text("x"), fails(busy)})
+	for range Retry(s, RetryOptions{Sleep: noSleep})(t.Context(), Request{}) {
+		break
+	}
+	if *n != 1 {
+		t.Errorf("%d requests, want 1", *n)
+	}
+}
+
+func TestLimitIdle(t *testing.T) {
+	tests := []struct {
+		name    string
+		options LimitOptions
+		steps   []step
+		want    string // the error, "" = none
+		after   time.Duration
+	}{
+		{"in time", LimitOptions{}, []step{{Part: Part{Text: "a"}, wait: 59 * time.Second}, {Part: Part{Text: "b"}, wait: 59 * time.Second}, done}, "", 118 * time.Second},
+		{"silent", LimitOptions{}, []step{{Part: Part{Text: "a"}, wait: time.Hour}}, "idle: nothing came for 1m0s", 60 * time.Second},
+		{"silent later", LimitOptions{Idle: time.Second}, []step{text("a"), {Part: Part{Text: "b"}, wait: time.Hour}}, "idle: nothing came for 1s", time.Second},
+		{"slow start", LimitOptions{Idle: time.Second, First: time.Minute}, []step{{Part: Part{Text: "a"}, wait: 59 * time.Second}, done}, "", 59 * time.Second},
+		{"no limit", LimitOptions{Idle: -1}, []step{{Part: Part{Text: "a"}, wait: time.Hour}, done}, "", time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := play(tt.steps)
+				start := time.Now()
+				_, err := drain(t.Context(), Limit(s, tt.options))
+				if got := message(err); got != tt.want {
+					t.Errorf("error = %q, want %q", got, tt.want)
+				}
+				if got := time.Since(start); got != tt.after {
+					t.Errorf("ended after %v, want %v", got, tt.after)
+				}
+			})
+		})
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestLimitActivity: bytes without parts keep a stream alive.
+func TestLimitActivity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := func(ctx context.Context, _ Request) iter.Seq2[Part, error] {
+			return func(yield func(Part, error) bool) {
+				for range 10 {
+					if err := sleep(ctx, 50*time.Second); err != nil {
+						yield(Part{}, err)
+						return
+					}
+					activity(ctx)()
+				}
+				yield(Part{Stop: StopEnd}, nil)
+			}
+		}
+		if _, err := drain(t.Context(), Limit(s, LimitOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLimitSlowConsumer: the time of the consumer is not the provider's silence.
+func TestLimitSlowConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := play([]step{text("a"), text("b"), done})
+		for _, err := range Limit(s, LimitOptions{Idle: time.Second})(t.Context(), Request{}) {
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// TestLimitCause: the end of the caller's context stays the caller's.
+func TestLimitCause(t *testing.T) {
+	cause := errors.New("enough")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		s, _ := play([]step{{wait: time.Hour}})
+		if _, err := drain(ctx, Limit(s, LimitOptions{})); err != cause {
+			t.Errorf("error = %v, want the cause", err)
+		}
+	})
+}
+
+func TestLimitContract(t *testing.T) {
+	tests := []struct {
+		name  string
+		steps []step
+		want  string
+	}{
+		{"no end", []step{text("a")}, "stream: the reply ended too early"},
+		{"nothing", nil, "stream: the reply ended too early"},
+		{"after the end", []step{done, text("a")}, "stream: the reply went on after its end"},
+		{"flood", []step{text("1234567890"), text("x"), done}, "too_large: the reply is larger than 10 bytes"},
+		{"full", []step{text("1234567890"), done}, ""},
+		{"calls count", []step{{Part: Part{Call: &Call{Name: "12345", Arguments: []byte("123456")}}}, done}, "too_large: the reply is larger than 10 bytes"},
+	}
+	for _, tt := range tests {
+		s, _ := play(tt.steps)
+		if _, err := drain(t.Context(), Limit(s, LimitOptions{MaxBytes: 10})); message(err) != tt.want {
+			t.Errorf("%s: error = %q, want %q", tt.name, message(err), tt.want)
+		}
+	}
+}
