@@ -28,6 +28,17 @@ func (l lines) rule(i int) int {
 	return 0
 }
 
+// in returns the line of a key in the rule with the given index, or else of the rule.
+func (l lines) in(i int, key string) int {
+	from, to := l.rule(i), l.rule(i+1)
+	for _, e := range l.keys {
+		if e.line > from && (to == 0 || e.line < to) && (e.key == key || strings.HasPrefix(key, e.key+".")) {
+			return e.line
+		}
+	}
+	return from
+}
+
 // of returns the first line where a key or a table of this name stands, 0 = unknown.
 func (l lines) of(k toml.Key) int {
 	name := strings.Join(k, ".")

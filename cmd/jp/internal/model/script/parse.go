@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ type (
 			Chunk      int      `toml:"chunk"`
 			ChunkDelay duration `toml:"chunk_delay"`
 		} `toml:"defaults"`
-		Rules []ruleTOML `toml:"rule"`
+		Rules []toml.Primitive `toml:"rule"` // one by one, so that an error knows its rule
 	}
 	ruleTOML struct {
 		Name         string         `toml:"name"`
@@ -109,8 +110,11 @@ func (l *list[T]) UnmarshalTOML(v any) error {
 		}
 		t, ok := entry.(T)
 		if !ok {
-			var want T
-			return fmt.Errorf("must be a %T or an array of them", want)
+			var want any = *new(T)
+			if _, ok := want.(int); ok {
+				return errors.New("must be an int or an array of them")
+			}
+			return errors.New("must be a string or an array of them")
 		}
 		*l = append(*l, t)
 	}
@@ -138,17 +142,18 @@ func Parse(name string, data []byte) (*Script, error) {
 	var f fileTOML
 	md, err := toml.Decode(string(data), &f)
 	if err != nil {
-		var pe toml.ParseError
-		if errors.As(err, &pe) {
-			msg := strings.TrimSpace(pe.Message)
-			if pe.LastKey != "" {
-				msg = pe.LastKey + ": " + msg
-			}
-			return nil, &Error{File: name, Line: pe.Position.Line, Msg: msg}
-		}
-		return nil, &Error{File: name, Msg: strings.TrimPrefix(err.Error(), "toml: ")}
+		_, line, msg := explain(err)
+		return nil, &Error{File: name, Line: line, Msg: msg}
 	}
 	lines := scan(data)
+	rules := make([]ruleTOML, len(f.Rules))
+	for i, primitive := range f.Rules {
+		if err := md.PrimitiveDecode(primitive, &rules[i]); err != nil {
+			// The decoder knows keys by name and would take the last rule that has this one.
+			key, _, msg := explain(err)
+			return nil, &Error{File: name, Line: lines.in(i, key), Msg: msg}
+		}
+	}
 	// What stands in tables of any shape, the decoder does not count as decoded.
 	unknown := slices.DeleteFunc(md.Undecoded(), func(k toml.Key) bool {
 		name := k.String() + "."
@@ -166,11 +171,11 @@ func Parse(name string, data []byte) (*Script, error) {
 	if f.Defaults.Chunk < 0 {
 		return nil, &Error{File: name, Line: lines.of(toml.Key{"defaults"}), Msg: "chunk is negative"}
 	}
-	if len(f.Rules) == 0 {
+	if len(rules) == 0 {
 		return nil, &Error{File: name, Msg: "there is no [[rule]]"}
 	}
 	s := &Script{name: name}
-	for i, t := range f.Rules {
+	for i, t := range rules {
 		r := rule{number: i + 1, line: lines.rule(i), name: t.Name,
 			delay: time.Duration(f.Defaults.Delay), chunk: f.Defaults.Chunk, chunkDelay: time.Duration(f.Defaults.ChunkDelay)}
 		if err := r.compile(t, shared); err != nil {
@@ -179,6 +184,26 @@ func Parse(name string, data []byte) (*Script, error) {
 		s.rules = append(s.rules, r)
 	}
 	return s, nil
+}
+
+// decodeError is how the decoder writes errors that it has no type for.
+var decodeError = regexp.MustCompile(`^toml: (?:line (\d+) )?(?:\(last key "([^"]*)"\): )?((?s).*)$`)
+
+// explain returns the key and the line that an error of the decoder names, and its message.
+func explain(err error) (key string, line int, msg string) {
+	var pe toml.ParseError
+	if errors.As(err, &pe) {
+		key, line, msg = pe.LastKey, pe.Position.Line, strings.TrimSpace(pe.Message)
+	} else if m := decodeError.FindStringSubmatch(err.Error()); m != nil {
+		line, _ = strconv.Atoi(m[1]) // digits or nothing
+		key, msg = m[2], m[3]
+	} else {
+		msg = err.Error()
+	}
+	if key != "" {
+		msg = key + ": " + msg
+	}
+	return key, line, msg
 }
 
 // defaultChunk is how many characters come at a time where nothing is said.

@@ -74,7 +74,7 @@ const maxFile = 1 << 20
 // and inside it, symbolic links resolved; "#variant" may follow.
 func New(c model.Config) (model.Stream, error) {
 	name, variant, _ := strings.Cut(c.Model.Name, "#")
-	data, err := read(c.Dir, name)
+	data, err := readFile(c.Dir, name)
 	if err != nil {
 		return nil, &model.Error{Provider: c.Name, Kind: model.KindUnknownModel, Final: true,
 			Message: fmt.Sprintf("script %s: %v", name, err), Err: err}
@@ -86,7 +86,7 @@ func New(c model.Config) (model.Stream, error) {
 	return s.Stream(c.Name, variant), nil
 }
 
-func read(dir, name string) ([]byte, error) {
+func readFile(dir, name string) ([]byte, error) {
 	if dir == "" {
 		return nil, errors.New("there is no workspace to find it in")
 	}
