@@ -61,7 +61,7 @@ type files struct {
 
 func (f *files) close() {
 	if f.root != nil {
-		f.root.Close()
+		_ = f.root.Close() // opened for reading
 	}
 }
 

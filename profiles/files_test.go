@@ -180,10 +180,17 @@ func TestFileErrors(t *testing.T) {
 		{name: "folder as a profile", files: map[string]string{"WS/.jp/config/a.toml/x": ""}, cfg: []string{"a"}, want: "WS/.jp/config/a.toml: is a folder, not a file"},
 		{name: "largest", files: map[string]string{"OUT/a.toml": long}, cfg: []string{"OUT/a.toml"}, want: "no error"},
 		{name: "too large", files: map[string]string{"OUT/a.toml": long + "#"}, cfg: []string{"OUT/a.toml"}, want: "OUT/a.toml: larger than 1024 KiB"},
+		{name: "too large together", files: map[string]string{"OUT/a.toml": "extends = ['big/*.toml']", "OUT/big/1.toml": long, "OUT/big/2.toml": long, "OUT/big/3.toml": long,
+			"OUT/big/4.toml": long, "OUT/big/5.toml": long, "OUT/big/6.toml": long, "OUT/big/7.toml": long, "OUT/big/8.toml": long}, cfg: []string{"OUT/a.toml"},
+			want: "OUT/a.toml:1: extends: OUT/big/8.toml: more than 8 MiB of config is read"},
+		{name: "home without HOME", files: map[string]string{"OUT/a.toml": "extends = ['~/b.toml']"}, setup: func(w *world) { w.src.Environ = nil }, cfg: []string{"OUT/a.toml"},
+			want: "OUT/a.toml:1: extends: item 1 ~ is unknown: HOME is not set to an absolute path"},
+		{name: "load path without HOME", files: map[string]string{"USER/config.toml": "config_load_paths = ['~/b']"}, setup: func(w *world) { w.src.Environ = nil },
+			want: "USER/config.toml:1: config_load_paths: item 1 ~ is unknown: HOME is not set to an absolute path"},
 		{name: "loop of links", setup: func(w *world) { w.link("b.toml", "OUT/a.toml"); w.link("a.toml", "OUT/b.toml") }, cfg: []string{"OUT/a.toml"},
 			want: "OUT/a.toml: too many levels of symbolic links"},
 		{name: "file as a folder", files: map[string]string{"WS/.jp/config/agent": ""}, cfg: []string{"agent/researcher"}, want: "no error"},
-		{name: "no .jp folder", setup: func(w *world) { os.RemoveAll(w.path("WS/.jp")) }, cfg: []string{"agent/researcher"}, want: "no error"},
+		{name: "no .jp folder", setup: func(w *world) { w.remove("WS/.jp") }, cfg: []string{"agent/researcher"}, want: "no error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,6 +210,13 @@ func TestFileErrors(t *testing.T) {
 				t.Errorf("tools = %v, from outside of .jp", sortedKeys(r.Tools))
 			}
 		})
+	}
+}
+
+func (w *world) remove(name string) {
+	w.t.Helper()
+	if err := os.RemoveAll(w.path(name)); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -149,6 +149,6 @@ func appendCanonical(b []byte, v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	enc.Encode(v) // a string, which cannot fail
+	_ = enc.Encode(v) // a string, which cannot fail
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }

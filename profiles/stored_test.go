@@ -192,6 +192,14 @@ func TestProvenance(t *testing.T) {
 	if !slices.Equal(layers, want) {
 		t.Errorf("Layers:\n%s\nwant:\n%s", strings.Join(layers, "\n"), strings.Join(want, "\n"))
 	}
+	// A dropped layer is nobody's place, also not for a key that only it had.
+	r2 := w.resolve("conversation.tools.p_tool.run=deny", "r")
+	if got, want := w.show(r2.Tools["p_tool"].Pos("run").String()), "WS/.jp/config/r.toml:5"; got != want {
+		t.Errorf("Pos(run) = %s, want %s", got, want)
+	}
+	if got := r2.where("style", "tool_call", "show"); got != (Position{}) {
+		t.Errorf("where = %v for a key that only dropped layers had", got)
+	}
 	values := map[string]Value{}
 	keys := r.Keys()
 	for i, v := range keys {
