@@ -97,10 +97,11 @@ type Conversation struct {
 	HiddenChildren int // of these, the hidden ones
 
 	Profile     string
+	ProfileArg  string // where the profile was read from, as a command line names it
 	ProfileHash string
 	Model       string
 	Role        string
-	Grant       *Grant // of a delegated conversation, else nil
+	Grant       *Grant // of a delegated conversation or a fork of one, else nil
 
 	Usage    Usage  // of its own model calls, its children's not included
 	CostNano *int64 // billionths of a dollar; nil when the price of a call is unknown

@@ -22,8 +22,10 @@ type Delegation struct {
 	Depth       int    `json:"depth"` // of Child
 	Grant       Grant  `json:"grant"`
 
-	Turn    int `json:"turn"`    // the caller's turn that made the call
-	Session int `json:"session"` // the root's turn at that time
+	Turn      int  `json:"turn"`       // the caller's turn that made the call
+	ChildTurn int  `json:"child_turn"` // the child's turn that it ran
+	Fresh     bool `json:"fresh"`      // it made the child, which otherwise went on
+	Session   int  `json:"session"`    // the root's turn at that time
 
 	Reserved time.Time `json:"reserved_at"`
 	Started  time.Time `json:"started_at,omitzero"` // zero until Begin
@@ -70,6 +72,7 @@ type Child struct {
 	Title       string // of a new child
 	Hidden      bool   // of a new child
 	Profile     string
+	ProfileArg  string // as in Conversation
 	ProfileHash string
 	Model       string
 	Role        string // of a new child; one that goes on keeps its own
@@ -106,6 +109,16 @@ func (r *Reservation) Release() error {
 		return nil
 	}
 	return f.Close()
+}
+
+// drop frees the run lock, of which nobody uses a copy any more.
+func (r *Reservation) drop() error {
+	f := r.lock
+	r.lock = nil
+	if f == nil {
+		return nil
+	}
+	return dropRun(f)
 }
 
 // Started tells when and as which process a reserved child began to run.

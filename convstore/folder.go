@@ -46,8 +46,12 @@ type handle struct {
 	file *os.File // bbolt's own descriptor
 }
 
-// close ends an orderly use.
-func (h *handle) close() error { return h.db.Close() }
+// close ends an orderly use. The lock is given up by itself, for the reason that
+// dropRun tells.
+func (h *handle) close() error {
+	flock(h.file, unix.LOCK_UN)
+	return h.db.Close()
+}
 
 // abandon lets go of the lock after bbolt has panicked. Its own Close could hang
 // on a mutex then, so the mapping is left to the end of the process; since that
@@ -67,8 +71,14 @@ func (f *folder) open(ctx context.Context, write bool, h *handle) error {
 		ReadOnly:     !write,
 		NoStatistics: true,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
-			h.file, refused = f.acquire(ctx, write)
-			return h.file, refused
+			if h.file, refused = f.acquire(ctx, write); refused != nil {
+				return nil, refused
+			}
+			if err := inspectFile(h.file); err != nil {
+				h.file.Close()
+				return nil, &DamagedError{Path: f.path(fileStore), Err: err}
+			}
+			return h.file, nil
 		},
 	})
 	if refused != nil {
@@ -85,7 +95,11 @@ func (f *folder) open(ctx context.Context, write bool, h *handle) error {
 // play along.
 func (f *folder) openError(err error) error {
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	var damaged *DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		return err
+	case errors.As(err, &errno):
 		return f.systemError(err)
 	}
 	return &DamagedError{Path: f.path(fileStore), Err: err}
@@ -147,7 +161,10 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 		return nil, err
 	}
 	if gate != nil {
-		defer gate.Close()
+		defer func() {
+			flock(gate, unix.LOCK_UN)
+			gate.Close()
+		}()
 	}
 	flag, how := os.O_RDONLY, unix.LOCK_SH
 	if write {

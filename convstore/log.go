@@ -16,6 +16,8 @@ type Log struct {
 	f  *folder
 	id ID
 
+	shared bool // the parent holds the lock too, until it settles
+
 	mu   sync.RWMutex
 	lock *os.File // nil when closed
 }
@@ -48,9 +50,12 @@ func (l *Log) Close() error {
 	if l.lock == nil {
 		return nil
 	}
-	err := l.lock.Close()
+	file := l.lock
 	l.lock = nil
-	return err
+	if l.shared {
+		return file.Close()
+	}
+	return dropRun(file)
 }
 
 // write runs fn in a write transaction with the conversation's record, as long as

@@ -27,6 +27,7 @@ type record struct {
 	UpdatedAt  time.Time         `json:"updated_at"`
 
 	Profile     string `json:"profile,omitzero"`
+	ProfileArg  string `json:"profile_arg,omitzero"`
 	ProfileHash string `json:"profile_hash,omitzero"`
 	Model       string `json:"model,omitzero"`
 	Role        string `json:"role,omitzero"`
@@ -163,7 +164,8 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 		ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt, Labels: maps.Clone(r.Labels),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 		Turns: r.Turns, Events: r.Events, Children: r.Children, HiddenChildren: r.HiddenChildren,
-		Profile: r.Profile, ProfileHash: r.ProfileHash, Model: r.Model, Role: r.Role,
+		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash,
+		Model: r.Model, Role: r.Role,
 		Usage: r.Usage,
 	}
 	if r.Grant != nil {

@@ -42,7 +42,7 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 			return
 		}
 		for _, r := range rs {
-			r.Release()
+			r.drop()
 		}
 		rs = nil
 	}()
@@ -181,7 +181,8 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		ID: "jp-d" + strconv.FormatUint(number, 10), number: number,
 		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
 		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
-		Depth: rec.Depth, Grant: c.Grant.clone(), Turn: caller.Turns, Session: session, Reserved: t.now.UTC(),
+		Depth: rec.Depth, Grant: c.Grant.clone(),
+		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: c.ID == 0, Reserved: t.now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
 	}
 	rec.Run = &openRun{
@@ -220,7 +221,9 @@ func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
 			if err := t.saveConfig(c.ID, c.Config); err != nil {
 				return 0, nil, err
 			}
-			rec.Profile, rec.ProfileHash = cmp.Or(c.Profile, rec.Profile), cmp.Or(c.ProfileHash, rec.ProfileHash)
+			rec.Profile = cmp.Or(c.Profile, rec.Profile)
+			rec.ProfileArg = cmp.Or(c.ProfileArg, rec.ProfileArg)
+			rec.ProfileHash = cmp.Or(c.ProfileHash, rec.ProfileHash)
 			rec.Model = cmp.Or(c.Model, rec.Model)
 		}
 		return c.ID, rec, nil
@@ -228,7 +231,8 @@ func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
 	rec := &record{
 		Parent: s.root, Link: DelegationLink, Depth: caller.Depth + 1,
 		Title: c.Title, Hidden: c.Hidden,
-		Profile: c.Profile, ProfileHash: c.ProfileHash, Model: c.Model, Role: c.Role, Grant: &grant,
+		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash,
+		Model: c.Model, Role: c.Role, Grant: &grant,
 	}
 	id, err := t.insert(rec, c.Config)
 	return id, rec, err
@@ -263,10 +267,12 @@ func (s Scope) Begin(ctx context.Context, r *Reservation, started Started) error
 	})
 }
 
-// Settle records how a delegation ended and, once that is stored, lets go of this
-// process's hold of the child's run lock. The first settlement stands: another
-// one changes nothing and returns it. When Settle fails the lock is kept, so that
-// it can be repeated.
+// Settle records how a delegation ended, after the last of its processes has, and
+// frees the child's run lock once that is stored. A turn that the child left open
+// ends with the same state.
+//
+// The first settlement stands: another one changes nothing and returns it. When
+// Settle fails the lock is kept, so that it can be repeated.
 func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled Delegation, err error) {
 	if !o.State.Terminal() {
 		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
@@ -290,7 +296,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 	if err != nil {
 		return Delegation{}, err
 	}
-	return settled, r.Release()
+	return settled, r.drop()
 }
 
 // settle ends a delegation.
@@ -314,11 +320,23 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	if err != nil {
 		return d, err
 	}
-	if rec.Run != nil && rec.Run.Number == d.number && rec.Run.Root == d.Root {
-		rec.Run = nil
-		err = t.save(d.Child, rec)
+	if rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root {
+		return d, nil
 	}
-	return d, err
+	rec.Run = nil
+	if rec.TurnOpen {
+		// The child could not say how its turn ended. Its conversation must not
+		// say less than its delegation.
+		end := Event{ID: NewEventID(), Time: d.Ended, Body: TurnEnd{State: d.State, Reason: d.Reason}}
+		s, err := encodeEvent(end)
+		if err != nil {
+			return d, err
+		}
+		if _, err := t.append(d.Child, rec, &s, end.Body); err != nil {
+			return d, err
+		}
+	}
+	return d, t.save(d.Child, rec)
 }
 
 // reconcile settles, as lost, the open delegations of a ledger that nobody can

@@ -49,7 +49,16 @@ func (t *tx) takeAll(ids []ID) (release func(), err error) {
 	}
 	return func() {
 		for _, file := range files {
-			file.Close()
+			dropRun(file)
 		}
 	}, nil
+}
+
+// dropRun ends the hold on run locks that no other process goes on to use.
+//
+// Closing alone would not do. While any goroutine starts a process, there is for
+// an instant a copy of every descriptor in that process, on its way to exec, and
+// with it the lock.
+func dropRun(file *os.File) error {
+	return errors.Join(unlockRuns(file), file.Close())
 }

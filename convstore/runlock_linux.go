@@ -47,6 +47,12 @@ func (f *folder) takeRuns(ids ...ID) ([]*os.File, ID, error) {
 	return []*os.File{file}, 0, nil
 }
 
+// unlockRuns gives up every run lock of a descriptor, whoever else has a copy of
+// it.
+func unlockRuns(file *os.File) error {
+	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
+}
+
 // adoptRun verifies that an inherited descriptor is the one that holds the run
 // lock of id: the same file by device and inode, a lock that others see held, and
 // that this description can take again, which only its owner can.

@@ -50,6 +50,9 @@ func (f *folder) takeRuns(ids ...ID) (files []*os.File, busy ID, err error) {
 	return files, 0, nil
 }
 
+// unlockRuns gives up the run lock of a descriptor, whoever else has a copy of it.
+func unlockRuns(file *os.File) error { return flock(file, unix.LOCK_UN) }
+
 // adoptRun verifies that an inherited descriptor is the one that holds the run
 // lock of id: the same file by device and inode, a lock that others see held, and
 // that this description can take again, which only its owner can.

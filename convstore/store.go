@@ -87,7 +87,7 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newLog(ctx, id, file)
+	return s.newLog(ctx, id, file, false)
 }
 
 // Adopt makes the Log of a child process from the descriptor it inherited, which
@@ -99,7 +99,7 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	}
 	err := s.f.adoptRun(file, id)
 	if err == nil {
-		return s.newLog(ctx, id, file)
+		return s.newLog(ctx, id, file, true)
 	}
 	file.Close()
 	if err == errHeld {
@@ -109,10 +109,10 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 }
 
 // newLog looks again, under the lock, whether the conversation is there.
-func (s *Store) newLog(ctx context.Context, id ID, file *os.File) (*Log, error) {
+func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
 	if _, err := s.Get(ctx, id); err != nil {
 		file.Close()
 		return nil, err
 	}
-	return &Log{f: s.f, id: id, lock: file}, nil
+	return &Log{f: s.f, id: id, lock: file, shared: shared}, nil
 }

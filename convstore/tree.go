@@ -20,6 +20,7 @@ type New struct {
 	Labels    map[string]string
 
 	Profile     string
+	ProfileArg  string // as in Conversation
 	ProfileHash string
 	Model       string
 	Role        string
@@ -31,7 +32,8 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 	err = s.f.write(ctx, func(t *tx) error {
 		r := &record{
 			Title: n.Title, Hidden: n.Hidden, Pinned: n.Pinned, ExpiresAt: n.ExpiresAt.UTC(), Labels: n.Labels,
-			Profile: n.Profile, ProfileHash: n.ProfileHash, Model: n.Model, Role: n.Role,
+			Profile: n.Profile, ProfileArg: n.ProfileArg, ProfileHash: n.ProfileHash,
+			Model: n.Model, Role: n.Role,
 		}
 		id, err := t.insert(r, n.Config)
 		if err == nil {
@@ -146,15 +148,16 @@ type Fork struct {
 	// beside it.
 	Config      *Config
 	Profile     string
+	ProfileArg  string // as in Conversation
 	ProfileHash string
 	Model       string
 }
 
 // Fork makes a child of src that begins with a copy of the chosen turns, numbered
 // from 1, under event ids of their own. It inherits config, profile, model, role,
-// labels and, without Fork.Title, the title; not the pin, the expiry, a grant, or
-// what the turns have cost, so the records of model calls are left out. Src may
-// be running meanwhile.
+// labels, the tools and nesting of a grant and, without Fork.Title, the title;
+// not the pin, the expiry, or what the turns have cost, so the records of model
+// calls are left out. Src may be running meanwhile.
 func (s *Store) Fork(ctx context.Context, src ID, f Fork) (c Conversation, err error) {
 	err = s.f.write(ctx, func(t *tx) error {
 		from, err := t.loadWhole(src)
@@ -168,14 +171,20 @@ func (s *Store) Fork(ctx context.Context, src ID, f Fork) (c Conversation, err e
 		r := &record{
 			Parent: src, Link: ForkLink, Depth: from.Depth,
 			Title: from.Title, Hidden: f.Hidden, ExpiresAt: f.ExpiresAt.UTC(), Labels: maps.Clone(from.Labels),
-			Profile: from.Profile, ProfileHash: from.ProfileHash, Model: from.Model, Role: from.Role,
+			Profile: from.Profile, ProfileArg: from.ProfileArg, ProfileHash: from.ProfileHash,
+			Model: from.Model, Role: from.Role,
+		}
+		if from.Grant != nil {
+			// What a sub-agent was held to holds for a copy of it too; its deadline
+			// and its money were its own.
+			r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), MaxDepth: from.Grant.MaxDepth}
 		}
 		if f.Title != "" {
 			r.Title = f.Title
 		}
 		if f.Config != nil {
 			config = *f.Config
-			r.Profile, r.ProfileHash, r.Model = f.Profile, f.ProfileHash, f.Model
+			r.Profile, r.ProfileArg, r.ProfileHash, r.Model = f.Profile, f.ProfileArg, f.ProfileHash, f.Model
 		}
 		id, err := t.insert(r, config)
 		if err != nil {

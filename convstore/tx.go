@@ -61,9 +61,10 @@ func (f *folder) view(h *handle, fn func(*tx) error) error {
 	t := &tx{f: f, b: b, h: h, now: f.now().Round(0)}
 	defer t.close()
 	if have := t.schema(); have != schemaVersion {
-		return &SchemaError{Path: f.path(fileStore), Have: have, Want: schemaVersion}
+		err = &SchemaError{Path: f.path(fileStore), Have: have, Want: schemaVersion}
+	} else {
+		err = fn(t)
 	}
-	err = fn(t)
 	if rolled := b.Rollback(); err == nil {
 		err = rolled
 	}

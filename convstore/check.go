@@ -1,0 +1,368 @@
+package convstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// Check reads the whole store and reports, as a *DamagedError, everything that is
+// not as it must be: first the file's pages, then bbolt's own rules and, when
+// these hold, what the drawing in the package comment promises. Others wait as if
+// a long transaction were being written. A store that is not there is sound.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.f.session(ctx, false, func(h *handle) error {
+		if err := s.f.checkPages(h.file); err != nil {
+			return err
+		}
+		return s.f.view(h, func(t *tx) error {
+			// The walk above has touched every page that bbolt will now touch.
+			var problems []error
+			for problem := range t.b.Check() {
+				problems = append(problems, problem)
+			}
+			if len(problems) > 0 {
+				return t.damaged("%w", errors.Join(problems...))
+			}
+			c := checker{t: t, records: make(map[ID]*record), found: make(map[ID]counts)}
+			return c.run(ctx)
+		})
+	})
+	if err == errAbsent {
+		return nil
+	}
+	return err
+}
+
+func (f *folder) checkPages(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return f.systemError(err)
+	}
+	pages, err := openPages(file, info.Size())
+	if err == nil {
+		err = pages.checkAll()
+	}
+	if err != nil {
+		return &DamagedError{Path: f.path(fileStore), Err: err}
+	}
+	return nil
+}
+
+// checker compares what the store says twice.
+type checker struct {
+	t        *tx
+	records  map[ID]*record
+	found    map[ID]counts
+	problems []error
+}
+
+// counts are what a record should say, counted again.
+type counts struct {
+	lastSeq, ids             uint64
+	events, turns            int
+	indexed                  int
+	children, hiddenChildren int
+	usage                    Usage
+	cost                     int64
+	unpriced                 int
+	open                     bool
+	state                    State
+	reason                   string
+}
+
+// maxProblems bounds a report; a store with more is beyond mending by hand.
+const maxProblems = 20
+
+func (c *checker) problem(format string, args ...any) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *checker) run(ctx context.Context) error {
+	for _, step := range []func() error{
+		c.readRecords, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
+		c.checkConfigs, c.checkDelegations, c.checkExpiring, c.checkSessions,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if len(c.problems) > 0 {
+		return c.t.damaged("%w", errors.Join(c.problems...))
+	}
+	return nil
+}
+
+func (c *checker) readRecords() error {
+	last := num(c.t.bucket(bMeta).Get([]byte(metaLast)))
+	return c.t.prefixed(bConversations, nil, func(k, _ []byte) error {
+		id := idAt(k, 0)
+		if len(k) != 8 || id <= 0 {
+			c.problem("conversations: malformed key %x", k)
+			return nil
+		}
+		r, err := c.t.load(id)
+		if err != nil {
+			c.problem("%w", err)
+			return nil
+		}
+		c.records[id] = r
+		if last == 0 {
+			c.problem("meta: there are conversations, but no last id")
+			last = 1
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkTree() error {
+	for id, r := range c.records {
+		var err error
+		for range c.t.ancestors(id, r, &err) {
+		}
+		if err != nil {
+			c.problem("conversation %s: above it: %w", id, err)
+		}
+		if (r.Parent == 0) != (r.Link == NoLink) {
+			c.problem("conversation %s: parent %q and link %q contradict", id, r.Parent, r.Link)
+		}
+		if r.Parent == 0 {
+			if c.t.bucket(bRoots).Get(id.key()) == nil {
+				c.problem("conversation %s: missing among the roots", id)
+			}
+			continue
+		}
+		n := c.found[r.Parent]
+		n.children++
+		if r.Hidden {
+			n.hiddenChildren++
+		}
+		c.found[r.Parent] = n
+		if v := c.t.bucket(bChildren).Get(pairKey(r.Parent, uint64(id))); len(v) != 1 || Link(v[0]) != r.Link {
+			c.problem("conversation %s: missing among the children of %s", id, r.Parent)
+		}
+	}
+	if err := c.t.prefixed(bRoots, nil, func(k, _ []byte) error {
+		if r := c.records[idAt(k, 0)]; len(k) != 8 || r == nil || r.Parent != 0 {
+			c.problem("roots: %x is none", k)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.t.prefixed(bChildren, nil, func(k, _ []byte) error {
+		if r := c.records[idAt(k, 8)]; len(k) != 16 || r == nil || r.Parent != idAt(k, 0) {
+			c.problem("children: %x is none", k)
+		}
+		return nil
+	})
+}
+
+func (c *checker) readEvents() error {
+	return c.t.prefixed(bEvents, nil, func(k, v []byte) error {
+		id := idAt(k, 0)
+		if len(k) != 16 || c.records[id] == nil {
+			c.problem("events: %x belongs to no conversation", k)
+			return nil
+		}
+		n, seq := c.found[id], num(k[8:])
+		defer func() { c.found[id] = n }()
+		if seq != n.lastSeq+1 {
+			c.problem("conversation %s: event %d follows %d", id, seq, n.lastSeq)
+		}
+		n.lastSeq = seq
+		n.events++
+		s, err := parseStored(v)
+		if err != nil {
+			c.problem("conversation %s: event %d: %w", id, seq, err)
+			return nil
+		}
+		body, err := decodeBody(s.body)
+		if err != nil {
+			c.problem("conversation %s: event %d: %w", id, seq, err)
+			return nil
+		}
+		if kindOf(body) != s.kind {
+			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.kind, kindOf(body))
+		}
+		if isLoose(s.body) && !s.loose {
+			c.problem("conversation %s: event %d: not marked as loose", id, seq)
+		}
+		switch b := body.(type) {
+		case TurnStart:
+			n.turns++
+			n.open = true
+			if v := c.t.bucket(bTurns).Get(turnKey(id, n.turns)); len(v) != 8 || num(v) != seq {
+				c.problem("conversation %s: turn %d is not indexed", id, n.turns)
+			}
+		case TurnEnd:
+			n.open, n.state, n.reason = false, b.State, b.Reason
+		case ModelCall:
+			n.usage = n.usage.Add(b.Usage)
+			if b.CostNano == nil {
+				n.unpriced++
+			} else {
+				n.cost += *b.CostNano
+			}
+		}
+		if int(s.turn) != n.turns {
+			c.problem("conversation %s: event %d: in turn %d, should be %d", id, seq, s.turn, n.turns)
+		}
+		if v := c.t.bucket(bEventIDs).Get(textKey(id, string(s.id))); len(v) != 8 || num(v) != seq {
+			c.problem("conversation %s: event %d: id %q is not indexed", id, seq, s.id)
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkEventIDs() error {
+	return c.t.prefixed(bEventIDs, nil, func(k, v []byte) error {
+		id := idAt(k, 0)
+		if c.records[id] == nil {
+			c.problem("event ids: %x belongs to no conversation", k)
+			return nil
+		}
+		n := c.found[id]
+		n.ids++
+		c.found[id] = n
+		return nil
+	})
+}
+
+func (c *checker) checkTurns() error {
+	return c.t.prefixed(bTurns, nil, func(k, v []byte) error {
+		id := idAt(k, 0)
+		if len(k) != 12 || c.records[id] == nil {
+			c.problem("turns: %x belongs to no conversation", k)
+			return nil
+		}
+		n := c.found[id]
+		n.indexed++
+		c.found[id] = n
+		return nil
+	})
+}
+
+// compare holds the records against what was counted.
+func (c *checker) compare() error {
+	for _, id := range slices.Sorted(maps.Keys(c.records)) {
+		r, n := c.records[id], c.found[id]
+		is := counts{
+			lastSeq: r.LastSeq, ids: r.LastSeq, events: r.Events, turns: r.Turns, indexed: r.Turns,
+			children: r.Children, hiddenChildren: r.HiddenChildren,
+			usage: r.Usage, cost: r.CostNano, unpriced: r.Unpriced,
+			open: r.TurnOpen, state: r.State, reason: r.Reason,
+		}
+		if is != n {
+			c.problem("conversation %s: its record says %+v, counted %+v", id, is, n)
+		}
+	}
+	return nil
+}
+
+func (c *checker) checkConfigs() error {
+	for id := range c.records {
+		if _, err := c.t.config(id); err != nil {
+			c.problem("%w", err)
+		}
+	}
+	return c.t.prefixed(bConfigs, nil, func(k, _ []byte) error {
+		if c.records[idAt(k, 0)] == nil {
+			c.problem("configs: %x belongs to no conversation", k)
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkDelegations() error {
+	t := c.t
+	if err := t.prefixed(bDelegations, nil, func(k, v []byte) error {
+		d, err := t.parseDelegation(k, v)
+		if err != nil {
+			c.problem("%w", err)
+			return nil
+		}
+		open := t.bucket(bOpen).Get(k)
+		if (d.State == "") != (len(open) == 16) || open != nil && (idAt(open, 0) != d.Child || idAt(open, 8) != d.Caller) {
+			c.problem("delegation %s: state %q, but open says %x", d.ID, d.State, open)
+		}
+		if d.Root != idAt(k, 0) || d.State != "" && !d.State.Terminal() {
+			c.problem("delegation %s: malformed", d.ID)
+		}
+		if c.records[d.Caller] == nil {
+			return nil
+		}
+		if call := t.bucket(bCalls).Get(textKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {
+			c.problem("delegation %s: its call is not indexed", d.ID)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := t.prefixed(bOpen, nil, func(k, _ []byte) error {
+		if t.bucket(bDelegations).Get(k) == nil {
+			c.problem("open: %x is no delegation", k)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for id, r := range c.records {
+		if r.Run == nil {
+			continue
+		}
+		d, err := t.delegation(r.Run.Root, r.Run.Number)
+		if err != nil || d.Child != id || d.State != "" {
+			c.problem("conversation %s: run by a delegation that is not open", id)
+		}
+	}
+	return t.prefixed(bCalls, nil, func(k, v []byte) error {
+		if len(v) != 20 || c.records[idAt(k, 0)] == nil {
+			c.problem("calls: %x belongs to no conversation", k)
+			return nil
+		}
+		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		if err != nil || d.Caller != idAt(k, 0) || d.Call != string(k[8:]) || d.Turn != int(binary.BigEndian.Uint32(v[16:])) {
+			c.problem("calls: %x is of another delegation", k)
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkExpiring() error {
+	expiring := 0
+	for id, r := range c.records {
+		if r.ExpiresAt.IsZero() {
+			continue
+		}
+		expiring++
+		if c.t.bucket(bExpiring).Get(expiryKey(r.ExpiresAt, id)) == nil {
+			c.problem("conversation %s: expires %s, but is not indexed", id, r.ExpiresAt.Format(time.RFC3339))
+		}
+	}
+	return c.t.prefixed(bExpiring, nil, func(k, _ []byte) error {
+		if expiring--; expiring < 0 {
+			c.problem("expiring: %x does not expire", k)
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkSessions() error {
+	return c.t.prefixed(bSessions, nil, func(k, _ []byte) error {
+		if _, err := c.t.session(string(k)); err != nil {
+			c.problem("%w", err)
+		}
+		return nil
+	})
+}

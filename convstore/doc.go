@@ -1,0 +1,71 @@
+// Package convstore keeps conversations: a tree of append-only event logs in one
+// bbolt file that many short-lived processes share.
+//
+// Open returns a Store, which is what people do. The View in it reads; Store.Lock
+// and Store.Adopt return the Log of one conversation, for the one process at a
+// time that runs it; and Log.Below returns the Scope of an agent, which sees its
+// strict descendants and delegates to them: Reserve, then Settle. Whoever serves
+// an agent holds a Log and a Scope and never the Store.
+//
+// # What to know before changing anything
+//
+// Nothing stays open. Each call opens the file, does one transaction, and closes
+// it; a process that kept it open would keep all others out. So a function that
+// is handed into a transaction (Store.Edit, Scope.Reserve) must not call the
+// store: it would wait for itself until the deadline.
+//
+// There are two kinds of lock. The store's is held for one transaction, and
+// waited for. A conversation's run lock is held for as long as the conversation
+// runs, and never waited for; it guards the event stream, and nothing else needs
+// it. Where both are taken, a run lock is only ever tried while the store's is
+// held, so that nobody waits in a ring.
+//
+// What is counted is counted by the transaction that changes it, so that a
+// listing reads no events, and what can go stale is computed when it is read:
+// see Status. Store.Check knows every such promise.
+//
+// # The folder
+//
+//	store.db        the bbolt file below
+//	store.db.new    an unfinished store.db; becomes it by being renamed
+//	gate            flock: whoever wants the store passes here one by one
+//	runs            run locks: on Linux one lock on the byte at offset id,
+//	                elsewhere a folder with one locked file per conversation
+//	workspace.json  whose store this is, for Locate
+//
+// # The file
+//
+// Integers are big-endian: u8, u32, u64; id is a conversation's ID as u64, secs a
+// time as seconds since 1970 with the sign bit turned round, and text runs to
+// the end.
+//
+//	bucket         key         value
+//	meta           "schema"    u64          version of this drawing
+//	meta           "last"      u64          the id that was allocated last
+//	conversations  id          json         see below
+//	roots          id          nothing      those without a parent
+//	children       id id       u8           parent, child: Link
+//	configs        id          config       JSON array of tool names, newline, opaque bytes
+//	events         id u64      event        by sequence number from 1, see event.go
+//	event_ids      id text     u64          event id: sequence number
+//	turns          id u32      u64          turn from 1: sequence number of its first event
+//	delegations    id u64      json         root of the ledger, number: Delegation
+//	calls          id text     id u64 u32   caller, tool call: the delegation's key, the caller's turn
+//	open           id u64      id id        unsettled delegations: child, caller
+//	expiring       secs id     nothing      conversations that expire
+//	sessions       text        json         members active, previous, since
+//
+// The number of a delegation is the sequence of its bucket. The members of a
+// conversation are, those with a zero value being left out:
+//
+//	parent link depth title hidden pinned archived_at expires_at labels
+//	created_at updated_at profile profile_arg profile_hash model role grant
+//	last_seq events turns children hidden_children usage cost_nano unpriced
+//	turn_open state reason run
+//
+// The rule for changing the drawing: what has been released is never given
+// another meaning. A member or a kind of event that older versions can do
+// without is added; anything else raises schemaVersion and adds a migration,
+// with a test that begins with a store of the version before. A store from a
+// later version is refused with a *SchemaError.
+package convstore

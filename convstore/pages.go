@@ -1,0 +1,303 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math"
+	"os"
+)
+
+// bbolt trusts its file: it maps it and follows page numbers wherever they lead,
+// in one case in a goroutine of its own, where a fault cannot be caught. So the
+// parts that it reads unasked are looked at here first, and a check looks at
+// every page, with plain reads.
+//
+// Pages are in the byte order of the machine. Each begins with a header:
+//
+//	id 8, flags 2, count 2, overflow 4 (how many pages more it takes)
+//
+// followed, in the two pages 0 and 1, by a meta:
+//
+//	magic 4, version 4, page size 4, flags 4, root page 8, sequence 8,
+//	freelist page 8, pages in use 8, transaction 8, checksum 8
+//
+// in a branch by count elements (offset 4, key size 4, page 8), in a leaf by
+// count elements (flags 4, offset 4, key size 4, value size 4), offsets being
+// relative to the element, and in a freelist by count page numbers of 8 bytes or,
+// when count is 0xffff, by their number and then the page numbers.
+const (
+	pageHeader   = 16
+	pageElement  = 16
+	pageMetaSize = 64
+	pageMagic    = 0xED0CDAED
+
+	flagBranch   = 0x01
+	flagLeaf     = 0x02
+	flagMeta     = 0x04
+	flagFreelist = 0x10
+
+	elementBucket = 0x01
+	noFreelist    = math.MaxUint64
+)
+
+// pageFile reads the pages of a bbolt file.
+type pageFile struct {
+	r        io.ReaderAt
+	pageSize uint64
+	root     uint64
+	freelist uint64
+	high     uint64 // pages in use: every page number is below
+	txid     uint64
+}
+
+type page struct {
+	id       uint64
+	flags    uint16
+	count    int
+	overflow uint64
+	data     []byte // header included
+}
+
+// inspectFile reports what would keep bbolt from opening the file safely.
+func inspectFile(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = openPages(file, info.Size())
+	return err
+}
+
+// openPages reads the newer of the two metas that is sound, as bbolt does.
+func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
+	first := readMeta(r, 0)
+	pageSize := uint64(os.Getpagesize())
+	var second *pageFile
+	if first != nil {
+		pageSize = first.pageSize
+		second = readMeta(r, int64(pageSize))
+	} else {
+		for shift := range 15 {
+			if second = readMeta(r, 1024<<shift); second != nil {
+				break
+			}
+		}
+	}
+	p := first
+	if p == nil || second != nil && second.txid > p.txid {
+		p = second
+	}
+	if p == nil {
+		return nil, errors.New("not a bbolt file")
+	}
+	if want := p.high * p.pageSize; p.high > math.MaxInt64/p.pageSize || uint64(size) < want {
+		return nil, fmt.Errorf("truncated: %d bytes of %d", size, want)
+	}
+	if p.freelist == noFreelist {
+		return p, nil
+	}
+	list, err := p.header(p.freelist)
+	if err != nil {
+		return nil, fmt.Errorf("freelist: %w", err)
+	}
+	n, room := uint64(list.count), (list.overflow+1)*p.pageSize-pageHeader
+	if list.count == math.MaxUint16 {
+		var long [8]byte
+		if _, err := r.ReadAt(long[:], int64(p.freelist*p.pageSize+pageHeader)); err != nil {
+			return nil, fmt.Errorf("freelist: %w", err)
+		}
+		n, room = binary.NativeEndian.Uint64(long[:]), room-8
+	}
+	if list.flags != flagFreelist || n > room/8 {
+		return nil, errors.New("freelist: malformed page")
+	}
+	return p, nil
+}
+
+// readMeta returns the meta page at an offset, nil when there is none.
+func readMeta(r io.ReaderAt, at int64) *pageFile {
+	var b [pageHeader + pageMetaSize]byte
+	if _, err := r.ReadAt(b[:], at); err != nil {
+		return nil
+	}
+	m, order := b[pageHeader:], binary.NativeEndian
+	sum := fnv.New64a()
+	sum.Write(m[:pageMetaSize-8])
+	p := &pageFile{
+		r:        r,
+		pageSize: uint64(order.Uint32(m[8:])),
+		root:     order.Uint64(m[16:]),
+		freelist: order.Uint64(m[32:]),
+		high:     order.Uint64(m[40:]),
+		txid:     order.Uint64(m[48:]),
+	}
+	small := p.pageSize < 1024 || p.pageSize > 1<<24 || p.pageSize&(p.pageSize-1) != 0
+	if order.Uint32(m) != pageMagic || order.Uint64(m[56:]) != sum.Sum64() || small {
+		return nil
+	}
+	return p
+}
+
+// header reads the header of a page and checks that the page is in the file.
+func (p *pageFile) header(id uint64) (page, error) {
+	if id < 2 || id >= p.high {
+		return page{}, fmt.Errorf("page %d: out of range", id)
+	}
+	var b [pageHeader]byte
+	if _, err := p.r.ReadAt(b[:], int64(id*p.pageSize)); err != nil {
+		return page{}, fmt.Errorf("page %d: %w", id, err)
+	}
+	order := binary.NativeEndian
+	g := page{
+		id:       order.Uint64(b[0:]),
+		flags:    order.Uint16(b[8:]),
+		count:    int(order.Uint16(b[10:])),
+		overflow: uint64(order.Uint32(b[12:])),
+	}
+	if g.id != id || g.overflow >= p.high-id {
+		return page{}, fmt.Errorf("page %d: malformed header", id)
+	}
+	return g, nil
+}
+
+// checkAll walks the tree of all buckets. No page may be met twice, every page,
+// key and value must lie where it can, and keys must rise.
+func (p *pageFile) checkAll() error {
+	w := walker{p: p, seen: make([]bool, p.high)}
+	return w.walk(p.root, nil, nil)
+}
+
+type walker struct {
+	p    *pageFile
+	seen []bool
+}
+
+// walk checks a page and what is below it. All its keys are at least min and,
+// where there is a max, less than that.
+func (w *walker) walk(id uint64, min, max []byte) error {
+	g, err := w.p.header(id)
+	if err != nil {
+		return err
+	}
+	for i := id; i <= id+g.overflow; i++ {
+		if w.seen[i] {
+			return fmt.Errorf("page %d: used twice", i)
+		}
+		w.seen[i] = true
+	}
+	g.data = make([]byte, (g.overflow+1)*w.p.pageSize)
+	if _, err := w.p.r.ReadAt(g.data, int64(id*w.p.pageSize)); err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
+	}
+	switch g.flags {
+	case flagLeaf:
+		err = w.leaf(g, min, max)
+	case flagBranch:
+		err = w.branch(g, min, max)
+	default:
+		err = fmt.Errorf("unexpected kind %#x", g.flags)
+	}
+	if err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
+	}
+	return nil
+}
+
+// element returns n bytes at an offset relative to element i of a page.
+func (g page) element(i int, offset, n uint64) ([]byte, error) {
+	from := pageHeader + uint64(i)*pageElement + offset
+	if from > uint64(len(g.data)) || n > uint64(len(g.data))-from {
+		return nil, fmt.Errorf("element %d: reaches out of the page", i)
+	}
+	return g.data[from : from+n], nil
+}
+
+func (w *walker) branch(g page, min, max []byte) error {
+	order := binary.NativeEndian
+	if g.count == 0 {
+		return errors.New("empty branch")
+	}
+	keys := make([][]byte, g.count)
+	for i := range keys {
+		head, err := g.element(i, 0, pageElement)
+		if err == nil {
+			keys[i], err = g.element(i, uint64(order.Uint32(head)), uint64(order.Uint32(head[4:])))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := rising(keys, min, max); err != nil {
+		return err
+	}
+	for i, key := range keys {
+		below := max
+		if i+1 < len(keys) {
+			below = keys[i+1]
+		}
+		head, _ := g.element(i, 0, pageElement)
+		if err := w.walk(order.Uint64(head[8:]), key, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) leaf(g page, min, max []byte) error {
+	order := binary.NativeEndian
+	keys := make([][]byte, g.count)
+	for i := range keys {
+		head, err := g.element(i, 0, pageElement)
+		if err != nil {
+			return err
+		}
+		offset, ksize, vsize := uint64(order.Uint32(head[4:])), uint64(order.Uint32(head[8:])), uint64(order.Uint32(head[12:]))
+		if keys[i], err = g.element(i, offset, ksize); err != nil {
+			return err
+		}
+		value, err := g.element(i, offset+ksize, vsize)
+		if err != nil {
+			return err
+		}
+		if order.Uint32(head)&elementBucket == 0 {
+			continue
+		}
+		if err := w.bucket(value); err != nil {
+			return fmt.Errorf("bucket %q: %w", keys[i], err)
+		}
+	}
+	return rising(keys, min, max)
+}
+
+// bucket checks a bucket's header, root page 8 and sequence 8, and what is in it.
+// One without a root page has a small leaf right behind the header.
+func (w *walker) bucket(value []byte) error {
+	if len(value) < 16 {
+		return errors.New("malformed header")
+	}
+	order := binary.NativeEndian
+	if root := order.Uint64(value); root != 0 {
+		return w.walk(root, nil, nil)
+	}
+	inline := value[16:]
+	if len(inline) < pageHeader || order.Uint16(inline[8:]) != flagLeaf {
+		return errors.New("malformed inline page")
+	}
+	return w.leaf(page{count: int(order.Uint16(inline[10:])), data: inline}, nil, nil)
+}
+
+func rising(keys [][]byte, min, max []byte) error {
+	for i, key := range keys {
+		switch {
+		case i > 0 && bytes.Compare(keys[i-1], key) >= 0:
+			return fmt.Errorf("element %d: keys do not rise", i)
+		case i == 0 && bytes.Compare(key, min) < 0, max != nil && bytes.Compare(key, max) >= 0:
+			return fmt.Errorf("element %d: key belongs elsewhere", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package convstore
+
+import (
+	"bytes"
+	"regexp/syntax"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// prefilter tells from the stored bytes of an event that no line of it can match,
+// without decoding it. It may let through what does not match in the end, but
+// never keeps out what does.
+//
+// That rests on two things. The encoder writes every character of a string in
+// exactly one way, so that a text which occurs in a string occurs, escaped, in
+// the bytes; and what was not written that way, or folds to ASCII from outside
+// of ASCII, is marked in the record as loose and always decoded.
+//
+// The zero prefilter lets everything through.
+type prefilter struct {
+	text []byte // escaped as JSON; in lower case when fold
+	fold bool   // ASCII letters match in either case
+	rare int    // offset of the byte of text that is likely to be the rarest
+}
+
+// newPrefilter picks, from texts that all occur in whatever matches, the piece
+// that promises to let the least through.
+func newPrefilter(texts []requiredText) prefilter {
+	var best prefilter
+	score := 0
+	for _, text := range texts {
+		for _, piece := range text.pieces() {
+			p := prefilter{text: escapeJSON(piece), fold: text.fold}
+			if p.fold {
+				p.text = bytes.ToLower(p.text)
+			}
+			rarest := -1
+			for i, b := range p.text {
+				if r := rarity(b); r > rarest {
+					rarest, p.rare = r, i
+				}
+			}
+			if s := rarest + 4*min(len(p.text), 16); len(p.text) > 0 && s > score {
+				best, score = p, s
+			}
+		}
+	}
+	return best
+}
+
+// requiredText is a text that occurs in every match, with fold in any mixture of
+// cases.
+type requiredText struct {
+	text string
+	fold bool
+}
+
+// pieces cuts the text into parts that must each occur in the stored bytes.
+func (r requiredText) pieces() []string {
+	// Lines of JSON values have a ": " between name and value that the bytes do
+	// not have, and a match may begin or end in the middle of it.
+	cut := strings.Split(r.text, ": ")
+	cut[0] = strings.TrimPrefix(cut[0], " ")
+	cut[len(cut)-1] = strings.TrimSuffix(cut[len(cut)-1], ":")
+	if !r.fold {
+		return cut
+	}
+	// Letters outside of ASCII have other forms of other lengths.
+	var pieces []string
+	for _, part := range cut {
+		pieces = append(pieces, strings.FieldsFunc(part, func(c rune) bool {
+			return c >= utf8.RuneSelf && unicode.SimpleFold(c) != c
+		})...)
+	}
+	return pieces
+}
+
+// requiredTexts returns texts that every match of a regular expression contains.
+func requiredTexts(re *syntax.Regexp) []requiredText {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return []requiredText{{string(re.Rune), re.Flags&syntax.FoldCase != 0}}
+	case syntax.OpCapture, syntax.OpPlus:
+		return requiredTexts(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return requiredTexts(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		var all []requiredText
+		for _, sub := range re.Sub {
+			all = append(all, requiredTexts(sub)...)
+		}
+		return all
+	}
+	return nil
+}
+
+// escapeJSON returns a text as it stands inside of an encoded string.
+func escapeJSON(text string) []byte {
+	b, err := marshalJSON(text)
+	if err != nil { // cannot be: strings always encode
+		return nil
+	}
+	return b[1 : len(b)-1]
+}
+
+// passes reports whether the bytes of a body may hold a match.
+func (p prefilter) passes(body []byte) bool {
+	switch {
+	case len(p.text) == 0:
+		return true
+	case !p.fold:
+		return bytes.Contains(body, p.text)
+	}
+	lower := p.text[p.rare]
+	upper := lower
+	if 'a' <= lower && lower <= 'z' {
+		upper -= 'a' - 'A'
+	}
+	// The next places of the rare byte in both cases; the nearer one is tried.
+	from := p.rare
+	nextLower := indexFrom(body, lower, from)
+	nextUpper := len(body)
+	if upper != lower {
+		nextUpper = indexFrom(body, upper, from)
+	}
+	for {
+		at := min(nextLower, nextUpper)
+		start := at - p.rare
+		if start+len(p.text) > len(body) {
+			return false
+		}
+		if equalFold(body[start:start+len(p.text)], p.text) {
+			return true
+		}
+		if at == nextLower {
+			nextLower = indexFrom(body, lower, at+1)
+		} else {
+			nextUpper = indexFrom(body, upper, at+1)
+		}
+	}
+}
+
+// indexFrom returns the place of the next b at or after from, len(s) when there
+// is none.
+func indexFrom(s []byte, b byte, from int) int {
+	if from >= len(s) {
+		return len(s)
+	}
+	if i := bytes.IndexByte(s[from:], b); i >= 0 {
+		return from + i
+	}
+	return len(s)
+}
+
+// equalFold compares with a text in lower case, taking ASCII letters in either
+// case.
+func equalFold(s, lower []byte) bool {
+	for i, c := range s {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// rarity guesses how seldom a byte occurs in conversations, from 0. Letters are
+// ranked with both cases together.
+func rarity(b byte) int {
+	const common = ` etaoinsrhldcumfpg"wyb.,v-\_/k0:1(){}=2x34j56789;'qz[]<>*#+!?&` + "`"
+	if b >= utf8.RuneSelf {
+		return len(common) / 2 // rare in English, common elsewhere
+	}
+	if i := strings.IndexByte(common, b); i >= 0 {
+		return i
+	}
+	return len(common)
+}
+
+// isLoose reports whether a body holds a string in another form than the encoder
+// writes, or a character outside of ASCII that folds to one of ASCII.
+func isLoose(body []byte) bool {
+	if bytes.Contains(body, []byte("\u212A")) || bytes.Contains(body, []byte("\u017F")) || !utf8.Valid(body) {
+		return true
+	}
+	for i := bytes.IndexByte(body, '\\'); i >= 0 && i+1 < len(body); {
+		step := 2
+		switch body[i+1] {
+		case '/':
+			return true
+		case 'u':
+			if i+6 > len(body) || !writtenEscape(string(body[i+2:i+6])) {
+				return true
+			}
+			step = 6
+		}
+		i += step
+		next := bytes.IndexByte(body[min(i, len(body)):], '\\')
+		if next < 0 {
+			return false
+		}
+		i += next
+	}
+	return false
+}
+
+// writtenEscape reports whether the encoder writes \u and these four digits.
+func writtenEscape(hex string) bool {
+	switch hex {
+	case "2028", "2029":
+		return true
+	case "0008", "0009", "000a", "000c", "000d": // these have short forms
+		return false
+	}
+	return hex[:2] == "00" && (hex[2] == '0' || hex[2] == '1') &&
+		(hex[3] >= '0' && hex[3] <= '9' || hex[3] >= 'a' && hex[3] <= 'f')
+}

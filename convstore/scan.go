@@ -1,0 +1,232 @@
+package convstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// searchers is how many goroutines search, searchAhead how many conversations
+// they may be ahead of who reads the matches, and visitTime how long they keep
+// the store open at a time.
+const (
+	searchers   = 2
+	searchAhead = 64
+	visitTime   = 5 * time.Millisecond
+)
+
+// scan is the running part of a search: several goroutines take one conversation
+// after the other, and what they find is put in order again.
+type scan struct {
+	*search
+	next  atomic.Int64              // the candidate to take
+	ahead chan struct{}             // a token for each one taken and not yet read
+	found [searchAhead]chan finding // of candidate i at i modulo searchAhead
+}
+
+type finding struct {
+	matches []Match
+	err     error
+}
+
+// run yields, in the order of the candidates, what is found in them.
+func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	sc := &scan{search: s, ahead: make(chan struct{}, searchAhead)}
+	for i := range sc.found {
+		sc.found[i] = make(chan finding, 1)
+	}
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	for range min(searchers, len(s.todo)) {
+		workers.Go(func() { sc.work(ctx) })
+	}
+	conversations := 0
+	for i := range s.todo {
+		var f finding
+		select {
+		case f = <-sc.found[i%searchAhead]:
+			<-sc.ahead
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if f.err != nil {
+			return f.err
+		}
+		for _, m := range f.matches {
+			if !yield(m, nil) {
+				return nil
+			}
+		}
+		if len(f.matches) > 0 {
+			if conversations++; conversations == s.query.Limit {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// take returns the next candidate's number, or -1 when there is none or, unless
+// it may wait, when the reader has to catch up first.
+func (sc *scan) take(ctx context.Context, wait bool) int {
+	if wait {
+		select {
+		case sc.ahead <- struct{}{}:
+		case <-ctx.Done():
+			return -1
+		}
+	} else {
+		select {
+		case sc.ahead <- struct{}{}:
+		default:
+			return -1
+		}
+	}
+	if i := int(sc.next.Add(1)) - 1; i < len(sc.todo) {
+		return i
+	}
+	return -1
+}
+
+// part is a conversation that is being searched.
+type part struct {
+	candidate
+	number int
+	seq    uint64 // of the next event, 0 when there is nothing left to read
+	found  []Match
+}
+
+func (sc *scan) begin(number int) *part {
+	p := &part{candidate: sc.todo[number], number: number}
+	if sc.title {
+		p.found = sc.match(Match{ID: p.id, Scope: ScopeTitle, Time: p.updated, Title: p.title}, splitLines(nil, p.title), nil)
+	}
+	if sc.read && !p.empty && !sc.full(p.found) {
+		p.seq = 1
+	}
+	return p
+}
+
+// full reports whether a conversation has as many matches as were asked for.
+func (s *search) full(found []Match) bool {
+	return s.query.MaxMatches > 0 && len(found) >= s.query.MaxMatches
+}
+
+// work searches candidates until there are none left. One visit of the store may
+// finish many of them, or only a piece of one.
+func (sc *scan) work(ctx context.Context) {
+	var p *part
+	finish := func(err error) {
+		sc.found[p.number%searchAhead] <- finding{p.found, err}
+		p = nil
+	}
+	for {
+		if p == nil {
+			number := sc.take(ctx, true)
+			if number < 0 {
+				return
+			}
+			p = sc.begin(number)
+		}
+		if p.seq == 0 {
+			finish(nil)
+			continue
+		}
+		err := sc.view.f.session(ctx, false, func(h *handle) error {
+			h.readAhead()
+			return sc.view.f.view(h, func(t *tx) error {
+				until := time.Now().Add(visitTime)
+				for {
+					if p.seq != 0 {
+						if err := sc.events(t, p, until); err != nil {
+							return err
+						}
+					}
+					if p.seq != 0 { // time is up
+						return ctx.Err()
+					}
+					finish(nil)
+					number := sc.take(ctx, false)
+					if number < 0 {
+						return nil
+					}
+					p = sc.begin(number)
+				}
+			})
+		})
+		if err != nil {
+			if p != nil {
+				finish(err)
+			}
+			return
+		}
+	}
+}
+
+// events searches a conversation's events from p.seq on. It stops when its time
+// is up, with p.seq where to go on, or leaves zero there.
+func (sc *scan) events(t *tx, p *part, until time.Time) error {
+	prefix := p.id.key()
+	c := t.bucket(bEvents).Cursor()
+	n := 0
+	for k, v := c.Seek(pairKey(p.id, p.seq)); len(k) == 16 && string(k[:8]) == string(prefix); k, v = c.Next() {
+		if n++; n >= 64 {
+			if n = 0; time.Now().After(until) {
+				p.seq = num(k[8:])
+				return nil
+			}
+		}
+		s, err := parseStored(v)
+		if err != nil {
+			return t.damaged("conversation %s: event %d: %w", p.id, num(k[8:]), err)
+		}
+		scope := sc.kinds[s.kind]
+		if scope == "" || !s.loose && !sc.pre.passes(s.body) {
+			continue
+		}
+		body, err := decodeBody(s.body)
+		if err != nil {
+			return t.damaged("conversation %s: event %d: %w", p.id, num(k[8:]), err)
+		}
+		at := Match{
+			ID: p.id, Turn: int(s.turn), Scope: scope, Seq: num(k[8:]),
+			Time: time.Unix(0, s.nano).UTC(), Title: p.title,
+		}
+		p.found = sc.match(at, linesOf(body), p.found)
+		if sc.full(p.found) {
+			break
+		}
+		n = 64 // decoding takes its time: look at the clock soon
+	}
+	p.seq = 0
+	return nil
+}
+
+// match adds to found a copy of at for every line that matches.
+func (s *search) match(at Match, lines []string, found []Match) []Match {
+	given := 0 // lines already given as a match or as context
+	for i, line := range lines {
+		spans := s.re.FindAllStringIndex(line, -1)
+		if spans == nil {
+			continue
+		}
+		m := at
+		m.Line, m.Text = i+1, line
+		for _, span := range spans {
+			m.Submatches = append(m.Submatches, Submatch{line[span[0]:span[1]], span[0], span[1]})
+		}
+		m.Before = lines[max(given, i-s.query.Context):i]
+		given = i + 1
+		for given < len(lines) && given <= i+s.query.Context && !s.re.MatchString(lines[given]) {
+			given++
+		}
+		m.After = lines[i+1 : given]
+		if found = append(found, m); s.full(found) {
+			break
+		}
+	}
+	return found
+}

@@ -1,0 +1,323 @@
+package convstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// packageComment returns the drawing as people read it.
+func packageComment(t *testing.T) string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Doc.Text()
+}
+
+// shape is a key or a value as the drawing describes it.
+type shape []string
+
+// matches reports whether b has the shape.
+func (s shape) matches(b []byte) bool {
+	for _, part := range s {
+		switch part {
+		case "id":
+			if len(b) < 8 || binary.BigEndian.Uint64(b) == 0 || b[0] >= 0x80 {
+				return false
+			}
+			b = b[8:]
+		case "u64", "secs":
+			if len(b) < 8 {
+				return false
+			}
+			b = b[8:]
+		case "u32":
+			if len(b) < 4 {
+				return false
+			}
+			b = b[4:]
+		case "u8":
+			if len(b) < 1 {
+				return false
+			}
+			b = b[1:]
+		case "text":
+			return len(b) > 0
+		case "nothing":
+			return len(b) == 0
+		case "json":
+			return json.Valid(b)
+		case "config":
+			_, err := parseConfig(b)
+			return err == nil
+		case "event":
+			_, err := parseStored(b)
+			return err == nil
+		default:
+			name := strings.Trim(part, `"`)
+			if name == part || !bytes.HasPrefix(b, []byte(name)) {
+				return false
+			}
+			b = b[len(name):]
+		}
+	}
+	return len(b) == 0
+}
+
+type drawnRow struct {
+	bucket     string
+	key, value shape
+	seen       bool
+}
+
+func drawnRows(t *testing.T) []*drawnRow {
+	t.Helper()
+	var rows []*drawnRow
+	columns := regexp.MustCompile(` {2,}`)
+	in := false
+	for line := range strings.Lines(packageComment(t)) {
+		cells := columns.Split(strings.TrimSpace(line), 4)
+		switch {
+		case len(cells) >= 3 && cells[0] == "bucket" && cells[1] == "key":
+			in = true
+		case in && strings.TrimSpace(line) == "":
+			return rows
+		case in:
+			rows = append(rows, &drawnRow{bucket: cells[0], key: strings.Fields(cells[1]), value: strings.Fields(cells[2])})
+		}
+	}
+	t.Fatal("the package comment has no drawing")
+	return nil
+}
+
+// TestDrawing fills a store with everything there is, and compares what the file
+// then holds with what the package comment draws.
+func TestDrawing(t *testing.T) {
+	s := richStore(t)
+	rows := drawnRows(t)
+	db := rawOpen(t, s.Path(), true)
+	defer db.Close()
+	err := db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error {
+				var fits []*drawnRow
+				for _, row := range rows {
+					if row.bucket == string(name) && row.key.matches(k) && v != nil && row.value.matches(v) {
+						row.seen = true
+						fits = append(fits, row)
+					}
+				}
+				if len(fits) != 1 {
+					t.Errorf("%s: %x: %q fits %d rows of the drawing, want 1", name, k, v, len(fits))
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]bool{}
+	for _, row := range rows {
+		if drawn[row.bucket] = true; !row.seen {
+			t.Errorf("drawn, but not in a full store: %s %s %s", row.bucket, row.key, row.value)
+		}
+	}
+	for _, name := range bucketNames {
+		if !drawn[name] {
+			t.Errorf("bucket %s is not drawn", name)
+		}
+	}
+}
+
+func TestDrawnMembers(t *testing.T) {
+	_, after, _ := strings.Cut(packageComment(t), "being left out:")
+	drawn := strings.Fields(strings.SplitN(strings.TrimSpace(after), "\n\n", 2)[0])
+	var members []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[record]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		members = append(members, name)
+	}
+	if !slices.Equal(drawn, members) {
+		t.Errorf("drawn members: %v\nof the record: %v", drawn, members)
+	}
+}
+
+// TestDrawnFolder compares the files of a store with the drawing of the folder.
+func TestDrawnFolder(t *testing.T) {
+	s := richStore(t)
+	for _, path := range filesIn(t, filepath.Dir(s.Path())) {
+		if !strings.Contains(packageComment(t), "\n\t"+filepath.Base(path)+" ") {
+			t.Errorf("%s is not drawn", filepath.Base(path))
+		}
+	}
+}
+
+// richStore returns a store that has something in every bucket.
+func richStore(t *testing.T) *Store {
+	t.Helper()
+	workspace := makeWorkspace(t, filepath.Join(t.TempDir(), "ws"))
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{Workspace: workspace})
+	ctx := t.Context()
+	root := mustCreate(t, s, New{
+		Title: "root", Labels: map[string]string{"k": "v"}, Config: Config{JSON: []byte("{}"), Tools: []string{"a", "b"}},
+	})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "hello"}, ToolCall{ID: "c1", Name: "jp_query", Arguments: []byte(`{}`)})
+	rs, err := l.Below().Reserve(ctx, admit(Child{Call: "c1", Title: "open", Hidden: true}, Child{Call: "c2", Title: "settled"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rs[0].Release() })
+	if _, err := l.Below().Settle(ctx, rs[1], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}}, TurnEnd{State: StateOK})
+	if _, err := s.Fork(ctx, root.ID, Fork{ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Activate(ctx, "tty1", root.ID); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// admit returns an admit function that lets everything pass.
+func admit(children ...Child) func(Standing) ([]Child, error) {
+	return func(Standing) ([]Child, error) { return children, nil }
+}
+
+// rawOpen opens the file as any other program would.
+func rawOpen(t testing.TB, path string, readOnly bool) *bbolt.DB {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func setSchema(t testing.TB, path string, version uint64) {
+	t.Helper()
+	db := rawOpen(t, path, false)
+	err := db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("schema"), be64(version))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustCreate(t, s, New{})
+	setSchema(t, s.Path(), schemaVersion+1)
+	before := mustRead(t, s.Path())
+	want := &SchemaError{Path: s.Path(), Have: schemaVersion + 1, Want: schemaVersion}
+	_, err = s.Get(t.Context(), c.ID)
+	checkError(t, "Get", err, want)
+	_, err = s.Create(t.Context(), New{})
+	checkError(t, "Create", err, want)
+	checkError(t, "Check", s.Check(t.Context()), want)
+	if !bytes.Equal(before, mustRead(t, s.Path())) {
+		t.Error("the refused store was changed")
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	var told []string
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{Notice: func(n string) { told = append(told, n) }})
+	mustCreate(t, s, New{})
+	step := func(from int) migration {
+		return migration{from, func(tx *tx) error {
+			return tx.put(bSessions, fmt.Appendf(nil, "step %d", from), []byte("{}"))
+		}}
+	}
+	run := func(steps []migration, want int) error {
+		return s.f.write(context.Background(), func(tx *tx) error { return tx.migrate(steps, want) })
+	}
+	// A step that fails leaves the store as it was, the steps before it undone.
+	boom := errors.New("boom")
+	failing := []migration{step(1), {2, func(*tx) error { return boom }}}
+	if err := run(failing, 3); !errors.Is(err, boom) {
+		t.Fatalf("migrate = %v, want boom", err)
+	}
+	if got := schemaOf(t, s); got != 1 {
+		t.Errorf("after a failed migration: schema %d, want 1", got)
+	}
+	if err := run([]migration{step(1)}, 3); err == nil {
+		t.Error("a gap in the steps was passed over")
+	}
+	if err := run([]migration{step(0), step(1), step(2), step(3)}, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := schemaOf(t, s); got != 3 {
+		t.Errorf("after the migration: schema %d, want 3", got)
+	}
+	db := rawOpen(t, s.Path(), true)
+	var steps []string
+	db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("sessions")).ForEach(func(k, _ []byte) error {
+			steps = append(steps, string(k))
+			return nil
+		})
+	})
+	db.Close()
+	if want := []string{"step 1", "step 2"}; !slices.Equal(steps, want) {
+		t.Errorf("steps run: %q, want %q", steps, want)
+	}
+	if want := []string{fmt.Sprintf("store %s: brought from schema 1 to 3", s.Path())}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	setSchema(t, s.Path(), schemaVersion)
+}
+
+func schemaOf(t testing.TB, s *Store) uint64 {
+	t.Helper()
+	db := rawOpen(t, s.Path(), true)
+	defer db.Close()
+	var v uint64
+	db.View(func(tx *bbolt.Tx) error {
+		v = num(tx.Bucket([]byte("meta")).Get([]byte("schema")))
+		return nil
+	})
+	return v
+}
+
+func mustRead(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// makeWorkspace makes a folder with a .jp folder in it.
+func makeWorkspace(t testing.TB, path string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(path, ".jp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

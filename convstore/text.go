@@ -1,0 +1,169 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// concreteScopes are the parts of a conversation, without the groups.
+func concreteScopes() []SearchScope {
+	return []SearchScope{
+		ScopeTitle, ScopeUser, ScopeAssistant, ScopeReasoning,
+		ScopeStructured, ScopeToolCall, ScopeToolResult, ScopeInquiry,
+	}
+}
+
+// expand returns the parts that a scope stands for, nil for an unknown one.
+func (s SearchScope) expand() []SearchScope {
+	switch s {
+	case ScopeAll:
+		return concreteScopes()
+	case ScopeChat:
+		return []SearchScope{ScopeUser, ScopeAssistant, ScopeReasoning, ScopeStructured}
+	case ScopeTool:
+		return []SearchScope{ScopeToolCall, ScopeToolResult}
+	}
+	for _, c := range concreteScopes() {
+		if s == c {
+			return []SearchScope{s}
+		}
+	}
+	return nil
+}
+
+// scope returns the part that events of a kind belong to, "" for those that
+// cannot be searched.
+func (k kind) scope() SearchScope {
+	switch k {
+	case kindUser:
+		return ScopeUser
+	case kindAssistant:
+		return ScopeAssistant
+	case kindReasoning:
+		return ScopeReasoning
+	case kindStructured:
+		return ScopeStructured
+	case kindToolCall:
+		return ScopeToolCall
+	case kindToolResult:
+		return ScopeToolResult
+	case kindInquiry, kindInquiryAnswer:
+		return ScopeInquiry
+	}
+	return ""
+}
+
+// linesOf returns the lines of a body that can be searched. JSON values come one
+// by one, behind the name of the member that holds them and a colon; a string
+// keeps its own line breaks.
+//
+// The prefilter relies on this: apart from that ": ", a line is a piece of one
+// string, name, number or word of the JSON that the body is stored as.
+func linesOf(b Body) []string {
+	var lines []string
+	switch b := b.(type) {
+	case UserMessage:
+		lines = splitLines(lines, b.Text)
+		for _, a := range b.Attachments {
+			lines = splitLines(lines, a.Source)
+			lines = splitLines(lines, a.Text)
+		}
+	case AssistantMessage:
+		lines = splitLines(lines, b.Text)
+	case Reasoning:
+		lines = splitLines(lines, b.Text)
+	case Structured:
+		lines = valueLines(lines, b.Data)
+	case ToolCall:
+		lines = splitLines(lines, b.Name)
+		lines = valueLines(lines, b.Arguments)
+	case ToolResult:
+		lines = splitLines(lines, b.Text)
+	case Inquiry:
+		lines = splitLines(lines, b.Text)
+		for _, o := range b.Options {
+			lines = splitLines(lines, o)
+		}
+		lines = valueLines(lines, b.Default)
+	case InquiryAnswer:
+		lines = valueLines(lines, b.Answer)
+	}
+	return lines
+}
+
+// splitLines adds the lines of a text, without their ends.
+func splitLines(lines []string, text string) []string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		lines = append(lines, strings.TrimSuffix(line, "\r"))
+	}
+	return lines
+}
+
+// valueLines adds the lines of a JSON value; what is no JSON is taken as text.
+func valueLines(lines []string, raw json.RawMessage) []string {
+	if len(raw) == 0 {
+		return lines
+	}
+	if !json.Valid(raw) {
+		return splitLines(lines, string(raw))
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var names []string // of the member each open object or array is in
+	name, inObject, wantName := "", []bool{}, false
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return lines
+		}
+		if wantName {
+			if key, ok := token.(string); ok {
+				name, wantName = key, false
+				continue
+			}
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			if v == '{' || v == '[' {
+				names, inObject = append(names, name), append(inObject, v == '{')
+			} else {
+				name = names[len(names)-1]
+				names, inObject = names[:len(names)-1], inObject[:len(inObject)-1]
+			}
+		case string:
+			lines = memberLines(lines, name, v)
+		case json.Number:
+			lines = memberLines(lines, name, v.String())
+		case bool:
+			lines = memberLines(lines, name, map[bool]string{true: "true", false: "false"}[v])
+		case nil:
+			lines = memberLines(lines, name, "null")
+		}
+		wantName = len(inObject) > 0 && inObject[len(inObject)-1]
+	}
+}
+
+func memberLines(lines []string, name, text string) []string {
+	at := len(lines)
+	lines = splitLines(lines, text)
+	if len(lines) == at {
+		lines = append(lines, "")
+	}
+	if name == "" {
+		return lines
+	}
+	// A name with a line break is broken up like any text; its end stands
+	// before the value.
+	head := splitLines(nil, name)
+	last := head[len(head)-1]
+	if strings.HasSuffix(name, "\n") {
+		head, last = append(head, ""), ""
+	}
+	lines[at] = last + ": " + lines[at]
+	if len(head) > 1 {
+		lines = append(lines[:at], append(head[:len(head)-1:len(head)-1], lines[at:]...)...)
+	}
+	return lines
+}
