@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // inheritVar tells a child jp which descriptors it was given.
@@ -135,11 +137,13 @@ func checkInherited(name string, fd int) error {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
-	want := uint32(syscall.S_IFIFO)
-	if name == "lock" {
-		want = syscall.S_IFREG
+	kind := uint32(st.Mode) & syscall.S_IFMT
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
-	if uint32(st.Mode)&syscall.S_IFMT != want {
+	if name == "lock" && kind != syscall.S_IFREG ||
+		name == "death" && (kind != syscall.S_IFIFO || flags&unix.O_ACCMODE != unix.O_RDONLY) {
 		return fmt.Errorf("descriptor %d is not what a parent jp hands down", fd)
 	}
 	return nil
@@ -149,8 +153,8 @@ func checkInherited(name string, fd int) error {
 // itself, what is below it killed then, exitWait to write down the result. Together they
 // stay within a second.
 const (
-	settleWait = 400 * time.Millisecond
-	exitWait   = 200 * time.Millisecond
+	settleWait = 300 * time.Millisecond
+	exitWait   = 150 * time.Millisecond
 )
 
 // Watch calls cancel, in a goroutine, when the parent is gone. The process

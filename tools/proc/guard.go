@@ -71,6 +71,7 @@ func guard(ctl int) int {
 // and the fork, on a locked thread that is given up afterwards: the guard must
 // stay outside, and what fails must keep the tool from being started.
 func (k *keeper) launch(o order, files []int) bool {
+	k.report(report{what: "launch"}) // a tool may kill its guard before it can say more
 	var err error
 	k.tool, k.ended, err = spawn(o.path, o.args, &syscall.ProcAttr{
 		Dir:   o.dir,

@@ -157,7 +157,7 @@ func newRun() *run {
 // The error is nil whenever the program ran and nothing of it is left,
 // whatever its status. It is an *fs.PathError when the program could not be executed
 // (fs.ErrNotExist, fs.ErrPermission, ...), the cause of ctx when that had ended before the
-// start, ErrClosed, a *GuardError when the program may never have run, a *LeftError
+// start, ErrClosed, a *GuardError when the program did not run, a *LeftError
 // when something of it is left, ErrOutputHeld, or what a Writer
 // returned. The Exit is valid beside the last three.
 func (h *Host) Run(ctx context.Context, spec Spec) (Exit, error) {
@@ -304,6 +304,9 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 		if spec.Kind == Tool {
 			h.Warm()
 		}
+	}
+	if spec.Kind == Tool {
+		defer h.Warm() // where it did not start
 	}
 	for running := true; running; {
 		select {

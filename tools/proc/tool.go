@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// A GuardError says that a guard ended without a report: it was killed, or the system
-// had no room for it. What became of the tool is unknown; nothing of it is left.
+// A GuardError says that a guard ended without a report: it was killed, by
+// its tool perhaps, or the system had no room for it. What became of the tool is
+// unknown; nothing of it is left.
 type GuardError struct {
-	Started bool   // the tool was running for certain
-	Said    string // the guard's last words, cut to a few lines
+	Launched bool   // the tool may have run; if not it did not
+	Said     string // the guard's last words, cut to a few lines
 }
 
 func (e *GuardError) Error() string {
 	s := "guard: ended without a report"
-	if !e.Started {
-		s += " before the tool was known to run"
+	if !e.Launched {
+		s += " before it started the tool"
 	}
 	if e.Said != "" {
 		s += ": " + e.Said
@@ -167,7 +168,7 @@ func (g *guarded) send(message []byte, io *stdio) error {
 // ends what it could not.
 func (g *guarded) follow(r *run) {
 	var failed syscall.Errno
-	var started, exited, clean bool
+	var launched, exited, clean bool
 	var said strings.Builder
 	lines := bufio.NewReaderSize(g.ctl, 4096)
 	for {
@@ -178,8 +179,9 @@ func (g *guarded) follow(r *run) {
 			if said.Len()+len(text) < 1024 && strings.TrimSpace(text) != "" {
 				said.WriteString(strings.TrimSpace(text) + "; ")
 			}
+		case rep.what == "launch":
+			launched = true
 		case rep.what == "started":
-			started = true
 			r.started <- rep.pid
 		case rep.what == "failed":
 			failed, clean = rep.errno, true
@@ -205,8 +207,8 @@ func (g *guarded) follow(r *run) {
 		r.failed = true
 	case !exited:
 		r.exit.Code = -1
-		r.exit.Cause = &GuardError{Started: started, Said: strings.TrimSuffix(said.String(), "; ")}
-		if !started {
+		r.exit.Cause = &GuardError{Launched: launched, Said: strings.TrimSuffix(said.String(), "; ")}
+		if !launched {
 			r.err = errors.Join(r.err, r.exit.Cause)
 		}
 	}

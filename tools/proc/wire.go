@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,7 +86,7 @@ func decodeOrder(body []byte) (order, error) {
 
 // A report is one line of a guard's.
 type report struct {
-	what   string // started, failed, exit, left, empty
+	what   string // launch, then started or failed, exit, left or empty
 	pid    int    // started: the tool's
 	errno  syscall.Errno
 	status syscall.WaitStatus
@@ -106,41 +105,36 @@ func (r report) String() string {
 		return fmt.Sprint("exit ", uint32(r.status), " ", r.maxRSS)
 	case "left":
 		return "left " + strings.Trim(fmt.Sprint(r.left), "[]")
+	default: // launch, empty
+		return r.what
 	}
-	return r.what
 }
 
-// parseReport reads one line; ok is false when it is no report.
+// parseReport reads one line; ok is false when it is not exactly a report.
 func parseReport(line string) (r report, ok bool) {
-	what, rest, _ := strings.Cut(line, " ")
-	var ns []int64
-	for f := range strings.SplitSeq(rest, " ") {
-		if f == "" && rest == "" {
-			break
-		}
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil || n < 0 {
-			return report{}, false
-		}
-		ns = append(ns, n)
+	f := strings.Split(line, " ")
+	ns := make([]int64, len(f)-1)
+	for i := range ns {
+		ns[i], _ = strconv.ParseInt(f[i+1], 10, 64)
 	}
-	r.what = what
+	r.what = f[0]
 	switch {
-	case what == "started" && len(ns) == 1 && ns[0] <= math.MaxInt32:
+	case (r.what == "launch" || r.what == "empty") && len(ns) == 0:
+	case r.what == "started" && len(ns) == 1:
 		r.pid = int(ns[0])
-	case what == "failed" && len(ns) == 1 && 0 < ns[0] && ns[0] <= math.MaxInt32:
+	case r.what == "failed" && len(ns) == 1 && ns[0] != 0:
 		r.errno = syscall.Errno(ns[0])
-	case what == "exit" && len(ns) == 2 && ns[0] <= math.MaxUint32:
+	case r.what == "exit" && len(ns) == 2:
 		r.status, r.maxRSS = syscall.WaitStatus(ns[0]), ns[1]
-	case what == "left" && len(ns) > 0:
+	case r.what == "left" && len(ns) > 0:
 		for _, n := range ns {
-			if n > math.MaxInt32 {
-				return report{}, false
-			}
 			r.left = append(r.left, int(n))
 		}
-	case what == "empty" && len(ns) == 0 && line == what:
 	default:
+		return report{}, false
+	}
+	// What is no number, too large, or written otherwise comes out different.
+	if r.String() != line {
 		return report{}, false
 	}
 	return r, true

@@ -1,0 +1,235 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestInherit has an agent tell what it was given.
+func TestInherit(t *testing.T) {
+	h := host(t)
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, err := lock.WriteString("held"); err != nil {
+		t.Fatal(err)
+	}
+	env, _ := mark(t)
+	for _, tt := range []struct {
+		lock *os.File
+		want string
+	}{
+		{nil, `death=true lock="" variable=false`},
+		{lock, `death=true lock="held" variable=false`},
+	} {
+		var out bytes.Buffer
+		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Stdout: &out}
+		exit, err := h.Run(t.Context(), spec)
+		// ls sees its three and the directory it reads.
+		want := tt.want + "\n" + `tool: "0\n1\n2\n3\n"` + "\n"
+		if err != nil || exit.Code != 0 || out.String() != want {
+			t.Errorf("Run() = %+v, %v, agent said %q, want %q", exit, err, &out, want)
+		}
+	}
+	if _, err := lock.Stat(); err != nil {
+		t.Errorf("the lock was closed: %v", err)
+	}
+}
+
+// TestLockOutlivesParent takes an OFD lock here, hands it to an agent and lets go of
+// it: the agent holds it to its end.
+func TestLockOutlivesParent(t *testing.T) {
+	h := host(t)
+	path := filepath.Join(t.TempDir(), "lock")
+	open := func() *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	held, probe := open(), open()
+	defer probe.Close()
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &whole); err != nil {
+		t.Fatal(err)
+	}
+	taken := func() bool {
+		l := whole
+		if err := unix.FcntlFlock(probe.Fd(), unix.F_OFD_GETLK, &l); err != nil {
+			t.Fatal(err)
+		}
+		return l.Type != unix.F_UNLCK
+	}
+	env, _ := mark(t)
+	during := make(chan bool, 1)
+	spec := Spec{Kind: Agent, Args: []string{"jp", "as-tree", "0", "echo ready; sleep 0.05"}, Env: env, Lock: held}
+	spec.Stdout = onText("ready\n", func() { held.Close(); during <- taken() })
+	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 0 {
+		t.Errorf("Run() = %+v, %v", exit, err)
+	}
+	if !<-during || taken() {
+		t.Error("the lock is not held by the agent, and by it alone")
+	}
+}
+
+func TestInheritRefuses(t *testing.T) {
+	env, _ := mark(t)
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	for _, tt := range []struct {
+		given string
+		extra []*os.File
+		want  string
+	}{
+		{"", nil, `"" is not a descriptor`},
+		{"death", nil, `"death" is not a descriptor`},
+		{"death=", nil, `"death=" is not a descriptor`},
+		{"death=0", nil, `"death=0" is not a descriptor`},
+		{"death=2", nil, `"death=2" is not a descriptor`},
+		{"death=-1", nil, `"death=-1" is not a descriptor`},
+		{"death=03", nil, `"death=03" is not a descriptor`},
+		{"death=+3", nil, `"death=+3" is not a descriptor`},
+		{"death=99999999999999999999", nil, `"death=99999999999999999999" is not a descriptor`},
+		{"death=3,death=4", nil, `"death=4" comes twice`},
+		{"death=3,lock=3", nil, `"lock=3" comes twice`},
+		{"lock=3", nil, `no death pipe in "lock=3"`},
+		{"ready=3", nil, `"ready=3" is not a descriptor`},
+		{"death=3,", nil, `"" is not a descriptor`},
+		{"death=700", nil, "death: descriptor 700: bad file descriptor"},
+		{"death=3", []*os.File{file}, "death: descriptor 3 is not what a parent jp hands down"},
+		{"death=4,lock=3", []*os.File{w, r}, "lock: descriptor 3 is not what a parent jp hands down"},
+		{"death=3", []*os.File{w}, "death: descriptor 3 is not what a parent jp hands down"},
+	} {
+		cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC="+tt.given), ExtraFiles: tt.extra}
+		out, err := cmd.Output()
+		if want := "error: JP_PROC: " + tt.want + "\n"; err == nil || string(out) != want {
+			t.Errorf("JP_PROC=%s: %q, %v, want %q", tt.given, out, err, want)
+		}
+	}
+}
+
+func FuzzParseInherit(f *testing.F) {
+	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, given string) {
+		fds, err := parseInherit(given)
+		if err != nil {
+			return
+		}
+		again := fmt.Sprintf("death=%d", fds["death"])
+		if lock, ok := fds["lock"]; ok {
+			again += fmt.Sprintf(",lock=%d", lock)
+		}
+		if given != again && !strings.HasPrefix(given, "lock=") {
+			t.Errorf("parseInherit(%q) = %v, which is %q", given, fds, again)
+		}
+		for name, fd := range fds {
+			if fd < 3 {
+				t.Errorf("parseInherit(%q): %s is %d", given, name, fd)
+			}
+		}
+	})
+}
+
+// TestGuardByHand starts a guard as a person might.
+func TestGuardByHand(t *testing.T) {
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", guardArg}}
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	cmd.Run()
+	if want := "jp: __guard: started by jp itself, not for use by hand\n"; cmd.ProcessState.ExitCode() != 2 || errOut.String() != want {
+		t.Errorf("guard by hand: %v, %q, want status 2, %q", cmd.ProcessState, &errOut, want)
+	}
+}
+
+// TestGuardGetsNonsense sends a guard what no jp sends.
+func TestGuardGetsNonsense(t *testing.T) {
+	env, entry := mark(t)
+	good, err := order{path: "/bin/sleep", args: []string{"sleep", "1000"}, env: env}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	n := int(null.Fd())
+	for _, tt := range []struct {
+		name   string
+		bytes  string
+		rights []int
+		want   string
+	}{
+		{"nothing", "", nil, ""},
+		{"half a length", "\x00\x00", []int{n, n, n}, ""},
+		{"half an order", string(good[:len(good)/2]), []int{n, n, n}, ""},
+		{"too long", "\xff\xff\xff\xff", []int{n, n, n}, "order of 4294967295 bytes: above the limit of 8388608\n"},
+		{"no order", "\x00\x00\x00\x01x", []int{n, n, n}, "order: cut off\n"},
+		{"no descriptors", string(good), nil, "order: 0 descriptors, want 3\n"},
+		{"too few descriptors", string(good), []int{n, n}, "order: 2 descriptors, want 3\n"},
+		{"too many descriptors", string(good), []int{n, n, n, n}, "order: 4 descriptors, want 3\n"},
+		{"good, then nothing", string(good), []int{n, n, n}, "\nlaunch\n\nstarted N\n\nexit 9 N\n\nempty\n"},
+		{"good, then nonsense", string(good) + "xyz", []int{n, n, n}, "\nlaunch\n\nstarted N\n\nexit 9 N\n\nempty\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ours, theirs, err := socketpair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer := os.NewFile(uintptr(ours), "peer")
+			defer peer.Close()
+			cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", guardArg}, Env: []string{}, Stderr: os.NewFile(uintptr(theirs), "guard")}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stderr.(*os.File).Close()
+			if tt.bytes != "" {
+				if err := syscall.Sendmsg(ours, []byte(tt.bytes), syscall.UnixRights(tt.rights...), nil, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			syscall.Shutdown(ours, syscall.SHUT_WR)
+			var got bytes.Buffer
+			got.ReadFrom(peer)
+			cmd.Wait()
+			if s := numbers(got.String()); s != tt.want {
+				t.Errorf("guard said %q, want %q", s, tt.want)
+			}
+			waitGone(t, nil, entry)
+		})
+	}
+}
+
+// numbers replaces what differs from run to run in reports.
+func numbers(s string) string {
+	lines := strings.SplitAfter(s, "\n")
+	for i, l := range lines {
+		if f := strings.Fields(l); len(f) > 1 && (f[0] == "started" || f[0] == "exit") {
+			f[len(f)-1] = "N"
+			lines[i] = strings.Join(f, " ") + "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}

@@ -1,0 +1,287 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHostileTools runs tools that try to leave something behind or to get rid of their guard.
+func TestHostileTools(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		lost         bool // the guard dies
+		hangs        bool // only the end of the context ends it
+	}{
+		{name: "leaves everything", script: stayers() + "exit 0"},
+		{name: "kills its guard", script: stayers() + "kill -9 $PPID; sleep 1000", lost: true},
+		{name: "terminates its guard", script: stayers() + "kill -HUP $PPID; kill -INT $PPID; kill -QUIT $PPID; kill -TERM $PPID; exit 0"},
+		{name: "stops its guard and ends", script: stayers() + "kill -STOP $PPID; exit 0", hangs: true},
+		{name: "stops its guard and stays", script: stayers() + "kill -STOP $PPID; " + hard(), hangs: true},
+		{name: "background kills the guard later", script: "(trap '' HUP; sleep 0.02; kill -9 $PPID; sleep 1000) & sleep 1000", lost: true},
+		{name: "stops itself", script: stayers() + "kill -STOP $$", hangs: true},
+		// 15 levels, each waiting for the one below.
+		{name: "chain", script: `f() { if [ $1 -gt 0 ]; then f $(($1-1)) & wait; else sleep 1000; fi; }; f 15 & sleep 0.1; exit 0`},
+		{name: "chain with sessions", script: `[ "$1" = x ] || n=${N:-12}; export N=$((n-1)); [ $n -gt 0 ] && { setsid sh -c "$SELF" & }; sleep 1000 & [ $n = 12 ] && { sleep 0.1; exit 0; }; wait`},
+		// 255 processes that are still forking when they are swept.
+		{name: "bomb", script: `b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 1000; }; b 7 & exit 0`},
+		{name: "bomb, guard killed", script: `b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 1000; }; b 7 & kill -9 $PPID; sleep 1000`, lost: true},
+		{name: "bomb in sessions", script: `b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; exec setsid sleep 1000; }; b 7 & exit 0`},
+		// A process that is never the same one for long: each forks the next and ends.
+		{name: "runners", script: `r() { r & }; r & r & r & r & sleep 0.05; exit 0`},
+		{name: "runners, guard killed", script: `r() { r & }; r & r & r & r & sleep 0.05; kill -9 $PPID; sleep 1000`, lost: true},
+		{name: "runners that wake each other", script: `r() { kill -CONT 0; kill -CONT -1 2>/dev/null; r & }; true; exit 0`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := host(t)
+			env, entry := mark(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if tt.hangs {
+				cancel()
+				ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+			}
+			spec := sh(append(env, "SELF="+tt.script), tt.script)
+			spec.Grace = 10 * time.Millisecond
+			exit, err := h.Run(ctx, spec)
+			if left := marked(t, entry); len(left) > 0 {
+				t.Errorf("running when Run returned: %v", left)
+			}
+			var lost *GuardError
+			switch {
+			case err != nil:
+				t.Errorf("Run() = %+v, %v", exit, err)
+			case tt.lost && (!errors.As(exit.Cause, &lost) || !lost.Launched):
+				t.Errorf("Run() = %+v, want a *GuardError", exit)
+			case tt.hangs && exit.Cause != context.DeadlineExceeded:
+				t.Errorf("Run() = %+v, want cause %v", exit, context.DeadlineExceeded)
+			case !tt.lost && !tt.hangs && (exit.Code != 0 || exit.Cause != nil):
+				t.Errorf("Run() = %+v, want success", exit)
+			}
+		})
+	}
+}
+
+// TestAgentLeaves has an agent killed whose tools are in full swing.
+func TestAgentLeaves(t *testing.T) {
+	h := host(t)
+	env, entry := mark(t)
+	var agent int
+	spec := Spec{Kind: Agent, Args: []string{"jp", "as-tree", "1", hard()}, Env: env}
+	pid := make(chan int, 1)
+	spec.Started = func(p int) { pid <- p }
+	spec.Stdout = onText("ready\n", func() {
+		agent = <-pid
+		syscall.Kill(agent, syscall.SIGKILL)
+	})
+	exit, err := h.Run(t.Context(), spec)
+	if left := marked(t, entry); len(left) > 0 {
+		t.Errorf("running when Run returned: %v", left)
+	}
+	if err != nil || exit.Signal != syscall.SIGKILL || exit.Cause != nil {
+		t.Errorf("Run() = %+v, %v, want signal %v", exit, err, syscall.SIGKILL)
+	}
+}
+
+// TestNeighbours sweeps for one run while others go on undisturbed, of this Host and another.
+func TestNeighbours(t *testing.T) {
+	h, other := host(t), host(t)
+	env, entry := mark(t)
+	results := make(chan error)
+	n := 0
+	start := func(h *Host, spec Spec, code int) {
+		n++
+		go func() {
+			exit, err := h.Run(t.Context(), spec)
+			if err == nil && exit.Code != code {
+				err = fmt.Errorf("%v: %+v, want code %d", spec.Args, exit, code)
+			}
+			results <- err
+		}()
+	}
+	for range 6 {
+		start(h, sh(env, "sleep 0.2; exit 3"), 3)
+		start(other, sh(env, "sleep 0.2; exit 3"), 3)
+		start(h, Spec{Kind: Agent, Args: []string{"jp", "as-tree", "0", "sleep 0.2; exit 3"}, Env: env}, 3)
+		start(h, sh(env, "sleep 1000 & kill -9 $PPID"), -1)
+		start(other, sh(env, "setsid sleep 1000 & kill -9 $PPID"), -1)
+	}
+	for range n {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if left := marked(t, entry); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestCloseSweeps has Close end what came to this process without a run.
+func TestCloseSweeps(t *testing.T) {
+	h := NewHost(Options{})
+	env, entry := mark(t)
+	if _, err := h.Run(t.Context(), sh(env, "exit 0")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "setsid sleep 1000 & exit 0"}, Env: env}
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the orphan", func() bool { return len(marked(t, entry)) == 1 })
+	if err := h.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	if left := marked(t, entry); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestOrphansCollected has a tool make orphans that end by themselves: its guard collects them.
+func TestOrphansCollected(t *testing.T) {
+	h := host(t)
+	env, entry := mark(t)
+	spec := sh(env, "i=0; while [ $i -lt 20 ]; do (sh -c : & ); i=$((i+1)); done; echo ready; exec sleep 1000")
+	ready := make(chan struct{})
+	pid := make(chan int, 1)
+	spec.Started = func(p int) { pid <- p }
+	spec.Stdout = onText("ready\n", func() { close(ready) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Run(ctx, spec)
+	}()
+	<-ready
+	tool := <-pid
+	_, guard, _ := look(tool)
+	wait(t, "the guard to have one child", func() bool {
+		kids, err := new(view).children(guard)
+		return err == nil && len(kids) == 1 && kids[0] == tool
+	})
+	cancel()
+	<-ended
+	waitGone(t, nil, entry)
+}
+
+func TestWarm(t *testing.T) {
+	h := NewHost(Options{Warm: 2})
+	env, entry := mark(t)
+	idle := func() []int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		var pids []int
+		for _, g := range h.idle {
+			pids = append(pids, g.c.pid)
+		}
+		slices.Sort(pids)
+		return pids
+	}
+	full := func() bool { return len(idle()) == 2 }
+	h.Warm()
+	h.Warm()
+	wait(t, "2 guards", full)
+	before := idle()
+	var tool, guard int
+	spec := sh(env, "read x; exit 3")
+	spec.Started = func(pid int) { tool = pid; _, guard, _ = look(pid) }
+	spec.Stdin = strings.NewReader("\n")
+	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 3 {
+		t.Errorf("Run() = %+v, %v, want code 3", exit, err)
+	}
+	if tool == 0 || guard != 0 && !slices.Contains(before, guard) {
+		t.Errorf("tool %d ran under guard %d, want one of %v", tool, guard, before)
+	}
+	wait(t, "2 guards again", full)
+	if now := idle(); reflect.DeepEqual(now, before) {
+		t.Errorf("idle guards %v: want another than before", now)
+	}
+	// Dead guards are replaced, stopped ones ended.
+	h.mu.Lock()
+	for _, g := range h.idle {
+		syscall.Kill(g.c.pid, syscall.SIGKILL)
+		wait(t, "the guard's end", func() bool { return !g.alive() })
+	}
+	h.mu.Unlock()
+	if exit, err := h.Run(t.Context(), sh(env, "exit 4")); err != nil || exit.Code != 4 {
+		t.Errorf("Run() = %+v, %v, want code 4", exit, err)
+	}
+	wait(t, "2 guards again", full)
+	syscall.Kill(idle()[0], syscall.SIGSTOP)
+	guards := idle()
+	if err := h.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	for _, pid := range guards {
+		if _, _, ok := look(pid); ok {
+			t.Errorf("guard %d lives after Close", pid)
+		}
+	}
+	waitGone(t, nil, entry)
+}
+
+// TestViews compares the kernel's lists of children with a scan of all processes.
+func TestViews(t *testing.T) {
+	h := host(t)
+	env, _ := mark(t)
+	spec := sh(env, "(sleep 1000 & sleep 1000 & sleep 1000) & sleep 1000 & (setsid sleep 1000 &) ; echo ready; exec sleep 1000")
+	ready := make(chan struct{})
+	spec.Stdout = onText("ready\n", func() { close(ready) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Run(ctx, spec)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	<-ready
+	var list func(v *view, pid int) []int
+	list = func(v *view, pid int) (pids []int) {
+		kids, err := v.children(pid)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, k := range kids {
+			pids = append(append(pids, k), list(v, k)...)
+		}
+		slices.Sort(pids)
+		return pids
+	}
+	wait(t, "both views to show the same 7", func() bool { // guard, tool, 5 sleeps
+		a, b := list(&view{}, os.Getpid()), list(&view{scan: true}, os.Getpid())
+		return len(a) == 7 && slices.Equal(a, b)
+	})
+}
+
+// TestPID namespaces and the like: arm refuses where it cannot see.
+func TestNoSuchProcess(t *testing.T) {
+	var v view
+	if kids, err := v.children(1 << 29); err != nil || len(kids) != 0 {
+		t.Errorf("children of nobody = %v, %v, want none", kids, err)
+	}
+	if p := v.parent(1 << 29); p != 0 {
+		t.Errorf("parent of nobody = %d, want 0", p)
+	}
+	if p := v.parent(os.Getpid()); p != os.Getppid() {
+		t.Errorf("parent of self = %d, want %d", p, os.Getppid())
+	}
+	if err := v.signal(member{1 << 29, 1}, syscall.SIGCONT); err != syscall.ESRCH {
+		t.Errorf("signal to nobody = %v, want %v", err, syscall.ESRCH)
+	}
+	// The right number with the wrong parent is somebody else.
+	if err := v.signal(member{os.Getpid(), 1 << 29}, syscall.SIGKILL); err != syscall.ESRCH {
+		t.Errorf("signal to a stranger = %v, want %v", err, syscall.ESRCH)
+	}
+}
