@@ -64,7 +64,7 @@ const maxErrorBody = 64 << 10
 func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	resp, err := next(req)
 	if err != nil {
-		return resp, err
+		return nil, c.unreachable(err)
 	}
 	touch := activity(req.Context())
 	touch()
@@ -116,59 +116,56 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// unreachable makes the *Error of a request that got no answer.
+func (c Config) unreachable(err error) error {
+	var (
+		e       *Error
+		opErr   *net.OpError
+		dnsErr  *net.DNSError
+		certErr *tls.CertificateVerificationError
+		tlsErr  tls.RecordHeaderError
+	)
+	if errors.As(err, &e) {
+		return e // of checkRedirect
+	}
+	e = &Error{Provider: c.Name, Kind: KindNetwork, Message: c.Clean(unwrapURL(err).Error()), Err: err}
+	switch {
+	case errors.As(err, &certErr), errors.As(err, &tlsErr), errors.Is(err, http.ErrSchemeMismatch):
+		e.Final, e.Hint = true, "check the base URL "+c.BaseURL
+	case errors.As(err, &dnsErr):
+		e.Final = dnsErr.IsNotFound
+	case errors.As(err, &opErr) && opErr.Op == "dial" && loopback(c.BaseURL):
+		// A local server that does not run will not run a second later.
+		e.Final, e.Hint = true, "is the server at "+c.BaseURL+" running?"
+	case errors.Is(err, io.EOF), errors.As(err, &opErr) && opErr.Op == "read":
+		e.Message = "the connection was closed without an answer"
+	}
+	return e
+}
+
 // Fail turns any error of a request into what a Stream yields: the cause of the context when
-// that has ended, otherwise an *Error.
+// that has ended, otherwise an *Error. An error that is none yet came while the reply was read.
 func (c Config) Fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	var (
+		e       *Error
+		opErr   *net.OpError
+		timeout interface{ Timeout() bool }
+	)
+	switch {
+	case errors.As(err, &e):
 		if e.Provider == "" {
 			copied := *e
 			copied.Provider = c.Name
 			return &copied
 		}
 		return e
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &opErr), errors.As(err, &timeout) && timeout.Timeout():
+		return &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}
 	}
-	broken := &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return broken
-	}
-	var (
-		opErr   *net.OpError
-		dnsErr  *net.DNSError
-		certErr *tls.CertificateVerificationError
-		tlsErr  tls.RecordHeaderError
-		timeout interface{ Timeout() bool }
-	)
-	switch {
-	case errors.As(err, &certErr), errors.As(err, &tlsErr):
-		return c.network(err, true)
-	case errors.As(err, &dnsErr):
-		return c.network(dnsErr, dnsErr.IsNotFound)
-	case errors.As(err, &opErr) && opErr.Op == "read":
-		return broken
-	case errors.As(err, &opErr):
-		// A local server that does not run will not run a second later.
-		final := opErr.Op == "dial" && loopback(c.BaseURL)
-		e := c.network(opErr, final)
-		if final {
-			e.Hint = "is the server at " + c.BaseURL + " running?"
-		}
-		return e
-	case errors.Is(err, io.EOF):
-		return c.network(errors.New("the connection was closed without an answer"), false)
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return c.network(err, false)
-	}
-	// What is left are events that a decoder could not read and broken connections, for which
-	// net/http has no types.
-	return &Error{Provider: c.Name, Kind: KindStream, Message: c.Clean(unwrapURL(err).Error()), Err: err}
-}
-
-func (c Config) network(err error, final bool) *Error {
-	return &Error{Provider: c.Name, Kind: KindNetwork, Message: c.Clean(unwrapURL(err).Error()), Final: final, Err: err}
+	return &Error{Provider: c.Name, Kind: KindStream, Message: c.Clean(err.Error()), Err: err}
 }
 
 // unwrapURL drops the `Post "https://...": ` that net/http puts before its errors.
