@@ -201,7 +201,7 @@ type argWriter struct {
 
 	b       strings.Builder
 	first   *path // where the first byte comes from; nil = literal
-	values  bool  // some of it is value
+	value   *path // where the last value in it comes from; nil = all literal
 	invalid error
 }
 
@@ -265,7 +265,9 @@ func (w *argWriter) emit(s string, from *path) {
 	if w.b.Len() == 0 && s != "" {
 		w.first = from
 	}
-	w.values = w.values || from != nil
+	if from != nil {
+		w.value = from
+	}
 	w.b.WriteString(s)
 	if from != nil && w.invalid == nil && strings.ContainsRune(s, 0) {
 		w.invalid = &ValueError{lastKey(from), "holds a NUL byte"}
@@ -274,9 +276,9 @@ func (w *argWriter) emit(s string, from *path) {
 
 // flush ends the argument and checks it.
 func (w *argWriter) flush() error {
-	s, first, values := w.b.String(), w.first, w.values
+	s, first, value := w.b.String(), w.first, w.value
 	w.b.Reset()
-	w.first, w.values = nil, false
+	w.first, w.value = nil, nil
 	if w.invalid != nil {
 		return w.invalid
 	}
@@ -284,18 +286,20 @@ func (w *argWriter) flush() error {
 		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", quoteShort(s))}
 	}
 	if len(s) > maxArgument {
-		return &ValueError{lastKey(first), fmt.Sprintf("is too long: an argument of a program is at most %s", sizeText(maxArgument))}
+		return &ValueError{lastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", sizeText(maxArgument))}
 	}
-	if s == "--" && !values {
+	if s == "--" && value == nil {
 		w.ends = true
 	}
 	w.out = append(w.out, s)
 	return nil
 }
 
+// lastKey is what a message calls a value; p is not nil for one that can be
+// wrong, since literal text was checked when it was read.
 func lastKey(p *path) string {
 	if p == nil {
-		return "?"
+		return ""
 	}
 	return p.keys[len(p.keys)-1]
 }

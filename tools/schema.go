@@ -52,6 +52,9 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	if len(raw) == 0 {
 		return &schema{types: []string{"object"}, closed: true, minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}, nil
 	}
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("is larger than %s", sizeText(maxSchema))
+	}
 	v, err := decodeJSON(raw)
 	if err != nil {
 		return nil, err
@@ -62,6 +65,9 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	}
 	more := false
 	s, err := readSchema(m, &more)
+	if err == nil && more {
+		err = checkRefs(m)
+	}
 	if err != nil || !more {
 		return s, err
 	}

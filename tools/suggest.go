@@ -1,10 +1,14 @@
 package tools
 
+import "strings"
+
 // closest returns the candidate that word was most likely meant to be, or "".
+// Case does not count.
 func closest(word string, candidates []string) string {
-	best, at := "", 1+max(1, len(word)/3) // more edits than that is another word
+	word = strings.ToLower(word)
+	best, at := "", 1+max(len(word)/3, min(len(word)-1, 1)) // more edits than that is another word
 	for _, c := range candidates {
-		if d := editDistance(word, c, at); d < at {
+		if d := editDistance(word, strings.ToLower(c), at); d < at {
 			best, at = c, d
 		}
 	}

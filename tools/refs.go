@@ -1,0 +1,150 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of schemas from elsewhere.
+const (
+	maxSchema   = 1 << 20 // bytes
+	maxInPlace  = 1000    // schemas that one value is checked against
+	maxSchemaAt = 100     // nested schemas
+)
+
+// checkRefs refuses what would make the full validator run for ever or very
+// long: a schema that refers to itself without going into the value, and
+// references that multiply. Only pointers into the schema itself are
+// references here.
+func checkRefs(root map[string]any) error {
+	r := refs{root: root, costs: map[string]int{}}
+	return r.all("", root, 0)
+}
+
+type refs struct {
+	root  map[string]any
+	costs map[string]int // by pointer; -1 while it is being computed
+}
+
+// all checks every object below v, since any may be referred to.
+func (r *refs) all(at string, v any, depth int) error {
+	if depth > maxSchemaAt {
+		return errors.New("is nested too deep")
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if _, err := r.cost(at, v); err != nil {
+			return err
+		}
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if err := r.all(at+"/"+k, v[k], depth+1); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if err := r.all(fmt.Sprintf("%s/%d", at, i), e, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cost is how many schemas a value is checked against by the schema at a
+// pointer, without going into the value.
+func (r *refs) cost(at string, m map[string]any) (int, error) {
+	switch n, ok := r.costs[at]; {
+	case n < 0:
+		return 0, fmt.Errorf("#%s: refers to itself", at)
+	case ok:
+		return n, nil
+	}
+	r.costs[at] = -1
+	total := 1
+	add := func(at string, v any) error {
+		sub, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		n, err := r.cost(at, sub)
+		if total += n; err == nil && total > maxInPlace {
+			err = fmt.Errorf("#%s: its references multiply to more than %d", at, maxInPlace)
+		}
+		return err
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		var err error
+		switch k {
+		case "$ref":
+			ref, ok := m[k].(string)
+			if !ok {
+				continue // a property that is called so
+			}
+			pointer, target, found := r.resolve(ref)
+			if !found {
+				return 0, fmt.Errorf("#%s: $ref %s: only pointers into the schema itself are followed", at, quoteShort(ref))
+			}
+			err = add(pointer, target)
+		case "$dynamicRef", "$recursiveRef":
+			if _, ok := m[k].(string); ok {
+				return 0, fmt.Errorf("#%s: %s is not followed", at, k)
+			}
+		case "not", "if", "then", "else":
+			err = add(at+"/"+k, m[k])
+		case "allOf", "anyOf", "oneOf":
+			list, _ := m[k].([]any)
+			for i, e := range list {
+				if err = add(fmt.Sprintf("%s/%s/%d", at, k, i), e); err != nil {
+					break
+				}
+			}
+		case "dependentSchemas", "dependencies":
+			subs, _ := m[k].(map[string]any)
+			for _, name := range slices.Sorted(maps.Keys(subs)) {
+				if err = add(at+"/"+k+"/"+name, subs[name]); err != nil {
+					break
+				}
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	r.costs[at] = total
+	return total, nil
+}
+
+// resolve finds what a reference names, and the pointer to it as r has it.
+func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
+	if ref != "#" && !strings.HasPrefix(ref, "#/") || strings.Contains(ref, "%") {
+		return "", nil, false
+	}
+	v = r.root
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
+		if name == "" && pointer == "" {
+			continue // what stands before the first slash
+		}
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		switch in := v.(type) {
+		case map[string]any:
+			if v, ok = in[name]; !ok {
+				return "", nil, false
+			}
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(in) {
+				return "", nil, false
+			}
+			v = in[i]
+		default:
+			return "", nil, false
+		}
+		pointer += "/" + name
+	}
+	return pointer, v, true
+}
