@@ -185,7 +185,15 @@ func rarity(b byte) int {
 // isLoose reports whether a body holds a string in another form than the encoder
 // writes, or a character outside of ASCII that folds to one of ASCII.
 func isLoose(body []byte) bool {
-	if bytes.Contains(body, []byte("\u212A")) || bytes.Contains(body, []byte("\u017F")) || !utf8.Valid(body) {
+	for _, c := range []string{
+		"\u212A", "\u017F", // fold to k and s
+		"\u2028", "\u2029", // the encoder escapes them
+	} {
+		if bytes.Contains(body, []byte(c)) {
+			return true
+		}
+	}
+	if !utf8.Valid(body) {
 		return true
 	}
 	for i := bytes.IndexByte(body, '\\'); i >= 0 && i+1 < len(body); {

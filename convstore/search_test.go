@@ -1,0 +1,344 @@
+package convstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+)
+
+func mustSearch(t testing.TB, v View, q Query) []Match {
+	t.Helper()
+	var found []Match
+	for m, err := range v.Search(t.Context(), q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, m)
+	}
+	return found
+}
+
+// line is a match as `jp conversation grep` prints it.
+func (m Match) line() string {
+	s := fmt.Sprintf("%d:%s:%s", m.Turn, m.Scope, m.Text)
+	for _, b := range m.Before {
+		s = "-" + b + "|" + s
+	}
+	for _, a := range m.After {
+		s += "|+" + a
+	}
+	return s
+}
+
+func matchLines(found []Match) string {
+	var lines []string
+	for _, m := range found {
+		lines = append(lines, m.line())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestSearch(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{Title: "About zebras"})
+	hidden := mustCreate(t, s, New{Title: "hidden zebra", Hidden: true})
+	l := mustLock(t, s, c.ID)
+	mustAppend(t, l,
+		Note{Text: "zebra in a note"},
+		TurnStart{},
+		UserMessage{Text: "one\r\ntwo Zebra\nthree zebra zebra\nfour\nfive", Attachments: []Attachment{{Source: "zebra.txt", Text: "striped zebra"}}},
+		Reasoning{Text: "hm, zebra?"},
+		ToolCall{ID: "1", Name: "zebra_find", Arguments: json.RawMessage(`{"path":"a/zebra.go","deep":{"lines":["x","say \"zebra\"\nbye"],"n":12},"zebra":true}`)},
+		ToolResult{ID: "1", Text: "tab\tzebra \u001b[31mred"},
+		AssistantMessage{Text: "Zebra."},
+		TurnEnd{State: StateOK},
+		TurnStart{},
+		ToolCall{ID: "2", Name: "x", Arguments: json.RawMessage(`not json: zebra`)},
+		Structured{Data: json.RawMessage(`{"animal":"z\u0065bra","\u212Aey":"stra\u00dfe"}`)},
+		Inquiry{ID: "i", Text: "zebra or horse?", Options: []string{"zebra", "horse"}, Default: json.RawMessage(`"horse"`)},
+		InquiryAnswer{ID: "i", Answer: json.RawMessage(`"zebra"`)},
+		AssistantMessage{Text: "ÉTÉ été Straße STRASSE K k ſ s"},
+	)
+	all := `0:title:About zebras
+1:user:two Zebra
+1:user:three zebra zebra
+1:user:zebra.txt
+1:user:striped zebra
+1:reasoning:hm, zebra?
+1:tool-call:zebra_find
+1:tool-call:path: a/zebra.go
+1:tool-call:lines: say "zebra"
+1:tool-call:zebra: true
+1:tool-result:tab	zebra ` + "\u001b" + `[31mred
+1:assistant:Zebra.
+2:tool-call:not json: zebra
+2:structured:animal: zebra
+2:inquiry:zebra or horse?
+2:inquiry:zebra
+2:inquiry:zebra`
+	for _, test := range []struct {
+		name string
+		q    Query
+		want string
+	}{
+		{"everything", Query{Pattern: "zebra"}, all},
+		{"everything by name", Query{Pattern: "zebra", Scopes: []SearchScope{ScopeAll}}, all},
+		{"smart case", Query{Pattern: "Zebra"}, "1:user:two Zebra\n1:assistant:Zebra."},
+		{"match case", Query{Pattern: "zebra.", Case: MatchCase}, "1:user:zebra.txt\n1:tool-call:path: a/zebra.go"},
+		{"ignore case", Query{Pattern: "ZEBRA.", Case: IgnoreCase, Scopes: []SearchScope{ScopeAssistant, ScopeUser}}, "1:user:zebra.txt\n1:assistant:Zebra."},
+		{"chat", Query{Pattern: "bra", Scopes: []SearchScope{ScopeChat}, Case: MatchCase}, "1:user:two Zebra\n1:user:three zebra zebra\n1:user:zebra.txt\n1:user:striped zebra\n1:reasoning:hm, zebra?\n1:assistant:Zebra.\n2:structured:animal: zebra"},
+		{"tool", Query{Pattern: "x", Scopes: []SearchScope{ScopeTool}}, "1:tool-call:lines: x\n2:tool-call:x"},
+		{"regexp", Query{Pattern: `\bzebra\b.*zebra$`, Regexp: true}, "1:user:three zebra zebra"},
+		{"smart case of a class", Query{Pattern: `\Szebra\s`, Regexp: true, Scopes: []SearchScope{ScopeChat}}, ""},
+		{"a quote", Query{Pattern: `"zebra"`}, `1:tool-call:lines: say "zebra"`},
+		{"a control character", Query{Pattern: "\u001b["}, "1:tool-result:tab\tzebra \u001b[31mred"},
+		{"a tab", Query{Pattern: "tab\tzeb"}, "1:tool-result:tab\tzebra \u001b[31mred"},
+		{"across name and value", Query{Pattern: "n: 1"}, "1:tool-call:n: 12"},
+		{"the end of a name", Query{Pattern: "path:"}, "1:tool-call:path: a/zebra.go"},
+		{"the begin of a value", Query{Pattern: " a/z"}, "1:tool-call:path: a/zebra.go"},
+		{"nothing but the colon", Query{Pattern: ": tr"}, "1:tool-call:zebra: true"},
+		{"accents", Query{Pattern: "été"}, "2:assistant:ÉTÉ été Straße STRASSE K k ſ s"},
+		{"accents in their case", Query{Pattern: "Été", Case: MatchCase}, ""},
+		{"a fold into ASCII", Query{Pattern: "key", Scopes: []SearchScope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
+		{"an escape that we do not write", Query{Pattern: "straße", Scopes: []SearchScope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
+		{"context", Query{Pattern: "zebra", Context: 1, Scopes: []SearchScope{ScopeUser}}, "-one|1:user:two Zebra\n1:user:three zebra zebra|+four\n-five|1:user:zebra.txt\n1:user:striped zebra"},
+		{"max matches", Query{Pattern: "zebra", MaxMatches: 2}, "0:title:About zebras\n1:user:two Zebra"},
+		{"hidden", Query{Pattern: "zebra", Hidden: true, Scopes: []SearchScope{ScopeTitle}}, "0:title:About zebras\n0:title:hidden zebra"},
+		{"limit", Query{Pattern: "zebra", Hidden: true, Scopes: []SearchScope{ScopeTitle}, Limit: 1}, "0:title:About zebras"},
+		{"by id", Query{Pattern: "zebra", IDs: []ID{hidden.ID}}, "0:title:hidden zebra"},
+		{"nothing", Query{Pattern: "okapi"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := matchLines(mustSearch(t, s.View, test.q)); got != test.want {
+				t.Errorf("Search(%+v) =\n%s\nwant\n%s", test.q, got, test.want)
+			}
+		})
+	}
+}
+
+func TestSearchSubmatches(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	e := mustAppend(t, l, TurnStart{}, UserMessage{Text: "äb\nxäbäb"})[1]
+	got := mustSearch(t, s.View, Query{Pattern: "äb"})
+	if len(got) != 2 || got[1].Line != 2 || got[1].Seq != e.Seq || !got[1].Time.Equal(e.Time) {
+		t.Fatalf("Search = %+v", got)
+	}
+	want := []Submatch{{"äb", 1, 4}, {"äb", 4, 7}}
+	if !reflect.DeepEqual(got[1].Submatches, want) {
+		t.Errorf("submatches %v, want %v", got[1].Submatches, want)
+	}
+}
+
+func TestSearchErrors(t *testing.T) {
+	s := openStore(t)
+	c, d := mustCreate(t, s, New{Title: "x"}), mustCreate(t, s, New{Title: "x"})
+	below, err := s.Under(t.Context(), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := func(v View, q Query) error {
+		for _, err := range v.Search(t.Context(), q) {
+			return err
+		}
+		return nil
+	}
+	var pattern *PatternError
+	for _, q := range []Query{{Pattern: ""}, {Pattern: "("}, {Pattern: "a\nb"}} {
+		q.Regexp = q.Pattern == "("
+		if err := first(s.View, q); !errors.As(err, &pattern) || pattern.Pattern != q.Pattern {
+			t.Errorf("Search(%q): error %v, want a *PatternError", q.Pattern, err)
+		}
+	}
+	checkError(t, "an unknown id", first(s.View, Query{Pattern: "x", IDs: []ID{1}}), &NotFoundError{ID: 1})
+	checkError(t, "an id outside", first(below, Query{Pattern: "x", IDs: []ID{d.ID}}), &ScopeError{d.ID, c.ID})
+	checkError(t, "the root itself", first(below, Query{Pattern: "x", IDs: []ID{c.ID}}), &ScopeError{c.ID, c.ID})
+	if err := first(s.View, Query{Pattern: "x", Scopes: []SearchScope{"y"}}); err == nil {
+		t.Error("an unknown scope was taken")
+	}
+	if err := first(below, Query{Pattern: "x"}); err != nil {
+		t.Errorf("nothing below: %v", err)
+	}
+}
+
+// The alphabet of the generated texts: everything that folds, escapes, separates
+// or could be taken for JSON.
+var searchRunes = []rune("aAkKsSzZ:: \"\\/\t\u001b\u2028éÉßſ\u212AσςΣ漢{},.u0")
+
+func searchText() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		return string(rapid.SliceOfN(rapid.SampledFrom(searchRunes), 0, 12).Draw(t, "text"))
+	})
+}
+
+// escapeSome writes a JSON string in one of the many ways that are allowed.
+func escapeSome(t *rapid.T, s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		plain := r >= 0x20 && r != '"' && r != '\\'
+		switch how := rapid.IntRange(0, 3).Draw(t, "escape"); {
+		case how == 0 && r == '/':
+			b.WriteString(`\/`)
+		case how == 1 && r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case how == 2 && r < 0x10000:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		case plain:
+			b.WriteRune(r)
+		default:
+			b.Write(escapeJSON(string(r)))
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func searchBody() *rapid.Generator[Body] {
+	return rapid.Custom(func(t *rapid.T) Body {
+		text := searchText()
+		object := func() json.RawMessage {
+			return json.RawMessage(fmt.Sprintf(`{%s:%s,%s:[%s,{"n":%d}]}`,
+				escapeSome(t, text.Draw(t, "name")), escapeSome(t, text.Draw(t, "value")),
+				escapeSome(t, text.Draw(t, "name")), escapeSome(t, text.Draw(t, "value")),
+				rapid.IntRange(0, 100).Draw(t, "n")))
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "body") {
+		case 0:
+			return UserMessage{Text: text.Draw(t, "a") + "\n" + text.Draw(t, "b")}
+		case 1:
+			return ToolCall{ID: "x", Name: text.Draw(t, "name"), Arguments: object()}
+		case 2:
+			return ToolCall{ID: "x", Name: "n", Arguments: json.RawMessage(text.Draw(t, "arguments"))}
+		case 3:
+			return Structured{Data: object()}
+		case 4:
+			raw := fmt.Sprintf(`{"type":"chat_response","message":%s}`, escapeSome(t, text.Draw(t, "message")))
+			return Opaque{Name: "chat_response", Raw: json.RawMessage(raw)}
+		}
+		return Inquiry{ID: "x", Text: text.Draw(t, "text"), Options: []string{text.Draw(t, "option")}, Default: object()}
+	})
+}
+
+// TestPrefilterKeepsMatches compares what passes the prefilter with what the
+// lines of the decoded body hold: whatever matches must pass.
+func TestPrefilterKeepsMatches(t *testing.T) {
+	passed, matched := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s, err := encodeEvent(Event{ID: "x", Time: time.Unix(0, 0), Body: searchBody().Draw(t, "event")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := decodeBody(s.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := linesOf(body)
+		// Look for a piece of what is there, perhaps in another case.
+		pattern := searchText().Draw(t, "elsewhere")
+		if len(lines) > 0 && rapid.Bool().Draw(t, "there") {
+			line := []rune(rapid.SampledFrom(lines).Draw(t, "line"))
+			from := rapid.IntRange(0, len(line)).Draw(t, "from")
+			to := rapid.IntRange(from, len(line)).Draw(t, "to")
+			runes := line[from:to]
+			for i, r := range runes {
+				for range rapid.IntRange(0, 2).Draw(t, "fold") {
+					r = unicode.SimpleFold(r)
+				}
+				runes[i] = r
+			}
+			pattern = string(runes)
+		}
+		q := Query{Pattern: pattern, Case: rapid.SampledFrom([]Case{SmartCase, IgnoreCase, MatchCase}).Draw(t, "case")}
+		if rapid.Bool().Draw(t, "regexp") {
+			quoted := regexp.QuoteMeta(pattern)
+			q.Regexp, q.Pattern = true, rapid.SampledFrom([]string{
+				quoted, "^" + quoted, quoted + ".*", "(" + quoted + ")+", "x*" + quoted, "(?i)" + quoted, quoted + "|漢", "(?:" + quoted + "){1,2}",
+			}).Draw(t, "shape")
+		}
+		search, err := newSearch(View{}, q)
+		if err != nil {
+			t.Skip(err)
+		}
+		pass := s.loose || search.pre.passes(s.body)
+		if pass {
+			passed++
+		}
+		for _, line := range lines {
+			if !search.re.MatchString(line) {
+				continue
+			}
+			matched++
+			if !pass {
+				t.Fatalf("%q matches line %q of %s, but the prefilter %q (fold %v) keeps it out",
+					q.Pattern, line, s.body, search.pre.text, search.pre.fold)
+			}
+		}
+	})
+	if matched == 0 || passed == 0 {
+		t.Errorf("%d passed, %d matched: nothing was tested", passed, matched)
+	}
+}
+
+func TestPrefilterKeepsOut(t *testing.T) {
+	s, err := encodeEvent(Event{ID: "x", Time: time.Unix(0, 0), Body: AssistantMessage{Text: "The quick brown fox\njumps \u001b over \u2028 the \"lazy\" dog, naïve"}})
+	if err != nil || s.loose {
+		t.Fatalf("loose %v, error %v", s.loose, err)
+	}
+	for _, q := range []Query{
+		{Pattern: "zebra"}, {Pattern: "Quick"}, {Pattern: "quick  brown"}, {Pattern: "Naïve"},
+		{Pattern: "fox.*zigzag", Regexp: true}, {Pattern: "foxjumps"},
+	} {
+		search, err := newSearch(View{}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if search.pre.passes(s.body) {
+			t.Errorf("%q (prefilter %q) passes %s", q.Pattern, search.pre.text, s.body)
+		}
+	}
+}
+
+func TestSearchGoesOn(t *testing.T) {
+	// More conversations than searchers may be ahead, some of them larger than a
+	// visit, read by someone who writes to the store in between.
+	s := openStore(t)
+	var want []ID
+	for i := range 3 * searchAhead {
+		c := mustCreate(t, s, New{Title: fmt.Sprint("conversation ", i)})
+		if i%3 == 0 {
+			l := mustLock(t, s, c.ID)
+			mustAppend(t, l, TurnStart{}, UserMessage{Text: "a needle"})
+			l.Close()
+			want = append(want, c.ID)
+		}
+	}
+	var got []ID
+	for m, err := range s.Search(t.Context(), Query{Pattern: "needle"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.ID)
+		if len(got)%16 == 0 {
+			mustCreate(t, s, New{Title: "meanwhile"})
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("found in %v, want %v", got, want)
+	}
+	n := 0
+	for range s.Search(t.Context(), Query{Pattern: "needle"}) {
+		if n++; n == 2 {
+			break
+		}
+	}
+}
