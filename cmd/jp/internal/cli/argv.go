@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/profiles"
+)
+
+// invocation is a command line put in order. cli/v2 stops at the first positional argument, refuses two spellings of one
+// flag and knows no optional values; so the line is read here, from the commands' own definitions, and handed to it as
+// `jp GLOBALS COMMAND... FLAGS -- POSITIONALS`, every flag by its name, every value behind an equals sign.
+type invocation struct {
+	path        []*cli.Command // from the top; empty when no command was named
+	globals     []string
+	flags       []string
+	positionals []string
+	help        bool // -h or --help stood somewhere
+	version     bool // --version, which is the command `version`
+}
+
+// argv returns the arguments for the parser, without the program's name.
+func (v *invocation) argv() []string {
+	out := append([]string(nil), v.globals...)
+	for _, c := range v.path {
+		out = append(out, c.Name)
+	}
+	out = append(out, v.flags...)
+	out = append(out, "--")
+	return append(out, v.positionals...)
+}
+
+// command returns the command that was reached, nil at the top.
+func (v *invocation) command() *cli.Command {
+	if len(v.path) == 0 {
+		return nil
+	}
+	return v.path[len(v.path)-1]
+}
+
+// reader walks over a command line.
+type reader struct {
+	root *cli.App
+	args []string // what is left to read
+	out  invocation
+}
+
+// arrange reads args, which do not hold the program's name. Its errors are *failure with exitUsage; what was read before
+// the error is in the result nevertheless.
+func arrange(root *cli.App, args []string) (*invocation, error) {
+	r := &reader{root: root, args: args}
+	for len(r.args) > 0 {
+		arg := r.args[0]
+		r.args = r.args[1:]
+		var err error
+		switch {
+		case arg == "--":
+			for _, a := range r.args {
+				if err = r.positional(a, true); err != nil {
+					break
+				}
+			}
+			r.args = nil
+		case strings.HasPrefix(arg, "--"):
+			err = r.long(arg)
+		case strings.HasPrefix(arg, "-") && arg != "-":
+			err = r.cluster(arg)
+		default:
+			err = r.positional(arg, false)
+		}
+		if err != nil {
+			return &r.out, err
+		}
+	}
+	return &r.out, nil
+}
+
+// commands returns what may be named next; none behind a leaf.
+func (r *reader) commands() []*cli.Command {
+	if c := r.out.command(); c != nil {
+		return c.Subcommands
+	}
+	return r.root.Commands
+}
+
+func (r *reader) positional(arg string, literal bool) error {
+	next := r.commands()
+	if len(next) == 0 {
+		r.out.positionals = append(r.out.positionals, arg)
+		return nil
+	}
+	var names []string
+	for _, c := range next {
+		if c.HasName(arg) && !literal {
+			r.out.path = append(r.out.path, c)
+			return nil
+		}
+		if !c.Hidden {
+			names = append(names, c.Names()...)
+		}
+	}
+	return usagef("%sunknown command %q", subject(r.out.path), arg).
+		withHint("%s", didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`"))
+}
+
+// options returns the flags that may stand here: the command's and the global ones. own says whose the first ones are.
+func (r *reader) options() []*option {
+	out := options(r.out.command())
+	return append(out, flagsOf(r.root.Flags)...)
+}
+
+// options returns the flags of a command; none of nil.
+func options(c *cli.Command) []*option {
+	if c == nil {
+		return nil
+	}
+	return flagsOf(c.Flags)
+}
+
+func flagsOf(flags []cli.Flag) []*option {
+	var out []*option
+	for _, f := range flags {
+		if o, ok := f.(*option); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// find looks a spelling up, dashes included.
+func (r *reader) find(spelling string) *option {
+	for _, o := range r.options() {
+		for _, s := range o.spellings() {
+			if s == spelling {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reader) long(arg string) error {
+	name, value, given := strings.Cut(arg, "=")
+	if !given {
+		switch name {
+		case "--help":
+			r.out.help = true
+			return nil
+		case "--version":
+			r.out.version = true
+			return nil
+		}
+	}
+	o := r.find(name)
+	if o == nil {
+		return r.unknown(name)
+	}
+	return r.take(o, name, value, given)
+}
+
+// cluster reads short flags: -v, -vv, -i ID, -iID, -i=ID, -t=NAME, -xni.
+func (r *reader) cluster(arg string) error {
+	if name, _, _ := strings.Cut(arg, "="); len([]rune(name)) > 2 && r.find("-"+name) != nil {
+		return usagef("%s: unknown flag", name).withHint("did you mean -%s?", name)
+	}
+	letters := []rune(arg[1:])
+	for i, letter := range letters {
+		name := "-" + string(letter)
+		o := r.find(name)
+		if o == nil {
+			if letter == 'h' {
+				r.out.help = true
+				continue
+			}
+			return r.unknown(name)
+		}
+		rest := string(letters[i+1:])
+		value, given := strings.CutPrefix(rest, "=")
+		switch {
+		case given:
+			return r.take(o, name, value, true)
+		case o.arg != "" && !o.maybe:
+			return r.take(o, name, rest, rest != "")
+		}
+		if err := r.take(o, name, "", false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds one flag to the line, reading its value from the next argument where it needs one.
+func (r *reader) take(o *option, spelling, value string, given bool) error {
+	switch {
+	case o.arg == "" && given:
+		return usagef("%s: takes no value", spelling)
+	case o.maybe && given && value == "":
+		return usagef("%s=: the value is missing", spelling).withHint("%s without = has its own meaning", spelling)
+	case o.arg != "" && !o.maybe && !given:
+		if len(r.args) == 0 {
+			return usagef("%s: needs a value (%s)", spelling, o.arg)
+		}
+		value = r.args[0]
+		// What an empty variable in a script leaves behind is not a value.
+		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(value, "--") && r.find(name) != nil) {
+			return usagef("%s: needs a value (%s), not the flag %s", spelling, o.arg, name).
+				withHint("%s=%s if that is the value", spelling, value)
+		}
+		r.args = r.args[1:]
+	}
+	text := "--" + o.name + "=" + value
+	for _, own := range options(r.out.command()) {
+		if own == o {
+			r.out.flags = append(r.out.flags, text)
+			return nil
+		}
+	}
+	r.out.globals = append(r.out.globals, text)
+	return nil
+}
+
+func (r *reader) unknown(spelling string) error {
+	var names []string
+	for _, o := range r.options() {
+		names = append(names, o.spellings()...)
+	}
+	hint := "see `" + commandName(r.out.path) + " --help`"
+	if len(r.commands()) > 0 {
+		hint = "flags of a command stand behind its name; " + hint
+	}
+	return usagef("%sunknown flag %s", subject(r.out.path), spelling).withHint("%s", didYouMean(spelling, append(names, "--help"), hint))
+}
+
+// didYouMean names the closest candidate, or gives otherwise.
+func didYouMean(word string, candidates []string, otherwise string) string {
+	// Dashes would count as letters that match.
+	bare := map[string]string{}
+	var names []string
+	for _, c := range candidates {
+		name := strings.TrimLeft(c, "-")
+		bare[name] = c
+		names = append(names, name)
+	}
+	if near := profiles.Suggest(strings.TrimLeft(word, "-"), names); near != "" {
+		return "did you mean " + bare[near] + "?"
+	}
+	return otherwise
+}
+
+// commandName is what a user types to reach a command: jp conversation ls.
+func commandName(path []*cli.Command) string {
+	name := "jp"
+	for _, c := range path {
+		name += " " + c.Name
+	}
+	return name
+}
+
+// subject begins a message about a command: "conversation ls: "; about jp itself it is empty, since every message begins so.
+func subject(path []*cli.Command) string {
+	_, name, ok := strings.Cut(commandName(path), " ")
+	if !ok {
+		return ""
+	}
+	return name + ": "
+}
+
+// formatIn finds the --format of a command line that could not be read, so that its error comes in that form.
+func formatIn(args []string) string {
+	format := ""
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		for _, spelling := range []string{"--format", "-F"} {
+			rest, ok := strings.CutPrefix(arg, spelling)
+			switch value, eq := strings.CutPrefix(rest, "="); {
+			case !ok:
+			case eq, rest != "" && spelling == "-F":
+				format = value
+			case rest == "" && i+1 < len(args):
+				format = args[i+1]
+			}
+		}
+	}
+	return format
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/profiles"
+)
+
+// probe is a command line of its own, with every kind of flag.
+type probe struct {
+	*app
+	got struct {
+		hidden bool
+		title  maybe[string]
+		id     maybe[string]
+		last   maybe[int]
+		root   maybe[string]
+		tmp    maybe[time.Duration]
+		style  string
+		labels []string
+		cfg    []profiles.Directive
+	}
+	args []string
+	ran  string
+}
+
+func newProbe() *probe {
+	p := &probe{app: &app{specs: map[*cli.Command]spec{}}}
+	run := func(name string) func(context.Context, []string) error {
+		return func(_ context.Context, args []string) error { p.ran, p.args = name, args; return nil }
+	}
+	g := &p.got
+	fork := p.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: append([]*option{
+		boolFlag(&g.hidden, "hidden", ""),
+		stringFlag(&g.title, "title", "T", ""),
+		stringFlag(&g.id, "id", "ID", "").alias("i"),
+		intMaybe(&g.last, "last", "N", 0, 1, "").alias("l"),
+		stringMaybe(&g.root, "root", "ID", ""),
+		durationMaybe(&g.tmp, "tmp", "D", time.Hour, ""),
+		choiceFlag(&g.style, "style", "S", []string{"chat", "full"}, "").alias("s"),
+		listFlag(&g.labels, "label", "K", ""),
+	}, configFlags(&g.cfg)...)})
+	strict := p.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
+	group := p.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
+	p.root = &cli.App{
+		Name: "jp", HideHelp: true, HideVersion: true, Compiled: time.Unix(0, 0), Writer: &strings.Builder{},
+		Flags: flags(p.globalFlags()...), Commands: []*cli.Command{group},
+		OnUsageError: p.onUsageError, ExitErrHandler: func(*cli.Context, error) {},
+	}
+	p.globals.format = formatAuto
+	return p
+}
+
+func (p *probe) parse(line ...string) error {
+	inv, err := arrange(p.root, line)
+	if err != nil {
+		return err
+	}
+	return p.root.Run(append([]string{"jp"}, inv.argv()...))
+}
+
+func TestFlagsStandAnywhere(t *testing.T) {
+	for _, line := range []string{
+		"conversation fork A B --hidden --last=0 --title T -i X",
+		"conversation fork --hidden A --last=0 B --title=T --id X",
+		"c fork --title T -iX A --hidden B --last=0",
+		"c fork -i=X --title T --last=0 --hidden -- A B",
+		"c -q fork A -F json B -i X --hidden --last=0 --title T",
+	} {
+		p := newProbe()
+		if err := p.parse(strings.Fields(line)...); err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		g := p.got
+		if p.ran != "fork" || !slices.Equal(p.args, []string{"A", "B"}) || !g.hidden || g.last != (maybe[int]{true, 0}) ||
+			g.title != (maybe[string]{true, "T"}) || g.id != (maybe[string]{true, "X"}) {
+			t.Errorf("%s: ran %s %q with %+v", line, p.ran, p.args, g)
+		}
+	}
+}
+
+func TestOptionalValues(t *testing.T) {
+	for line, want := range map[string]struct {
+		last maybe[int]
+		root maybe[string]
+		tmp  maybe[time.Duration]
+		args string
+	}{
+		"--last":             {last: maybe[int]{true, 1}},
+		"--last 3":           {last: maybe[int]{true, 1}, args: "3"},
+		"--last=3":           {last: maybe[int]{true, 3}},
+		"-l":                 {last: maybe[int]{true, 1}},
+		"-l=4":               {last: maybe[int]{true, 4}},
+		"--root":             {root: maybe[string]{true, ""}},
+		"--root=true":        {root: maybe[string]{true, "true"}},
+		"--root jp-c1":       {root: maybe[string]{true, ""}, args: "jp-c1"},
+		"--root=a=b":         {root: maybe[string]{true, "a=b"}},
+		"--tmp":              {tmp: maybe[time.Duration]{true, time.Hour}},
+		"--tmp=1d12h":        {tmp: maybe[time.Duration]{true, 36 * time.Hour}},
+		"--last=2 --last":    {last: maybe[int]{true, 1}},
+		"--tmp=90s --tmp=2w": {tmp: maybe[time.Duration]{true, 14 * 24 * time.Hour}},
+	} {
+		p := newProbe()
+		if err := p.parse(append([]string{"c", "fork"}, strings.Fields(line)...)...); err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if g := p.got; g.last != want.last || g.root != want.root || g.tmp != want.tmp || strings.Join(p.args, " ") != want.args {
+			t.Errorf("%s: %+v, args %q; want %+v", line, g, p.args, want)
+		}
+	}
+}
+
+func TestConfigFlagsKeepTheirOrder(t *testing.T) {
+	p := newProbe()
+	err := p.parse("c", "fork", "--cfg", "a=1", "hello", "--config", "b=2,c=3", "-c", "c=3", "--no-cfg", "--cfg=d=4,e", "-cf=5", "-c=g=6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range p.got.cfg {
+		if d.Flag != "--cfg" {
+			t.Errorf("directive %+v: want the flag --cfg", d)
+		}
+		got = append(got, d.Text)
+	}
+	if want := []string{"a=1", "b=2,c=3", "c=3", "NONE", "d=4,e", "f=5", "g=6"}; !slices.Equal(got, want) {
+		t.Errorf("directives %q, want %q", got, want)
+	}
+}
+
+func TestValuesAreTakenWhole(t *testing.T) {
+	p := newProbe()
+	if err := p.parse("c", "fork", "--label", "a,b", "--label=-x", "--title", "-h", "--label", "", "-qqv", "-sfull", "-", "--", "--hidden", "--", "-x"); err != nil {
+		t.Fatal(err)
+	}
+	if g := p.got; !slices.Equal(g.labels, []string{"a,b", "-x", ""}) || g.title.Value != "-h" || g.hidden || g.style != "full" || p.globals.verbose != 1 || !p.globals.quiet {
+		t.Errorf("%+v, globals %+v", g, p.globals)
+	}
+	if want := []string{"-", "--hidden", "--", "-x"}; !slices.Equal(p.args, want) {
+		t.Errorf("args %q, want %q", p.args, want)
+	}
+	// A positional that is the name of a set flag, or of a command, is a positional.
+	p = newProbe()
+	if err := p.parse("c", "fork", "--title=x", "title", "fork", "help"); err != nil || !slices.Equal(p.args, []string{"title", "fork", "help"}) {
+		t.Errorf("args %q, error %v", p.args, err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for line, want := range map[string]struct{ msg, hint string }{
+		"conversaton fork":         {`unknown command "conversaton"`, "did you mean conversation?"},
+		"xyz":                      {`unknown command "xyz"`, "see `jp --help`"},
+		"c frok A":                 {`conversation: unknown command "frok"`, "did you mean fork?"},
+		"c -- fork":                {`conversation: unknown command "fork"`, "did you mean fork?"},
+		"c fork --hiden":           {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},
+		"c fork --hiden=1":         {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},
+		"c fork --zzzzzz":          {"conversation fork: unknown flag --zzzzzz", "see `jp conversation fork --help`"},
+		"--hidden c fork":          {"unknown flag --hidden", "flags of a command stand behind its name; see `jp --help`"},
+		"c fork -x":                {"conversation fork: unknown flag -x", "see `jp conversation fork --help`"},
+		"c fork -qx":               {"conversation fork: unknown flag -x", "see `jp conversation fork --help`"},
+		"c fork -hidden":           {"-hidden: unknown flag", "did you mean --hidden?"},
+		"c fork --hidden=true":     {"--hidden: takes no value", ""},
+		"c fork -q=1":              {"-q: takes no value", ""},
+		"c fork --last=":           {"--last=: the value is missing", "--last without = has its own meaning"},
+		"c fork --last=x":          {`--last: "x" is not a whole number`, ""},
+		"c fork --last=-1":         {"--last: -1 is less than 0", ""},
+		"c fork --tmp=soon":        {`--tmp: "soon" is not a duration such as 90s, 1h30m or 7d`, ""},
+		"c fork --tmp=0s":          {`--tmp: "0s" is not a duration such as 90s, 1h30m or 7d`, ""},
+		"c fork --title":           {"--title: needs a value (T)", ""},
+		"c fork -i":                {"-i: needs a value (ID)", ""},
+		"c fork --title --hidden":  {"--title: needs a value (T), not the flag --hidden", "--title=--hidden if that is the value"},
+		"c fork --title -- x":      {"--title: needs a value (T), not the flag --", "--title=-- if that is the value"},
+		"c fork --style=ful":       {`--style: unknown value "ful"`, "did you mean full?"},
+		"c fork --style=zzz":       {`--style: unknown value "zzz"`, "one of chat, full"},
+		"-F jsn c fork":            {`--format: unknown value "jsn"`, "did you mean json?"},
+		"c show":                   {"conversation show: ID is missing", "see `jp conversation show --help`"},
+		"c show a b":               {`conversation show: unexpected argument "b"`, "see `jp conversation show --help`"},
+		"c fork --width=many":      {`--width: "many" is not a whole number`, ""},
+		"c fork --cfg":             {"--cfg: needs a value (X)", ""},
+		"c fork -tx":               {"conversation fork: unknown flag -t", "see `jp conversation fork --help`"},
+		"c fork --label=a --lable": {"conversation fork: unknown flag --lable", "did you mean --label?"},
+	} {
+		p := newProbe()
+		err := p.parse(strings.Fields(line)...)
+		var f *failure
+		if !errors.As(err, &f) || f.status != exitUsage || f.msg != want.msg || f.hint != want.hint {
+			t.Errorf("%s: error %v, hint %q; want %s, hint %q", line, err, hintOf(err), want.msg, want.hint)
+		}
+		if p.ran != "" {
+			t.Errorf("%s: ran %s", line, p.ran)
+		}
+	}
+}
+
+func hintOf(err error) string {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.hint
+	}
+	return ""
+}
+
+func TestHelpIsFoundAnywhere(t *testing.T) {
+	for line, want := range map[string]string{
+		"-h": "jp", "--help": "jp", "c -h": "jp conversation", "c fork A --help": "jp conversation fork",
+		"-h c fork": "jp conversation fork", "c fork -qh": "jp conversation fork",
+	} {
+		inv, err := arrange(newProbe().root, strings.Fields(line))
+		if err != nil || !inv.help || commandName(inv.path) != want {
+			t.Errorf("%s: help %t for %q, error %v; want %q", line, inv.help, commandName(inv.path), err, want)
+		}
+	}
+	inv, err := arrange(newProbe().root, strings.Fields("c fork --title -h -- -h"))
+	if err != nil || inv.help {
+		t.Errorf("a value or an argument -h: help %t, error %v", inv.help, err)
+	}
+}
+
+// Whatever is typed, arranging it never fails to account for a positional argument, and what it makes is read by the parser
+// without a mistake in form.
+func FuzzArrange(f *testing.F) {
+	for _, line := range []string{
+		"c fork A --hidden", "c fork -qhidden", "--", "c -- fork", "c fork --last= -", "c fork -i", "-F json c show x", "c fork --title=\x00 --=x", "- c", "c fork -=", "c fork --",
+	} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		p := newProbe()
+		words := strings.Fields(line)
+		inv, err := arrange(p.root, words)
+		if err != nil {
+			var own *failure
+			if !errors.As(err, &own) || own.status != exitUsage || own.msg == "" {
+				t.Fatalf("%q: error %v", words, err)
+			}
+			return
+		}
+		for _, arg := range inv.positionals {
+			if !slices.Contains(words, arg) {
+				t.Fatalf("%q: made up the argument %q", words, arg)
+			}
+		}
+		if inv.help || inv.command() == nil || len(inv.command().Subcommands) > 0 {
+			return
+		}
+		err = p.root.Run(append([]string{"jp"}, inv.argv()...))
+		var own *failure
+		if err != nil && !errors.As(err, &own) {
+			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.argv(), err)
+		}
+		if err == nil && !slices.Equal(p.args, inv.positionals) && len(p.args)+len(inv.positionals) > 0 {
+			t.Fatalf("%q: args %q, want %q", words, p.args, inv.positionals)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+)
+
+// askLine asks for one line; Ctrl-D is an empty answer.
+func askLine(ctx context.Context, tty *term.TTY, text string) (string, error) {
+	answer, err := tty.Ask(ctx, text)
+	if errors.Is(err, io.EOF) {
+		return "", nil
+	}
+	return strings.TrimSpace(answer), err
+}

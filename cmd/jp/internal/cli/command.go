@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// spec is a command as its author writes it down.
+type spec struct {
+	Name    string
+	Aliases []string
+	Summary string // one line, lowercase, no full stop
+	Args    string // positional arguments as the usage line shows them; "" = none
+	About   string // paragraphs of help
+	Flags   []*option
+
+	Min, Max int // how many positional arguments; Max < 0 = any number
+
+	Exits    []Status // beside 0, 1, 2 and 141, which every command can end with
+	Examples []string // command lines that start with jp; a test reads them
+
+	Run  func(ctx context.Context, args []string) error // nil in a group
+	Subs []*cli.Command                                 // of a group
+}
+
+// command makes the cli/v2 command of s.
+func (a *app) command(s spec) *cli.Command {
+	c := &cli.Command{
+		Name: s.Name, Aliases: s.Aliases, Usage: s.Summary, ArgsUsage: s.Args, Description: s.About,
+		Flags: flags(s.Flags...), Subcommands: s.Subs,
+		HideHelp: true, HideHelpCommand: true,
+		OnUsageError: a.onUsageError,
+	}
+	if s.Run != nil {
+		c.Action = func(cc *cli.Context) error {
+			a.io = a.openIO()
+			args, name := cc.Args().Slice(), strings.TrimPrefix(cc.Command.HelpName, "jp ")
+			switch {
+			case len(args) < s.Min:
+				return usagef("%s: %s is missing", name, s.Args).withHint("see `jp %s --help`", name)
+			case s.Max >= 0 && len(args) > s.Max:
+				return usagef("%s: unexpected argument %q", name, args[s.Max]).withHint("see `jp %s --help`", name)
+			}
+			return s.Run(cc.Context, args)
+		}
+	}
+	a.specs[c] = s
+	return c
+}
+
+// flags makes cli/v2 flags of options.
+func flags(os ...*option) []cli.Flag {
+	out := make([]cli.Flag, len(os))
+	for i, o := range os {
+		out[i] = o
+	}
+	return out
+}
+
+// onUsageError returns the error that a flag's own check gave; package flag hands over only its text.
+func (a *app) onUsageError(c *cli.Context, err error, _ bool) error {
+	for _, o := range append(options(c.Command), flagsOf(a.root.Flags)...) {
+		if o.err != nil {
+			return o.err
+		}
+	}
+	return usagef("%v", err)
+}
+
+// incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
+func (a *app) incomplete(path []*cli.Command) error {
+	if !a.json() {
+		if err := a.help(a.io.Err, path); err != nil {
+			return err
+		}
+		return quiet(exitUsage)
+	}
+	return usagef("%sa command is missing", subject(path)).withHint("see `%s --help`", commandName(path))
+}
+
+// errMixed is for two flags that exclude one another.
+func errMixed(a, b string) error { return usagef("%s and %s: give only one", a, b) }
+
+// onlyOne returns an error when more than one of the named flags was given.
+func onlyOne(given map[string]bool, order ...string) error {
+	var found []string
+	for _, name := range order {
+		if given[name] {
+			found = append(found, name)
+		}
+	}
+	if len(found) > 1 {
+		return errMixed(found[0], found[1])
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+)
+
+func newConfigCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "config", Summary: "show the config",
+		About: "What an agent of this workspace is and can do, resolved from all layers.",
+		Subs:  []*cli.Command{newConfigShowCommand(a)},
+	})
+}
+
+type configOptions struct {
+	id         maybe[string]
+	directives []profiles.Directive
+	all        bool
+}
+
+// configShown is the resolved config as `config show` publishes it.
+type configShown struct {
+	Workspace string           `json:"workspace"`
+	Layers    []profiles.Layer `json:"layers"`
+	Settings  []profiles.Value `json:"settings"`
+}
+
+func newConfigShowCommand(a *app) *cli.Command {
+	var o configOptions
+	flags := append([]*option{
+		stringFlag(&o.id, "id", "TARGET", "the config of this conversation").alias("i"),
+		boolFlag(&o.all, "all", "also what nobody set, with its default"),
+	}, configFlags(&o.directives)...)
+	return a.command(spec{
+		Name: "show", Summary: "show every setting and where it comes from",
+		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
+			"layers too, and all settings.",
+		Flags:    flags,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},
+		Run:      func(ctx context.Context, _ []string) error { return runConfigShow(ctx, a, o) },
+	})
+}
+
+func runConfigShow(ctx context.Context, a *app, o configOptions) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	r, err := a.configOf(ctx, o.id, o.directives)
+	if err != nil {
+		return err
+	}
+	s := configShown{Workspace: root, Layers: r.Layers, Settings: r.Keys()}
+	if a.json() {
+		return a.document(s)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, v := range s.Settings {
+			if o.all || !v.Default {
+				a.writeValue(w, v)
+			}
+		}
+		return nil
+	})
+}
+
+// configOf resolves the config of a conversation, or of a new one, under directives.
+func (a *app) configOf(ctx context.Context, id maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
+	if _, err := a.workspace(); err != nil {
+		return nil, err
+	}
+	src := a.sources()
+	var held []string
+	if id.Set {
+		st, err := a.store(ctx)
+		if err != nil {
+			return nil, err
+		}
+		target, err := a.resolveTarget(ctx, id.Value)
+		if err != nil {
+			return nil, err
+		}
+		c, err := st.Get(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		stored, err := st.Config(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		src.Stored = stored.JSON
+		if c.Grant != nil {
+			src.HasGrant, held = true, c.Grant.Tools
+		}
+	}
+	r, err := a.config(src, ds, nil)
+	if err == nil && src.HasGrant {
+		r.Cut(held)
+	}
+	return r, err
+}
+
+// writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON keeps them on one line.
+func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
+	text := "unset"
+	if v.Value != nil {
+		if b, err := encodeJSON(v.Value, false); err == nil {
+			text = strings.TrimSuffix(string(b), "\n")
+		}
+	}
+	origin := "default"
+	if !v.Default {
+		origin = a.relative(v.Origin.String())
+	}
+	line := term.Line(fmt.Sprintf("%s = %s", v.Key, text))
+	comment := "  # " + term.Line(origin)
+	if a.pretty() && a.io.Width > 0 {
+		line = term.Cut(line, max(a.io.Width-term.Width(comment), 20), a.io.UTF8)
+	}
+	w.WriteString(line + comment + "\n")
+}
+
+// relative shortens a place inside the workspace.
+func (a *app) relative(place string) string {
+	if root := a.places.workspace; root != "" {
+		if rest, ok := strings.CutPrefix(place, root+string(filepath.Separator)); ok {
+			return rest
+		}
+	}
+	return place
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/convstore"
+	"jp/profiles"
+)
+
+type forkOptions struct {
+	create      createFlags
+	turns       rangeFlags
+	none        bool
+	from, until maybe[time.Time]
+	directives  []profiles.Directive
+	activate    bool
+}
+
+func newForkCommand(a *app) *cli.Command {
+	var o forkOptions
+	flags := o.turns.lastFirst()
+	flags = append(flags,
+		boolFlag(&o.none, "no-turns", "no turns: a blank child, the same as --last=0"),
+		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration ago such as 2h"),
+		timeFlag(&o.until, "until", "T", "turns that began before T"),
+	)
+	flags = append(flags, configFlags(&o.directives)...)
+	flags = append(flags, o.create.options()...)
+	return a.command(spec{
+		Name: "fork", Summary: "make a child of each conversation", Args: "ID...",
+		About: "The child holds the chosen turns of its source, all of them unless a flag says otherwise, and its config, on " +
+			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",
+		Flags: append(flags, boolFlag(&o.activate, "activate", "make the child this session's active conversation; for one source only")),
+		Min:   1, Max: -1,
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation fork jp-c17543982411 --last=0 --hidden",
+			"jp conversation fork recent --last=3 --title 'Another way' --activate",
+		},
+		Run: func(ctx context.Context, args []string) error { return runFork(ctx, a, o, args) },
+	})
+}
+
+// timeFlag takes a moment: RFC 3339, a date with or without a time of day, local, or how long ago.
+func timeFlag(p *maybe[time.Time], name, arg, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+		t, err := parseTime(s, time.Now())
+		*p = maybe[time.Time]{true, t}
+		return err
+	}}
+}
+
+func parseTime(s string, now time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateTime} {
+		if t, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := parseDuration(s); err == nil {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
+}
+
+func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
+	if err := a.persist("conversation fork"); err != nil {
+		return err
+	}
+	given := map[string]bool{"--last": o.turns.last.Set, "--first": o.turns.first.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
+	if err := onlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
+		return err
+	}
+	st, ids, err := a.openStore(ctx, words)
+	switch {
+	case err != nil:
+		return err
+	case o.activate && len(ids) > 1:
+		return usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
+	case o.activate && a.session() == "":
+		return errNoSession()
+	}
+
+	// Everything is looked at before anything is made.
+	forks := make([]convstore.Fork, len(ids))
+	for i, id := range ids {
+		if forks[i], err = planFork(ctx, a, st, o, id); err != nil {
+			return err
+		}
+	}
+	made := make([]convstore.ID, 0, len(ids))
+	for i, id := range ids {
+		conv, err := st.Fork(ctx, id, forks[i])
+		if err != nil {
+			if len(made) > 0 {
+				a.note("made before the error: %s", joinIDs(made))
+			}
+			return err
+		}
+		made = append(made, conv.ID)
+	}
+	if o.activate && len(made) == 1 {
+		if err := st.Activate(ctx, a.session(), made[0]); err != nil {
+			return err
+		}
+	}
+	if a.json() {
+		return a.document(made)
+	}
+	return a.printIDs(made)
+}
+
+// planFork decides what the fork of one conversation holds.
+func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, id convstore.ID) (convstore.Fork, error) {
+	src, err := st.Get(ctx, id)
+	if err != nil {
+		return convstore.Fork{}, err
+	}
+	f := convstore.Fork{Title: o.create.title.Value, Hidden: o.create.hidden, ExpiresAt: o.create.expiry()}
+	switch {
+	case o.none:
+		f.Turns = convstore.LastTurns(0)
+	case o.from.Set || o.until.Set:
+		f.Turns, err = turnsBetween(ctx, st, id, o.from, o.until)
+	default:
+		f.Turns, err = o.turns.turns()
+	}
+	if err != nil || len(o.directives) == 0 {
+		return f, err
+	}
+	stored, err := st.Config(ctx, id)
+	if err != nil {
+		return f, err
+	}
+	var held []string
+	if src.Grant != nil {
+		held = src.Grant.Tools
+	}
+	c, err := a.configure(stored.JSON, held, src.Grant != nil, o.directives)
+	if err != nil {
+		return f, err
+	}
+	f.Config = &c.Config
+	f.Model = c.model
+	f.Profile, f.ProfileHash = src.Profile, src.ProfileHash
+	if c.profile != "" {
+		f.Profile, f.ProfileHash = c.profile, c.profileHash
+	}
+	return f, nil
+}
+
+// turnsBetween finds the turns that began at from or later and before until.
+func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, from, until maybe[time.Time]) (convstore.Range, error) {
+	first, last := 0, 0
+	for e, err := range st.Events(ctx, id, convstore.Range{}) {
+		if err != nil {
+			return convstore.Range{}, err
+		}
+		if _, ok := e.Body.(convstore.TurnStart); !ok {
+			continue
+		}
+		if (from.Set && e.Time.Before(from.Value)) || (until.Set && !e.Time.Before(until.Value)) {
+			continue
+		}
+		if first == 0 {
+			first = e.Turn
+		}
+		last = e.Turn
+	}
+	if first == 0 {
+		return convstore.LastTurns(0), nil
+	}
+	return convstore.Range{First: first, Last: last}, nil
+}
+
+func joinIDs(ids []convstore.ID) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = id.String()
+	}
+	return strings.Join(words, " ")
+}

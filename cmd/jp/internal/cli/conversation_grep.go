@@ -1,0 +1,378 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+// What `conversation grep` prints.
+const (
+	outputHits  = "hits"
+	outputIDs   = "ids"
+	outputCount = "count"
+	outputText  = "text"
+)
+
+type grepOptions struct {
+	ids        []string
+	root       maybe[string]
+	rootID     maybe[string]
+	hidden     bool
+	archived   bool
+	ignoreCase bool
+	matchCase  bool
+	regexp     bool
+	scopes     []string
+	context    maybe[int]
+	maxMatches maybe[int]
+	limit      maybe[int]
+	output     string
+	heading    bool
+	noHeading  bool
+	labels     []string
+}
+
+func newGrepCommand(a *app) *cli.Command {
+	o := grepOptions{output: outputHits}
+	scopes := []string{"title", "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry", "chat", "tool", "all"}
+	scope := &option{name: "scope", arg: "SCOPE", choices: scopes, usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
+		set: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
+	return a.command(spec{
+		Name: "grep", Summary: "search conversations", Args: "PATTERN",
+		About: "PATTERN is plain text, and case counts only when it holds an upper-case letter. A pipe gets a line for each hit: " +
+			"ID:TURN:SCOPE:m:TEXT, with c in place of m for lines of --context, and .. as the turn of titles.\n\n" +
+			"Hidden conversations are searched with --hidden, or when --id names them.",
+		Flags: []*option{
+			listFlag(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
+			stringMaybe(&o.root, "root", "ID", "only below ID; without ID only in roots"),
+			stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
+			boolFlag(&o.hidden, "hidden", "hidden conversations too"),
+			boolFlag(&o.archived, "archived", "archived conversations too"),
+			boolFlag(&o.ignoreCase, "ignore-case", "upper and lower case are the same").alias("i"),
+			boolFlag(&o.matchCase, "case-sensitive", "upper and lower case differ"),
+			boolFlag(&o.regexp, "regex", "PATTERN is a regular expression, in Go's syntax").alias("r"),
+			scope,
+			intFlag(&o.context, "context", "N", 0, "N lines before and after each hit"),
+			intFlag(&o.maxMatches, "max-matches", "N", 1, "at most N hits in one conversation"),
+			intFlag(&o.limit, "limit", "N", 1, "at most N conversations"),
+			choiceFlag(&o.output, "output", "FORM", []string{outputHits, outputIDs, outputCount, outputText}, "hits, ids, count (ID:N) or text"),
+			boolFlag(&o.heading, "heading", "the conversation on a line of its own above its hits, as on a terminal"),
+			boolFlag(&o.noHeading, "no-heading", "the conversation on every line, as in a pipe"),
+			listFlag(&o.labels, "label", "K[=V]", "only in conversations with the label; repeat for more"),
+		},
+		Min: 1, Max: 1,
+		Exits: []Status{exitNotFound, exitScope, exitBusy},
+		Examples: []string{
+			"jp conversation grep 'is_retryable' --hidden",
+			"jp c grep --root=jp-c17543982411 --hidden -F json 'Backoff'",
+			`jp c grep -r '(?:TODO|FIXME)\b' --scope assistant --output ids`,
+		},
+		Run: func(ctx context.Context, args []string) error { return runGrep(ctx, a, o, args[0]) },
+	})
+}
+
+func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
+	switch {
+	case o.ignoreCase && o.matchCase:
+		return errMixed("--ignore-case", "--case-sensitive")
+	case o.heading && o.noHeading:
+		return errMixed("--heading", "--no-heading")
+	case o.root.Set && o.rootID.Set:
+		return errMixed("--root", "--root-id")
+	case pattern == "":
+		return usagef("conversation grep: the pattern is empty")
+	}
+	labels, err := labelFilter(o.labels)
+	if err != nil {
+		return err
+	}
+	scope := o.rootID
+	if o.root.Value != "" {
+		scope = o.root
+	}
+	view, ids, err := a.scoped(ctx, scope, o.ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := view.Get(ctx, id); err != nil {
+			return err
+		}
+	}
+	q := convstore.Query{
+		Pattern: pattern, Regexp: o.regexp, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
+		Context: o.context.Value, MaxMatches: o.maxMatches.Value, Limit: o.limit.Value,
+		Case: pick(o.ignoreCase, convstore.IgnoreCase, pick(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
+	}
+	for _, s := range o.scopes {
+		q.Scopes = append(q.Scopes, convstore.SearchScope(s))
+	}
+	if len(o.ids) > 0 && len(ids) == 0 {
+		return a.noMatch() // --id - with nothing on stdin: nowhere is not everywhere
+	}
+	if o.root.Set && o.root.Value == "" {
+		if q.IDs, err = onlyRoots(ctx, view, q); err != nil {
+			return err
+		}
+		if len(q.IDs) == 0 {
+			return a.noMatch()
+		}
+	}
+	found, err := a.writeHits(ctx, o, view.Search(ctx, q))
+	if err == nil && !found {
+		return quiet(exitFailed)
+	}
+	return err
+}
+
+// noMatch is the answer when there is nowhere to look.
+func (a *app) noMatch() error {
+	if a.json() {
+		if err := a.document([]struct{}{}); err != nil {
+			return err
+		}
+	}
+	return quiet(exitFailed)
+}
+
+// onlyRoots narrows a search to conversations without a parent.
+func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]convstore.ID, error) {
+	roots, err := view.List(ctx, convstore.Filter{Roots: true, Hidden: q.Hidden, Archived: q.Archived, Labels: q.Labels})
+	if err != nil {
+		return nil, err
+	}
+	var ids []convstore.ID
+	for _, c := range roots {
+		for _, id := range q.IDs {
+			if id == c.ID {
+				ids = append(ids, c.ID)
+			}
+		}
+		if len(q.IDs) == 0 {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids, nil
+}
+
+func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
+	err = a.text(func(w *bufio.Writer) error {
+		out := hitWriter{w: w, io: a.io, output: o.output, heading: o.heading || (a.pretty() && !o.noHeading), context: o.context.Value > 0}
+		if a.json() {
+			out.list = &list{w: w, format: a.format()}
+		}
+		for m, err := range hits {
+			if err != nil {
+				return err
+			}
+			found = true
+			if err := out.match(m); err != nil {
+				return err
+			}
+			if a.io.OutTTY {
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+		}
+		return out.close()
+	})
+	return found, err
+}
+
+// hitJSON is a line of a search: a hit, or a line of context, which has no submatches.
+type hitJSON struct {
+	ID         convstore.ID          `json:"id"`
+	Turn       *int                  `json:"turn"` // null in a title
+	Scope      convstore.SearchScope `json:"scope"`
+	Timestamp  time.Time             `json:"timestamp"`
+	Title      string                `json:"title"`
+	Text       string                `json:"text"`
+	Match      bool                  `json:"match"`
+	Submatches []submatchJSON        `json:"submatches"`
+}
+
+// submatchJSON is one occurrence; start and end are byte offsets in the line.
+type submatchJSON struct {
+	Match string `json:"match"`
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+}
+
+// hitWriter prints the matches of one search, which come conversation by conversation.
+type hitWriter struct {
+	w       *bufio.Writer
+	io      *term.IO
+	list    *list // of the JSON formats, else nil
+	output  string
+	heading bool
+	context bool
+
+	last  convstore.ID
+	count int // matches of last
+}
+
+func (h *hitWriter) match(m convstore.Match) error {
+	fresh := m.ID != h.last
+	if fresh {
+		if err := h.finish(); err != nil {
+			return err
+		}
+		h.last, h.count = m.ID, 0
+	}
+	h.count++
+	switch {
+	case h.output == outputCount:
+		return nil
+	case h.output == outputIDs:
+		if !fresh {
+			return nil
+		}
+		if h.list != nil {
+			return h.list.add(m.ID)
+		}
+		_, err := fmt.Fprintln(h.w, m.ID)
+		return err
+	case h.list != nil:
+		return h.object(m)
+	}
+	if fresh && h.heading && h.output == outputHits {
+		h.head(m)
+	}
+	for _, line := range m.Before {
+		h.line(m, 'c', line)
+	}
+	h.line(m, 'm', m.Text)
+	for _, line := range m.After {
+		h.line(m, 'c', line)
+	}
+	_, err := h.w.Write(nil)
+	return err
+}
+
+// finish ends the output of one conversation.
+func (h *hitWriter) finish() error {
+	if h.output != outputCount || h.last == 0 {
+		return nil
+	}
+	if h.list != nil {
+		return h.list.add(struct {
+			ID    convstore.ID `json:"id"`
+			Count int          `json:"count"`
+		}{h.last, h.count})
+	}
+	_, err := fmt.Fprintf(h.w, "%s:%d\n", h.last, h.count)
+	return err
+}
+
+func (h *hitWriter) close() error {
+	if err := h.finish(); err != nil {
+		return err
+	}
+	if h.list != nil {
+		return h.list.close()
+	}
+	return nil
+}
+
+func (h *hitWriter) object(m convstore.Match) error {
+	line := func(text string, match bool, subs []submatchJSON) error {
+		j := hitJSON{ID: m.ID, Scope: m.Scope, Timestamp: m.Time.UTC(), Title: m.Title, Text: text, Match: match, Submatches: subs}
+		if m.Scope != convstore.ScopeTitle {
+			j.Turn = &m.Turn
+		}
+		return h.list.add(j)
+	}
+	for _, text := range m.Before {
+		if err := line(text, false, []submatchJSON{}); err != nil {
+			return err
+		}
+	}
+	subs := make([]submatchJSON, 0, len(m.Submatches))
+	for _, s := range m.Submatches {
+		subs = append(subs, submatchJSON{s.Text, s.Start, s.End})
+	}
+	if err := line(m.Text, true, subs); err != nil {
+		return err
+	}
+	for _, text := range m.After {
+		if err := line(text, false, []submatchJSON{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head is the line above the hits of a conversation.
+func (h *hitWriter) head(m convstore.Match) {
+	text := strings.TrimSpace(m.ID.String() + "  " + term.Line(m.Title))
+	if h.io.Width > 0 {
+		text = term.Cut(text, h.io.Width, h.io.UTF8)
+	}
+	if h.io.Color {
+		text = "\x1b[1m" + text + "\x1b[0m"
+	}
+	h.w.WriteString(text + "\n")
+}
+
+// line writes one line of text. On a terminal it is cleaned and cut to the width.
+func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
+	turn := strconv.Itoa(m.Turn)
+	if m.Scope == convstore.ScopeTitle {
+		turn = ".."
+	}
+	prefix := ""
+	switch {
+	case h.output == outputText:
+	case h.heading:
+		prefix = fmt.Sprintf("  %s:%s:%c:", turn, m.Scope, kind)
+	default:
+		prefix = fmt.Sprintf("%s:%s:%s:%c:", m.ID, turn, m.Scope, kind)
+	}
+	if !h.io.OutTTY {
+		h.w.WriteString(prefix + text + "\n")
+		return
+	}
+	shown := term.Line(text)
+	if h.io.Width > 0 {
+		shown = h.window(shown, m, kind, h.io.Width-term.Width(prefix))
+	}
+	if h.io.Color && kind == 'm' {
+		shown = h.mark(shown, m)
+	}
+	h.w.WriteString(prefix + shown + "\n")
+}
+
+// window cuts a line to width, moving its start so that the first occurrence is seen.
+func (h *hitWriter) window(text string, m convstore.Match, kind byte, width int) string {
+	if kind == 'm' && len(m.Submatches) > 0 && term.Width(text) > width {
+		needle := term.Line(m.Submatches[0].Text)
+		before, after, ok := strings.Cut(text, needle)
+		if lead := width / 3; ok && term.Width(before)+term.Width(needle) > width-3 {
+			r := []rune(before)
+			text = pick(h.io.UTF8, "…", "...") + string(r[max(0, len(r)-lead):]) + needle + after
+		}
+	}
+	return term.Cut(text, max(width, 10), h.io.UTF8)
+}
+
+// mark colours the occurrences that survived the cut, in one pass: a needle may be part of a colour.
+func (h *hitWriter) mark(text string, m convstore.Match) string {
+	var pairs []string
+	for _, s := range m.Submatches {
+		if needle := term.Line(s.Text); needle != "" {
+			pairs = append(pairs, needle, "\x1b[31m"+needle+"\x1b[0m")
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+type listOptions struct {
+	root       maybe[string]
+	tree       bool
+	hidden     bool
+	archived   bool
+	sort       string
+	descending bool
+	limit      maybe[int]
+	labels     []string
+}
+
+func newListCommand(a *app) *cli.Command {
+	var o listOptions
+	return a.command(spec{
+		Name: "ls", Summary: "list conversations",
+		About: "Without flags: all that are neither hidden nor archived, each before its children, in the order of their " +
+			"creation. A parent of hidden ones says so: (+3 hidden).\n\n" +
+			"A terminal gets a table that fits; a pipe gets tab-separated lines: id, status, turns, time of the last activity, " +
+			"profile, model, cost in dollars, title, and (+3 hidden) where that is so. Tabs, newlines and backslashes are escaped.",
+		Flags: []*option{
+			stringMaybe(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
+			boolFlag(&o.tree, "tree", "draw the tree"),
+			boolFlag(&o.hidden, "hidden", "hidden ones too"),
+			boolFlag(&o.archived, "archived", "archived ones too"),
+			choiceFlag(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost"),
+			boolFlag(&o.descending, "descending", "the other way round"),
+			intFlag(&o.limit, "limit", "N", 1, "at most N"),
+			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+		},
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation ls --tree --hidden",
+			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
+			"jp c ls --sort activity --descending --limit 10",
+		},
+		Run: func(ctx context.Context, _ []string) error { return runList(ctx, a, o) },
+	})
+}
+
+func runList(ctx context.Context, a *app, o listOptions) error {
+	if o.tree && o.sort != "" {
+		return errMixed("--tree", "--sort")
+	}
+	labels, err := labelFilter(o.labels)
+	if err != nil {
+		return err
+	}
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	f := convstore.Filter{
+		Roots: o.root.Set && o.root.Value == "", Hidden: o.hidden, Archived: o.archived, Labels: labels,
+		Descending: o.descending, Limit: o.limit.Value,
+		Sort: map[string]convstore.Sort{
+			"": convstore.SortTree, "created": convstore.SortCreated, "activity": convstore.SortActivity,
+			"title": convstore.SortTitle, "turns": convstore.SortTurns, "cost": convstore.SortCost,
+		}[o.sort],
+	}
+	view := st.View
+	if o.root.Value != "" {
+		if view, err = a.below(ctx, o.root.Value); err != nil {
+			return err
+		}
+	}
+	cs, err := view.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.json():
+		return a.document(pick(cs == nil, []convstore.Conversation{}, cs))
+	case o.tree:
+		return a.printTree(cs, o.hidden)
+	case a.pretty():
+		return a.printTable(cs, o.hidden)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, c := range cs {
+			writeListLine(w, c, o.hidden)
+		}
+		return nil
+	})
+}
+
+// writeListLine writes a conversation for a pipe.
+func writeListLine(w *bufio.Writer, c convstore.Conversation, hidden bool) {
+	fields := []string{
+		c.ID.String(), string(c.Status), strconv.Itoa(c.Turns), c.UpdatedAt.UTC().Format(time.RFC3339),
+		c.Profile, c.Model, dollars(c.CostNano), c.Title,
+	}
+	for i, f := range fields {
+		fields[i] = term.Escape(f)
+	}
+	w.WriteString(strings.Join(fields, "\t") + hiddenNote(c, hidden, "\t"))
+	w.WriteByte('\n')
+}
+
+// hiddenNote says how many children a listing leaves out.
+func hiddenNote(c convstore.Conversation, shown bool, before string) string {
+	if shown || c.HiddenChildren == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s(+%d hidden)", before, c.HiddenChildren)
+}
+
+// dollars writes a cost; "" when it is not known.
+func dollars(nano *int64) string {
+	if nano == nil {
+		return ""
+	}
+	b, err := stream.USD(*nano).MarshalJSON()
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// shortDollars is for people: two digits that matter.
+func shortDollars(nano *int64) string {
+	switch {
+	case nano == nil:
+		return "?"
+	case *nano == 0:
+		return "$0"
+	case *nano < 1e7 && *nano > -1e7:
+		return "$" + strconv.FormatFloat(float64(*nano)/1e9, 'g', 2, 64)
+	}
+	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
+}
+
+func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
+	if len(cs) == 0 {
+		a.note("no conversations")
+		return nil
+	}
+	t := term.Table{Columns: []term.Column{
+		{Title: "id"}, {Title: "title", Flex: true}, {Title: "status"}, {Title: "turns", Right: true, Drop: 1},
+		{Title: "profile", Drop: 4}, {Title: "model", Drop: 5}, {Title: "cost", Right: true, Drop: 3}, {Title: "activity", Right: true, Drop: 2},
+	}}
+	now := time.Now()
+	for _, c := range cs {
+		title := pick(c.Title == "", "-", c.Title) + hiddenNote(c, hidden, " ")
+		t.Rows = append(t.Rows, []string{
+			c.ID.String(), title, string(c.Status), strconv.Itoa(c.Turns),
+			c.Profile, c.Model, shortDollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
+		})
+	}
+	return a.text(func(w *bufio.Writer) error { return t.Write(w, a.io) })
+}
+
+// age is a duration ago in one unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "now"
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// printTree draws conversations below their parents; those whose parent is not listed stand at the edge.
+func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
+	children := map[convstore.ID][]convstore.Conversation{}
+	listed := map[convstore.ID]bool{}
+	for _, c := range cs {
+		listed[c.ID] = true
+	}
+	for _, c := range cs {
+		parent := c.Parent
+		if !listed[parent] {
+			parent = 0
+		}
+		children[parent] = append(children[parent], c)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		var walk func(parent convstore.ID, indent string)
+		walk = func(parent convstore.ID, indent string) {
+			kids := children[parent]
+			for i, c := range kids {
+				branch, deeper := "", ""
+				if parent != 0 {
+					branch, deeper = term.Branch(i == len(kids)-1, a.io.UTF8)
+				}
+				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
+				if a.io.Width > 0 {
+					line = term.Cut(line, a.io.Width, a.io.UTF8)
+				}
+				w.WriteString(line + "\n")
+				walk(c.ID, indent+deeper)
+			}
+		}
+		walk(0, "")
+		return nil
+	})
+}
+
+// treeText is a conversation in a tree: id, status, turns, profile, cost, title.
+func treeText(c convstore.Conversation) string {
+	parts := []string{c.ID.String(), string(c.Status), plural(c.Turns, "turn")}
+	if c.Profile != "" {
+		parts = append(parts, c.Profile)
+	}
+	if c.CostNano == nil || *c.CostNano != 0 {
+		parts = append(parts, pick(c.CostNano == nil, "cost unknown", shortDollars(c.CostNano)))
+	}
+	if c.Title != "" {
+		parts = append(parts, c.Title)
+	}
+	return term.Line(strings.Join(parts, "  "))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+// The styles of `conversation print`, each showing more than the one before.
+const (
+	styleUser  = "user"
+	styleChat  = "chat"
+	styleBrief = "brief"
+	styleFull  = "full"
+)
+
+type printOptions struct {
+	rootID maybe[string]
+	turns  rangeFlags
+	style  string
+}
+
+func newPrintCommand(a *app) *cli.Command {
+	o := printOptions{style: styleBrief}
+	flags := []*option{stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
+	flags = append(flags, o.turns.lastFirst()...)
+	return a.command(spec{
+		Name: "print", Summary: "print what was said", Args: "ID...",
+		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
+			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.",
+		Flags: append(flags,
+			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1"),
+			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
+		),
+		Min: 1, Max: -1,
+		Exits: []Status{exitNotFound, exitScope, exitBusy},
+		Examples: []string{
+			"jp conversation print . --last",
+			"jp conversation print jp-c17543982415 --root-id jp-c17543982411 --turn 2.. --style full",
+		},
+		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, args) },
+	})
+}
+
+func runPrint(ctx context.Context, a *app, o printOptions, words []string) error {
+	turns, err := o.turns.turns()
+	if err != nil {
+		return err
+	}
+	view, ids, err := a.scoped(ctx, o.rootID, words)
+	if err != nil {
+		return err
+	}
+	var cs []convstore.Conversation
+	for _, id := range ids {
+		c, err := view.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		cs = append(cs, c)
+	}
+	if a.json() {
+		return a.printEvents(ctx, view, ids, turns)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for i, c := range cs {
+			p := printer{w: w, io: a.io, style: o.style, calls: map[string]convstore.ToolCall{}}
+			if i > 0 {
+				w.WriteByte('\n')
+			}
+			p.heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
+			for e, err := range view.Events(ctx, c.ID, turns) {
+				if err != nil {
+					return err
+				}
+				if err := p.event(e); err != nil {
+					return err
+				}
+			}
+			p.pending()
+		}
+		return nil
+	})
+}
+
+// scoped returns the view and the ids of a command that takes --root-id. A root that does not exist is told before a target
+// that does not.
+func (a *app) scoped(ctx context.Context, rootID maybe[string], words []string) (convstore.View, []convstore.ID, error) {
+	st, err := a.store(ctx)
+	if err != nil {
+		return convstore.View{}, nil, err
+	}
+	view := st.View
+	if rootID.Set {
+		if view, err = a.below(ctx, rootID.Value); err != nil {
+			return view, nil, err
+		}
+	}
+	ids, err := a.resolveTargets(ctx, words)
+	return view, ids, err
+}
+
+// printEvents writes the events as JSON, each with the id of its conversation.
+func (a *app) printEvents(ctx context.Context, view convstore.View, ids []convstore.ID, turns convstore.Range) error {
+	return a.text(func(w *bufio.Writer) error {
+		out := list{w: w, format: a.format()}
+		for _, id := range ids {
+			for e, err := range view.Events(ctx, id, turns) {
+				if err != nil {
+					return err
+				}
+				b, err := encodeJSON(e, false)
+				if err != nil {
+					return fmt.Errorf("event %s: %w", e.ID, err)
+				}
+				if err := out.add(joinObjects(`{"conversation_id":"`+id.String()+`"}`, b)); err != nil {
+					return err
+				}
+			}
+		}
+		return out.close()
+	})
+}
+
+// joinObjects makes one JSON object of two that are not empty.
+func joinObjects(a string, b []byte) json.RawMessage {
+	return json.RawMessage(strings.TrimSuffix(strings.TrimSpace(a), "}") + "," + strings.TrimPrefix(string(b), "{"))
+}
+
+// printer writes a conversation as text: Markdown headings, a blank line around every piece.
+type printer struct {
+	w     *bufio.Writer
+	io    *term.IO
+	style string
+	turn  int
+	lines bool // the last thing written was a line of a list
+	calls map[string]convstore.ToolCall // without a result so far
+	order []string
+}
+
+// shows reports whether the style is at least s.
+func (p *printer) shows(s string) bool {
+	rank := map[string]int{styleUser: 0, styleChat: 1, styleBrief: 2, styleFull: 3}
+	return rank[p.style] >= rank[s]
+}
+
+func (p *printer) event(e convstore.Event) error {
+	if e.Turn != p.turn {
+		p.pending()
+		p.turn = e.Turn
+		p.lines = false
+		p.w.WriteByte('\n')
+		p.heading("## ", fmt.Sprintf("turn %d, %s", e.Turn, e.Time.Local().Format("2006-01-02 15:04")))
+	}
+	switch b := e.Body.(type) {
+	case convstore.UserMessage:
+		p.piece("user", b.Text)
+		for _, at := range b.Attachments {
+			p.line("attached: " + at.Source)
+		}
+	case convstore.AssistantMessage:
+		if p.shows(styleChat) {
+			p.piece("assistant", b.Text)
+		}
+	case convstore.Structured:
+		if p.shows(styleChat) {
+			p.piece("assistant", string(b.Data))
+		}
+	case convstore.Reasoning:
+		if p.shows(styleFull) && b.Text != "" {
+			p.piece("reasoning", b.Text)
+		}
+	case convstore.ToolCall:
+		switch {
+		case p.shows(styleFull):
+			p.piece("tool call: "+b.Name, string(b.Arguments))
+			fallthrough
+		case p.shows(styleBrief):
+			p.calls[b.ID] = b
+			p.order = append(p.order, b.ID)
+		}
+	case convstore.ToolResult:
+		call, known := p.calls[b.ID]
+		delete(p.calls, b.ID)
+		name := pick(known, call.Name, "?")
+		switch {
+		case p.shows(styleFull):
+			p.piece("tool result: "+name+pick(b.IsError, " (error)", ""), b.Text)
+		case p.shows(styleBrief):
+			p.toolLine(call, name, resultSummary(b))
+		}
+	case convstore.Note:
+		if p.shows(styleBrief) {
+			p.line("note: " + b.Text)
+		}
+	case convstore.Inquiry:
+		if p.shows(styleBrief) {
+			p.line(b.Tool + " asked: " + b.Text)
+		}
+	case convstore.InquiryAnswer:
+		if p.shows(styleBrief) {
+			p.line("answered: " + string(b.Answer))
+		}
+	case convstore.TurnEnd:
+		p.pending()
+		if p.shows(styleChat) && b.State != convstore.StateOK {
+			p.line("ended: " + string(b.State) + pick(b.Reason == "", "", ": "+b.Reason))
+		}
+	case convstore.ConfigDelta:
+		if p.shows(styleFull) {
+			p.piece("config changed"+pick(b.Reset == "", "", ", after a reset to "+b.Reset), string(b.Delta))
+		}
+	case convstore.ModelCall:
+		if p.shows(styleFull) {
+			p.line(fmt.Sprintf("%s: %s tokens in, %s out, %s", b.Model, term.Count(b.Usage.Input), term.Count(b.Usage.Output),
+				pick(b.CostNano == nil, "cost unknown", shortDollars(b.CostNano))))
+		}
+	case convstore.Opaque:
+		if p.shows(styleFull) {
+			p.piece(b.Name, string(b.Raw))
+		}
+	}
+	_, err := p.w.Write(nil) // the buffer's sticky error: stop reading when nobody listens
+	return err
+}
+
+// pending tells of calls whose result never came.
+func (p *printer) pending() {
+	for _, id := range p.order {
+		if call, ok := p.calls[id]; ok {
+			p.toolLine(call, call.Name, "no result")
+		}
+	}
+	clear(p.calls)
+	p.order = p.order[:0]
+}
+
+func (p *printer) toolLine(call convstore.ToolCall, name, result string) {
+	args := term.Cut(term.Line(string(call.Arguments)), 100, p.io.UTF8)
+	p.line(fmt.Sprintf("%s %s: %s", name, args, result))
+}
+
+// resultSummary says in a few words what a tool gave back.
+func resultSummary(r convstore.ToolResult) string {
+	if !r.IsError {
+		return term.Count(int64(len(r.Text))) + " bytes"
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
+	return "error: " + strings.TrimPrefix(first, "error: ")
+}
+
+func (p *printer) heading(level, text string) {
+	text = level + term.Line(text)
+	if p.io.Color {
+		text = "\x1b[1m" + text + "\x1b[0m"
+	}
+	p.w.WriteString(text + "\n")
+}
+
+func (p *printer) piece(who, text string) {
+	p.lines = false
+	p.w.WriteByte('\n')
+	p.heading("### ", who)
+	p.w.WriteString("\n" + strings.TrimRight(p.io.Text(text), "\n") + "\n")
+}
+
+func (p *printer) line(text string) {
+	p.w.WriteString(pick(p.lines, "- ", "\n- ") + term.Line(text) + "\n")
+	p.lines = true
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+type removeOptions struct {
+	cascade bool
+	promote bool
+	yes     bool
+}
+
+func newRemoveCommand(a *app) *cli.Command {
+	var o removeOptions
+	return a.command(spec{
+		Name: "rm", Summary: "remove conversations", Args: "ID...",
+		About: "Asks first, unless --yes is given. A conversation with children is removed only with --cascade or --promote; " +
+			"one that runs, or with something below it that runs, is not removed. The ids of what was removed are printed.",
+		Flags: []*option{
+			boolFlag(&o.cascade, "cascade", "remove everything below too"),
+			boolFlag(&o.promote, "promote", "hand the children to the grandparent"),
+			boolFlag(&o.yes, "yes", "do not ask"),
+		},
+		Min: 1, Max: -1,
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation rm jp-c17543982411 --cascade --yes",
+			"jp c ls --root=jp-c17543982411 --hidden | cut -f1 | jp c rm - --promote --yes",
+		},
+		Run: func(ctx context.Context, args []string) error { return runRemove(ctx, a, o, args) },
+	})
+}
+
+func runRemove(ctx context.Context, a *app, o removeOptions, words []string) error {
+	if err := a.persist("conversation rm"); err != nil {
+		return err
+	}
+	if o.cascade && o.promote {
+		return errMixed("--cascade", "--promote")
+	}
+	st, ids, err := a.openStore(ctx, words)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c, err := st.Get(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case c.Children > 0 && !o.cascade && !o.promote:
+			return &convstore.ChildrenError{ID: id, Children: c.Children}
+		case o.yes:
+			continue
+		}
+		if err := confirmRemoval(ctx, a, st, c, o); err != nil {
+			return err
+		}
+	}
+	removed := []convstore.ID{}
+	for _, id := range ids {
+		if slices.Contains(removed, id) {
+			continue // went with an earlier one
+		}
+		gone, rmErr := st.Remove(ctx, id, convstore.RemoveOptions{Cascade: o.cascade, Promote: o.promote})
+		removed = append(removed, gone...)
+		if rmErr != nil {
+			err = rmErr
+			break
+		}
+	}
+	// What is gone is said even when something after it failed.
+	if a.json() {
+		if out := a.document(removed); err == nil {
+			err = out
+		}
+	} else if out := a.printIDs(removed); err == nil {
+		err = out
+	}
+	return err
+}
+
+// confirmRemoval asks about one conversation.
+func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
+	tty, err := a.terminal()
+	if nobody(err) {
+		return usagef("conversation %s: nobody can confirm its removal", c.ID).withHint("--yes removes without asking")
+	}
+	if err != nil {
+		return err
+	}
+	defer tty.Close()
+	text := fmt.Sprintf("remove %s %s", c.ID, pick(c.Title == "", "(no title)", fmt.Sprintf("%q", c.Title)))
+	switch {
+	case c.Children > 0 && o.cascade:
+		below, err := st.Under(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		all, err := below.List(ctx, convstore.Filter{Hidden: true, Archived: true})
+		if err != nil {
+			return err
+		}
+		text += fmt.Sprintf(" and the %s below it", plural(len(all), "conversation"))
+	case c.Children > 0:
+		text += fmt.Sprintf(", keeping its %d children", c.Children)
+	}
+	yes, err := confirm(ctx, tty, term.Line(text))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return &failure{code: "declined", status: exitFailed, msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
+	}
+	return nil
+}
+
+// confirm asks a question whose default answer is no.
+func confirm(ctx context.Context, tty *term.TTY, text string) (bool, error) {
+	answer, err := askLine(ctx, tty, "jp: "+text+"? [y/N] ")
+	return answer == "y" || answer == "Y" || answer == "yes", err
+}

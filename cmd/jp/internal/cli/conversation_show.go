@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+func newShowCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "show", Summary: "show what is known of one conversation", Args: "ID",
+		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated.",
+		Min:   1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp conversation show . -F json-pretty"},
+		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, args[0]) },
+	})
+}
+
+// shown is what `show` adds to the keys of a listing.
+type shown struct {
+	Link        string                   `json:"link"`
+	Role        string                   `json:"role"`
+	ProfileHash string                   `json:"profile_hash"`
+	Reason      string                   `json:"reason"`
+	ArchivedAt  *time.Time               `json:"archived_at"`
+	Tools       []string                 `json:"tools"`
+	Grant       *convstore.Grant         `json:"grant"`
+	Config      json.RawMessage          `json:"config"`
+	Ledger      ledger                   `json:"ledger"`
+	Delegations []delegationJSON         `json:"delegations"`
+	ChildList   []convstore.Conversation `json:"child_conversations"`
+}
+
+// ledger sums up what a conversation delegated.
+type ledger struct {
+	Calls   int             `json:"calls"`
+	Open    int             `json:"open"`
+	Usage   convstore.Usage `json:"usage"`
+	CostUSD *stream.USD     `json:"cost_usd"` // null when some price is unknown
+}
+
+// delegationJSON is one run as `show` publishes it.
+type delegationJSON struct {
+	ID      string          `json:"id"`
+	Child   convstore.ID    `json:"child_id"`
+	Turn    int             `json:"turn"`
+	Kind    string          `json:"kind"`
+	Profile string          `json:"profile"`
+	Model   string          `json:"model"`
+	State   string          `json:"state"` // "open" until it has ended
+	Reason  string          `json:"reason"`
+	Started *time.Time      `json:"started_at"`
+	Ended   *time.Time      `json:"ended_at"`
+	Usage   convstore.Usage `json:"usage"`
+	CostUSD *stream.USD     `json:"cost_usd"`
+}
+
+func runShow(ctx context.Context, a *app, word string) error {
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := a.resolveTarget(ctx, word)
+	if err != nil {
+		return err
+	}
+	c, err := st.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	s, err := gather(ctx, st, c)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		head, err := encodeJSON(c, false)
+		if err != nil {
+			return fmt.Errorf("conversation %s: %w", id, err)
+		}
+		tail, err := encodeJSON(s, false)
+		if err != nil {
+			return fmt.Errorf("conversation %s: %w", id, err)
+		}
+		return a.document(joinObjects(string(head), tail))
+	}
+	return a.text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
+}
+
+func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
+	s := shown{
+		Link: c.Link.String(), Role: c.Role, ProfileHash: c.ProfileHash, Reason: c.Reason, Grant: c.Grant,
+		ArchivedAt: orNil(c.ArchivedAt), Tools: []string{}, Config: json.RawMessage("null"),
+		Delegations: []delegationJSON{}, ChildList: []convstore.Conversation{},
+	}
+	config, err := st.Config(ctx, c.ID)
+	if err != nil {
+		return s, err
+	}
+	if len(config.JSON) > 0 {
+		s.Config = config.JSON
+	}
+	s.Tools = append(s.Tools, config.Tools...)
+	slices.Sort(s.Tools)
+	children, err := st.List(ctx, convstore.Filter{Children: c.ID, Hidden: true, Archived: true})
+	if err != nil {
+		return s, err
+	}
+	s.ChildList = append(s.ChildList, children...)
+	all, err := st.Delegations(ctx, c.Root)
+	if err != nil {
+		return s, err
+	}
+	var cost int64
+	known := true
+	for _, d := range all {
+		if d.Caller != c.ID {
+			continue
+		}
+		s.Delegations = append(s.Delegations, delegationJSON{
+			ID: d.ID, Child: d.Child, Turn: d.Turn, Kind: d.Kind, Profile: d.Profile, Model: d.Model,
+			State: cmp.Or(string(d.State), "open"), Reason: d.Reason,
+			Started: orNil(d.Started), Ended: orNil(d.Ended), Usage: d.Usage, CostUSD: (*stream.USD)(d.CostNano),
+		})
+		s.Ledger.Calls++
+		if d.State == "" {
+			s.Ledger.Open++
+			continue
+		}
+		s.Ledger.Usage = s.Ledger.Usage.Add(d.Usage)
+		if d.CostNano == nil {
+			known = false
+		} else {
+			cost += *d.CostNano
+		}
+	}
+	if known {
+		s.Ledger.CostUSD = (*stream.USD)(&cost)
+	}
+	return s, nil
+}
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) error {
+	row := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%-10s %s\n", key, term.Line(value))
+		}
+	}
+	local := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Local().Format("2006-01-02 15:04:05")
+	}
+	row("id", c.ID.String())
+	row("title", c.Title)
+	row("status", string(c.Status)+pick(c.Reason == "", "", ": "+c.Reason))
+	if c.Parent != 0 {
+		row("parent", fmt.Sprintf("%s (%s)", c.Parent, s.Link))
+		row("root", c.Root.String())
+	}
+	row("depth", strconv.Itoa(c.Depth))
+	var marks []string
+	for _, m := range []struct {
+		on   bool
+		text string
+	}{{c.Hidden, "hidden"}, {c.Pinned, "pinned"}, {c.Archived(), "archived"}} {
+		if m.on {
+			marks = append(marks, m.text)
+		}
+	}
+	row("marks", strings.Join(marks, ", "))
+	row("created", local(c.CreatedAt))
+	row("activity", local(c.UpdatedAt))
+	row("expires", local(c.ExpiresAt))
+	row("turns", fmt.Sprintf("%d (%s)", c.Turns, plural(c.Events, "event")))
+	row("profile", c.Profile+pick(c.ProfileHash == "", "", " sha256:"+short(c.ProfileHash)))
+	row("model", c.Model)
+	row("role", c.Role)
+	row("tools", pick(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
+	if g := c.Grant; g != nil {
+		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; depth %d", pick(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
+			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return shortDollars(&n) }), g.MaxDepth))
+	}
+	row("usage", usageText(c.Usage)+", "+pick(c.CostNano == nil, "cost unknown", shortDollars(c.CostNano)))
+	for _, k := range sortedKeys(c.Labels) {
+		row("label", k+pick(c.Labels[k] == "", "", "="+c.Labels[k]))
+	}
+	if s.Ledger.Calls > 0 {
+		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", plural(s.Ledger.Calls, "run"), s.Ledger.Open, usageText(s.Ledger.Usage),
+			pick(s.Ledger.CostUSD == nil, "cost unknown", shortDollars((*int64)(s.Ledger.CostUSD)))))
+		t := term.Table{Columns: []term.Column{
+			{Title: "turn", Right: true}, {Title: "child"}, {Title: "state"}, {Title: "profile", Drop: 1}, {Title: "tokens", Right: true}, {Title: "reason", Flex: true},
+		}}
+		for _, d := range s.Delegations {
+			t.Rows = append(t.Rows, []string{strconv.Itoa(d.Turn), d.Child.String(), d.State, d.Profile,
+				term.Count(d.Usage.Input + d.Usage.CacheWrite + d.Usage.Output), d.Reason})
+		}
+		w.WriteByte('\n')
+		if err := t.Write(w, a.io); err != nil {
+			return err
+		}
+	}
+	if len(s.ChildList) > 0 {
+		fmt.Fprintf(w, "\nchildren:\n")
+		for _, child := range s.ChildList {
+			fmt.Fprintf(w, "  %s%s\n", treeText(child), pick(child.Hidden, "  (hidden)", ""))
+		}
+	}
+	return nil
+}
+
+func usageText(u convstore.Usage) string {
+	text := fmt.Sprintf("%s tokens in, %s out", term.Count(u.Input), term.Count(u.Output))
+	if u.CacheRead+u.CacheWrite > 0 {
+		text += fmt.Sprintf(", cache %s read, %s written", term.Count(u.CacheRead), term.Count(u.CacheWrite))
+	}
+	return text
+}
+
+// limit shows a limit that may not be there.
+func limit(n *int64, show func(int64) string) string {
+	if n == nil {
+		return "unlimited"
+	}
+	return show(*n)
+}
+
+// short is the start of a hash.
+func short(hash string) string { return hash[:min(len(hash), 12)] }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// failure is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
+// packages get theirs from explain.
+type failure struct {
+	code   string // the kind, as JSON shows it
+	status Status
+	msg    string // subject first; "" = say nothing, the status tells it (grep without a match)
+	hint   string
+	err    error
+}
+
+func (f *failure) Error() string { return f.msg }
+func (f *failure) Unwrap() error { return f.err }
+
+// withHint says what to try.
+func (f *failure) withHint(format string, args ...any) *failure {
+	f.hint = fmt.Sprintf(format, args...)
+	return f
+}
+
+// usagef is a mistake on the command line.
+func usagef(format string, args ...any) *failure {
+	return &failure{code: "usage", status: exitUsage, msg: fmt.Sprintf(format, args...)}
+}
+
+// notFoundf names what is not there.
+func notFoundf(format string, args ...any) *failure {
+	return &failure{code: "not_found", status: exitNotFound, msg: fmt.Sprintf(format, args...)}
+}
+
+// refusedf names what policy does not allow.
+func refusedf(format string, args ...any) *failure {
+	return &failure{code: "refused", status: exitRefused, msg: fmt.Sprintf(format, args...)}
+}
+
+// quiet ends with a status and without a word.
+func quiet(s Status) error { return &failure{code: "none", status: s} }
+
+// report is an error as a user meets it.
+type report struct {
+	Code    string
+	Status  Status
+	Message string // "" = nothing is said
+	Hint    string
+}
+
+// explain is the one place where errors become kinds, exit statuses and hints. Of an error that wraps several known ones the
+// first case counts: a signal outranks what it caused, and a closed stdout what could not be written any more.
+func explain(err error) report {
+	r := report{Code: "failed", Status: exitFailed, Message: err.Error()}
+	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*signalError)) {
+		return report{Code: "stdout_closed", Status: exitClosed}
+	}
+	_ = as(&r, err, explainSignal) ||
+		as(&r, err, explainOwn) ||
+		as(&r, err, explainRefusal) ||
+		as(&r, err, explainNotFound) ||
+		as(&r, err, explainScope) ||
+		as(&r, err, explainBusy) ||
+		as(&r, err, explainChildren) ||
+		as(&r, err, explainPattern) ||
+		as(&r, err, explainRange) ||
+		as(&r, err, explainPlace) ||
+		as(&r, err, explainSchema) ||
+		as(&r, err, explainDamaged) ||
+		as(&r, err, explainConfig) ||
+		as(&r, err, explainDefinition) ||
+		as(&r, err, explainModel) ||
+		explainSentinel(&r, err)
+	return r
+}
+
+// as fills r in if err is or wraps an E.
+func as[E error](r *report, err error, fill func(*report, E)) bool {
+	var e E
+	if !errors.As(err, &e) {
+		return false
+	}
+	fill(r, e)
+	return true
+}
+
+func (r *report) is(code string, s Status, hint string) { r.Code, r.Status, r.Hint = code, s, hint }
+
+func explainSignal(r *report, e *signalError) { r.is("signal", e.status(), "") }
+
+func explainOwn(r *report, e *failure) {
+	r.is(e.code, e.status, e.hint)
+	if e.msg == "" {
+		r.Message = ""
+	}
+}
+
+func explainRefusal(r *report, e *delegate.Refusal) {
+	r.is("refused_"+string(e.Code), exitRefused, "")
+}
+
+func explainNotFound(r *report, _ *convstore.NotFoundError) {
+	r.is("not_found", exitNotFound, "`jp conversation ls --hidden` lists what there is")
+}
+
+func explainScope(r *report, e *convstore.ScopeError) {
+	r.is("scope", exitScope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
+}
+
+func explainBusy(r *report, e *convstore.BusyError) {
+	r.is("busy", exitBusy, pick(e.ID != 0, "wait for its run to end, or stop that", "try again; another jp is writing"))
+}
+
+func explainChildren(r *report, _ *convstore.ChildrenError) {
+	r.is("children", exitUsage, "--cascade removes them too, --promote hands them to its parent")
+}
+
+func explainPattern(r *report, _ *convstore.PatternError) {
+	r.is("pattern", exitUsage, "")
+}
+
+func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exitUsage, "") }
+
+func explainPlace(r *report, _ *convstore.PlaceError) {
+	r.is("store_place", exitUsage, "$JP_STORE or store.path in the user's config.toml names another place")
+}
+
+func explainSchema(r *report, e *convstore.SchemaError) {
+	r.is("store_schema", exitFailed, pick(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
+}
+
+func explainDamaged(r *report, _ *convstore.DamagedError) {
+	r.is("store_damaged", exitFailed, "the file was left as it is; put a good copy in its place, or move it away to begin a new one")
+}
+
+func explainConfig(r *report, e *profiles.Error) {
+	r.is("config", exitUsage, e.Hint)
+	if errors.Is(e, profiles.ErrNotFound) {
+		r.Code, r.Status = "not_found", exitNotFound
+	}
+}
+
+func explainDefinition(r *report, e *tools.DefinitionError) {
+	r.is("tool_definition", exitUsage, e.Hint)
+}
+
+func explainModel(r *report, e *model.Error) { r.is("provider_"+string(e.Kind), exitProvider, e.Hint) }
+
+// explainSentinel knows the errors that carry no data.
+func explainSentinel(r *report, err error) bool {
+	switch {
+	case errors.Is(err, profiles.ErrNoWorkspace):
+		r.is("no_workspace", exitNotFound, "`jp init` makes one here; --workspace PATH names another")
+	case errors.Is(err, convstore.ErrReadOnly):
+		r.is("read_only", exitUsage, "--no-persist forbids writing")
+	case errors.Is(err, term.ErrNobody), errors.Is(err, tools.ErrNobody):
+		r.is("refused", exitRefused, "")
+	case errors.Is(err, context.DeadlineExceeded):
+		r.is("deadline", exitDeadline, "")
+	case errors.Is(err, context.Canceled):
+		r.is("signal", exitInterrupted, "")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again")
+	default:
+		return false
+	}
+	return true
+}

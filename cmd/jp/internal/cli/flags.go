@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"jp/profiles"
+)
+
+// option is a flag of jp: a cli.Flag that writes straight into the options struct of its command. Commands make them with
+// the constructors below. Its aliases are known to arrange only, which spells every flag by its name, so that the parser
+// sees one name per flag and keeps the order of what was given.
+type option struct {
+	name    string
+	short   []string // other spellings, with one rune or several
+	arg     string   // what the value is called in help; "" = a switch, which takes none
+	maybe   bool     // the value may be left out, and is given with = only
+	usage   string
+	choices []string // the only values, for the check, the help and completion
+	set     func(value string, given bool) error
+
+	seen bool
+	err  error // of set: package flag would keep its text only
+}
+
+// alias adds other spellings: one rune for -x, more for --xy.
+func (o *option) alias(names ...string) *option {
+	o.short = append(o.short, names...)
+	return o
+}
+
+// Names implements cli.Flag.
+func (o *option) Names() []string { return []string{o.name} }
+
+// IsSet implements cli.Flag.
+func (o *option) IsSet() bool { return o.seen }
+
+// Apply implements cli.Flag.
+func (o *option) Apply(set *flag.FlagSet) error {
+	set.Var((*optionValue)(o), o.name, o.usage)
+	return nil
+}
+
+// String returns the flag as help shows it: -i, --id TARGET.
+func (o *option) String() string {
+	var b strings.Builder
+	for _, s := range slices.Backward(o.spellings()) {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(s)
+	}
+	switch {
+	case o.arg == "":
+	case o.maybe:
+		b.WriteString("[=" + o.arg + "]")
+	default:
+		b.WriteString(" " + o.arg)
+	}
+	return b.String()
+}
+
+// spellings returns every spelling with its dashes, the name first.
+func (o *option) spellings() []string {
+	out := []string{"--" + o.name}
+	for _, s := range o.short {
+		out = append(out, dashed(s))
+	}
+	return out
+}
+
+func dashed(name string) string {
+	if len([]rune(name)) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// optionValue is the flag.Value of an option. A switch and a left out value arrive as "", which arrange never lets through
+// as a value of such a flag.
+type optionValue option
+
+func (v *optionValue) String() string { return "" }
+
+func (v *optionValue) Set(s string) error {
+	given := true
+	if v.arg == "" || v.maybe {
+		given = s != ""
+	}
+	v.seen = true
+	if given && v.choices != nil && !slices.Contains(v.choices, s) {
+		hint := "one of " + strings.Join(v.choices, ", ")
+		if near := profiles.Suggest(s, v.choices); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		v.err = usagef("--%s: unknown value %q", v.name, s).withHint("%s", hint)
+		return v.err
+	}
+	if err := v.set(s, given); err != nil {
+		v.err = usagef("--%s: %v", v.name, err)
+	}
+	return v.err
+}
+
+// maybe is a value that may not have been given.
+type maybe[T any] struct {
+	Set   bool // the flag was there
+	Value T    // zero when it had no value
+}
+
+// boolFlag is a switch.
+func boolFlag(p *bool, name, usage string) *option {
+	return &option{name: name, usage: usage, set: func(string, bool) error { *p = true; return nil }}
+}
+
+// countFlag counts how often it was given.
+func countFlag(p *int, name, usage string) *option {
+	return &option{name: name, usage: usage, set: func(string, bool) error { *p++; return nil }}
+}
+
+// stringFlag takes a value; the last one counts.
+func stringFlag(p *maybe[string], name, arg, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+		*p = maybe[string]{true, s}
+		return nil
+	}}
+}
+
+// choiceFlag takes one of choices; p holds the default.
+func choiceFlag(p *string, name, arg string, choices []string, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, choices: choices, set: func(s string, _ bool) error {
+		*p = s
+		return nil
+	}}
+}
+
+// listFlag may be repeated; commas do not separate.
+func listFlag(p *[]string, name, arg, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+		*p = append(*p, s)
+		return nil
+	}}
+}
+
+// intFlag takes a number of at least least.
+func intFlag(p *maybe[int], name, arg string, least int, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+		n, err := number(s, least)
+		*p = maybe[int]{true, n}
+		return err
+	}}
+}
+
+// durationFlag takes a positive duration.
+func durationFlag(p *maybe[time.Duration], name, arg, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+		d, err := parseDuration(s)
+		*p = maybe[time.Duration]{true, d}
+		return err
+	}}
+}
+
+// stringMaybe has an optional value.
+func stringMaybe(p *maybe[string], name, arg, usage string) *option {
+	o := stringFlag(p, name, arg, usage)
+	o.maybe = true
+	return o
+}
+
+// intMaybe has an optional number; bare is the value of the bare flag.
+func intMaybe(p *maybe[int], name, arg string, least, bare int, usage string) *option {
+	return &option{name: name, arg: arg, maybe: true, usage: usage, set: func(s string, given bool) error {
+		if !given {
+			*p = maybe[int]{true, bare}
+			return nil
+		}
+		n, err := number(s, least)
+		*p = maybe[int]{true, n}
+		return err
+	}}
+}
+
+// durationMaybe has an optional duration; bare is the value of the bare flag.
+func durationMaybe(p *maybe[time.Duration], name, arg string, bare time.Duration, usage string) *option {
+	return &option{name: name, arg: arg, maybe: true, usage: usage, set: func(s string, given bool) error {
+		if !given {
+			*p = maybe[time.Duration]{true, bare}
+			return nil
+		}
+		d, err := parseDuration(s)
+		*p = maybe[time.Duration]{true, d}
+		return err
+	}}
+}
+
+// configFlags are --cfg and --no-cfg: directives in the order of the command line.
+func configFlags(p *[]profiles.Directive) []*option {
+	add := func(text string) error {
+		*p = append(*p, profiles.Directive{Flag: "--cfg", Text: text})
+		return nil
+	}
+	cfg := &option{
+		name: "cfg", short: []string{"config", "c"}, arg: "X",
+		usage: "config directive: NONE, WORKSPACE, key=value, key:=json, a file, builtin:NAME or a profile's name; in order",
+		set:   func(s string, _ bool) error { return add(s) },
+	}
+	none := &option{name: "no-cfg", usage: "the same as --cfg NONE", set: func(string, bool) error { return add("NONE") }}
+	return []*option{cfg, none}
+}
+
+func number(s string, least int) (int, error) {
+	n, err := strconv.Atoi(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a whole number", s)
+	case n < least:
+		return 0, fmt.Errorf("%d is less than %d", n, least)
+	}
+	return n, nil
+}
+
+// parseDuration reads Go's durations and, before them, weeks and days: 90s, 1h30m, 7d, 2w, 1d12h.
+func parseDuration(s string) (time.Duration, error) {
+	bad := fmt.Errorf("%q is not a duration such as 90s, 1h30m or 7d", s)
+	rest, total := s, time.Duration(0)
+	for _, unit := range []struct {
+		letter byte
+		length time.Duration
+	}{{'w', 7 * 24 * time.Hour}, {'d', 24 * time.Hour}} {
+		digits := strings.TrimLeft(rest, "0123456789")
+		if digits == rest || digits == "" || digits[0] != unit.letter {
+			continue
+		}
+		n, err := strconv.ParseInt(rest[:len(rest)-len(digits)], 10, 32)
+		if err != nil || n > int64(1<<62/unit.length) {
+			return 0, bad
+		}
+		total += time.Duration(n) * unit.length
+		rest = digits[1:]
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || d < 0 {
+			return 0, bad
+		}
+		total += d
+	}
+	if total <= 0 {
+		return 0, bad
+	}
+	return total, nil
+}

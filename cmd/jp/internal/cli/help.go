@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
+func newHelpCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "help", Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
+		Examples: []string{"jp help conversation ls"},
+		Run: func(_ context.Context, args []string) error {
+			inv, err := arrange(a.root, append(slices.Clone(args), "--help"))
+			if err != nil {
+				return err
+			}
+			if len(inv.positionals) > 0 {
+				return usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
+			}
+			return a.help(a.io.Out, inv.path)
+		},
+	})
+}
+
+// help writes the help of the command that path leads to, of jp itself when it is empty.
+func (a *app) help(w io.Writer, path []*cli.Command) error {
+	var b strings.Builder
+	h := helpText{b: &b, width: min(a.io.Width, 100)}
+	if len(path) == 0 {
+		a.rootHelp(&h)
+	} else {
+		a.commandHelp(&h, path)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (a *app) rootHelp(h *helpText) {
+	h.line("jp: %s", a.root.Usage)
+	h.line("")
+	h.line("usage: jp [flags] COMMAND [flags] [arguments]")
+	h.commands(a.root.Commands)
+	h.options("flags", flagsOf(a.root.Flags))
+	h.line("")
+	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
+	h.exits(exitTable())
+	h.examples([]string{`jp query "what does this project do?"`})
+}
+
+func (a *app) commandHelp(h *helpText, path []*cli.Command) {
+	c := path[len(path)-1]
+	s := a.specs[c]
+	name := commandName(path)
+	h.line("%s: %s", name, s.Summary)
+	h.line("")
+	h.line("usage: %s", usageLine(name, s))
+	for _, alias := range s.Aliases {
+		h.line("       %s", usageLine(commandName(path[:len(path)-1])+" "+alias, s))
+	}
+	if s.About != "" {
+		h.line("")
+		for i, p := range strings.Split(strings.TrimSpace(s.About), "\n\n") {
+			if i > 0 {
+				h.line("")
+			}
+			h.para(p)
+		}
+	}
+	h.commands(c.Subcommands)
+	h.options("flags", s.Flags)
+	h.line("")
+	h.line("The global flags are in `jp --help`.")
+	if s.Run != nil {
+		h.exits(s.exits())
+	}
+	h.examples(s.allExamples(a))
+}
+
+// usageLine is the shape of a command line.
+func usageLine(name string, s spec) string {
+	out := name
+	if s.Run == nil {
+		return out + " COMMAND"
+	}
+	if len(s.Flags) > 0 {
+		out += " [flags]"
+	}
+	if s.Args != "" {
+		out += " " + s.Args
+	}
+	return out
+}
+
+// exits returns the statuses that the command can end with.
+func (s spec) exits() []statusMeaning {
+	var out []statusMeaning
+	for _, m := range exitTable() {
+		common := m.Status == exitOK || m.Status == exitFailed || m.Status == exitUsage || m.Status == exitClosed
+		if common || slices.Contains(s.Exits, m.Status) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// allExamples are the examples of a command; a group shows the first one of each of its commands.
+func (s spec) allExamples(a *app) []string {
+	out := s.Examples
+	for _, c := range s.Subs {
+		if e := a.specs[c].Examples; len(e) > 0 {
+			out = append(out, e[0])
+		}
+	}
+	return out
+}
+
+// helpText lays help out.
+type helpText struct {
+	b     *strings.Builder
+	width int // 0 = unlimited
+}
+
+func (h *helpText) line(format string, args ...any) {
+	fmt.Fprintf(h.b, format, args...)
+	h.b.WriteByte('\n')
+}
+
+// para writes a paragraph, wrapped.
+func (h *helpText) para(text string) {
+	for _, l := range wrap(strings.Join(strings.Fields(text), " "), h.width) {
+		h.line("%s", l)
+	}
+}
+
+// pair is a term and what it means.
+type pair struct{ term, text string }
+
+func (h *helpText) pairs(title string, ps []pair) {
+	if len(ps) == 0 {
+		return
+	}
+	h.line("")
+	h.line("%s:", title)
+	column := 0
+	for _, p := range ps {
+		if n := len(p.term); n <= 32 {
+			column = max(column, n)
+		}
+	}
+	for _, p := range ps {
+		room := 0
+		if h.width > 0 {
+			room = max(h.width-column-4, 20)
+		}
+		lines := wrap(p.text, room)
+		if len(p.term) > column {
+			h.line("  %s", p.term)
+			h.line("  %*s  %s", column, "", lines[0])
+		} else {
+			h.line("  %-*s  %s", column, p.term, lines[0])
+		}
+		for _, l := range lines[1:] {
+			h.line("  %*s  %s", column, "", l)
+		}
+	}
+}
+
+func (h *helpText) commands(cs []*cli.Command) {
+	var ps []pair
+	for _, c := range cs {
+		if !c.Hidden {
+			ps = append(ps, pair{strings.Join(c.Names(), ", "), c.Usage})
+		}
+	}
+	h.pairs("commands", ps)
+}
+
+func (h *helpText) options(title string, os []*option) {
+	var ps []pair
+	for _, o := range os {
+		ps = append(ps, pair{o.String(), o.usage})
+	}
+	h.pairs(title, ps)
+}
+
+func (h *helpText) exits(ms []statusMeaning) {
+	var ps []pair
+	for _, m := range ms {
+		ps = append(ps, pair{fmt.Sprintf("%3d", m.Status), m.Text})
+	}
+	h.pairs("exit statuses", ps)
+}
+
+func (h *helpText) examples(es []string) {
+	if len(es) == 0 {
+		return
+	}
+	h.line("")
+	h.line("%s", pick(len(es) == 1, "example:", "examples:"))
+	for _, e := range es {
+		h.line("  %s", e)
+	}
+}
+
+// wrap breaks text at spaces; width 0 is unlimited. It returns at least one line.
+func wrap(text string, width int) []string {
+	var out []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && width > 0 && len(line)+1+len(word) > width {
+			out = append(out, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(out, line)
+}

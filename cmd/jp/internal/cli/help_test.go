@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// everyCommand calls f for each command with the path that leads to it.
+func everyCommand(a *app, f func(path []*cli.Command, s spec)) {
+	var walk func(path []*cli.Command, cs []*cli.Command)
+	walk = func(path []*cli.Command, cs []*cli.Command) {
+		for _, c := range cs {
+			path := append(slices.Clone(path), c)
+			f(path, a.specs[c])
+			walk(path, c.Subcommands)
+		}
+	}
+	walk(nil, a.root.Commands)
+}
+
+func TestEveryCommandIsDocumented(t *testing.T) {
+	a := newApp(Env{})
+	n := 0
+	everyCommand(a, func(path []*cli.Command, s spec) {
+		n++
+		name := commandName(path)
+		if s.Summary == "" || strings.HasSuffix(s.Summary, ".") || strings.ToLower(s.Summary[:1]) != s.Summary[:1] {
+			t.Errorf("%s: summary %q: want one line, lowercase, no full stop", name, s.Summary)
+		}
+		var b bytes.Buffer
+		if err := a.help(&b, path); err != nil {
+			t.Fatal(err)
+		}
+		_, examples, ok := strings.Cut(b.String(), "\nexample")
+		if !ok || !strings.Contains(examples, "\n  ") {
+			t.Errorf("%s: help has no example at its end", name)
+		}
+		if s.Run == nil {
+			return
+		}
+		for _, status := range append([]Status{exitOK, exitFailed, exitUsage, exitClosed}, s.Exits...) {
+			if !strings.Contains(b.String(), status.meaning()) || strings.HasPrefix(status.meaning(), "status ") {
+				t.Errorf("%s: help lacks the exit status %d, %s", name, status, status.meaning())
+			}
+		}
+		for _, o := range s.Flags {
+			if o.usage == "" {
+				t.Errorf("%s: flag %s has no help", name, o)
+			}
+			for _, g := range flagsOf(a.root.Flags) {
+				for _, spelling := range g.spellings() {
+					if slices.Contains(o.spellings(), spelling) {
+						t.Errorf("%s: flag %s hides the global %s", name, o, spelling)
+					}
+				}
+			}
+		}
+	})
+	if n < 20 {
+		t.Errorf("only %d commands", n)
+	}
+}
+
+// Every example is a command line of this program: the right command, known flags, good values.
+func TestExamplesAreCommandLines(t *testing.T) {
+	n := 0
+	everyCommand(newApp(Env{}), func(path []*cli.Command, s spec) {
+		for _, example := range s.Examples {
+			for _, words := range jpCalls(t, example) {
+				n++
+				a := newApp(Env{})
+				inv, err := arrange(a.root, words)
+				if err != nil {
+					t.Errorf("%s: example %q: %v", commandName(path), example, err)
+					continue
+				}
+				for _, c := range inv.path {
+					c.Action = func(*cli.Context) error { return nil }
+				}
+				if err := a.root.Run(append([]string{"jp"}, inv.argv()...)); err != nil {
+					t.Errorf("%s: example %q: %v", commandName(path), example, err)
+				}
+				if got := a.specs[inv.command()]; len(inv.positionals) < got.Min || got.Max >= 0 && len(inv.positionals) > got.Max {
+					t.Errorf("%s: example %q: %d arguments", commandName(path), example, len(inv.positionals))
+				}
+			}
+		}
+		if len(s.Examples) > 0 && !strings.Contains(s.Examples[0], path[len(path)-1].Name) {
+			t.Errorf("%s: its first example does not show it: %q", commandName(path), s.Examples[0])
+		}
+	})
+	if n < 20 {
+		t.Errorf("only %d examples", n)
+	}
+}
+
+// jpCalls returns the arguments of every call of jp in a shell command line.
+func jpCalls(t *testing.T, line string) [][]string {
+	t.Helper()
+	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil {
+		t.Errorf("example %q: %v", line, err)
+		return nil
+	}
+	var calls [][]string
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 || call.Args[0].Lit() != "jp" {
+			return true
+		}
+		var words []string
+		for _, w := range call.Args[1:] {
+			text := ""
+			for _, part := range w.Parts {
+				switch p := part.(type) {
+				case *syntax.Lit:
+					text += p.Value
+				case *syntax.SglQuoted:
+					text += p.Value
+				case *syntax.DblQuoted:
+					for _, q := range p.Parts {
+						if lit, ok := q.(*syntax.Lit); ok {
+							text += lit.Value
+						}
+					}
+				}
+			}
+			words = append(words, text)
+		}
+		calls = append(calls, words)
+		return true
+	})
+	if len(calls) == 0 {
+		t.Errorf("example %q does not call jp", line)
+	}
+	return calls
+}
+
+func TestHelpFitsTheTerminal(t *testing.T) {
+	for _, width := range []string{"40", "80"} {
+		everyCommand(newApp(Env{}), func(path []*cli.Command, s spec) {
+			var out bytes.Buffer
+			env := Env{Args: append(strings.Fields(commandName(path)), "--help", "--width", width), Stdout: &out}
+			if status := Main(context.Background(), env); status != 0 || out.Len() == 0 {
+				t.Fatalf("%q: status %d", env.Args, status)
+			}
+			prose, _, _ := strings.Cut(out.String(), "\nflags:")
+			for _, line := range strings.Split(prose, "\n")[4:] {
+				if width == "80" && len(line) > 80 && strings.HasPrefix(line, " ") == false {
+					t.Errorf("%s --width %s: %q", commandName(path), width, line)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+type initOptions struct {
+	model maybe[string]
+	yes   bool
+}
+
+func newInitCommand(a *app) *cli.Command {
+	var o initOptions
+	return a.command(spec{
+		Name: "init", Summary: "make a workspace", Args: "[PATH]",
+		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
+			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
+			"Asks which model to use when somebody can answer, proposing one for which this machine has a key or a server; " +
+			"otherwise --yes takes that proposal, or what --model names.",
+		Flags: []*option{
+			stringFlag(&o.model, "model", "ID", "the model of the main agent: provider/model").alias("m"),
+			boolFlag(&o.yes, "yes", "ask nothing"),
+		},
+		Max:   1,
+		Exits: []Status{exitNotFound, exitRefused},
+		Examples: []string{
+			"jp init",
+			"jp init ~/src/project --model ollama/qwen3 --yes",
+		},
+		Run: func(ctx context.Context, args []string) error { return runInit(ctx, a, o, args) },
+	})
+}
+
+// initResult is what `jp init` did.
+type initResult struct {
+	Workspace string   `json:"workspace"`
+	Model     string   `json:"model"`
+	Created   []string `json:"created"` // slash-separated, below the workspace
+	Kept      []string `json:"kept"`    // existed before
+}
+
+func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
+	dir := a.env.Dir
+	if len(args) > 0 {
+		dir = a.abs(args[0])
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return notFoundf("init %s: not a folder", dir).withHint("`mkdir` makes it")
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	id, err := a.chooseModel(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	result := initResult{Workspace: dir, Model: id, Created: []string{}, Kept: []string{}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	defer root.Close()
+	if info, err := root.Lstat(".jp"); err == nil && !info.IsDir() {
+		return refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
+	}
+	for _, f := range profiles.InitFiles(id) {
+		made, err := createFile(root, filepath.FromSlash(f.Name), f.Data)
+		if err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+		if made {
+			result.Created = append(result.Created, f.Name)
+		} else {
+			result.Kept = append(result.Kept, f.Name)
+		}
+	}
+	if a.json() {
+		return a.document(result)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, name := range result.Created {
+			fmt.Fprintf(w, "created %s\n", term.Escape(filepath.Join(dir, filepath.FromSlash(name))))
+		}
+		for _, name := range result.Kept {
+			fmt.Fprintf(w, "kept %s\n", term.Escape(filepath.Join(dir, filepath.FromSlash(name))))
+		}
+		return nil
+	})
+}
+
+// chooseModel takes the flag, asks, or takes the best candidate.
+func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
+	if o.model.Set {
+		if _, err := (profiles.Config{}).ResolveModel(o.model.Value); err != nil {
+			return "", usagef("--model: %q is not provider/model", o.model.Value).
+				withHint("such as anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3")
+		}
+		if o.yes {
+			return o.model.Value, nil
+		}
+	}
+	proposal := o.model.Value
+	if proposal == "" {
+		if found := model.Detect(ctx, a.getenv); len(found) > 0 {
+			proposal = found[0].Model
+			a.note("model: %s (%s)", proposal, found[0].Reason)
+		}
+	}
+	if o.yes {
+		if proposal == "" {
+			return "", usagef("init: no model found on this machine").
+				withHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
+		}
+		return proposal, nil
+	}
+	tty, err := a.terminal()
+	if nobody(err) {
+		return "", usagef("init: nobody can be asked").withHint("jp init --model provider/model --yes")
+	}
+	if err != nil {
+		return "", err
+	}
+	defer tty.Close()
+	for {
+		text := fmt.Sprintf("Workspace in %s\nModel [%s]: ", term.Line(dir), pick(proposal == "", "provider/model", proposal))
+		answer, err := askLine(ctx, tty, text)
+		if err != nil {
+			return "", err
+		}
+		if answer == "" {
+			answer = proposal
+		}
+		if answer == "" {
+			return "", &failure{code: "declined", status: exitFailed, msg: "init: no model was chosen, nothing was written"}
+		}
+		if _, err := (profiles.Config{}).ResolveModel(answer); err == nil {
+			return answer, nil
+		}
+		if err := tty.Show("that is not provider/model\n"); err != nil {
+			return "", err
+		}
+	}
+}
+
+// createFile writes a file that does not exist, whole or not at all, and its folders. Nothing outside of root is touched,
+// whatever links stand in the way.
+func createFile(root *os.Root, name string, data []byte) (made bool, err error) {
+	if _, err := root.Lstat(name); err == nil {
+		return false, nil
+	}
+	dir := filepath.Dir(name)
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return false, err
+	}
+	temp := filepath.Join(dir, "."+filepath.Base(name)+"."+convstore.NewEventID()+".tmp")
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return false, err
+	}
+	defer root.Remove(temp)
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return false, err
+	}
+	// A link, unlike a rename, does not replace a file that came up meanwhile.
+	switch err := root.Link(temp, name); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	}
+	// Some file systems have no links.
+	if _, err := root.Lstat(name); err == nil {
+		return false, nil
+	}
+	return true, root.Rename(temp, name)
+}

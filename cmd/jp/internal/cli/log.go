@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// logFile is the trace log. Its file is opened by the first record, so that a command which has nothing to tell makes no file.
+// The zero value logs nothing; it is safe for concurrent use.
+type logFile struct {
+	path func() string // "" = nowhere
+	std  io.Writer     // for the path "-"
+
+	mu     sync.Mutex
+	opened bool
+	w      io.Writer
+	file   *os.File
+}
+
+// logMax is the size at which a log is put aside as PATH.1 when it is opened.
+const logMax = 10 << 20
+
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.opened {
+		l.opened = true
+		l.open()
+	}
+	if l.w != nil {
+		l.w.Write(p) // a log that cannot be written stops nothing
+	}
+	return len(p), nil
+}
+
+func (l *logFile) open() {
+	path := l.path()
+	switch path {
+	case "":
+		return
+	case "-":
+		l.w = l.std
+		return
+	}
+	if os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return
+	}
+	if info, err := os.Stat(path); err == nil {
+		if !info.Mode().IsRegular() {
+			return // opening a FIFO would wait for a reader
+		}
+		if info.Size() > logMax {
+			os.Rename(path, path+".1")
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		l.file, l.w = f, f
+	}
+}
+
+// Close closes the file if one was opened.
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file, l.w = nil, nil
+	return f.Close()
+}
+
+// logger returns the trace log: warnings and errors always, more with -v.
+func (a *app) logger() *slog.Logger {
+	if a.log.path == nil {
+		a.log.path, a.log.std = a.logPath, a.io.Err
+	}
+	level := slog.LevelInfo
+	if a.globals.verbose > 0 {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewJSONHandler(&a.log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
+}
+
+// logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder.
+func (a *app) logPath() string {
+	switch {
+	case a.globals.logFile.Set:
+		if p := a.globals.logFile.Value; p == "-" || p == "" {
+			return p
+		} else {
+			return a.abs(p)
+		}
+	case a.getenv("JP_LOG_FILE") != "":
+		if p := a.getenv("JP_LOG_FILE"); p == "-" {
+			return p
+		} else {
+			return a.abs(p)
+		}
+	case a.places.machine != nil && a.places.machine.Log.File != "":
+		return a.places.machine.Log.File
+	}
+	if dir := a.stateDir(); dir != "" {
+		return filepath.Join(dir, "jp.log")
+	}
+	return ""
+}
+
+// stateDir is $XDG_STATE_HOME/jp; "" without a home.
+func (a *app) stateDir() string {
+	if dir := a.getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "jp")
+	}
+	if home := a.getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "jp")
+	}
+	return ""
+}
+
+// abs resolves a path of the command line.
+func (a *app) abs(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(a.env.Dir, path)
+}

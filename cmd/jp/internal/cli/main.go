@@ -1,0 +1,207 @@
+// Package cli is the command line of jp: its commands, flags, formats and exit statuses, and the only place where the other
+// packages are wired together.
+//
+// Main is the entrance. It puts the arguments in order (arrange), lets cli/v2 parse and dispatch them, and turns whatever
+// error comes back into words and an exit status (explain). A command is a spec: an options struct filled by its flags, and a
+// run function that takes the context and the positional arguments. What a command needs beside its options (streams, config,
+// workspace, store) it gets from app, which opens nothing before it is asked: `jp version`, help and completion read no file.
+//
+// A new command adds a constructor to commands, tells in its spec which statuses it ends with and an example, and extends
+// docs/cli.md by `go generate`.
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+)
+
+//go:generate go test -run TestReference -update .
+
+// Env is everything that jp takes from its process.
+type Env struct {
+	Args           []string // with the program's name first
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Environ        []string
+	Dir            string // working directory
+
+	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
+}
+
+// app is one run of jp.
+type app struct {
+	env     Env
+	io      *term.IO
+	globals globals
+	root    *cli.App
+	specs   map[*cli.Command]spec
+	places  places
+	log     logFile
+}
+
+// globals are the flags that every command takes.
+type globals struct {
+	format         string
+	quiet          bool
+	verbose        int
+	logFile        maybe[string]
+	workspace      maybe[string]
+	noPersist      bool
+	width          maybe[int]
+	nonInteractive bool
+}
+
+// The values of --format.
+const (
+	formatAuto       = "auto"
+	formatText       = "text"
+	formatTextPretty = "text-pretty"
+	formatJSON       = "json"
+	formatJSONPretty = "json-pretty"
+	formatStream     = "stream-json"
+)
+
+func formats() []string {
+	return []string{formatAuto, formatText, formatTextPretty, formatJSON, formatJSONPretty, formatStream}
+}
+
+// Main runs one command line and returns its exit status. It never calls os.Exit. Signals are left alone but for SIGPIPE and,
+// while a command runs that has something to settle, SIGINT, SIGTERM and SIGHUP.
+func Main(ctx context.Context, env Env) int {
+	defer keepBrokenPipe()()
+	a := newApp(env)
+	defer a.log.Close()
+	err := a.run(ctx, env.Args)
+	if err == nil {
+		return int(exitOK)
+	}
+	return int(a.fail(err))
+}
+
+// newApp builds the command tree. Nothing is opened.
+func newApp(env Env) *app {
+	a := &app{env: env, specs: map[*cli.Command]spec{}}
+	a.globals.format = formatAuto
+	a.io = a.openIO()
+	a.root = &cli.App{
+		Name:     "jp",
+		Usage:    "a command-line assistant whose sub-agents are processes",
+		Flags:    flags(a.globalFlags()...),
+		Commands: a.commands(),
+
+		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
+		HideHelp: true, HideVersion: true, HideHelpCommand: true,
+		Compiled:       time.Unix(0, 0), // or cli/v2 asks the file system for it
+		Action:         func(*cli.Context) error { return usagef("a command is missing") },
+		OnUsageError:   a.onUsageError,
+		ExitErrHandler: func(*cli.Context, error) {}, // or cli/v2 calls os.Exit, past every defer
+	}
+	return a
+}
+
+// commands is the table of contents.
+func (a *app) commands() []*cli.Command {
+	return []*cli.Command{
+		newInitCommand(a),
+		newQueryCommand(a),
+		newConversationCommand(a),
+		newProfileCommand(a),
+		newToolCommand(a),
+		newConfigCommand(a),
+		newStoreCommand(a),
+		newVersionCommand(a),
+		newCompletionCommand(a),
+		newHelpCommand(a),
+	}
+}
+
+func (a *app) globalFlags() []*option {
+	g := &a.globals
+	return []*option{
+		choiceFlag(&g.format, "format", "FORMAT", formats(), "form of stdout: "+strings.Join(formats(), ", ")).alias("F"),
+		boolFlag(&g.quiet, "quiet", "nothing on stderr but errors").alias("q"),
+		countFlag(&g.verbose, "verbose", "say more on stderr; repeat for even more").alias("v"),
+		stringFlag(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
+		stringFlag(&g.workspace, "workspace", "PATH", "use the workspace at or above PATH").alias("w"),
+		boolFlag(&g.noPersist, "no-persist", "write nothing to the store"),
+		intFlag(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
+		boolFlag(&g.nonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
+	}
+}
+
+// run reads one command line and runs its command.
+func (a *app) run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		args = args[1:]
+	}
+	if len(args) > 0 && args[0] == completeCommand {
+		return a.complete(args[1:])
+	}
+	inv, err := arrange(a.root, args)
+	if err != nil {
+		if f := formatIn(args); slices.Contains(formats(), f) {
+			a.globals.format = f
+		}
+		return err
+	}
+	switch {
+	case inv.help:
+		a.takeGlobals(inv)
+		return a.help(a.io.Out, inv.path)
+	case inv.version:
+		inv.path = []*cli.Command{a.root.Command("version")}
+		inv.flags, inv.positionals = nil, nil
+	case inv.command() == nil || len(inv.command().Subcommands) > 0:
+		a.takeGlobals(inv)
+		return a.incomplete(inv.path)
+	}
+	return a.root.RunContext(ctx, append([]string{"jp"}, inv.argv()...))
+}
+
+// takeGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
+func (a *app) takeGlobals(inv *invocation) {
+	for _, text := range inv.globals {
+		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
+		for _, o := range flagsOf(a.root.Flags) {
+			if o.name == name {
+				(*optionValue)(o).Set(value)
+			}
+		}
+	}
+	a.io = a.openIO()
+}
+
+// openIO looks at the streams; again when --width is known.
+func (a *app) openIO() *term.IO {
+	o := term.Options{In: a.env.Stdin, Out: a.env.Stdout, Err: a.env.Stderr, Environ: a.env.Environ}
+	if w := a.globals.width; w.Set {
+		o.Width = w.Value
+		if w.Value == 0 {
+			o.Width = -1
+		}
+	}
+	return term.New(o)
+}
+
+// getenv returns the last value of a variable, "" when it is unset.
+func (a *app) getenv(name string) string {
+	for _, kv := range slices.Backward(a.env.Environ) {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// interactive reports whether jp may ask someone at all; whether somebody is there tells term.OpenTTY.
+func (a *app) interactive() bool {
+	set := a.getenv("JP_NONINTERACTIVE")
+	return !a.globals.nonInteractive && (set == "" || set == "0")
+}

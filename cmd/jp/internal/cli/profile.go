@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+	"jp/tools"
+)
+
+func newProfileCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "profile", Summary: "list and show agent profiles",
+		About: "A profile is one config file that says what an agent is and can do.",
+		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a)},
+	})
+}
+
+func newProfileListCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "ls", Summary: "list the profiles that --cfg finds by name",
+		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
+		Exits:    []Status{exitNotFound},
+		Examples: []string{"jp profile ls -F json"},
+		Run: func(context.Context, []string) error {
+			if _, err := a.workspace(); err != nil {
+				return err
+			}
+			found, err := profiles.Names(a.sources())
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(pick(found == nil, []profiles.Profile{}, found))
+			}
+			rows := make([][]string, len(found))
+			for i, p := range found {
+				rows[i] = []string{p.Name, p.Source, p.Arg, pick(p.Shadowed, "shadowed", "")}
+			}
+			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
+		},
+	})
+}
+
+// table writes rows: laid out for a terminal, tab-separated for a pipe.
+func (a *app) table(columns []term.Column, rows [][]string) error {
+	return a.text(func(w *bufio.Writer) error {
+		if a.pretty() {
+			t := term.Table{Columns: columns, Rows: rows}
+			return t.Write(w, a.io)
+		}
+		for _, r := range rows {
+			for i, cell := range r {
+				r[i] = term.Escape(cell)
+			}
+			w.WriteString(strings.TrimRight(strings.Join(r, "\t"), "\t") + "\n")
+		}
+		return nil
+	})
+}
+
+// profileShown is a profile as `show` publishes it.
+type profileShown struct {
+	profiles.Profile
+	SHA256   string           `json:"sha256"`
+	Model    string           `json:"model"` // "" when the profile names none
+	Tools    []toolShown      `json:"tools"`
+	Settings []profiles.Value `json:"settings"` // those it gives
+}
+
+func newProfileShowCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "show", Summary: "show what an agent under a profile is and can do", Args: "NAME",
+		About: "NAME is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
+			"program defaults and nothing else; every value comes with the place that gave it.",
+		Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound},
+		Examples: []string{"jp profile show agent/researcher"},
+		Run: func(_ context.Context, args []string) error {
+			root, err := a.workspace()
+			if err != nil {
+				return err
+			}
+			p, err := profiles.Find(a.sources(), args[0])
+			if err != nil {
+				return err
+			}
+			r, err := a.config(a.sources(), []profiles.Directive{{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: p.Arg}}, nil)
+			if err != nil {
+				return err
+			}
+			ts, err := shownTools(r, root)
+			if err != nil {
+				return err
+			}
+			s := profileShown{Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
+			for _, v := range r.Keys() {
+				if !v.Default && !v.Machine {
+					s.Settings = append(s.Settings, v)
+				}
+			}
+			if a.json() {
+				return a.document(s)
+			}
+			return a.text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
+		},
+	})
+}
+
+func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
+	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
+		term.Line(s.Name), s.Source, term.Line(s.Arg), s.SHA256, pick(s.Model == "", "none", term.Line(s.Model)))
+	fmt.Fprintf(w, "\ntools:\n")
+	if len(s.Tools) == 0 {
+		fmt.Fprintf(w, "  none\n")
+	}
+	for _, t := range s.Tools {
+		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, a.relative(t.Origin))
+	}
+	fmt.Fprintf(w, "\nsettings:\n")
+	for _, v := range s.Settings {
+		a.writeValue(w, v)
+	}
+	return nil
+}
+
+// toolShown is a tool of an agent as `tool ls` and `profile show` publish it.
+type toolShown struct {
+	Name        string   `json:"name"`
+	Source      string   `json:"source"`
+	Run         string   `json:"run"`
+	Result      string   `json:"result"`
+	Timeout     string   `json:"timeout"`
+	Parallel    bool     `json:"parallel"`
+	Network     string   `json:"network"`
+	Access      []string `json:"access"` // "ro PATH" or "rw PATH"; empty = the tool's default
+	Description string   `json:"description"`
+	Origin      string   `json:"origin"` // where the config enables it
+}
+
+// shownTools are the tools that a config holds.
+func shownTools(r *profiles.Resolved, root string) ([]toolShown, error) {
+	defs, err := definitions(r, root)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]toolShown, 0, len(defs))
+	for _, d := range defs {
+		t := r.Tools[d.Name]
+		out = append(out, showTool(d, t.Pos("").String()))
+	}
+	return out, nil
+}
+
+func showTool(d tools.Definition, origin string) toolShown {
+	s := toolShown{
+		Name: d.Name, Source: d.Source, Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
+		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: or(string(d.Network), string(tools.NetworkNone)),
+		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
+	}
+	for _, rule := range d.Access.FS {
+		s.Access = append(s.Access, string(rule.Mode)+" "+rule.Path)
+	}
+	return s
+}
+
+func or(s, otherwise string) string { return pick(s == "", otherwise, s) }

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"strings"
+
+	"jp/convstore"
+)
+
+// resolveTarget finds one conversation by what a user calls it: an id, ., active, recent, newest or previous. Whether an id
+// exists is left to whoever looks at it.
+func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, error) {
+	st, err := a.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch word {
+	case ".", "active", "previous":
+		session := a.session()
+		if session == "" {
+			return 0, notFoundf("conversation %q: this process belongs to no session", word).
+				withHint("it has no terminal; set JP_SESSION, or give an id")
+		}
+		active, previous, err := st.Active(ctx, session)
+		if err != nil {
+			return 0, err
+		}
+		id := pick(word == "previous", previous, active)
+		if id == 0 {
+			return 0, notFoundf("conversation %q: this session has none", word).
+				withHint("`jp conversation ls` lists all; `jp query` makes one and activates it")
+		}
+		return id, nil
+	case "recent", "newest":
+		f := convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: 1}
+		if word == "newest" {
+			f.Sort = convstore.SortCreated
+		}
+		cs, err := st.List(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		if len(cs) == 0 {
+			return 0, notFoundf("conversation %q: there is none yet", word)
+		}
+		return cs[0].ID, nil
+	}
+	return convstore.ParseID(word)
+}
+
+// resolveTargets finds several conversations. - stands for the ids on stdin, one per line or separated by spaces; none there is no
+// error. Ids given twice are kept once.
+func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.ID, error) {
+	var ids []convstore.ID
+	seen := map[convstore.ID]bool{}
+	add := func(word string) error {
+		id, err := a.resolveTarget(ctx, word)
+		if err == nil && !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+		return err
+	}
+	for _, word := range words {
+		if word != "-" {
+			if err := add(word); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		lines := bufio.NewScanner(a.io.In)
+		for lines.Scan() {
+			for _, id := range strings.Fields(lines.Text()) {
+				if err := add(id); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return nil, &failure{code: "failed", status: exitFailed, msg: "stdin: " + err.Error(), err: err}
+		}
+	}
+	return ids, nil
+}
+
+// below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.
+func (a *app) below(ctx context.Context, word string) (convstore.View, error) {
+	id, err := a.resolveTarget(ctx, word)
+	if err != nil {
+		return convstore.View{}, err
+	}
+	st, err := a.store(ctx)
+	if err != nil {
+		return convstore.View{}, err
+	}
+	return st.Under(ctx, id)
+}

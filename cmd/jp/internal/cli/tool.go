@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+func newToolCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "tool", Summary: "list, show and run tools",
+		About: "The tools that an agent of this workspace holds: those that the config enables.",
+		Subs:  []*cli.Command{newToolListCommand(a), newToolShowCommand(a), newToolRunCommand(a)},
+	})
+}
+
+// toolOptions say whose tools are meant.
+type toolOptions struct {
+	id         maybe[string]
+	directives []profiles.Directive
+}
+
+func (o *toolOptions) options() []*option {
+	return append([]*option{
+		stringFlag(&o.id, "id", "TARGET", "the tools of this conversation").alias("i"),
+	}, configFlags(&o.directives)...)
+}
+
+func newToolListCommand(a *app) *cli.Command {
+	var o toolOptions
+	return a.command(spec{
+		Name: "ls", Summary: "list the tools that an agent holds",
+		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
+		Flags:    o.options(),
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
+		Run: func(ctx context.Context, _ []string) error {
+			r, root, err := a.toolConfig(ctx, o)
+			if err != nil {
+				return err
+			}
+			ts, err := shownTools(r, root)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(ts)
+			}
+			rows := make([][]string, len(ts))
+			for i, t := range ts {
+				rows[i] = []string{t.Name, t.Source, t.Run, a.relative(t.Origin)}
+			}
+			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
+		},
+	})
+}
+
+func (a *app) toolConfig(ctx context.Context, o toolOptions) (*profiles.Resolved, string, error) {
+	root, err := a.workspace()
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := a.configOf(ctx, o.id, o.directives)
+	return r, root, err
+}
+
+// heldTool finds one tool among those that the config holds.
+func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
+	r, root, err := a.toolConfig(ctx, o)
+	if err != nil {
+		return tools.Definition{}, nil, err
+	}
+	defs, err := definitions(r, root)
+	if err != nil {
+		return tools.Definition{}, nil, err
+	}
+	for _, d := range defs {
+		if d.Name == name {
+			return d, r, nil
+		}
+	}
+	f := notFoundf("tool %s: not held by this agent", name)
+	if _, known := tools.Embedded(name); known {
+		return tools.Definition{}, nil, f.withHint("--cfg 'conversation.tools.%s.enable:=true' enables it", name)
+	}
+	return tools.Definition{}, nil, f.withHint("%s", didYouMean(name, toolNames(defs), "`jp tool ls` lists them"))
+}
+
+func newToolShowCommand(a *app) *cli.Command {
+	var o toolOptions
+	return a.command(spec{
+		Name: "show", Summary: "show what a tool is", Args: "NAME",
+		About: "Its description, its arguments as JSON schema, and under which conditions it runs.",
+		Flags: o.options(), Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp tool show fs_read_file"},
+		Run: func(ctx context.Context, args []string) error {
+			d, r, err := a.heldTool(ctx, o, args[0])
+			if err != nil {
+				return err
+			}
+			t := r.Tools[d.Name]
+			s := struct {
+				toolShown
+				Schema json.RawMessage `json:"schema"`
+			}{showTool(d, t.Pos("").String()), d.Schema}
+			if len(s.Schema) == 0 {
+				s.Schema = json.RawMessage("null")
+			}
+			if a.json() {
+				return a.document(s)
+			}
+			return a.text(func(w *bufio.Writer) error {
+				fmt.Fprintf(w, "tool      %s\nsource    %s\nrun       %s\nresult    %s\ntimeout   %s\nparallel  %t\nnetwork   %s\nenabled   %s\n",
+					s.Name, s.Source, s.Run, s.Result, s.Timeout, s.Parallel, s.Network, term.Line(a.relative(s.Origin)))
+				for _, rule := range s.Access {
+					fmt.Fprintf(w, "access    %s\n", term.Line(rule))
+				}
+				fmt.Fprintf(w, "\n%s\n\narguments:\n", term.Clean(s.Description))
+				b, err := encodeJSON(s.Schema, true)
+				if err != nil {
+					return err
+				}
+				_, err = w.WriteString(term.Clean(string(b)))
+				return err
+			})
+		},
+	})
+}
+
+func newToolRunCommand(a *app) *cli.Command {
+	var o toolOptions
+	args := maybe[string]{Value: "{}"}
+	return a.command(spec{
+		Name: "run", Summary: "run a tool by hand", Args: "NAME",
+		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
+			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +
+			"told is printed, and the status is 1.",
+		Flags: append(o.options(), stringFlag(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
+		Min:   1, Max: 1,
+		Exits: []Status{exitNotFound, exitBusy, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{
+			`jp tool run fs_read_file --args '{"path":"README.md"}'`,
+		},
+		Run: func(ctx context.Context, names []string) error { return runTool(ctx, a, o, names[0], args.Value) },
+	})
+}
+
+func runTool(ctx context.Context, a *app, o toolOptions, name, args string) error {
+	if args == "-" {
+		text, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
+		if err != nil {
+			return fmt.Errorf("stdin: %w", err)
+		}
+		if len(text) > stdinMax {
+			return usagef("stdin: more than %d MiB", stdinMax>>20)
+		}
+		args = string(text)
+	}
+	if !json.Valid([]byte(args)) {
+		return usagef("--args: not JSON").withHint("an object such as '{\"path\":\"README.md\"}'")
+	}
+	d, _, err := a.heldTool(ctx, o, name)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Validate(json.RawMessage(args)); err != nil {
+		return usagef("tool %s: --args: %v", name, err).withHint("`jp tool show %s` shows what it takes", name)
+	}
+	if d.Run == tools.RunDeny {
+		return refusedf("tool %s: run = \"deny\"", name)
+	}
+	host := proc.NewHost(proc.Options{})
+	defer host.Close()
+	ctx, stop := withSignals(ctx, host.Kill)
+	defer stop()
+	t, err := a.handTool(d, host)
+	if err != nil {
+		return err
+	}
+	set, err := tools.NewSet(t)
+	if err != nil {
+		return err
+	}
+	leave := func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
+		return tools.Decision{Allow: true}, nil
+	}
+	deliver := func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) {
+		return tools.Decision{Allow: true}, nil
+	}
+	run := tools.Executor{Set: set, Permit: leave, Deliver: deliver}
+	var result tools.Result
+	for _, r := range run.Run(ctx, []tools.Call{{ID: "by-hand", Name: name, Arguments: json.RawMessage(args)}}) {
+		result = r
+	}
+	if err := host.Close(); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return a.writeToolResult(name, result)
+}
+
+// handTool joins a definition to what runs it. What works on a conversation has none here.
+func (a *app) handTool(d tools.Definition, host *proc.Host) (tools.Tool, error) {
+	root, err := a.workspace()
+	if err != nil {
+		return tools.Tool{}, err
+	}
+	switch d.Source {
+	case tools.SourceBuiltin:
+		ts, err := tools.Builtin(tools.FSEnv{Workspace: root}, d)
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		return ts[0], nil
+	case tools.SourceLocal:
+		return tools.Command(d, tools.CommandEnv{
+			Host: host, Dir: root, Environ: a.env.Environ, Notice: func(s string) { a.note("%s", s) },
+			Context: map[string]any{"conversation_id": "", "workspace": root, "action": "run"},
+		})
+	}
+	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
+		withHint("`jp query` lets an agent call it")
+}
+
+// toolResult is the outcome as JSON.
+type toolResult struct {
+	Tool    string `json:"tool"`
+	IsError bool   `json:"is_error"`
+	Refused bool   `json:"refused"`
+	Text    string `json:"text"`
+}
+
+func (a *app) writeToolResult(name string, r tools.Result) error {
+	var err error
+	if a.json() {
+		err = a.document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
+	} else {
+		text := a.io.Text(r.Text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		_, err = io.WriteString(a.io.Out, text)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.Refused:
+		return quiet(exitRefused)
+	case r.IsError:
+		return quiet(exitFailed)
+	}
+	return nil
+}

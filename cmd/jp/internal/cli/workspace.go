@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+// places is what was found out about where jp works. Everything is looked up when it is first asked for.
+type places struct {
+	workspace string
+	machine   *profiles.Config // machine settings, from the last config that was resolved
+	store     *convstore.Store
+}
+
+// workspace returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
+// profiles.ErrNoWorkspace.
+func (a *app) workspace() (string, error) {
+	if a.places.workspace == "" {
+		start := a.env.Dir
+		if w := a.globals.workspace; w.Set {
+			if w.Value == "" {
+				return "", usagef("--workspace: the path is empty")
+			}
+			start = a.abs(w.Value)
+			if info, err := os.Stat(start); err != nil || !info.IsDir() {
+				return "", notFoundf("workspace %s: not a folder", start)
+			}
+		}
+		root, err := profiles.FindWorkspace(start)
+		if err != nil {
+			return "", err
+		}
+		a.places.workspace = root
+	}
+	return a.places.workspace, nil
+}
+
+// sources says where config comes from. It knows the workspace only after workspace has found one.
+func (a *app) sources() profiles.Sources {
+	return profiles.Sources{
+		Workspace: a.places.workspace, UserDir: profiles.UserDir(a.env.Environ), Dir: a.env.Dir, Environ: a.env.Environ,
+	}
+}
+
+// config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
+// flags. Its warnings go to stderr.
+func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+	r, err := profiles.Resolve(src, ds, flags)
+	if err != nil {
+		return nil, err
+	}
+	a.places.machine = &r.Config
+	for _, w := range r.Warnings {
+		a.warn("%s", w)
+	}
+	return r, nil
+}
+
+// machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
+// anybody from their conversations.
+func (a *app) machine() (*profiles.Config, error) {
+	if a.places.machine == nil {
+		src := a.sources()
+		src.Workspace = ""
+		r, err := profiles.Resolve(src, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		a.places.machine = &r.Config
+	}
+	return a.places.machine, nil
+}
+
+// store returns the workspace's store. Nothing is opened or made before it is used.
+func (a *app) store(context.Context) (*convstore.Store, error) {
+	if a.places.store != nil {
+		return a.places.store, nil
+	}
+	root, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	env := convstore.Env{Get: a.getenv, Notice: func(s string) { a.note("%s", s) }}
+	if a.getenv("JP_STORE") == "" {
+		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
+		m, err := a.machine()
+		if err != nil {
+			return nil, err
+		}
+		env.Override = m.Store.Path
+	}
+	dir, err := convstore.Locate(env, root)
+	if err != nil {
+		return nil, err
+	}
+	st, err := convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Notice: env.Notice, Workspace: root})
+	if err != nil {
+		return nil, err
+	}
+	a.places.store = st
+	return st, nil
+}
+
+// persist refuses a command that does nothing but write when writing was ruled out.
+func (a *app) persist(command string) error {
+	if a.globals.noPersist {
+		return usagef("%s: --no-persist leaves nothing to do", command)
+	}
+	return nil
+}
+
+// stdinMax bounds what is read from stdin, in bytes.
+const stdinMax = 16 << 20
+
+// stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
+func (a *app) stdin() (string, error) {
+	if a.io.InTTY {
+		return "", nil
+	}
+	b, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("stdin: %w", err)
+	case len(b) > stdinMax:
+		return "", usagef("stdin: more than %d MiB", stdinMax>>20)
+	case !utf8.Valid(b):
+		return "", usagef("stdin: not UTF-8 text").withHint("attach or convert it; a model reads text only")
+	}
+	return string(b), nil
+}
+
+// terminal opens the terminal for a question. The error for nobody there, or --non-interactive, is term.ErrNobody.
+func (a *app) terminal() (*term.TTY, error) {
+	if !a.interactive() {
+		return nil, term.ErrNobody
+	}
+	return term.OpenTTY()
+}
+
+// nobody reports whether a question failed for want of someone to answer it.
+func nobody(err error) bool { return errors.Is(err, term.ErrNobody) }

@@ -1,0 +1,28 @@
+// Jp is a command-line assistant whose sub-agents are operating-system processes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"jp/cmd/jp/internal/cli"
+	"jp/tools/proc"
+)
+
+func main() {
+	proc.Guard(os.Args)
+	os.Exit(run())
+}
+
+// run is main without the guard, for tests that run this program under its name.
+func run() int {
+	dir, err := os.Getwd()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "jp: working directory: %v\n", err)
+		return 1
+	}
+	return cli.Main(context.Background(), cli.Env{
+		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,
+	})
+}
