@@ -26,8 +26,9 @@ var update = flag.Bool("update", false, "write what commands said into the scrip
 func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
 	testscript.Main(m, map[string]func(){
-		"jp":   func() { os.Exit(run()) },
-		"wire": wiretest.Main,
+		"jp":       func() { os.Exit(run()) },
+		"wire":     wiretest.Main,
+		"jp-crash": crash,
 	})
 }
 

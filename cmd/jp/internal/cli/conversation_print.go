@@ -140,7 +140,7 @@ type printer struct {
 	io    *term.IO
 	style string
 	turn  int
-	lines bool // the last thing written was a line of a list
+	lines bool                          // the last thing written was a line of a list
 	calls map[string]convstore.ToolCall // without a result so far
 	order []string
 }

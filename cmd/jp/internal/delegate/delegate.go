@@ -47,6 +47,10 @@ type Delegator struct {
 	Warn    func(format string, a ...any) // nil drops it
 	Log     *slog.Logger                  // nil discards
 
+	// Checkpoint is told that a delegation has come to a point of its way: Reserved, Running, Ended, Settled. It is how a
+	// crash at each of them is tried. nil is nobody.
+	Checkpoint func(point string)
+
 	once  sync.Once
 	slots chan struct{}
 
@@ -341,6 +345,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation) (too
 // run starts the child, follows it to the end of its process tree, judges and settles.
 func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, ask Ask, in args) (tools.Result, error) {
 	child := res.Child.ID
+	d.checkpoint(Reserved)
 	f := &follower{d: d, child: child, call: res.Delegation.Call, profile: res.Delegation.Profile, title: ask.Title, begun: time.Now()}
 	settle := func(o convstore.Outcome) (convstore.Delegation, error) {
 		return d.Scope.Settle(context.WithoutCancel(ctx), res, o)
@@ -376,19 +381,21 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, ask Ask
 		Lock: res.LockFile(), Kind: proc.Agent, Grace: 4 * time.Second,
 		Started: func(pid int) {
 			d.Log.Info("delegation started", "child", child, "pid", pid, "profile", ask.Profile.Name)
+			d.checkpoint(Running)
 		},
 	})
 	_ = out.Close()
+	d.checkpoint(Ended)
 
 	end := d.judge(context.WithoutCancel(ctx), child, exit, runErr, f.result, f.bad)
 	end.Stderr, end.LastTool = tail.String(), f.lastTool
-	settled, err := settle(convstore.Outcome{State: end.State, Reason: end.Reason, Usage: end.Usage, CostNano: end.Cost, Ended: time.Now()})
+	_, err := settle(convstore.Outcome{State: end.State, Reason: end.Reason, Usage: end.Usage, CostNano: end.Cost, Ended: time.Now()})
 	f.end(end.State, end.Reason)
 	d.Log.Info("delegation ended", "child", child, "state", end.State, "reason", end.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
 		return tools.Result{}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
-	_ = settled
+	d.checkpoint(Settled)
 	if cause := context.Cause(ctx); cause != nil {
 		return tools.Result{Text: d.respond(end, child).Text, IsError: true}, cause
 	}
@@ -409,6 +416,20 @@ func (d *Delegator) argv(child convstore.ID, ask Ask, in args) []string {
 
 // Repeats reports whether a call of the tool may be made again after a crash: one that has run answers from its run.
 func (d *Delegator) Repeats(tool string) bool { return tool == toolQuery }
+
+// The points of a delegation's way.
+const (
+	Reserved = "reserved"
+	Running  = "running"
+	Ended    = "ended"
+	Settled  = "settled"
+)
+
+func (d *Delegator) checkpoint(point string) {
+	if d.Checkpoint != nil {
+		d.Checkpoint(point)
+	}
+}
 
 func (d *Delegator) warn(format string, a ...any) {
 	if d.Warn != nil {

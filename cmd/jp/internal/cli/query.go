@@ -1,0 +1,585 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+// queryOptions are the flags of `jp query`.
+type queryOptions struct {
+	words      []string
+	id         maybe[string]
+	fresh      bool
+	fork       maybe[int]
+	rootID     maybe[string]
+	directives []profiles.Directive
+	model      maybe[string]
+	noActivate bool
+	hidden     bool
+	tmp        maybe[time.Duration]
+	title      maybe[string]
+	toggles    []toggle
+	maxTurns   maybe[int]
+	timeout    maybe[time.Duration]
+	sub        maybe[bool]
+	maxSub     maybe[int]
+	maxDepth   maybe[int]
+	print      bool
+}
+
+// toggle is one --tool or --no-tool, in order. An empty name means all tools.
+type toggle struct {
+	name string
+	on   bool
+}
+
+const defaultTmp = 24 * time.Hour
+
+func newQueryCommand(a *app) *cli.Command {
+	var o queryOptions
+	toggled := func(name, short, usage string, on bool) *option {
+		f := &option{name: name, short: []string{short}, arg: "NAME", maybe: true, usage: usage}
+		f.set = func(s string, _ bool) error {
+			o.toggles = append(o.toggles, toggle{name: s, on: on})
+			return nil
+		}
+		return f
+	}
+	sub := func(name, usage string, on bool) *option {
+		return &option{name: name, usage: usage, set: func(string, bool) error { o.sub = maybe[bool]{true, on}; return nil }}
+	}
+	flags := []*option{
+		stringFlag(&o.id, "id", "TARGET", "the conversation: an id, ., recent, newest, previous, or new for a fresh one").alias("i"),
+		boolFlag(&o.fresh, "new", "the same as --id new").alias("n"),
+		intMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first, keeping its last N turns (all without N, 0 = a blank child)"),
+		stringFlag(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new the new conversation is delegated by ID"),
+	}
+	flags = append(flags, configFlags(&o.directives)...)
+	flags = append(flags,
+		stringFlag(&o.model, "model", "ID", "the model: provider/model or an alias").alias("m"),
+		boolFlag(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
+		boolFlag(&o.hidden, "hidden", "hide the new conversation from listings"),
+		durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),
+		stringFlag(&o.title, "title", "T", "the title of the new conversation"),
+		toggled("tool", "t", "enable a tool, or all that the config knows", true),
+		toggled("no-tool", "T", "disable a tool, or all", false),
+		intFlag(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
+		durationFlag(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
+		sub("sub-calls", "allow sub-agents", true),
+		sub("no-sub-calls", "allow no sub-agents", false),
+		intFlag(&o.maxSub, "max-sub-calls", "N", 0, "sub-agent calls in this turn"),
+		intFlag(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
+		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
+	)
+	return a.command(spec{
+		Name: "query", Aliases: []string{"q"},
+		Summary: "ask, and let the assistant work until it answers",
+		Args:    "[WORDS...]",
+		About: "Asks the conversation that --id names, else this session's active one, else a new one. What is piped in is\n" +
+			"appended to the words; without words it is the query. With neither, a turn that was cut off goes on.\n\n" +
+			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
+			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.",
+		Flags: flags,
+		Max:   -1,
+		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitProvider, exitDeadline, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{
+			`jp query "How are errors retried here?"`,
+			`jp query --id new --config agent/researcher "Where is the store opened?"`,
+			`git diff | jp query --new "Review this change."`,
+			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
+		},
+		Run: func(ctx context.Context, args []string) error {
+			o.words = args
+			return runQuery(ctx, a, o)
+		},
+	})
+}
+
+// check finds what the flags do not allow together.
+func (o *queryOptions) check() error {
+	isNew := o.fresh || o.id.Set && o.id.Value == "new"
+	switch {
+	case o.fresh && o.id.Set && o.id.Value != "new":
+		return usagef("--new: not together with --id %s", o.id.Value)
+	case o.fork.Set && isNew:
+		return usagef("--fork: not together with a new conversation")
+	case o.rootID.Set && !o.id.Set:
+		return usagef("--root-id: needs --id")
+	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
+		return usagef("--no-activate: needs --id, --new or --fork")
+	case !isNew && !o.fork.Set && (o.hidden || o.tmp.Set || o.title.Set) && o.id.Set:
+		return usagef("--hidden, --tmp, --title: only for a new conversation")
+	case o.maxDepth.Set && o.maxDepth.Value > 5:
+		return usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
+	}
+	return nil
+}
+
+// flagDirectives are the specific flags as config.
+func (o *queryOptions) flagDirectives() []profiles.Directive {
+	var ds []profiles.Directive
+	add := func(flag, format string, args ...any) {
+		ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf(format, args...)})
+	}
+	if o.model.Set {
+		add("--model", "assistant.model=%s", o.model.Value)
+	}
+	if o.maxTurns.Set {
+		add("--max-turns", "conversation.max_turns:=%d", o.maxTurns.Value)
+	}
+	if o.sub.Set {
+		add("--sub-calls", "delegation.enabled:=%v", o.sub.Value)
+	}
+	if o.maxSub.Set {
+		add("--max-sub-calls", "delegation.max_per_turn:=%d", o.maxSub.Value)
+	}
+	if o.maxDepth.Set {
+		add("--max-depth", "delegation.max_depth:=%d", o.maxDepth.Value)
+	}
+	return ds
+}
+
+func runQuery(ctx context.Context, a *app, o queryOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.print {
+		a.globals.nonInteractive = true
+	}
+	inherited, err := proc.Inherit()
+	if err != nil {
+		return err
+	}
+	host := proc.NewHost(proc.Options{})
+	defer host.Close()
+	ctx, stop := withSignals(ctx, host.Kill)
+	defer stop()
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	inherited.Watch(func() { abandon(errParentGone) })
+	if o.timeout.Set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, fmt.Errorf("--timeout: %w", context.DeadlineExceeded))
+		defer cancel()
+	}
+
+	ws, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
+	text, err := q.content()
+	if err != nil {
+		return err
+	}
+	defer q.close(ctx)
+	if err := q.open(ctx, text, inherited.Lock); err != nil {
+		return err
+	}
+	if g := q.conv.Grant; g != nil && inherited.Lock != nil && !g.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, g.Deadline, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))
+		defer cancel()
+	}
+	return q.run(ctx, text)
+}
+
+func errNothing() error {
+	return usagef("query: nothing to ask and nothing to resume").withHint("give the question as words or on stdin")
+}
+
+var errParentGone = errors.New("the jp that started this one is gone")
+
+// query is one run of `jp query`.
+type query struct {
+	*app
+	o         queryOptions
+	workspace string
+	store     *convstore.Store
+	host      *proc.Host
+
+	log      *convstore.Log
+	conv     convstore.Conversation
+	scope    convstore.Scope        // where hand names a delegation of its own
+	hand     *convstore.Reservation // this run was delegated by a person, who settles it here
+	resolved *profiles.Resolved
+	tty      *term.TTY  // nil when nobody can be asked
+	tree     *term.Tree // nil shows nothing
+	began    time.Time
+}
+
+// content is the words of the command line with what is piped in below them. "" asks to resume.
+func (q *query) content() (string, error) {
+	words := strings.Join(q.o.words, " ")
+	piped, err := q.stdin()
+	if err != nil {
+		return "", err
+	}
+	text := words
+	switch {
+	case strings.TrimSpace(piped) == "":
+	case words == "":
+		text = piped
+	default:
+		text = words + "\n\n" + piped
+	}
+	text = strings.TrimRight(text, "\n")
+	if strings.ContainsRune(text, 0) {
+		return "", usagef("query: holds a NUL byte")
+	}
+	return strings.ToValidUTF8(text, "\uFFFD"), nil
+}
+
+// close gives up the conversation; a delegation by hand that did not come to its end is settled as that.
+func (q *query) close(ctx context.Context) {
+	if q.hand != nil {
+		q.settle(ctx, convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()})
+	}
+	if q.tty != nil {
+		_ = q.tty.Close()
+	}
+	if q.log != nil {
+		_ = q.log.Close()
+	}
+}
+
+// settle ends a delegation by hand.
+func (q *query) settle(ctx context.Context, o convstore.Outcome) {
+	if _, err := q.scope.Settle(context.WithoutCancel(ctx), q.hand, o); err != nil {
+		q.warn("%s: settle: %v", q.conv.ID, err)
+	}
+	q.hand = nil
+}
+
+// open finds or makes the conversation, takes its lock and resolves its config.
+func (q *query) open(ctx context.Context, text string, inherited *os.File) error {
+	q.began = time.Now()
+	isNew := q.o.fresh || q.o.id.Value == "new"
+	var target convstore.ID
+	if !isNew {
+		var err error
+		if target, err = q.target(ctx); err != nil {
+			return err
+		}
+		isNew = target == 0
+	}
+	if isNew && text == "" {
+		return errNothing()
+	}
+	if q.o.rootID.Set && !isNew {
+		// Before the target's config is read.
+		view, err := q.below(ctx, q.o.rootID.Value)
+		if err != nil {
+			return err
+		}
+		if _, err := view.Get(ctx, target); err != nil {
+			return err
+		}
+	}
+	switch {
+	case isNew && q.o.rootID.Set:
+		return q.delegateByHand(ctx)
+	case isNew:
+		return q.create(ctx)
+	case q.o.fork.Set:
+		keep := convstore.Range{}
+		if q.o.fork.Value >= 0 {
+			keep = convstore.LastTurns(q.o.fork.Value)
+		}
+		conv, err := q.store.Fork(ctx, target, convstore.Fork{Turns: keep, Hidden: q.o.hidden, Title: q.o.title.Value, ExpiresAt: q.expiry()})
+		if err != nil {
+			return err
+		}
+		target = conv.ID
+	}
+
+	var err error
+	if inherited != nil {
+		q.log, err = q.store.Adopt(ctx, target, inherited)
+	} else {
+		q.log, err = q.store.Lock(ctx, target)
+	}
+	if err != nil {
+		return err
+	}
+	if q.conv, err = q.log.Get(ctx); err != nil {
+		return err
+	}
+	stored, err := q.log.Config(ctx)
+	if err != nil {
+		return err
+	}
+	directives := q.o.directives
+	if inherited != nil {
+		if directives, err = childDirectives(directives, q.conv); err != nil {
+			return err
+		}
+	}
+	if err := q.resolve(stored.JSON, directives); err != nil {
+		return err
+	}
+	return q.record(ctx, stored.JSON)
+}
+
+// record stores what directives and flags changed in the config of a conversation that goes on.
+func (q *query) record(ctx context.Context, before []byte) error {
+	after := q.resolved.Stored()
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	delta, err := profiles.Delta(before, after)
+	if err != nil {
+		return err
+	}
+	defs, err := definitions(q.resolved, q.workspace)
+	if err != nil {
+		return err
+	}
+	return q.log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
+		Delta: delta, Reset: q.resolved.ResetKind, Resolved: convstore.Config{JSON: after, Tools: toolNames(defs)},
+	}})
+}
+
+// childDirectives checks what a delegated run was told against what its caller stored. The store's config is what counts:
+// of the command line only an override of the model is left to apply, and only where none was stored with it.
+func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
+	if len(ds) == 0 || ds[0].Text != "NONE" {
+		for _, d := range ds {
+			if !strings.HasPrefix(d.Text, "assistant.model=") {
+				return nil, refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
+			}
+		}
+		return ds, nil
+	}
+	if len(ds) < 2 || ds[1].Text != conv.ProfileArg {
+		return nil, refusedf("--cfg: %s was delegated under the profile %s", conv.ID, conv.ProfileArg)
+	}
+	return nil, nil
+}
+
+// target names the conversation to go on with, 0 for none yet.
+func (q *query) target(ctx context.Context) (convstore.ID, error) {
+	if q.o.id.Set {
+		return q.resolveTarget(ctx, q.o.id.Value)
+	}
+	if q.o.fork.Set {
+		return q.resolveTarget(ctx, "active")
+	}
+	session := q.session()
+	if session == "" {
+		return 0, nil
+	}
+	active, _, err := q.store.Active(ctx, session)
+	return active, err
+}
+
+func (q *query) expiry() time.Time {
+	if !q.o.tmp.Set {
+		return time.Time{}
+	}
+	return time.Now().Add(q.o.tmp.Value)
+}
+
+// resolve reads the config; a conversation that was delegated keeps to its grant.
+func (q *query) resolve(stored []byte, ds []profiles.Directive) error {
+	src := q.sources()
+	src.Stored = stored
+	src.HasGrant = q.conv.Grant != nil
+	flags := q.o.flagDirectives()
+	r, err := q.config(src, ds, flags)
+	if err != nil {
+		return err
+	}
+	if len(q.o.toggles) > 0 {
+		more, err := q.toggle(r)
+		if err != nil {
+			return err
+		}
+		if r, err = q.config(src, ds, append(flags, more...)); err != nil {
+			return err
+		}
+	}
+	if q.conv.Grant != nil {
+		if cut := r.Cut(q.conv.Grant.Tools); len(cut) > 0 {
+			q.warn("%s: not granted and left out: %s", q.conv.ID, strings.Join(cut, ", "))
+		}
+	}
+	q.resolved = r
+	return nil
+}
+
+// toggle turns --tool and --no-tool into config.
+func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
+	var ds []profiles.Directive
+	for _, t := range q.o.toggles {
+		flag, names := "--no-tool", []string{t.name}
+		if t.on {
+			flag = "--tool"
+		}
+		if t.name == "" {
+			names = names[:0]
+			for name := range r.Tools {
+				if name != "*" {
+					names = append(names, name)
+				}
+			}
+			slices.Sort(names)
+		} else if _, ok := r.Tools[t.name]; !ok {
+			return nil, notFoundf("%s: no tool %q is configured here", flag, t.name)
+		}
+		for _, n := range names {
+			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.%q.enable:=%v", n, t.on)})
+		}
+	}
+	return ds, nil
+}
+
+// create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.
+func (q *query) create(ctx context.Context) error {
+	if err := q.resolve(nil, q.o.directives); err != nil {
+		return err
+	}
+	model, err := q.resolved.Config.RequireModel()
+	if err != nil {
+		return err
+	}
+	if _, _, err := q.openModel(ctx, q.resolved.Config, model); err != nil {
+		return err
+	}
+	defs, err := definitions(q.resolved, q.workspace)
+	if err != nil {
+		return err
+	}
+	conv, err := q.store.Create(ctx, convstore.New{
+		Title: q.o.title.Value, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
+		Profile: q.resolved.Profile, ProfileArg: q.resolved.ProfileArg, ProfileHash: q.resolved.ProfileHash, Model: model,
+		Config: convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)},
+	})
+	if err != nil {
+		return err
+	}
+	if q.log, err = q.store.Lock(ctx, conv.ID); err != nil {
+		return err
+	}
+	q.conv, err = q.log.Get(ctx)
+	return err
+}
+
+// run asks and shows the answer.
+func (q *query) run(ctx context.Context, text string) error {
+	if session := q.session(); session != "" && !q.o.noActivate {
+		if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
+			return err
+		}
+	}
+	loop, delegator, err := q.assemble(ctx)
+	if err != nil {
+		return err
+	}
+	show := q.show(loop)
+	if delegator != nil {
+		delegator.Watch = show.delegation
+	}
+	loop.Watch = show.watch()
+	show.start(ctx)
+
+	var out agent.Outcome
+	if text == "" {
+		out, err = loop.Resume(ctx)
+		if errors.Is(err, agent.ErrNothingToResume) {
+			err = errNothing()
+		}
+	} else {
+		if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
+			if err := q.log.SetTitle(ctx, queryTitle(text)); err != nil {
+				return err
+			}
+		}
+		out, err = loop.Send(ctx, convstore.UserMessage{Text: text})
+	}
+	show.stop()
+	if err != nil {
+		return err
+	}
+	if err := q.host.Close(); err != nil {
+		return err
+	}
+	if q.hand != nil {
+		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, Usage: out.Usage, CostNano: out.Cost, Ended: time.Now()})
+	}
+	if err := show.result(q.result(ctx, loop, out)); err != nil {
+		return err
+	}
+	q.expire(ctx)
+	return outcomeError(ctx, q.conv.ID, out)
+}
+
+// result is the last word on stdout.
+func (q *query) result(ctx context.Context, loop *agent.Loop, out agent.Outcome) *stream.Result {
+	r := &stream.Result{
+		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text,
+		Model: loop.Model, Usage: usage(out.Usage), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
+	}
+	if n, err := q.subCalls(ctx, out.Turn); err == nil {
+		r.SubCalls = n
+	}
+	return r
+}
+
+// outcomeError turns how a turn ended into what the command ends with. What was said is printed by then.
+func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error {
+	fail := func(code string, s Status, format string, args ...any) error {
+		return &failure{code: code, status: s, msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), err: out.Err}
+	}
+	switch out.State {
+	case convstore.StateOK:
+		return nil
+	case convstore.StatePartial:
+		return fail("partial", exitLimit, "partial: stopped at a limit: %s", out.Reason)
+	case convstore.StateBudget:
+		return fail("budget", exitLimit, "stopped at a limit with nothing to hand in: %s", out.Reason)
+	case convstore.StateEmpty:
+		return fail("empty", exitFailed, "the model gave an empty answer")
+	case convstore.StateRefused:
+		return fail("refused", exitRefused, "the model refused to answer")
+	case convstore.StateTimeout:
+		return fail("deadline", exitDeadline, "the deadline passed").(*failure).withHint("go on with: jp query --id %s", id)
+	case convstore.StateCancelled:
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+	}
+	if out.Err != nil {
+		return fmt.Errorf("conversation %s: %w", id, out.Err)
+	}
+	return fail("error", exitFailed, "%s", out.Reason)
+}
+
+// queryTitle is the first line of a query, short.
+func queryTitle(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	r := []rune(strings.Join(strings.Fields(line), " "))
+	if len(r) > 72 {
+		return strings.TrimSpace(string(r[:71])) + "…"
+	}
+	return string(r)
+}

@@ -1,0 +1,399 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/anthropic"
+	"jp/cmd/jp/internal/model/openai"
+	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// assemble joins config, model, tools and store into the loop of this run. The Delegator is nil when the run holds no tool
+// that needs one.
+func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator, error) {
+	cfg := q.resolved.Config
+	id, err := cfg.RequireModel()
+	if err != nil {
+		return nil, nil, err
+	}
+	stream, info, err := q.openModel(ctx, cfg, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defs, err := definitions(q.resolved, q.workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := q.delegator(cfg)
+	set, err := q.arm(defs, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	set = set.Narrow(func(name, source string) bool {
+		return (q.conv.Grant == nil || slices.Contains(q.conv.Grant.Tools, name)) &&
+			(cfg.Delegation.Enabled || source != tools.SourceDelegation)
+	})
+	d.Set = set
+
+	policy := tools.NewPolicy(q.prompter())
+	loop := &agent.Loop{
+		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
+		System:  system(cfg, set),
+		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
+		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
+		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
+		MaxRounds: cfg.Conversation.MaxTurns,
+		Admit:     d.Admit, Release: d.Release, Repeat: d.Repeats,
+	}
+	if p := info.Price; p != nil {
+		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
+	}
+	return loop, d, nil
+}
+
+// arm gives every definition what runs it.
+func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: []string{filepath.Dir(q.store.Path())}}
+	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
+	armed := make([]tools.Tool, 0, len(defs))
+	var builtin []tools.Definition
+	for _, def := range defs {
+		switch def.Source {
+		case tools.SourceBuiltin:
+			builtin = append(builtin, def)
+		case tools.SourceLocal:
+			t, err := tools.Command(def, env)
+			if err != nil {
+				return tools.Set{}, err
+			}
+			armed = append(armed, t)
+		case tools.SourceDelegation, tools.SourceConversation:
+			f, ok := d.Func(def.Name)
+			if !ok {
+				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+			}
+			armed = append(armed, tools.Tool{Definition: def, Func: f})
+		default:
+			return tools.Set{}, refusedf("tool %s: source %q is not supported yet", def.Name, def.Source)
+		}
+	}
+	if len(builtin) > 0 {
+		own, err := tools.Builtin(fs, builtin...)
+		if err != nil {
+			return tools.Set{}, err
+		}
+		armed = append(armed, own...)
+	}
+	return tools.NewSet(armed...)
+}
+
+// commandEnv is what local tools run in.
+func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
+	ws, _ := a.workspace()
+	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
+	for k, v := range extra {
+		context[k] = v
+	}
+	var secrets []string
+	if m, err := a.machine(); err == nil {
+		for _, p := range m.Providers.LLM {
+			secrets = append(secrets, p.APIKeyEnv)
+		}
+	}
+	return tools.CommandEnv{
+		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
+		Notice: func(text string) { a.warn("%s", text) },
+	}
+}
+
+// system is the prompt: the config's own, then how to use sub-agents where there are such tools.
+func system(cfg profiles.Config, set tools.Set) []model.Section {
+	var list []model.Section
+	if p := cfg.Assistant.SystemPrompt; p != "" {
+		list = append(list, model.Section{Text: p})
+	}
+	for _, s := range cfg.Assistant.SystemPromptSections {
+		text := s.Content
+		if s.Title != "" {
+			text = "# " + s.Title + "\n\n" + text
+		}
+		list = append(list, model.Section{Text: text})
+	}
+	for t := range set.All() {
+		if t.Source == tools.SourceDelegation {
+			return append(list, model.Section{Text: delegate.Guidance})
+		}
+	}
+	return list
+}
+
+// delegator is set up for this run; its tools and the model's children are filled in by assemble.
+func (q *query) delegator(cfg profiles.Config) *delegate.Delegator {
+	return &delegate.Delegator{
+		Scope: q.log.Below(), Caller: q.conv.ID, Limits: limits(cfg),
+		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, Parallel: cfg.Delegation.MaxParallel,
+		Resolve: q.profile, Host: q.host, Dir: q.workspace,
+		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
+		Warn:    q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
+	}
+}
+
+// prompter asks on the terminal, nil where nobody can answer. The tree of sub-agents steps aside for a question.
+func (q *query) prompter() tools.Prompter {
+	tty, err := q.terminal()
+	if err != nil {
+		return nil
+	}
+	q.tty = tty
+	return term.NewPrompter(tty, func(ask func()) { q.tree.Around(ask) })
+}
+
+func limits(cfg profiles.Config) delegate.Limits {
+	depth := 1
+	if cfg.Delegation.MaxDepth != nil {
+		depth = *cfg.Delegation.MaxDepth
+	}
+	return delegate.Limits{
+		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren,
+		Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
+	}
+}
+
+// profile resolves an agent profile for a child, under NONE.
+func (a *app) profile(_ context.Context, name, modelID string) (delegate.Profile, error) {
+	src := a.sources()
+	found, err := profiles.Find(src, name)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	directives := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: found.Arg}}
+	var flags []profiles.Directive
+	if modelID != "" {
+		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
+	}
+	r, err := profiles.Resolve(src, directives, flags)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	resolvedModel, err := r.Config.RequireModel()
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	ws, err := a.workspace()
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	defs, err := definitions(r, ws)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	depth := 0
+	if r.Config.Delegation.MaxDepth != nil {
+		depth = *r.Config.Delegation.MaxDepth
+	}
+	return delegate.Profile{
+		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
+	}, nil
+}
+
+// modelVariables are the environment variables that a model's endpoint is found by.
+func modelVariables(cfg profiles.Config, id string) []string {
+	provider, _, _ := strings.Cut(id, "/")
+	var names []string
+	if p, ok := cfg.Providers.LLM[provider]; ok {
+		if p.APIKeyEnv != "" {
+			names = append(names, p.APIKeyEnv)
+		}
+		return names
+	}
+	switch provider {
+	case "anthropic":
+		return []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
+	case "openai":
+		return []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"}
+	case "ollama":
+		return []string{"OLLAMA_HOST"}
+	}
+	return nil
+}
+
+// childEnviron is built, not inherited: what every jp needs, and the key and address of the child's own model.
+func (q *query) childEnviron(cfg profiles.Config, id string) []string {
+	allow := append(slices.Clone(proc.AgentEnv()), modelVariables(cfg, id)...)
+	env := proc.Environ(q.app.env.Environ, allow...)
+	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
+	if p := q.logPath(); p != "" && p != "-" {
+		env = append(env, "JP_LOG_FILE="+p)
+	}
+	return env
+}
+
+// openModel opens a model with its retries and limits.
+func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
+	p := a.modelProviders(cfg)
+	s, info, err := model.Open(ctx, id, map[string]model.Provider{
+		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
+	}, p)
+	if err != nil {
+		return nil, model.Info{}, err
+	}
+	r := cfg.Assistant.Request
+	idle := r.StreamIdle
+	if idle == 0 {
+		idle = -1
+	}
+	s = model.Limit(s, model.LimitOptions{Idle: idle, MaxBytes: r.MaxResponseBytes})
+	s = model.Retry(s, model.RetryOptions{
+		Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff,
+		Notice: func(n model.Retrying) { a.note("%v; trying again in %s", n.Err, n.Wait.Round(1e8)) },
+	})
+	return s, info, nil
+}
+
+// modelProviders is what the models may know of this machine.
+func (a *app) modelProviders(cfg profiles.Config) model.Providers {
+	ws, _ := a.workspace()
+	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
+	p.LLM = map[string]model.Endpoint{}
+	for name, e := range cfg.Providers.LLM {
+		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv}
+	}
+	p.Prices = map[string]model.Price{}
+	for id, price := range cfg.Providers.Prices {
+		p.Prices[id] = modelPrice(price)
+	}
+	return p
+}
+
+// modelPrice turns nano-dollars per million tokens into nano-dollars per token; cache prices that were not given are those
+// of input.
+func modelPrice(p profiles.Price) model.Price {
+	cache := func(n *int64) float64 {
+		if n == nil {
+			n = &p.Input
+		}
+		return float64(*n) / 1e9
+	}
+	return model.PerMillion(float64(p.Input)/1e9, float64(p.Output)/1e9, cache(p.CacheRead), cache(p.CacheWrite))
+}
+
+// subCalls counts the delegations of one turn.
+func (q *query) subCalls(ctx context.Context, turn int) (int, error) {
+	all, err := q.store.Delegations(ctx, q.conv.Root)
+	n := 0
+	for _, d := range all {
+		if d.Caller == q.conv.ID && d.Turn == turn {
+			n++
+		}
+	}
+	return n, err
+}
+
+// expire removes what has expired. It is never silent with -v, and never the reason for a failure.
+func (q *query) expire(ctx context.Context) {
+	gone, err := q.store.Expire(context.WithoutCancel(ctx))
+	if err != nil {
+		q.warn("expired conversations: %v", err)
+	}
+	if len(gone) > 0 {
+		names := make([]string, len(gone))
+		for i, id := range gone {
+			names[i] = id.String()
+		}
+		q.verbosef("removed, expired: %s", strings.Join(names, " "))
+	}
+}
+
+// delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by run.
+func (q *query) delegateByHand(ctx context.Context) error {
+	parent, err := q.resolveTarget(ctx, q.o.rootID.Value)
+	if err != nil {
+		return err
+	}
+	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value)
+	if err != nil {
+		return err
+	}
+	q.scope, q.hand = hand.scope, hand.res
+	if q.log, err = q.store.Adopt(ctx, hand.res.Child.ID, hand.res.LockFile()); err != nil {
+		return err
+	}
+	if q.conv, err = q.log.Get(ctx); err != nil {
+		return err
+	}
+	return q.resolve(hand.config, nil)
+}
+
+// handed is a delegation made by a person.
+type handed struct {
+	scope  convstore.Scope
+	res    *convstore.Reservation
+	config []byte
+}
+
+// handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
+// delegate and with which limits, the profile is the one that --cfg names.
+func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string) (*handed, error) {
+	store, err := a.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.Get(ctx, parent); err != nil {
+		return nil, err
+	}
+	stored, err := store.Config(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
+	src := a.sources()
+	src.Stored = stored.JSON
+	r, err := profiles.Resolve(src, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	for _, d := range ds {
+		if d.Text != "NONE" {
+			if name != "" {
+				return nil, usagef("--cfg %s: a delegation takes one profile", d.Text)
+			}
+			name = d.Text
+		}
+	}
+	if name == "" {
+		return nil, usagef("--root-id: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+	}
+	profile, err := a.profile(ctx, name, modelID)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := store.Below(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile}
+	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		child, err := delegate.Decide(s, delegate.Caller{Tools: stored.Tools, Limits: limits(r.Config)}, ask, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		child.Hidden = hidden
+		return []convstore.Child{child}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &handed{scope: scope, res: res[0], config: profile.Config.JSON}, nil
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+// show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, else
+// whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
+type show struct {
+	*query
+	loop  *agent.Loop
+	lines *stream.Writer // stream-json
+	clean term.Cleaner
+	live  bool // stdout is a terminal, text goes out as it comes
+	open  bool // a line of live text is not ended
+	shown bool // the latest message was shown live
+	err   error
+}
+
+func (q *query) show(loop *agent.Loop) *show {
+	s := &show{query: q, loop: loop, live: q.pretty() && q.io.OutTTY}
+	if q.format() == formatStream {
+		s.lines = stream.NewWriter(q.io.Out)
+	} else if !q.globals.quiet && !q.json() {
+		q.tree = term.NewTree(q.io, term.TreeOptions{})
+	}
+	return s
+}
+
+// start opens the stream.
+func (s *show) start(ctx context.Context) {
+	if s.lines == nil {
+		return
+	}
+	c, err := s.log.Get(ctx)
+	turn := 1
+	if err == nil {
+		turn = c.Turns + 1
+	}
+	id := s.conv.ID.String()
+	s.write(&stream.Init{
+		ConversationID: id, SessionID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
+		Tools: s.loop.Tools.Set.Names(),
+	})
+}
+
+// stop ends everything that moves.
+func (s *show) stop() {
+	s.endLine()
+	s.tree.Close()
+}
+
+func (s *show) write(l stream.Line) {
+	if err := s.lines.Write(l); err != nil && s.err == nil {
+		s.err = err
+	}
+}
+
+// watch is told by the loop.
+func (s *show) watch() agent.Watch {
+	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult}
+	if s.live {
+		w.Text = func(delta string) {
+			text := s.clean.Clean(delta)
+			if text == "" {
+				return
+			}
+			s.tree.Around(func() { s.put(text) })
+			s.open = !strings.HasSuffix(text, "\n")
+		}
+	}
+	if s.resolved.Config.Style.Reasoning == "full" && !s.globals.quiet && !s.json() {
+		var clean term.Cleaner
+		w.Reasoning = func(delta string) {
+			s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, clean.Clean(delta)) })
+		}
+	}
+	return w
+}
+
+func (s *show) put(text string) {
+	if _, err := io.WriteString(s.io.Out, text); err != nil && s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *show) endLine() {
+	if s.live {
+		if rest := s.clean.Flush(); rest != "" {
+			s.put(rest)
+			s.open = true
+		}
+		if s.open {
+			s.put("\n")
+		}
+		s.open = false
+	}
+}
+
+func (s *show) message(m agent.Message) {
+	s.endLine()
+	s.shown = s.live && m.Text != ""
+	if s.lines != nil {
+		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost)})
+	}
+}
+
+func (s *show) call(c convstore.ToolCall) {
+	if s.lines != nil {
+		s.write(&stream.ToolCall{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+		return
+	}
+	if s.tree == nil || !s.resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
+		return
+	}
+	width := 100
+	if s.io.Width > 20 {
+		width = s.io.Width - 2
+	}
+	line := term.Cut(term.Line(c.Name+" "+string(c.Arguments)), width, s.io.UTF8)
+	s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, "· "+line+"\n") })
+}
+
+func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
+	if s.lines != nil {
+		s.write(&stream.ToolResult{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()})
+		return
+	}
+	if s.tree != nil && r.IsError && c.Source != "delegation" {
+		line, _, _ := strings.Cut(r.Text, "\n")
+		s.tree.Around(func() { s.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.io.UTF8)) })
+	}
+}
+
+// delegation is told by the delegator, from any goroutine.
+func (s *show) delegation(d *stream.Delegation) {
+	if s.lines != nil {
+		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
+		return
+	}
+	s.tree.Update(d)
+}
+
+// result writes the last word.
+func (s *show) result(r *stream.Result) error {
+	switch {
+	case s.lines != nil:
+		s.write(r)
+	case s.json():
+		return s.document(r)
+	case s.live && s.shown:
+	case r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial):
+		// Half of a reply that failed is no answer. It stands in the conversation.
+	case r.Result != "":
+		text := s.io.Text(r.Result)
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		s.put(text)
+	}
+	return s.err
+}
+
+func usage(u convstore.Usage) stream.Usage {
+	return stream.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
+}
+
+func usd(nano *int64) *stream.USD {
+	if nano == nil {
+		return nil
+	}
+	u := stream.USD(*nano)
+	return &u
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"path/filepath"
+	"sort"
+
+	"jp/profiles"
+	"jp/tools"
+)
+
+// definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
+// A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
+// source, or a name that nobody knows, defines its own.
+func definitions(r *profiles.Resolved, workspace string) ([]tools.Definition, error) {
+	files := map[string]tools.Definition{}
+	if workspace != "" {
+		var err error
+		if files, err = tools.LoadDir(filepath.Join(workspace, ".jp", "tools")); err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	for name, t := range r.Tools {
+		if name != "*" && tools.Enabled(t.Values) {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	defs := make([]tools.Definition, 0, len(names))
+	for _, name := range names {
+		d, err := define(name, r.Tools[name], files)
+		if err != nil {
+			return nil, err
+		}
+		if all, ok := r.Tools["*"]; ok {
+			if d, err = d.WithDefaults(all.Values, position(all)); err != nil {
+				return nil, err
+			}
+		}
+		if d.Name == "jp_query" && d.Source == tools.SourceDelegation {
+			if d, err = d.WithEnum("config", r.Config.Delegation.Profiles); err != nil {
+				return nil, err
+			}
+		}
+		defs = append(defs, d)
+	}
+	return defs, nil
+}
+
+func define(name string, t profiles.Table, files map[string]tools.Definition) (tools.Definition, error) {
+	source, given := t.Values["source"].(string)
+	base, known := files[name]
+	if !known || given && base.Source != source {
+		base, known = tools.Embedded(name)
+	}
+	if known && (!given || base.Source == source) {
+		return tools.Overlay(base, t.Values, position(t))
+	}
+	return tools.Decode(name, t.Values, position(t))
+}
+
+func position(t profiles.Table) func(string) string {
+	return func(key string) string { return t.Pos(key).String() }
+}
+
+// toolNames lists the names of definitions.
+func toolNames(defs []tools.Definition) []string {
+	names := make([]string, len(defs))
+	for i, d := range defs {
+		names[i] = d.Name
+	}
+	return names
+}

@@ -1,0 +1,422 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"jp/convstore"
+)
+
+// patience bounds every wait for something that must happen; nothing here asserts how fast it did.
+const patience = 30 * time.Second
+
+// site is a workspace with a home of its own, whose path marks every process that belongs to it.
+type site struct {
+	t        *testing.T
+	dir      string
+	home     string
+	store    *convstore.Store
+	children []*exec.Cmd
+}
+
+func newSite(t *testing.T, files map[string]string) *site {
+	t.Helper()
+	base := t.TempDir()
+	s := &site{t: t, dir: filepath.Join(base, "work"), home: filepath.Join(base, "home")}
+	for name, text := range files {
+		path := filepath.Join(s.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := s.environ()
+	dir, err := convstore.Locate(convstore.Env{Get: func(k string) string {
+		for _, kv := range env {
+			if v, ok := strings.CutPrefix(kv, k+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}}, s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.store, err = convstore.Open(dir, convstore.Options{Workspace: s.dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.gone()
+		if err := s.store.Check(context.Background()); err != nil {
+			t.Errorf("store check: %v", err)
+		}
+	})
+	return s
+}
+
+func (s *site) environ() []string {
+	env := []string{
+		"HOME=" + s.home, "XDG_STATE_HOME=" + filepath.Join(s.home, "state"), "XDG_CONFIG_HOME=" + filepath.Join(s.home, "config"),
+		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + s.home, "JP_SESSION=kill", "JP_NONINTERACTIVE=1",
+	}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		env = append(env, "GOCOVERDIR="+dir)
+	}
+	return env
+}
+
+// start runs this test binary as the program named by argv[0].
+func (s *site) start(env []string, argv ...string) (*exec.Cmd, *bytes.Buffer) {
+	s.t.Helper()
+	var out bytes.Buffer
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: argv, Dir: s.dir, Env: append(s.environ(), env...), Stdout: &out, Stderr: &out}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.children = append(s.children, cmd)
+	s.t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd, &out
+}
+
+// jp runs jp to its end.
+func (s *site) jp(argv ...string) (string, int) {
+	s.t.Helper()
+	cmd, out := s.start(nil, append([]string{"jp"}, argv...)...)
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !asExit(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+func asExit(err error, to **exec.ExitError) bool {
+	e, ok := err.(*exec.ExitError)
+	*to = e
+	return ok
+}
+
+// eventually waits until cond holds.
+func (s *site) eventually(what string, cond func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("waited %v for %s; processes: %v", patience, what, s.processes())
+		}
+	}
+}
+
+// processes lists what runs with this site's home in its environment, zombies left out.
+func (s *site) processes() (list []string) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		env, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil || !bytes.Contains(env, []byte("HOME="+s.home+"\x00")) {
+			continue
+		}
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if len(args) > 0 {
+			list = append(list, filepath.Base(dir)+" "+strings.TrimSpace(strings.ReplaceAll(string(args), "\x00", " ")))
+		}
+	}
+	return list
+}
+
+// running counts the processes whose command line contains part.
+func (s *site) running(part string) []int {
+	var pids []int
+	for _, p := range s.processes() {
+		if pid, args, _ := strings.Cut(p, " "); strings.Contains(args, part) {
+			n, _ := strconv.Atoi(pid)
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+// gone waits until no process of the site is left.
+func (s *site) gone() {
+	s.t.Helper()
+	s.eventually("every process to end", func() bool { return len(s.processes()) == 0 })
+}
+
+// all lists every conversation by title.
+func (s *site) all() map[string]convstore.Conversation {
+	s.t.Helper()
+	list, err := s.store.List(s.t.Context(), convstore.Filter{Hidden: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := map[string]convstore.Conversation{}
+	for _, c := range list {
+		m[c.Title] = c
+	}
+	return m
+}
+
+const treeConfig = `
+[assistant]
+model = "script/main.toml"
+[conversation.tools.jp_query]
+source = "delegation"
+run = "unattended"
+[conversation.tools.escape]
+source = "local"
+description = "Starts what outlives its starter."
+command = { program = "bash", args = ["escape.sh"] }
+run = "unattended"
+timeout = "300s"
+[delegation]
+profiles = ["agent/child"]
+`
+
+const childProfile = `
+[loader]
+reset = "none"
+[assistant]
+model = "script/child.toml"
+[conversation.tools.escape]
+source = "local"
+description = "Starts what outlives its starter."
+command = { program = "bash", args = ["escape.sh"] }
+run = "unattended"
+detached = "auto"
+timeout = "300s"
+`
+
+// escape.sh leaves a process in its group, one in a session of its own, and a daemon that forked twice.
+const escape = `
+sleep 1000.1 &
+setsid sleep 1000.2 &
+( ( setsid sleep 1000.3 & ) & )
+sleep 1000.4
+`
+
+func killSite(t *testing.T) *site {
+	return newSite(t, map[string]string{
+		".jp/config.toml": treeConfig, ".jp/config/agent/child.toml": childProfile, "escape.sh": escape,
+		"main.toml": `
+[[rule]]
+query = "root"
+round = 1
+tool_calls = [{ name = "escape", arguments = {} }]
+[[rule]]
+query = "child"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/child", query = "escape" } }]
+[[rule]]
+query = "child"
+contains = "status=\"killed\""
+text = "the child was killed"
+[[rule]]
+query = "quick"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/child", query = "quick one" } }]
+[[rule]]
+text = "after all"
+`,
+		"child.toml": `
+[[rule]]
+query = "escape"
+round = 1
+tool_calls = [{ name = "escape", arguments = {} }]
+[[rule]]
+query = "quick"
+text = "quick answer"
+[[rule]]
+text = "back again"
+`,
+	})
+}
+
+// loose waits until the four sleeps of escape.sh run.
+func (s *site) loose() {
+	s.t.Helper()
+	s.eventually("the tool's processes", func() bool { return len(s.running("sleep 1000.")) == 4 })
+}
+
+func TestKillRootLeavesNothing(t *testing.T) {
+	for _, where := range []string{"root", "child"} {
+		t.Run(where, func(t *testing.T) {
+			s := killSite(t)
+			cmd, _ := s.start(nil, "jp", "query", "--new", where)
+			s.loose()
+			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			s.gone()
+			c := s.all()
+			if got := c[where].Status; got != "interrupted" {
+				t.Errorf("status of the root = %s, want interrupted", got)
+			}
+			if where == "child" && !slices.Contains([]convstore.Status{"cancelled", "lost"}, c["escape"].Status) {
+				t.Errorf("status of the child = %s, want cancelled or lost", c["escape"].Status)
+			}
+			if out, code := s.jp("query", "--id", c[where].ID.String()); code != 0 || !strings.Contains(out, "after all") {
+				t.Errorf("resume = %d %s", code, out)
+			}
+		})
+	}
+}
+
+func TestKillChildIsTold(t *testing.T) {
+	s := killSite(t)
+	cmd, out := s.start(nil, "jp", "query", "--new", "child")
+	s.loose()
+	for _, pid := range s.running("--root-id=") {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out.String(), "the child was killed") {
+		t.Errorf("output = %s", out)
+	}
+	if got := s.all()["escape"].Status; got != "killed" {
+		t.Errorf("status of the child = %s, want killed", got)
+	}
+}
+
+func TestSignalsSettleTheTree(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		t.Run(sig.String(), func(t *testing.T) {
+			s := killSite(t)
+			cmd, out := s.start(nil, "jp", "query", "--new", "child")
+			s.loose()
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if got := cmd.ProcessState.ExitCode(); got != want {
+				t.Errorf("exit = %d, want %d\n%s", got, want, out)
+			}
+			if p := s.processes(); len(p) != 0 {
+				t.Errorf("left when jp had ended: %v", p)
+			}
+			c := s.all()
+			for _, title := range []string{"child", "escape"} {
+				if c[title].Status != "cancelled" {
+					t.Errorf("status of %q = %s, want cancelled", title, c[title].Status)
+				}
+			}
+			if out, code := s.jp("query", "--id", c["escape"].ID.String(), "--no-activate"); code != 0 || !strings.Contains(out, "back again") {
+				t.Errorf("resuming the child = %d %s", code, out)
+			}
+		})
+	}
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	s := killSite(t)
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("trap '' INT TERM HUP\n"+escape+"\nwhile :; do sleep 1000.5; done"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _ := s.start(nil, "jp", "query", "--new", "child")
+	s.loose()
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("exit = %d, want 130", got)
+	}
+	s.gone()
+}
+
+// TestBusyChild asks a child that runs: nobody else may.
+func TestBusyChild(t *testing.T) {
+	s := killSite(t)
+	cmd, _ := s.start(nil, "jp", "query", "--new", "child")
+	s.loose()
+	c := s.all()["escape"]
+	if c.Status != "running" {
+		t.Errorf("status = %s, want running", c.Status)
+	}
+	out, code := s.jp("query", "--id", c.ID.String(), "--no-activate", "and you?")
+	if code != 5 || !strings.Contains(out, "running") {
+		t.Errorf("second query = %d %s, want 5", code, out)
+	}
+	if out, code := s.jp("conversation", "rm", c.ID.String(), "--yes"); code != 5 {
+		t.Errorf("rm of a running conversation = %d %s, want 5", code, out)
+	}
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait()
+}
+
+// TestCrashOfTheCaller kills the caller at each point of a delegation's way. Nothing is left running, no delegation stays
+// open for good, nothing that was acknowledged is lost, and the caller goes on: the call is answered from the run that
+// exists, or the model is told that it was lost.
+func TestCrashOfTheCaller(t *testing.T) {
+	for _, point := range []string{"reserved", "running", "ended", "settled"} {
+		t.Run(point, func(t *testing.T) {
+			s := killSite(t)
+			cmd, out := s.start([]string{"JP_CRASH_AT=" + point}, "jp-crash", "query", "--new", "quick")
+			_ = cmd.Wait()
+			if st := cmd.ProcessState.Sys().(syscall.WaitStatus); !st.Signaled() || st.Signal() != syscall.SIGKILL {
+				t.Fatalf("the caller ended by itself: %v\n%s", cmd.ProcessState, out)
+			}
+			s.gone()
+			c := s.all()
+			root, child := c["quick"], c["quick one"]
+			if child.ID == 0 {
+				t.Fatalf("the child was not kept: %v", c)
+			}
+			if root.Status != "interrupted" {
+				t.Errorf("status of the root = %s, want interrupted", root.Status)
+			}
+			if slices.Contains([]convstore.Status{"running", "queued", "new"}, child.Status) {
+				t.Errorf("status of the child = %s, though nothing runs", child.Status)
+			}
+			if text, code := s.jp("query", "--id", root.ID.String()); code != 0 || !strings.Contains(text, "after all") {
+				t.Errorf("resume = %d %s", code, text)
+			}
+			ds, err := s.store.Delegations(t.Context(), root.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ds) != 1 || ds[0].State == "" {
+				t.Errorf("delegations = %s, want one that has ended", dump(ds))
+			}
+			if point == "settled" && ds[0].State != convstore.StateOK {
+				t.Errorf("settled delegation = %s", dump(ds))
+			}
+			if got := s.all()["quick one"]; got.Turns != child.Turns {
+				t.Errorf("the resumed call ran the child again: %d turns, had %d", got.Turns, child.Turns)
+			}
+		})
+	}
+}
+
+func dump(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
