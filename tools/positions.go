@@ -25,18 +25,11 @@ func keyLines(src []byte) map[string]int {
 		if array {
 			s.next(1)
 		}
-		var ok bool
-		if prefix, ok = s.key(""); !ok {
+		parts, ok := s.key()
+		if !ok {
 			break
 		}
-		prefix = s.inTables(prefix)
-		s.mark(prefix)
-		if array {
-			n := s.tables[prefix]
-			s.tables[prefix]++
-			prefix = fmt.Sprintf("%s[%d]", prefix, n)
-			s.mark(prefix)
-		}
+		prefix = s.header(parts, array)
 		s.until("\n")
 	}
 	return s.lines
@@ -78,38 +71,48 @@ func (s *keyScanner) until(set string) {
 	s.next(n)
 }
 
-// mark records the line of path and of the tables around it.
+// mark records the line of a path, once.
 func (s *keyScanner) mark(path string) {
-	for path != "" && s.lines[path] == 0 {
+	if path != "" && s.lines[path] == 0 {
 		s.lines[path] = s.line
-		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
 	}
 }
 
-// inTables is path with the elements that the tables around it are in:
-// [[a]] [a.b] is a[0].b.
-func (s *keyScanner) inTables(path string) string {
-	for i := 0; i < len(path); i++ {
-		if path[i] != '.' {
-			continue
+// header is the path of the table that a header begins. The tables around it
+// may be elements of arrays: [[a]] [a.b] is a[0].b.
+func (s *keyScanner) header(parts []string, array bool) string {
+	path := ""
+	for i, part := range parts {
+		path = dotted(path, part)
+		s.mark(path)
+		n := s.tables[path]
+		if array && i == len(parts)-1 {
+			s.tables[path]++
+			n++
 		}
-		if n := s.tables[path[:i]]; n > 0 {
-			at := fmt.Sprintf("[%d]", n-1)
-			path = path[:i] + at + path[i:]
-			i += len(at)
+		if n > 0 {
+			path = fmt.Sprintf("%s[%d]", path, n-1)
+			s.mark(path)
 		}
 	}
 	return path
 }
 
-// key reads a dotted key and appends it to prefix.
-func (s *keyScanner) key(prefix string) (string, bool) {
+func dotted(path, part string) string {
+	if path == "" {
+		return part
+	}
+	return path + "." + part
+}
+
+// key reads a dotted key.
+func (s *keyScanner) key() (parts []string, ok bool) {
 	for {
 		s.skip(" \t")
 		var part string
 		switch {
 		case s.src == "":
-			return "", false
+			return nil, false
 		case s.src[0] == '"' || s.src[0] == '\'':
 			raw := s.str()
 			part = strings.Trim(raw, raw[:1])
@@ -119,18 +122,15 @@ func (s *keyScanner) key(prefix string) (string, bool) {
 		default:
 			n := strings.IndexAny(s.src, " \t.=]\r\n")
 			if n <= 0 {
-				return "", false
+				return nil, false
 			}
 			part = s.src[:n]
 			s.next(n)
 		}
-		if prefix != "" {
-			prefix += "."
-		}
-		prefix += part
+		parts = append(parts, part)
 		s.skip(" \t")
 		if s.src == "" || s.src[0] != '.' {
-			return prefix, true
+			return parts, true
 		}
 		s.next(1)
 	}
@@ -138,11 +138,15 @@ func (s *keyScanner) key(prefix string) (string, bool) {
 
 // pair reads key = value.
 func (s *keyScanner) pair(prefix string) bool {
-	path, ok := s.key(prefix)
+	parts, ok := s.key()
 	if !ok || s.src == "" || s.src[0] != '=' {
 		return false
 	}
-	s.mark(path)
+	path := prefix
+	for _, part := range parts {
+		path = dotted(path, part)
+		s.mark(path)
+	}
 	s.next(1)
 	s.skip(" \t")
 	s.value(path)

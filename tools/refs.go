@@ -148,3 +148,71 @@ func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
 	}
 	return pointer, v, true
 }
+
+// cleanSchema is a schema with nothing in it but keywords, in the spelling of
+// draft 2020-12. The full validator reads keywords in any case, so that what
+// is no keyword here would be one there; and it would follow $id and anchors.
+func cleanSchema(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for k, v := range m {
+		switch k {
+		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+			out[k] = cleanEach(v)
+		case "allOf", "anyOf", "oneOf", "prefixItems":
+			out[k] = cleanEach(v)
+		case "not", "if", "then", "else", "additionalProperties", "propertyNames", "contains", "unevaluatedItems", "unevaluatedProperties":
+			out[k] = cleanSchema(v)
+		case "items":
+			if _, ok := v.([]any); ok {
+				out["prefixItems"] = cleanEach(v)
+				continue
+			}
+			if _, ok := out[k]; !ok {
+				out[k] = cleanSchema(v)
+			}
+		case "additionalItems":
+			if _, ok := m["items"].([]any); ok {
+				out["items"] = cleanSchema(v)
+			}
+		case "dependencies":
+			required, schemas := map[string]any{}, map[string]any{}
+			deps, _ := v.(map[string]any)
+			for name, d := range deps {
+				if _, ok := d.([]any); ok {
+					required[name] = d
+				} else {
+					schemas[name] = cleanSchema(d)
+				}
+			}
+			out["dependentRequired"], out["dependentSchemas"] = required, schemas
+		case "type", "enum", "const", "required", "dependentRequired", "$ref", "$dynamicRef", "$recursiveRef",
+			"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+			"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties":
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// cleanEach cleans the schemas in a list or under names.
+func cleanEach(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = cleanSchema(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = cleanSchema(e)
+		}
+		return out
+	}
+	return v
+}

@@ -65,14 +65,19 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	}
 	more := false
 	s, err := readSchema(m, &more)
-	if err == nil && more {
-		err = checkRefs(m)
-	}
 	if err != nil || !more {
 		return s, err
 	}
+	m = cleanSchema(m).(map[string]any)
+	if err := checkRefs(m); err != nil {
+		return nil, err
+	}
+	clean, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
 	var js jsonschema.Schema
-	if err := json.Unmarshal(raw, &js); err != nil {
+	if err := json.Unmarshal(clean, &js); err != nil {
 		return nil, err
 	}
 	// Without a loader, nothing is fetched from elsewhere: such a reference is

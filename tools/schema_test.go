@@ -116,6 +116,12 @@ func TestValidateFullSchemas(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"a":{"a":{}}}`, true},
 		{`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"a":{"a":1}}`, false},
 		{multiplying(5), `{"a":1}`, true},
+		{`{"dependentScHemas":{"a":{"$ref":"#"}}}`, `{"a":1}`, true}, // no keyword, nor for the full validator
+		{`{"dependencies":{"a":["b"]}}`, `{"a":1}`, false},
+		{`{"properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x"]}`, true},
+		{`{"properties":{"a":{"items":[{"type":"string"}],"additionalItems":false}}}`, `{"a":["x",1]}`, false},
+		{`{"properties":{"a":{"$ref":"#/definitions/s"}},"definitions":{"s":{"type":"string"}}}`, `{"a":1}`, false},
+		{`{"x-vendor":{"$ref":"#"},"propertyNames":{"pattern":"^a"}}`, `{"a":1}`, true},
 		{`{}`, `{"a":1}`, true},
 		{``, `{}`, true},
 		{``, `{"a":1}`, false},
