@@ -3,6 +3,7 @@ package convstore
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -13,7 +14,18 @@ import (
 // must be sound.
 func openStore(t testing.TB) *Store {
 	t.Helper()
-	return openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	return openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})
+}
+
+// memoryDir makes a folder that, where there is such a place, is kept in memory: a
+// test whose disk is not what it is about need not wait for it.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
 }
 
 func openStoreIn(t testing.TB, dir string, o Options) *Store {

@@ -1,0 +1,596 @@
+package convstore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests of this file run the test binary again, as one of these programs.
+var programs = map[string]func(args []string) error{
+	"append":  appendProgram,
+	"adopt":   adoptProgram,
+	"hold":    holdProgram,
+	"parent":  parentProgram,
+	"fillup":  fillupProgram,
+	"lockrun": lockProgram,
+}
+
+const programVariable = "CONVSTORE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(programVariable); name != "" {
+		if err := programs[name](os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// process is a program under test. It tells what it has done line by line.
+type process struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+}
+
+func start(t testing.TB, program string, files []*os.File, args ...string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), programVariable+"="+program)
+	cmd.ExtraFiles = files
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return &process{t, cmd, in, bufio.NewScanner(out)}
+}
+
+// line returns the next line that the program prints, "" at its end.
+func (p *process) line() string {
+	if p.lines.Scan() {
+		return p.lines.Text()
+	}
+	return ""
+}
+
+// expect fails the test unless the program's next line is this one.
+func (p *process) expect(want string) {
+	p.t.Helper()
+	if got := p.line(); got != want {
+		p.t.Fatalf("program printed %q, want %q", got, want)
+	}
+}
+
+// finish lets the program end by itself.
+func (p *process) finish() {
+	p.t.Helper()
+	p.in.Close()
+	for p.lines.Scan() {
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the program as a crash would, and waits until it is gone.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	for p.lines.Scan() {
+	}
+	p.cmd.Wait()
+}
+
+func programStore(args []string) (*Store, ID, error) {
+	s, err := Open(args[0], Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	id, err := ParseID(args[1])
+	return s, id, err
+}
+
+// appendProgram appends batches of one to three events, and prints the ids of each
+// batch once the store has acknowledged it.
+func appendProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	l, err := s.Lock(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	rounds, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	for batch := range rounds {
+		var events []Event
+		var names []string
+		for i := range 1 + batch%3 {
+			e := Event{ID: NewEventID(), Body: Note{Kind: "batch", Text: fmt.Sprintf("%d of %d: %d", batch, 1+batch%3, i)}}
+			events, names = append(events, e), append(names, e.ID)
+		}
+		if err := l.Append(context.Background(), events...); err != nil {
+			return err
+		}
+		fmt.Println(strings.Join(names, " "))
+	}
+	return nil
+}
+
+// TestKilledWriters kills writers in the middle of their work. Every event that
+// was acknowledged is there, every batch is there as a whole or not at all, and
+// the store is sound.
+func TestKilledWriters(t *testing.T) {
+	s := openStore(t)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	const writers, rounds = 8, 4
+	for range rounds {
+		acknowledged := map[ID][]string{}
+		var all []*process
+		var of []ID
+		for range writers {
+			c := mustCreate(t, s, New{})
+			all = append(all, start(t, "append", nil, filepath.Dir(s.Path()), c.ID.String(), "1000000"))
+			of = append(of, c.ID)
+		}
+		for i, p := range all {
+			for range rnd.IntN(12) {
+				acknowledged[of[i]] = append(acknowledged[of[i]], strings.Fields(p.line())...)
+			}
+			p.cmd.Process.Kill()
+			for p.lines.Scan() { // what it still said was acknowledged too
+				acknowledged[of[i]] = append(acknowledged[of[i]], strings.Fields(p.lines.Text())...)
+			}
+			p.cmd.Wait()
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for i, id := range of {
+			events := mustEvents(t, s.View, id, Range{})
+			batches := map[string]int{}
+			var have []string
+			for _, e := range events {
+				have = append(have, e.ID)
+				batch, _, _ := strings.Cut(e.Body.(Note).Text, ":")
+				batches[batch]++
+			}
+			for _, want := range acknowledged[id] {
+				if !slices.Contains(have, want) {
+					t.Errorf("seed %d: writer %d: event %s was acknowledged, and is gone", seed, i, want)
+				}
+			}
+			for batch, n := range batches {
+				if !strings.HasSuffix(batch, fmt.Sprint(" of ", n)) {
+					t.Errorf("seed %d: writer %d: %d events of batch %q", seed, i, n, batch)
+				}
+			}
+			if c := mustGet(t, s.View, id); c.Status != StatusNew {
+				t.Errorf("seed %d: writer %d: status %q after its death, want new", seed, i, c.Status)
+			}
+		}
+	}
+}
+
+func TestProcessesContend(t *testing.T) {
+	s := openStore(t)
+	const writers, batches = 4, 60
+	var all []*process
+	var of []ID
+	for range writers {
+		c := mustCreate(t, s, New{})
+		of = append(of, c.ID)
+		all = append(all, start(t, "append", nil, filepath.Dir(s.Path()), c.ID.String(), fmt.Sprint(batches)))
+	}
+	for _, p := range all {
+		p.finish()
+	}
+	for _, id := range of {
+		if c := mustGet(t, s.View, id); c.Events != 2*batches {
+			t.Errorf("%v has %d events, want %d", id, c.Events, 2*batches)
+		}
+	}
+}
+
+// holdProgram keeps the store open for writing until its input ends.
+func holdProgram(args []string) error {
+	s, err := Open(args[0], Options{})
+	if err != nil {
+		return err
+	}
+	return s.f.write(context.Background(), func(*tx) error {
+		fmt.Println("held")
+		io.Copy(io.Discard, os.Stdin)
+		return errUnchanged
+	})
+}
+
+func TestBusyStore(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	s := openStoreIn(t, dir, Options{Deadline: 20 * time.Millisecond})
+	c := mustCreate(t, s, New{})
+	p := start(t, "hold", nil, dir)
+	p.expect("held")
+	for what, call := range map[string]func() error{
+		"Get":    func() error { _, err := s.Get(t.Context(), c.ID); return err },
+		"Create": func() error { _, err := s.Create(t.Context(), New{}); return err },
+	} {
+		err := call()
+		var busy *BusyError
+		if !errors.As(err, &busy) || busy.ID != 0 || busy.Waited < s.f.deadline {
+			t.Fatalf("%s: error %v, want a *BusyError after the deadline", what, err)
+		}
+		if want := fmt.Sprintf("process %d (", p.cmd.Process.Pid); !strings.HasPrefix(busy.Holder, want) {
+			t.Errorf("%s: held by %q, want %q...", what, busy.Holder, want)
+		}
+	}
+	// Ending the context ends the wait, with its cause.
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := s.Get(ctx, c.ID); !errors.Is(err, cause) {
+		t.Errorf("Get with an ended context: %v, want %v", err, cause)
+	}
+	p.finish()
+	// The grants that came too late were dropped.
+	patient := openStoreIn(t, dir, Options{})
+	if _, err := patient.Create(t.Context(), New{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// lockProgram holds a conversation's run lock until its input ends.
+func lockProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	l, err := s.Lock(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	fmt.Println("locked")
+	io.Copy(io.Discard, os.Stdin)
+	return l.Close()
+}
+
+func TestRunLockOfAnotherProcess(t *testing.T) {
+	s := openStore(t)
+	c, other := mustCreate(t, s, New{}), mustCreate(t, s, New{})
+	p := start(t, "lockrun", nil, filepath.Dir(s.Path()), c.ID.String())
+	p.expect("locked")
+	_, err := s.Lock(t.Context(), c.ID)
+	var busy *BusyError
+	if !errors.As(err, &busy) || busy.ID != c.ID || busy.Waited != 0 {
+		t.Fatalf("Lock: error %v, want a *BusyError of %v", err, c.ID)
+	}
+	if want := fmt.Sprintf("process %d (", p.cmd.Process.Pid); !strings.HasPrefix(busy.Holder, want) {
+		t.Errorf("held by %q, want %q...", busy.Holder, want)
+	}
+	for id, want := range map[ID]Status{c.ID: StatusRunning, other.ID: StatusNew} {
+		if got := mustGet(t, s.View, id).Status; got != want {
+			t.Errorf("status of %v is %q, want %q", id, got, want)
+		}
+	}
+	list, err := s.List(t.Context(), Filter{})
+	if err != nil || list[0].Status != StatusRunning || list[1].Status != StatusNew {
+		t.Errorf("List: %v, statuses %q and %q", err, list[0].Status, list[1].Status)
+	}
+	if _, err := s.Remove(t.Context(), c.ID, RemoveOptions{Cascade: true}); !errors.As(err, &busy) {
+		t.Errorf("Remove: error %v, want a *BusyError", err)
+	}
+	mustLock(t, s, other.ID)
+	p.kill()
+	mustLock(t, s, c.ID)
+}
+
+// adoptProgram is a child: it adopts descriptor 3 and runs a turn, the end of
+// which it leaves out when told so, until its input ends.
+func adoptProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	l, err := s.Adopt(context.Background(), id, os.NewFile(3, "lock"))
+	if err != nil {
+		fmt.Println(err)
+		return nil
+	}
+	if err := l.Append(context.Background(), Event{Body: TurnStart{}},
+		Event{Body: ModelCall{Usage: Usage{Input: 10, Output: 4}, CostNano: new(int64)}}); err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	io.Copy(io.Discard, os.Stdin)
+	if args[2] == "end" {
+		if err := l.Append(context.Background(), Event{Body: TurnEnd{State: StateOK}}); err != nil {
+			return err
+		}
+	}
+	return l.Close()
+}
+
+// parentProgram delegates, and is killed before it settles: after reserving (0),
+// after starting the child (1), after the child has ended (2).
+func parentProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, err := s.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := l.Append(ctx, Event{Body: TurnStart{}}); err != nil {
+		return err
+	}
+	rs, err := l.Below().Reserve(ctx, admit(Child{Call: "call", Title: "child"}))
+	if err != nil {
+		return err
+	}
+	child := rs[0].Child.ID
+	if args[2] == "0" {
+		fmt.Println(child)
+		io.Copy(io.Discard, os.Stdin)
+	}
+	cmd := exec.Command(os.Args[0], args[0], child.String(), "end")
+	cmd.Env = append(os.Environ(), programVariable+"=adopt")
+	cmd.ExtraFiles = []*os.File{rs[0].LockFile()}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if err := l.Below().Begin(ctx, rs[0], Started{PID: cmd.Process.Pid}); err != nil {
+		return err
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return err
+	}
+	if args[2] == "2" {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			return err
+		}
+	}
+	fmt.Println(child)
+	io.Copy(io.Discard, os.Stdin)
+	return errors.New("nobody killed the parent")
+}
+
+// TestKilledParent kills the caller of a delegation at each point on its way.
+func TestKilledParent(t *testing.T) {
+	for _, test := range []struct {
+		point  string
+		before Status // of the child, once the processes are gone
+		after  Status // and when the delegation was reconciled
+		usage  Usage
+	}{
+		{"0", StatusLost, StatusNew, Usage{}},
+		{"1", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
+		{"2", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
+	} {
+		t.Run(test.point, func(t *testing.T) {
+			s := openStore(t)
+			c := mustCreate(t, s, New{})
+			p := start(t, "parent", nil, filepath.Dir(s.Path()), c.ID.String(), test.point)
+			child, err := ParseID(p.line())
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := func() Delegation {
+				t.Helper()
+				ds, err := s.Delegations(t.Context(), c.ID)
+				if err != nil || len(ds) != 1 || ds[0].Child != child || ds[0].Call != "call" {
+					t.Fatalf("Delegations = %+v, %v", ds, err)
+				}
+				return ds[0]
+			}
+			if d := open(); d.State != "" {
+				t.Errorf("the delegation is %q while it runs", d.State)
+			}
+			p.kill()
+			// Its child ends too, since its input did; the lock tells when.
+			l := mustLock(t, s, c.ID)
+			for {
+				run, err := s.Lock(t.Context(), child)
+				if err == nil {
+					run.Close()
+					break
+				}
+				var busy *BusyError
+				if !errors.As(err, &busy) {
+					t.Fatal(err)
+				}
+			}
+			if got := mustGet(t, s.View, child).Status; got != test.before {
+				t.Errorf("child is %q, want %q", got, test.before)
+			}
+			if got := mustGet(t, s.View, c.ID).Status; got != StatusRunning {
+				t.Errorf("caller is %q, want running", got)
+			}
+			l.Close()
+			if d := open(); d.State != StateLost {
+				t.Errorf("the delegation reads %q, want lost", d.State)
+			}
+			// The caller goes on and asks for the same call again.
+			l = mustLock(t, s, c.ID)
+			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+				d, ok := st.Existing("call")
+				if !ok || d.State != StateLost || len(st.Turn) != 1 || len(st.Session) != 1 {
+					t.Errorf("standing: existing %+v, turn %d, session %d", d, len(st.Turn), len(st.Session))
+				}
+				return []Child{{Call: "call", Title: "child"}}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != StateLost || r.Delegation.Usage != test.usage {
+				t.Errorf("reserved again: %+v", r)
+			}
+			if got := mustGet(t, s.View, child).Status; got != test.after {
+				t.Errorf("child is %q after that, want %q", got, test.after)
+			}
+		})
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	s, elsewhere := openStore(t), openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{})
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}, Child{Call: "b"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := rs[0], rs[1]
+	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusQueued {
+		t.Errorf("reserved child is %q, want queued", got)
+	}
+	dir := filepath.Dir(s.Path())
+	foreign := mustLock(t, elsewhere, mustCreate(t, elsewhere, New{}).ID)
+	unlocked, err := os.Open(filepath.Join(dir, fileRuns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlocked.Close()
+	for what, file := range map[string]*os.File{
+		"the lock of another conversation": b.LockFile(),
+		"a lock of another store":          foreign.lock,
+		"the right file, but no lock":      unlocked,
+	} {
+		p := start(t, "adopt", []*os.File{file}, dir, a.Child.ID.String(), "end")
+		if line := p.line(); line == "begun" || line == "" {
+			t.Errorf("%s was adopted (%q)", what, line)
+		}
+		p.finish()
+	}
+	p := start(t, "adopt", []*os.File{a.LockFile()}, dir, a.Child.ID.String(), "crash")
+	p.expect("begun")
+	if err := l.Below().Begin(t.Context(), a, Started{PID: p.cmd.Process.Pid}); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusRunning {
+		t.Errorf("child is %q, want running", got)
+	}
+	if _, err := s.Lock(t.Context(), a.Child.ID); !reflect.DeepEqual(busyID(err), a.Child.ID) {
+		t.Errorf("Lock of a running child: %v", err)
+	}
+	p.finish()
+	// The child has ended, the parent has not settled.
+	if _, err := s.Lock(t.Context(), a.Child.ID); !reflect.DeepEqual(busyID(err), a.Child.ID) {
+		t.Errorf("Lock of an unsettled child: %v", err)
+	}
+	d, err := l.Below().Settle(t.Context(), a, Outcome{State: StateKilled, Reason: "signal 9", Usage: Usage{Input: 1}})
+	if err != nil || d.State != StateKilled || d.PID != p.cmd.Process.Pid || d.Started.IsZero() {
+		t.Errorf("Settle = %+v, %v", d, err)
+	}
+	again, err := l.Below().Settle(t.Context(), a, Outcome{State: StateOK})
+	if err != nil || !reflect.DeepEqual(again, d) {
+		t.Errorf("settled again: %+v, %v, want %+v", again, err, d)
+	}
+	if c := mustGet(t, s.View, a.Child.ID); c.Status != Status(StateKilled) || c.Reason != "signal 9" || c.Usage != (Usage{Input: 10, Output: 4}) {
+		t.Errorf("settled child: %+v", c)
+	}
+	mustLock(t, s, a.Child.ID)
+	if _, err := l.Below().Settle(t.Context(), b, Outcome{}); err == nil {
+		t.Error("settled without a state")
+	}
+	if err := b.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func busyID(err error) ID {
+	var busy *BusyError
+	if !errors.As(err, &busy) {
+		return 0
+	}
+	return busy.ID
+}
+
+// fillupProgram appends until the disk, which its limit on file sizes stands for,
+// is full, and prints how many events were acknowledged.
+func fillupProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	l, err := s.Lock(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	limit := syscall.Rlimit{Cur: 256 << 10, Max: 256 << 10}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit shall fail, and not end the process
+	for n := 0; ; n++ {
+		err := l.Append(context.Background(), Event{Body: UserMessage{Text: strings.Repeat("x", 3000)}})
+		if err != nil {
+			fmt.Println(n)
+			fmt.Println(err)
+			return nil
+		}
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	p := start(t, "fillup", nil, filepath.Dir(s.Path()), c.ID.String())
+	n, err := strconv.Atoi(p.line())
+	if err != nil || n < 10 {
+		t.Fatalf("%d appends went through, %v", n, err)
+	}
+	if want := fmt.Sprintf("store %s: nothing was written: ", s.Path()); !strings.HasPrefix(p.line(), want) {
+		t.Errorf("error %q, want %q...", p.lines.Text(), want)
+	}
+	p.finish()
+	if got := len(mustEvents(t, s.View, c.ID, Range{})); got != n {
+		t.Errorf("%d events, want the %d that were acknowledged", got, n)
+	}
+	mustAppend(t, mustLock(t, s, c.ID), Note{Text: "there is room again"})
+}
