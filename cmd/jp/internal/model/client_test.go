@@ -55,14 +55,18 @@ func TestRedirectAtHome(t *testing.T) {
 			body = string(b)
 			w.WriteHeader(http.StatusTeapot)
 		})
-		got.want(t, model.KindBadRequest)
+		_ = got.want(t, model.KindBadRequest)
 		if !strings.Contains(body, `"model":"wire"`) {
 			t.Errorf("the body after the redirect = %q", body)
 		}
-		got = answer(t, id, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
-		})
-		got.want(t, model.KindBadRequest)
+		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} { // a GET, and a circle
+			got = answer(t, id, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, r.URL.Path, status)
+			})
+			if e := got.want(t, model.KindBadRequest); !strings.HasPrefix(e.Message, "redirected to") {
+				t.Errorf("%d: error = %v", status, e)
+			}
+		}
 	})
 }
 
@@ -80,11 +84,11 @@ func TestErrorBodies(t *testing.T) {
 		"broken": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, "no")
+			_, _ = io.WriteString(w, "no")
 		},
 		"escape": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, `{"error":{"message":"\u001b[2Jno\r\n\u202eno"}}`)
+			_, _ = io.WriteString(w, `{"error":{"message":"\u001b[2Jno\r\n\u202eno"}}`)
 		},
 	} {
 		formats(t, func(t *testing.T, id string) {
@@ -110,13 +114,23 @@ func TestNotAStream(t *testing.T) {
 		formats(t, func(t *testing.T, id string) {
 			got := answer(t, id, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", tt.kind)
-				io.WriteString(w, tt.body)
+				_, _ = io.WriteString(w, tt.body)
 			})
 			if want := strings.TrimSuffix(id, "/wire") + ": " + tt.want; fmt.Sprint(got.err) != want {
 				t.Errorf("error = %v, want %s", got.err, want)
 			}
 		})
 	}
+}
+
+// TestOddStatus: a status that is neither success nor error is no reply either.
+func TestOddStatus(t *testing.T) {
+	formats(t, func(t *testing.T, id string) {
+		got := answer(t, id, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) })
+		if e := got.want(t, model.KindBadRequest); e.Status != http.StatusNotModified {
+			t.Errorf("error = %v", e)
+		}
+	})
 }
 
 // TestNoServer: a server that is not there is told at once.
@@ -159,6 +173,6 @@ func TestCertificates(t *testing.T) {
 func TestUnknownHost(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "")
 	formats(t, func(t *testing.T, id string) {
-		collect(t, open(t, id, "http://no-such-host.invalid"), t.Context(), ask("x")).want(t, model.KindNetwork)
+		_ = collect(t, open(t, id, "http://no-such-host.invalid"), t.Context(), ask("x")).want(t, model.KindNetwork)
 	})
 }

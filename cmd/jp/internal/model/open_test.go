@@ -185,7 +185,7 @@ func TestOllamaHost(t *testing.T) {
 func TestSecret(t *testing.T) {
 	s := Secret("hunter2")
 	c := Config{Key: s}
-	data, err := json.Marshal(c)
+	data, err := json.Marshal(map[string]any{"key": s})
 	if err != nil {
 		t.Fatal(err)
 	}

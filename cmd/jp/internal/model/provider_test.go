@@ -51,7 +51,7 @@ func serve(t *testing.T, text string) *wiretest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { server.Close() })
+	t.Cleanup(func() { _ = server.Close() })
 	return server
 }
 
@@ -474,7 +474,7 @@ hang = true
 		formats(t, func(t *testing.T, id string) {
 			s := model.Limit(open(t, id, server.URL), model.LimitOptions{Idle: 50 * time.Millisecond})
 			got := collect(t, s, t.Context(), ask(question))
-			got.want(t, model.KindIdle)
+			_ = got.want(t, model.KindIdle)
 		})
 	}
 }

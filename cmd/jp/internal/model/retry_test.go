@@ -196,7 +196,10 @@ func TestRetryShortStream(t *testing.T) {
 // TestRetryConsumerStops: nothing is asked again after the consumer has left.
 func TestRetryConsumerStops(t *testing.T) {
 	s, n := play([]step{text("x"), fails(busy)})
-	for range Retry(s, RetryOptions{Sleep: noSleep})(t.Context(), Request{}) {
+	for _, err := range Retry(s, RetryOptions{Sleep: noSleep})(t.Context(), Request{}) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	if *n != 1 {

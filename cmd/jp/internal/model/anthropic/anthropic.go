@@ -59,7 +59,7 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 			yield(model.Part{}, p.fail(ctx, err))
 			return
 		}
-		defer events.Close()
+		defer func() { _ = events.Close() }()
 
 		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*block), calls: model.NewCalls(r)}
 		for !reply.complete && events.Next() {

@@ -65,7 +65,7 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 		}
 		chunks := p.chat.NewStreaming(ctx, params,
 			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
-		defer chunks.Close()
+		defer func() { _ = chunks.Close() }()
 
 		reply := reply{config: p.config, yield: yield, calls: model.NewCalls(r)}
 		for chunks.Next() {
@@ -184,12 +184,12 @@ func text(f respjson.Field) string {
 func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	var c *call
 	for i := len(r.pending) - 1; i >= 0 && c == nil; i-- {
-		if p := r.pending[i]; !d.JSON.Index.Valid() || p.index == d.Index {
-			c = p
+		if r.pending[i].index == d.Index {
+			c = r.pending[i]
 		}
 	}
-	// Servers that give no index, or 0 to all: another id, or a name after a complete call
-	// without ids, starts a new one.
+	// Some servers give no index, or 0 to all calls: another id, or a name after a complete
+	// call without ids, starts a new one.
 	if c != nil {
 		another := d.ID != "" && c.id != "" && d.ID != c.id
 		if d.ID == "" && c.id == "" && d.Function.Name != "" && json.Valid(c.arguments) {

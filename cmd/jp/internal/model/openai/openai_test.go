@@ -228,7 +228,7 @@ func TestParams(t *testing.T) {
 	for _, tt := range tests {
 		s, tr := at(t, tt.url, "")
 		tt.r.Model, tt.r.Messages = tt.model, ask().Messages
-		read(s, tt.r)
+		_, _ = read(s, tt.r) // nothing comes back
 		var got, want map[string]any
 		if err := json.Unmarshal(tr.sent, &got); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
@@ -271,7 +271,7 @@ func TestMemoryGoesBack(t *testing.T) {
 	r := ask()
 	r.Messages = append(r.Messages, assistant("earlier", "openai"), result("earlier"), r.Messages[0],
 		assistant("reasoning", "openai"), result("reasoning"), assistant("other", "elsewhere"), result("other"))
-	read(s, r)
+	_, _ = read(s, r) // nothing comes back
 	var sent struct{ Messages []json.RawMessage }
 	if err := json.Unmarshal(tr.sent, &sent); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,9 @@ func TestMemoryGoesBack(t *testing.T) {
 		6: `{"role":"assistant","content":"ab",` + call("other", "") + `}`,
 	} {
 		var got, wanted any
-		json.Unmarshal(sent.Messages[i], &got)
+		if err := json.Unmarshal(sent.Messages[i], &got); err != nil {
+			t.Fatal(err)
+		}
 		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
 			t.Fatal(err)
 		}

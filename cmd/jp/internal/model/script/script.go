@@ -97,7 +97,7 @@ func readFile(dir, name string) ([]byte, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	// Without O_NONBLOCK, opening a FIFO would wait for somebody to write to it.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -305,7 +305,7 @@ func (a *anthropic) close(out *events) error {
 }
 
 func (a *anthropic) problem(out *events, e *model.Error) {
-	out.send("error", a.failure(e)) // a client that has left is none of our business
+	_ = out.send("error", a.failure(e)) // a client that has left is none of our business
 }
 
 func (a *anthropic) failure(e *model.Error) any {

@@ -39,7 +39,7 @@ func Main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("wire", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { io.WriteString(stderr, usage); flags.PrintDefaults() }
+	flags.Usage = func() { fmt.Fprint(stderr, usage); flags.PrintDefaults() }
 	addr := flags.String("addr", "", "`address` to listen on (default: a free port of 127.0.0.1)")
 	logFile := flags.String("log", "", "append each request to `FILE`, as a line of JSON")
 	urlFile := flags.String("url", "", "write the URL to `FILE` once it is served")
@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return fail(err)
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	if *urlFile != "" {
 		if err := writeWhole(*urlFile, server.URL+"\n"); err != nil {
 			return fail(err)
@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	fmt.Fprintln(stdout, server.URL)
 	if *untilEOF {
 		go func() { // ends with the process at the latest
-			io.Copy(io.Discard, stdin)
+			_, _ = io.Copy(io.Discard, stdin)
 			cancel()
 		}()
 	}
@@ -150,7 +150,7 @@ func writeWhole(path, text string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already when all went well
+	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
 	if _, err := f.WriteString(text); err != nil {
 		f.Close()
 		return err

@@ -180,7 +180,7 @@ func (o *openai) end(out *events, stop model.Stop) error {
 }
 
 func (o *openai) problem(out *events, e *model.Error) {
-	out.send("", o.failure(e)) // a client that has left is none of our business
+	_ = out.send("", o.failure(e)) // a client that has left is none of our business
 }
 
 func (o *openai) failure(e *model.Error) any {

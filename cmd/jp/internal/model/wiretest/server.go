@@ -69,7 +69,7 @@ func Start(s model.Stream, o Options) (*Server, error) {
 	server.http = http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(server.done)
-		server.http.Serve(l) // ends with Close
+		_ = server.http.Serve(l) // ends with Close
 	}()
 	return server, nil
 }
@@ -119,7 +119,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		f = &openai{}
 	case strings.HasSuffix(req.URL.Path, "/models") && req.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"object":"list","data":[{"id":"wire","object":"model"}]}`)
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"wire","object":"model"}]}`)
 		return
 	default:
 		http.Error(w, "not found", http.StatusNotFound)
@@ -203,14 +203,14 @@ func (h *handler) fail(ctx context.Context, out *events, f format, err error) {
 	switch {
 	case fault == script.HTML && !out.begun:
 		out.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		io.WriteString(out.w, "<html><body>Sign in to continue</body></html>")
+		_, _ = io.WriteString(out.w, "<html><body>Sign in to continue</body></html>")
 		return
 	case fault == script.Redirect && !out.begun:
 		out.w.Header().Set("Location", "http://elsewhere.invalid/v1/")
 		out.w.WriteHeader(http.StatusTemporaryRedirect)
 		return
 	case fault == script.Malformed:
-		out.raw("event: content_block_delta\ndata: {\"type\": \"content_bl\n\n")
+		_ = out.raw("event: content_block_delta\ndata: {\"type\": \"content_bl\n\n")
 		return
 	case e.Kind == model.KindIdle:
 		<-ctx.Done()
@@ -239,7 +239,7 @@ func (h *handler) refuse(w http.ResponseWriter, f format, e *model.Error) {
 		status = http.StatusInternalServerError
 	}
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(f.failure(e)) // a client that has left is none of our business
+	_ = json.NewEncoder(w).Encode(f.failure(e)) // a client that has left is none of our business
 }
 
 // format is one of the wire formats, for one request.

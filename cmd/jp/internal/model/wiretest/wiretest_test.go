@@ -74,7 +74,7 @@ func TestWireFormats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	t.Cleanup(func() { _ = server.Close() })
 	for path, tt := range map[string]struct{ ask, want string }{
 		"/v1/messages": {askAnthropic, `event: message_start
 data: {"message":{"content":[],"id":"msg_wire","model":"x#v","role":"assistant","stop_reason":null,"stop_sequence":null,"type":"message","usage":{"input_tokens":6,"output_tokens":1}},"type":"message_start"}
@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	t.Cleanup(func() { _ = server.Close() })
 	anthropic := func(messages string) string {
 		return `{"model":"x","max_tokens":1,"stream":true,"messages":[` + messages + `]}`
 	}
@@ -209,9 +209,8 @@ func TestCommand(t *testing.T) {
 		t.Errorf("output = %q, want %q", lines, want)
 	}
 	cmd = wire(t, file, "--", "sh", "-c", "kill -TERM $$")
-	cmd.Run()
-	if got := cmd.ProcessState.ExitCode(); got != 143 {
-		t.Errorf("status of a killed command = %d, want 143", got)
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 143 {
+		t.Errorf("status of a killed command = %v, want 143", err)
 	}
 	if err := wire(t, file, "--", "/no/such/program").Run(); fmt.Sprint(err) != "exit status 127" {
 		t.Errorf("status of no command = %v, want 127", err)
