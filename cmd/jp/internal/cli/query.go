@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -217,14 +218,15 @@ type query struct {
 	store     *convstore.Store
 	host      *proc.Host
 
-	log      *convstore.Log
-	conv     convstore.Conversation
-	scope    convstore.Scope        // where hand names a delegation of its own
-	hand     *convstore.Reservation // this run was delegated by a person, who settles it here
-	resolved *profiles.Resolved
-	tty      *term.TTY  // nil when nobody can be asked
-	tree     *term.Tree // nil shows nothing
-	began    time.Time
+	log       *convstore.Log
+	conv      convstore.Conversation
+	scope     convstore.Scope        // where hand names a delegation of its own
+	hand      *convstore.Reservation // this run was delegated by a person, who settles it here
+	resolved  *profiles.Resolved
+	tty       *term.TTY  // nil when nobody can be asked
+	tree      *term.Tree // nil shows nothing
+	delegated bool       // another jp runs this one and settles it
+	began     time.Time
 }
 
 // content is the words of the command line with what is piped in below them. "" asks to resume.
@@ -291,7 +293,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		if err != nil {
 			return err
 		}
-		if _, err := view.Get(ctx, target); err != nil {
+		if q.conv, err = view.Get(ctx, target); err != nil {
 			return err
 		}
 	}
@@ -299,7 +301,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	case isNew && q.o.rootID.Set:
 		return q.delegateByHand(ctx)
 	case isNew:
-		return q.create(ctx)
+		return q.create(ctx, text)
 	case q.o.fork.Set:
 		keep := convstore.Range{}
 		if q.o.fork.Value >= 0 {
@@ -313,7 +315,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	}
 
 	var err error
-	if inherited != nil {
+	if q.delegated = inherited != nil; q.delegated {
 		q.log, err = q.store.Adopt(ctx, target, inherited)
 	} else {
 		q.log, err = q.store.Lock(ctx, target)
@@ -321,15 +323,17 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	if err != nil {
 		return err
 	}
-	if q.conv, err = q.log.Get(ctx); err != nil {
-		return err
+	if q.conv.ID != target {
+		if q.conv, err = q.log.Get(ctx); err != nil {
+			return err
+		}
 	}
 	stored, err := q.log.Config(ctx)
 	if err != nil {
 		return err
 	}
 	directives := q.o.directives
-	if inherited != nil {
+	if q.delegated {
 		if directives, err = childDirectives(directives, q.conv); err != nil {
 			return err
 		}
@@ -454,7 +458,7 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 }
 
 // create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.
-func (q *query) create(ctx context.Context) error {
+func (q *query) create(ctx context.Context, text string) error {
 	if err := q.resolve(nil, q.o.directives); err != nil {
 		return err
 	}
@@ -469,18 +473,18 @@ func (q *query) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conv, err := q.store.Create(ctx, convstore.New{
-		Title: q.o.title.Value, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
+	title := q.o.title.Value
+	if title == "" && q.resolved.Config.Conversation.FromQuery {
+		title = queryTitle(text)
+	}
+	if q.conv, err = q.store.Create(ctx, convstore.New{
+		Title: title, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
 		Profile: q.resolved.Profile, ProfileArg: q.resolved.ProfileArg, ProfileHash: q.resolved.ProfileHash, Model: model,
 		Config: convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)},
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	if q.log, err = q.store.Lock(ctx, conv.ID); err != nil {
-		return err
-	}
-	q.conv, err = q.log.Get(ctx)
+	q.log, err = q.store.Lock(ctx, q.conv.ID)
 	return err
 }
 
@@ -496,11 +500,9 @@ func (q *query) run(ctx context.Context, text string) error {
 		return err
 	}
 	show := q.show(loop)
-	if delegator != nil {
-		delegator.Watch = show.delegation
-	}
+	delegator.Watch = show.delegation
 	loop.Watch = show.watch()
-	show.start(ctx)
+	show.start()
 
 	var out agent.Outcome
 	if text == "" {
@@ -526,23 +528,22 @@ func (q *query) run(ctx context.Context, text string) error {
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, Usage: out.Usage, CostNano: out.Cost, Ended: time.Now()})
 	}
-	if err := show.result(q.result(ctx, loop, out)); err != nil {
+	if err := show.result(q.result(loop, delegator, out)); err != nil {
 		return err
 	}
-	q.expire(ctx)
+	if !q.delegated {
+		q.expire(ctx)
+	}
 	return outcomeError(ctx, q.conv.ID, out)
 }
 
 // result is the last word on stdout.
-func (q *query) result(ctx context.Context, loop *agent.Loop, out agent.Outcome) *stream.Result {
-	r := &stream.Result{
+func (q *query) result(loop *agent.Loop, d *delegate.Delegator, out agent.Outcome) *stream.Result {
+	return &stream.Result{
 		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text,
 		Model: loop.Model, Usage: usage(out.Usage), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
+		SubCalls: d.Calls(),
 	}
-	if n, err := q.subCalls(ctx, out.Turn); err == nil {
-		r.SubCalls = n
-	}
-	return r
 }
 
 // outcomeError turns how a turn ended into what the command ends with. What was said is printed by then.

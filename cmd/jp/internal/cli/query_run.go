@@ -19,8 +19,7 @@ import (
 	"jp/tools/proc"
 )
 
-// assemble joins config, model, tools and store into the loop of this run. The Delegator is nil when the run holds no tool
-// that needs one.
+// assemble joins config, model, tools and store into the loop of this run.
 func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator, error) {
 	cfg := q.resolved.Config
 	id, err := cfg.RequireModel()
@@ -287,18 +286,6 @@ func modelPrice(p profiles.Price) model.Price {
 		return float64(*n) / 1e9
 	}
 	return model.PerMillion(float64(p.Input)/1e9, float64(p.Output)/1e9, cache(p.CacheRead), cache(p.CacheWrite))
-}
-
-// subCalls counts the delegations of one turn.
-func (q *query) subCalls(ctx context.Context, turn int) (int, error) {
-	all, err := q.store.Delegations(ctx, q.conv.Root)
-	n := 0
-	for _, d := range all {
-		if d.Caller == q.conv.ID && d.Turn == turn {
-			n++
-		}
-	}
-	return n, err
 }
 
 // expire removes what has expired. It is never silent with -v, and never the reason for a failure.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"strings"
 	"time"
@@ -36,18 +35,13 @@ func (q *query) show(loop *agent.Loop) *show {
 }
 
 // start opens the stream.
-func (s *show) start(ctx context.Context) {
+func (s *show) start() {
 	if s.lines == nil {
 		return
 	}
-	c, err := s.log.Get(ctx)
-	turn := 1
-	if err == nil {
-		turn = c.Turns + 1
-	}
 	id := s.conv.ID.String()
 	s.write(&stream.Init{
-		ConversationID: id, SessionID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
+		ConversationID: id, SessionID: id, Turn: s.conv.Turns + 1, Model: s.loop.Model, Profile: s.conv.Profile,
 		Tools: s.loop.Tools.Set.Names(),
 	})
 }

@@ -55,6 +55,7 @@ type Delegator struct {
 	slots chan struct{}
 
 	mu       sync.Mutex
+	calls    int
 	admitted map[string]admission           // by call id
 	tail     map[convstore.ID]chan struct{} // the end of the latest call to one child
 }
@@ -226,8 +227,13 @@ func (d *Delegator) reserve(ctx context.Context, asks []Ask) ([]*convstore.Reser
 			}
 			return res, errs
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		for n, i := range granted {
 			res[i] = got[n]
+			if !got[n].Existed {
+				d.calls++
+			}
 		}
 		return res, errs
 	}
@@ -412,6 +418,13 @@ func (d *Delegator) argv(child convstore.ID, ask Ask, in args) []string {
 		argv = append(argv, "--cfg="+o)
 	}
 	return append(argv, "--root-id="+d.Caller.String(), "--id="+child.String())
+}
+
+// Calls is how many delegations were made so far.
+func (d *Delegator) Calls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
 }
 
 // Repeats reports whether a call of the tool may be made again after a crash: one that has run answers from its run.
