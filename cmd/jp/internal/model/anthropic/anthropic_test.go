@@ -1,72 +1,27 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 
 	"jp/cmd/jp/internal/model"
-	"jp/convstore"
+	"jp/cmd/jp/internal/model/modeltest"
 )
 
-// transport answers each request with the same bytes, and keeps the last request's body.
-type transport struct {
-	body string
-	sent []byte
-}
-
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.sent, _ = io.ReadAll(r.Body)
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(strings.NewReader(t.body)), Request: r}, nil
-}
-
 // stream returns a provider whose server answers with body.
-func stream(t testing.TB, body string) (model.Stream, *transport) {
+func stream(t testing.TB, body string) (model.Stream, *modeltest.Replay) {
 	t.Helper()
-	tr := &transport{body: body}
+	tr := &modeltest.Replay{Body: body}
 	s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Key: "k",
 		Client: &http.Client{Transport: tr}, MaxBytes: 1 << 20, Model: model.Info{ID: "anthropic/x", Name: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, tr
-}
-
-func ask() model.Request {
-	return model.Request{Model: "x", Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: "q"}}}}}
-}
-
-// read returns the parts of a reply as text, one per line.
-func read(s model.Stream, r model.Request) (string, error) {
-	var b strings.Builder
-	for p, err := range s(context.Background(), r) {
-		if err != nil {
-			return b.String(), err
-		}
-		switch {
-		case p.Text != "":
-			b.WriteString("text " + p.Text)
-		case p.ReasoningDelta != "":
-			b.WriteString("thinks " + p.ReasoningDelta)
-		case p.Reasoning != nil:
-			b.WriteString("thought " + p.Reasoning.Text + "|" + p.Reasoning.Signature + "|" + string(p.Reasoning.Opaque))
-		case p.Call != nil:
-			b.WriteString("call " + p.Call.ID + " " + p.Call.Name + " " + string(p.Call.Arguments))
-		case p.Usage != nil:
-			text, _ := json.Marshal(p.Usage)
-			b.WriteString("usage " + string(text))
-		default:
-			b.WriteString("stop " + string(p.Stop))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), nil
 }
 
 // events writes server-sent events, one per line of data.
@@ -141,7 +96,7 @@ func TestEvents(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := stream(t, events(tt.lines...))
-			got, err := read(s, ask())
+			got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
 			if got != tt.want && tt.err != "" || tt.err == "" && err == nil && got != tt.want {
 				t.Errorf("parts:\n%swant:\n%s", got, tt.want)
 			}
@@ -164,7 +119,7 @@ func TestUnreadable(t *testing.T) {
 		events(begin) + "event: message_delta\ndata: " + finish, // no blank line at the end
 	} {
 		s, _ := stream(t, body)
-		_, err := read(s, ask())
+		_, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
 		var e *model.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%.80q: error = %v, want an *Error", body, err)
@@ -210,15 +165,15 @@ func TestParams(t *testing.T) {
 		{"none, between tools", model.Info{}, "claude-sonnet-5-5", model.Request{Reasoning: "none"}, `{"max_tokens":32000,"thinking":{"type":"between_tools"}}`},
 	}
 	for _, tt := range tests {
-		tr := &transport{}
+		tr := &modeltest.Replay{}
 		s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Client: &http.Client{Transport: tr}, MaxBytes: 1, Model: tt.info})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tt.r.Model, tt.r.Messages = tt.model, ask().Messages
-		_, _ = read(s, tt.r) // nothing comes back
+		tt.r.Model, tt.r.Messages = tt.model, modeltest.Ask("q").Messages
+		_, _ = modeltest.Read(t, t.Context(), s, tt.r) // nothing comes back
 		var got, want map[string]any
-		if err := json.Unmarshal(tr.sent, &got); err != nil {
+		if err := json.Unmarshal(tr.Sent, &got); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		for _, key := range []string{"messages", "model", "stream"} {
@@ -237,7 +192,7 @@ func TestParams(t *testing.T) {
 // TestThinkingGoesBack: blocks go back to the provider that made them and to no other.
 func TestThinkingGoesBack(t *testing.T) {
 	s, tr := stream(t, "")
-	r := ask()
+	r := modeltest.Ask("q")
 	r.Messages = append(r.Messages, model.Message{Role: model.Assistant, Content: []model.Content{
 		{Reasoning: &model.Reasoning{Text: "a", Signature: "s", Provider: "anthropic"}},
 		{Reasoning: &model.Reasoning{Opaque: json.RawMessage(`{"type":"redacted_thinking","data":"enc"}`), Provider: "anthropic"}},
@@ -245,11 +200,11 @@ func TestThinkingGoesBack(t *testing.T) {
 		{Reasoning: &model.Reasoning{Text: "b", Signature: "s", Provider: "other"}},
 		{Text: "hi"},
 	}}, r.Messages[0])
-	_, _ = read(s, r) // nothing comes back
+	_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
 	var sent struct {
 		Messages []struct{ Content json.RawMessage }
 	}
-	if err := json.Unmarshal(tr.sent, &sent); err != nil {
+	if err := json.Unmarshal(tr.Sent, &sent); err != nil {
 		t.Fatal(err)
 	}
 	want := `[{"signature":"s","thinking":"a","type":"thinking"},{"data":"enc","type":"redacted_thinking"},{"text":"hi","type":"text"}]`
@@ -268,25 +223,6 @@ func FuzzStream(f *testing.F) {
 	f.Add("event: ping\ndata: {}\n\n: comment\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":-1e99},\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
 		s, _ := stream(t, body)
-		ended := 0
-		for p, err := range s(context.Background(), ask()) {
-			if ended > 0 {
-				t.Fatalf("%+v, %v after the end", p, err)
-			}
-			var e *model.Error
-			switch {
-			case err != nil && !errors.As(err, &e):
-				t.Fatalf("error = %#v", err)
-			case err != nil || p.Stop != "":
-				ended++
-			case p.Call != nil && (p.Call.ID == "" || p.Call.Name == "" || len(p.Call.Arguments) == 0):
-				t.Fatalf("call = %+v", p.Call)
-			case p.Usage != nil && *p.Usage != *model.Tokens(convstore.Usage(*p.Usage)):
-				t.Fatalf("usage = %+v", p.Usage)
-			}
-		}
-		if ended != 1 {
-			t.Fatalf("%d ends", ended)
-		}
+		_, _ = modeltest.Read(t, t.Context(), s, modeltest.Ask("q")) // it checks the reply
 	})
 }

@@ -1,81 +1,32 @@
 package openai
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 
 	"jp/cmd/jp/internal/model"
-	"jp/convstore"
+	"jp/cmd/jp/internal/model/modeltest"
 )
 
-// transport answers each request with the same bytes, and keeps the last request's body.
-type transport struct {
-	body string
-	sent []byte
-}
-
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.sent, _ = io.ReadAll(r.Body)
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(strings.NewReader(t.body)), Request: r}, nil
-}
-
 // stream returns a provider whose server answers with body.
-func stream(t testing.TB, body string) (model.Stream, *transport) {
+func stream(t testing.TB, body string) (model.Stream, *modeltest.Replay) {
 	t.Helper()
 	return at(t, "http://127.0.0.1:1/v1/", body)
 }
 
-func at(t testing.TB, url, body string) (model.Stream, *transport) {
+func at(t testing.TB, url, body string) (model.Stream, *modeltest.Replay) {
 	t.Helper()
-	tr := &transport{body: body}
+	tr := &modeltest.Replay{Body: body}
 	s, err := New(model.Config{Name: "openai", BaseURL: url, Key: "k",
 		Client: &http.Client{Transport: tr}, MaxBytes: 1 << 20, Model: model.Info{ID: "openai/x", Name: "x", MaxOutput: 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, tr
-}
-
-func ask() model.Request {
-	return model.Request{Model: "x", Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: "q"}}}}}
-}
-
-// read returns the parts of a reply as text, one per line.
-func read(s model.Stream, r model.Request) (string, error) {
-	var b strings.Builder
-	for p, err := range s(context.Background(), r) {
-		if err != nil {
-			return b.String(), err
-		}
-		switch {
-		case p.Text != "":
-			b.WriteString("text " + p.Text)
-		case p.ReasoningDelta != "":
-			b.WriteString("thinks " + p.ReasoningDelta)
-		case p.Reasoning != nil:
-			b.WriteString("thought " + p.Reasoning.Text + " " + string(p.Reasoning.Opaque))
-		case p.Call != nil:
-			id := p.Call.ID
-			if len(id) > 20 {
-				id = "ours"
-			}
-			b.WriteString("call " + id + " " + p.Call.Name + " " + string(p.Call.Arguments))
-		case p.Usage != nil:
-			text, _ := json.Marshal(p.Usage)
-			b.WriteString("usage " + string(text))
-		default:
-			b.WriteString("stop " + string(p.Stop))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), nil
 }
 
 // events writes server-sent events, one per line of data, and the end.
@@ -135,13 +86,13 @@ func TestEvents(t *testing.T) {
 			delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{\"a\":"}}]}`), ends("length")},
 			"text a\nstop max_tokens\n", ""},
 		{"reasoning", []string{delta(`{"reasoning_content":"h"}`), delta(`{"reasoning_content":"m"}`), delta(`{"content":"a"}`), ends("stop")},
-			"thinks h\nthinks m\ntext a\nthought hm {\"field\":\"reasoning_content\"}\nstop end\n", ""},
+			"thinks h\nthinks m\ntext a\nthought hm||{\"field\":\"reasoning_content\"}\nstop end\n", ""},
 		{"reasoning by another name, with details", []string{delta(`{"reasoning":"h","reasoning_details":[{"a":1}]}`), ends("stop")},
-			"thinks h\nthought h {\"field\":\"reasoning\",\"details\":[{\"a\":1}]}\nstop end\n", ""},
+			"thinks h\nthought h||{\"field\":\"reasoning\",\"details\":[{\"a\":1}]}\nstop end\n", ""},
 		{"reasoning under both names", []string{delta(`{"reasoning":"h","reasoning_content":"h"}`), ends("stop")},
-			"thinks h\nthought h {\"field\":\"reasoning_content\"}\nstop end\n", ""},
+			"thinks h\nthought h||{\"field\":\"reasoning_content\"}\nstop end\n", ""},
 		{"signatures of calls", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}`), ends("tool_calls")},
-			"thought  {\"calls\":{\"1\":{\"google\":{\"thought_signature\":\"s\"}}}}\ncall 1 t {}\nstop tool_use\n", ""},
+			"thought ||{\"calls\":{\"1\":{\"google\":{\"thought_signature\":\"s\"}}}}\ncall 1 t {}\nstop tool_use\n", ""},
 		{"refusal", []string{delta(`{"refusal":"No."}`), ends("stop")}, "text No.\nstop refusal\n", ""},
 		{"filter", []string{delta(`{"content":"a"}`), ends("content_filter")}, "text a\nstop refusal\n", ""},
 		{"unknown end with words", []string{delta(`{"content":"a"}`), ends("eos")}, "text a\nstop end\n", ""},
@@ -160,7 +111,7 @@ func TestEvents(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := stream(t, events(tt.lines...))
-			got, err := read(s, ask())
+			got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
 			if got != tt.want {
 				t.Errorf("parts:\n%swant:\n%s", got, tt.want)
 			}
@@ -180,7 +131,7 @@ func TestUnreadable(t *testing.T) {
 		"data: [DONE]\n\n",
 	} {
 		s, _ := stream(t, body)
-		_, err := read(s, ask())
+		_, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
 		var e *model.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%.80q: error = %v, want an *Error", body, err)
@@ -191,11 +142,11 @@ func TestUnreadable(t *testing.T) {
 // TestUniqueIDs: a server that counts its calls anew in each reply does not repeat an id.
 func TestUniqueIDs(t *testing.T) {
 	s, _ := stream(t, events(delta(`{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"t","arguments":"{}"}}]}`), ends("tool_calls")))
-	r := ask()
+	r := modeltest.Ask("q")
 	r.Messages = append(r.Messages,
 		model.Message{Role: model.Assistant, Content: []model.Content{{Call: &model.Call{ID: "call_0", Name: "t", Arguments: []byte("{}")}}}},
 		model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "call_0", Name: "t"}}}})
-	got, err := read(s, r)
+	got, err := modeltest.Read(t, t.Context(), s, r)
 	if want := "call ours t {}\nstop tool_use\n"; got != want || err != nil {
 		t.Errorf("parts = %s, %v, want %s", got, err, want)
 	}
@@ -227,10 +178,10 @@ func TestParams(t *testing.T) {
 	}
 	for _, tt := range tests {
 		s, tr := at(t, tt.url, "")
-		tt.r.Model, tt.r.Messages = tt.model, ask().Messages
-		_, _ = read(s, tt.r) // nothing comes back
+		tt.r.Model, tt.r.Messages = tt.model, modeltest.Ask("q").Messages
+		_, _ = modeltest.Read(t, t.Context(), s, tt.r) // nothing comes back
 		var got, want map[string]any
-		if err := json.Unmarshal(tr.sent, &got); err != nil {
+		if err := json.Unmarshal(tr.Sent, &got); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		for _, key := range []string{"messages", "model", "stream"} {
@@ -246,11 +197,11 @@ func TestParams(t *testing.T) {
 	}
 	for _, name := range []string{"gpt-5.4", "gpt-5.5-2026-04-23", "gpt-5.6-luna", "gpt-6.1-sol"} {
 		s, tr := at(t, vendor, "")
-		r := ask()
+		r := modeltest.Ask("q")
 		r.Model, r.Tools, r.Reasoning = name, tools, "low"
-		_, err := read(s, r)
-		if want := "openai: bad_request: " + name + " does not reason while it has tools over chat completions"; err == nil || err.Error() != want || tr.sent != nil {
-			t.Errorf("%s: error = %v, sent %s, want %s", name, err, tr.sent, want)
+		_, err := modeltest.Read(t, t.Context(), s, r)
+		if want := "openai: bad_request: " + name + " does not reason while it has tools over chat completions"; err == nil || err.Error() != want || tr.Sent != nil {
+			t.Errorf("%s: error = %v, sent %s, want %s", name, err, tr.Sent, want)
 		}
 	}
 }
@@ -268,12 +219,12 @@ func TestMemoryGoesBack(t *testing.T) {
 		return model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: id, Name: "t", Text: "r"}}}}
 	}
 	s, tr := stream(t, "")
-	r := ask()
+	r := modeltest.Ask("q")
 	r.Messages = append(r.Messages, assistant("earlier", "openai"), result("earlier"), r.Messages[0],
 		assistant("reasoning", "openai"), result("reasoning"), assistant("other", "elsewhere"), result("other"))
-	_, _ = read(s, r) // nothing comes back
+	_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
 	var sent struct{ Messages []json.RawMessage }
-	if err := json.Unmarshal(tr.sent, &sent); err != nil {
+	if err := json.Unmarshal(tr.Sent, &sent); err != nil {
 		t.Fatal(err)
 	}
 	call := func(id, extra string) string {
@@ -305,27 +256,6 @@ func FuzzStream(f *testing.F) {
 	f.Add("data: {\"choices\":[{\"index\":-1}],\"usage\":{\"prompt_tokens\":1e300}}\r\n\r\n: x\ndata:[DONE]\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
 		s, _ := stream(t, body)
-		ended := 0
-		for p, err := range s(context.Background(), ask()) {
-			if ended > 0 {
-				t.Fatalf("%+v, %v after the end", p, err)
-			}
-			var e *model.Error
-			switch {
-			case err != nil && !errors.As(err, &e):
-				t.Fatalf("error = %#v", err)
-			case err != nil || p.Stop != "":
-				ended++
-			case p.Call != nil && (p.Call.ID == "" || p.Call.Name == "" || len(p.Call.Arguments) == 0):
-				t.Fatalf("call = %+v", p.Call)
-			case p.Reasoning != nil && !json.Valid(p.Reasoning.Opaque):
-				t.Fatalf("opaque = %s", p.Reasoning.Opaque)
-			case p.Usage != nil && *p.Usage != *model.Tokens(convstore.Usage(*p.Usage)):
-				t.Fatalf("usage = %+v", p.Usage)
-			}
-		}
-		if ended != 1 {
-			t.Fatalf("%d ends", ended)
-		}
+		_, _ = modeltest.Read(t, t.Context(), s, modeltest.Ask("q")) // it checks the reply
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/modeltest"
 	"jp/convstore"
 )
 
@@ -25,33 +26,6 @@ func parse(t testing.TB, text string) *Script {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// read returns the parts of a reply as text, one per line.
-func read(ctx context.Context, s model.Stream, r model.Request) (string, error) {
-	var b strings.Builder
-	for p, err := range s(ctx, r) {
-		if err != nil {
-			return b.String(), err
-		}
-		switch {
-		case p.Text != "":
-			b.WriteString("text " + p.Text)
-		case p.ReasoningDelta != "":
-			b.WriteString("thinks " + p.ReasoningDelta)
-		case p.Reasoning != nil:
-			b.WriteString("thought " + p.Reasoning.Text)
-		case p.Call != nil:
-			b.WriteString("call " + p.Call.ID + " " + p.Call.Name + " " + string(p.Call.Arguments))
-		case p.Usage != nil:
-			text, _ := json.Marshal(p.Usage)
-			b.WriteString("usage " + string(text))
-		default:
-			b.WriteString("stop " + string(p.Stop))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), nil
 }
 
 func user(text string) model.Message {
@@ -110,7 +84,7 @@ func TestConditions(t *testing.T) {
 			if r.Messages == nil {
 				r.Messages = q
 			}
-			got, err := read(t.Context(), s, r)
+			got, err := modeltest.Read(t, t.Context(), s, r)
 			if first, _, _ := strings.Cut(got, "usage"); first != want || err != nil {
 				t.Errorf("%s: reply = %q, %v, want %q", tt.condition, got, err, want)
 			}
@@ -118,7 +92,7 @@ func TestConditions(t *testing.T) {
 	}
 	s := parse(t, "[[rule]]\nvariant = 'slow'\ntext = 'yes'\n[[rule]]\ntext = 'no'")
 	for variant, want := range map[string]string{"slow": "text yes\n", "": "text no\n"} {
-		if got, _ := read(t.Context(), s.Stream("script", variant), model.Request{Messages: q}); !strings.HasPrefix(got, want) {
+		if got, _ := modeltest.Read(t, t.Context(), s.Stream("script", variant), model.Request{Messages: q}); !strings.HasPrefix(got, want) {
 			t.Errorf("variant %q: reply = %q, want %q", variant, got, want)
 		}
 	}
@@ -150,12 +124,12 @@ missing = { pattern = 'else', default = "own" }
 		Messages: []model.Message{user(`conversation_id="jp-c2"`), call("call_1", "x"),
 			result("call_1", "x", "jp-c3 jp-c4", false)},
 	}
-	got, err := read(t.Context(), s, r)
+	got, err := modeltest.Read(t, t.Context(), s, r)
 	want := `thinks Thin
 thinks k of
 thinks  jp-
 thinks c2.
-thought Think of jp-c2.
+thought Think of jp-c2.||
 text jp-c
 text 2, j
 text p-c2
@@ -203,7 +177,7 @@ func TestModelErrors(t *testing.T) {
 		{"[[rule]]\nfault = 'html'", model.Request{Messages: q}, `script: stream: answered with text/html, not with an event stream`, model.KindStream},
 	}
 	for _, tt := range tests {
-		_, err := read(t.Context(), parse(t, tt.script).Stream("script", ""), tt.r)
+		_, err := modeltest.Read(t, t.Context(), parse(t, tt.script).Stream("script", ""), tt.r)
 		var e *model.Error
 		if !errors.As(err, &e) || e.Error() != tt.want || e.Kind != tt.kind {
 			t.Errorf("%q: error = %v, want %s", tt.script, err, tt.want)
@@ -217,12 +191,12 @@ func TestModelErrors(t *testing.T) {
 // TestFaultAfterWords: what a rule says comes before its fault.
 func TestFaultAfterWords(t *testing.T) {
 	for _, end := range []string{"fault = 'hangup'", "error = { kind = 'overloaded' }"} {
-		got, err := read(t.Context(), parse(t, "[[rule]]\ntext = 'so far'\n"+end).Stream("script", ""), model.Request{Messages: []model.Message{user("q")}})
+		got, err := modeltest.Read(t, t.Context(), parse(t, "[[rule]]\ntext = 'so far'\n"+end).Stream("script", ""), model.Request{Messages: []model.Message{user("q")}})
 		if got != "text so far\n" || err == nil {
 			t.Errorf("%s: reply = %q, %v", end, got, err)
 		}
 	}
-	if _, err := read(t.Context(), parse(t, "[[rule]]\nfault = 'redirect'").Stream("script", ""), model.Request{Messages: []model.Message{user("q")}}); !errors.Is(err, Redirect) {
+	if _, err := modeltest.Read(t, t.Context(), parse(t, "[[rule]]\nfault = 'redirect'").Stream("script", ""), model.Request{Messages: []model.Message{user("q")}}); !errors.Is(err, Redirect) {
 		t.Errorf("error = %v, want %v in it", err, Redirect)
 	}
 }
@@ -249,7 +223,7 @@ text = "abcdef"
 	for question, want := range map[string]time.Duration{"q": 1300 * time.Millisecond, "own": 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			if _, err := read(t.Context(), s, model.Request{Messages: []model.Message{user(question)}}); err != nil {
+			if _, err := modeltest.Read(t, t.Context(), s, model.Request{Messages: []model.Message{user(question)}}); err != nil {
 				t.Error(err)
 			}
 			if got := time.Since(start); got != want {
@@ -262,14 +236,14 @@ text = "abcdef"
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(1100*time.Millisecond, func() { cancel(cause) })
-			if got, err := read(ctx, s, model.Request{Messages: []model.Message{user(question)}}); err != cause {
+			if got, err := modeltest.Read(t, ctx, s, model.Request{Messages: []model.Message{user(question)}}); err != cause {
 				t.Errorf("%s: reply = %q, %v, want the cause", question, got, err)
 			}
 		})
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := read(ctx, s, model.Request{Messages: []model.Message{user("own")}}); err != cause {
+	if _, err := modeltest.Read(t, ctx, s, model.Request{Messages: []model.Message{user("own")}}); err != cause {
 		t.Errorf("error = %v, want the cause", err)
 	}
 }
@@ -375,7 +349,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got, err := read(t.Context(), s, model.Request{Messages: []model.Message{user("q")}}); !strings.HasPrefix(got, want) || err != nil {
+		if got, err := modeltest.Read(t, t.Context(), s, model.Request{Messages: []model.Message{user("q")}}); !strings.HasPrefix(got, want) || err != nil {
 			t.Errorf("%s: reply = %q, %v", name, got, err)
 		}
 	}
@@ -400,20 +374,14 @@ func TestNew(t *testing.T) {
 // TestStateless: a script may answer any number of requests at once.
 func TestStateless(t *testing.T) {
 	s := parse(t, "[captures]\na = 'n=(\\d+)'\n[[rule]]\ntext = '{{a}}'").Stream("script", "")
-	done := make(chan error, 50)
-	for i := range cap(done) {
-		go func() {
-			got, err := read(context.Background(), s, model.Request{Messages: []model.Message{user(fmt.Sprintf("n=%d", i))}})
-			if err == nil && !strings.HasPrefix(got, fmt.Sprintf("text %d\n", i)) {
-				err = fmt.Errorf("reply to %d = %q", i, got)
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask(fmt.Sprintf("n=%d", i)))
+			if err != nil || !strings.HasPrefix(got, fmt.Sprintf("text %d\n", i)) {
+				t.Errorf("reply = %q, %v", got, err)
 			}
-			done <- err
-		}()
-	}
-	for range cap(done) {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		})
 	}
 }
 
@@ -443,14 +411,8 @@ func FuzzParse(f *testing.F) {
 		for i := range s.rules {
 			s.rules[i].delay, s.rules[i].chunkDelay, s.rules[i].hang = 0, 0, false
 		}
-		parts, ends := 0, 0
-		for p, err := range s.Stream("script", "")(context.Background(), model.Request{Messages: []model.Message{user("a xy z")}, Turn: 1, Round: 1}) {
-			if parts++; err != nil || p.Stop != "" {
-				ends++
-			}
-		}
-		if ends != 1 {
-			t.Fatalf("%d ends in %d parts", ends, parts)
-		}
+		r := modeltest.Ask("a xy z")
+		r.Turn, r.Round = 1, 1
+		_, _ = modeltest.Read(t, t.Context(), s.Stream("script", ""), r) // it checks the reply
 	})
 }
