@@ -198,3 +198,6 @@ func filesIn(t testing.TB, dir string) []string {
 	}
 	return names
 }
+
+// storeEpoch is some time or other.
+var storeEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -1,0 +1,420 @@
+package convstore
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.etcd.io/bbolt"
+)
+
+// touchEverything reads all that a store has to say, and writes to it.
+func touchEverything(t testing.TB, s *Store) (err error) {
+	ctx := t.Context()
+	note := func(e error) {
+		var notFound *NotFoundError
+		if e != nil && !errors.As(e, &notFound) {
+			err = errors.Join(err, e)
+		}
+	}
+	list, e := s.List(ctx, Filter{Hidden: true, Archived: true})
+	note(e)
+	for _, c := range list {
+		for _, e := range s.Events(ctx, c.ID, Range{}) {
+			note(e)
+		}
+		_, e := s.Config(ctx, c.ID)
+		note(e)
+		_, e = s.Delegations(ctx, c.ID)
+		note(e)
+	}
+	for _, e := range s.Search(ctx, Query{Pattern: "x"}) {
+		note(e)
+	}
+	_, _, e = s.Active(ctx, "tty1")
+	note(e)
+	note(s.Check(ctx))
+	_, e = s.Create(ctx, New{})
+	note(e)
+	_, e = s.Expire(ctx)
+	note(e)
+	return err
+}
+
+// sampleStore returns the bytes of a store that has something everywhere, and
+// more than a page of it.
+func sampleStore(t testing.TB) []byte {
+	t.Helper()
+	s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c := mustCreate(t, s, New{Title: "x"})
+		l := mustLock(t, s, c.ID)
+		for range 40 {
+			mustAppend(t, l, TurnStart{}, UserMessage{Text: strings.Repeat("x", 300)}, TurnEnd{State: StateOK})
+		}
+		rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}, Child{Call: "b"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rs {
+			if _, err := l.Below().Settle(t.Context(), r, Outcome{State: StateOK}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Activate(t.Context(), "tty1", c.ID); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	return mustRead(t, s.Path())
+}
+
+func storeOf(t testing.TB, data []byte) *Store {
+	t.Helper()
+	dir := filepath.Join(memoryDir(t), "store")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.Path(), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestNoStore opens files that are no store, or only a piece of one. Each is
+// refused with the reason, and left as it is.
+func TestNoStore(t *testing.T) {
+	sample := sampleStore(t)
+	foreign := filepath.Join(t.TempDir(), "foreign.db")
+	db := rawOpen(t, foreign, false)
+	db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("something else"))
+		return err
+	})
+	db.Close()
+	unversioned := filepath.Join(t.TempDir(), "unversioned.db")
+	db = rawOpen(t, unversioned, false)
+	db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("meta"))
+		return err
+	})
+	db.Close()
+	for _, test := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"empty", nil, "not a bbolt file"},
+		{"text", []byte("hello, world\n"), "not a bbolt file"},
+		{"zeros", make([]byte, 1<<20), "not a bbolt file"},
+		{"noise", bytes.Repeat([]byte("\xde\xad\xbe\xef"), 1<<16), "not a bbolt file"},
+		{"only the metas", sample[:2*os.Getpagesize()], "truncated"},
+		{"half", sample[:len(sample)/2], "truncated"},
+		{"all but the last page in use", truncated(t, sample), "truncated"},
+		{"another program's", mustRead(t, foreign), "a bbolt file, but no store"},
+		{"without a version", mustRead(t, unversioned), "meta: no schema version"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := storeOf(t, test.data)
+			for what, call := range map[string]func() error{
+				"List":   func() error { _, err := s.List(t.Context(), Filter{}); return err },
+				"Create": func() error { _, err := s.Create(t.Context(), New{}); return err },
+				"Check":  func() error { return s.Check(t.Context()) },
+			} {
+				err := call()
+				var damaged *DamagedError
+				if !errors.As(err, &damaged) || damaged.Path != s.Path() || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%s: error %v, want a *DamagedError about %q", what, err, test.want)
+				}
+			}
+			if !bytes.Equal(mustRead(t, s.Path()), test.data) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+// truncated cuts the last page off that the newer meta counts as in use.
+func truncated(t testing.TB, sample []byte) []byte {
+	t.Helper()
+	p, err := openPages(bytes.NewReader(sample), int64(len(sample)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sample[:(p.high-1)*p.pageSize]
+}
+
+// TestDamagedPages overwrites pieces of a sound store, wherever. Whatever they
+// were, the answer is a result or an error, and never a crash.
+func TestDamagedPages(t *testing.T) {
+	sample := sampleStore(t)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	pages := len(sample) / os.Getpagesize()
+	reported := 0
+	for range 150 {
+		data := bytes.Clone(sample)
+		for range 1 + rnd.IntN(4) {
+			// Most often in the head of a page, where the structure is.
+			at := rnd.IntN(pages)*os.Getpagesize() + rnd.IntN(64)
+			if rnd.IntN(3) == 0 {
+				at = rnd.IntN(len(data) - 8)
+			}
+			for i := range 1 + rnd.IntN(8) {
+				data[at+i] = byte(rnd.Uint32() >> rnd.IntN(8))
+			}
+		}
+		s := storeOf(t, data)
+		if err := touchEverything(t, s); err != nil {
+			reported++
+		}
+		os.RemoveAll(filepath.Dir(s.Path()))
+	}
+	if reported == 0 {
+		t.Errorf("seed %d: nothing was noticed", seed)
+	}
+}
+
+// TestCheckNotices breaks one promise after the other behind the store's back.
+func TestCheckNotices(t *testing.T) {
+	sample := sampleStore(t)
+	first := func(tx *bbolt.Tx, bucket string) ([]byte, []byte) {
+		k, v := tx.Bucket([]byte(bucket)).Cursor().First()
+		return bytes.Clone(k), bytes.Clone(v)
+	}
+	drop := func(bucket string) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error {
+			k, _ := first(tx, bucket)
+			return tx.Bucket([]byte(bucket)).Delete(k)
+		}
+	}
+	put := func(bucket string, k, v []byte) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put(k, v) }
+	}
+	rewrite := func(bucket, from, to string) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error {
+			k, v := first(tx, bucket)
+			if !bytes.Contains(v, []byte(from)) {
+				t.Fatalf("%s: %s has no %s", bucket, v, from)
+			}
+			return tx.Bucket([]byte(bucket)).Put(k, bytes.Replace(v, []byte(from), []byte(to), 1))
+		}
+	}
+	ghost := ID(77).key()
+	for name, harm := range map[string]func(*bbolt.Tx) error{
+		"a missing record":         drop("conversations"),
+		"a missing root":           drop("roots"),
+		"a missing child":          drop("children"),
+		"a missing config":         drop("configs"),
+		"a missing event":          drop("events"),
+		"a missing event id":       drop("event_ids"),
+		"a missing turn":           drop("turns"),
+		"a missing delegation":     drop("delegations"),
+		"a missing call":           drop("calls"),
+		"a ghost among the roots":  put("roots", ghost, nil),
+		"a ghost's child":          put("children", pairKey(77, 78), []byte{1}),
+		"a ghost's config":         put("configs", ghost, []byte("[]\n")),
+		"a ghost's event":          put("events", pairKey(77, 1), []byte("x")),
+		"a ghost's event id":       put("event_ids", textKey(77, "x"), be64(1)),
+		"a ghost's turn":           put("turns", turnKey(77, 1), be64(1)),
+		"a ghost's call":           put("calls", textKey(77, "x"), make([]byte, 20)),
+		"a ghost that expires":     put("expiring", expiryKey(storeEpoch, 77), nil),
+		"an open ghost":            put("open", pairKey(77, 1), pairKey(1, 2)),
+		"a session that is none":   put("sessions", []byte("x"), []byte("{")),
+		"a record that is none":    put("conversations", ghost, []byte("{")),
+		"a wrong number of events": rewrite("conversations", `"events":120`, `"events":121`),
+		"a wrong number of turns":  rewrite("conversations", `"turns":40`, `"turns":41`),
+		"a wrong child count":      rewrite("conversations", `"children":2`, `"children":3`),
+		"a parent that is gone":    rewrite("conversations", `{`, `{"parent":"jp-c77","link":"fork",`),
+		"an event of another kind": rewrite("events", `turn_start`, `turn_stxxt`),
+		"a delegation reopened":    rewrite("delegations", `"state":"ok"`, `"state":""`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOf(t, sample)
+			db := rawOpen(t, s.Path(), false)
+			if err := errors.Join(db.Update(harm), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			var damaged *DamagedError
+			if err := s.Check(t.Context()); !errors.As(err, &damaged) {
+				t.Errorf("Check: error %v, want a *DamagedError", err)
+			} else if name == "a parent that is gone" && !strings.Contains(err.Error(), "jp-c77") {
+				t.Errorf("Check: %v names no jp-c77", err)
+			}
+		})
+	}
+	if err := storeOf(t, sample).Check(t.Context()); err != nil {
+		t.Errorf("the sample itself: %v", err)
+	}
+}
+
+// TestRingOfParents reads a store in which a conversation is its own ancestor.
+func TestRingOfParents(t *testing.T) {
+	s := storeOf(t, sampleStore(t))
+	list := mustList(t, s.View, Filter{Roots: true})
+	a, b := list[0], list[1]
+	if err := s.f.write(t.Context(), func(tx *tx) error {
+		for _, pair := range [][2]ID{{a, b}, {b, a}} {
+			r, err := tx.load(pair[0])
+			if err != nil {
+				return err
+			}
+			r.Parent, r.Link = pair[1], DelegationLink
+			if err := errors.Join(tx.save(pair[0], r), tx.put(bChildren, pairKey(pair[1], uint64(pair[0])), []byte{byte(DelegationLink)})); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var damaged *DamagedError
+	if err := touchEverything(t, s); !errors.As(err, &damaged) {
+		t.Errorf("reading: %v, want a *DamagedError", err)
+	}
+	if _, err := s.Get(t.Context(), a); !errors.As(err, &damaged) {
+		t.Errorf("Get: %v, want a *DamagedError", err)
+	}
+	if _, err := s.Remove(t.Context(), a, RemoveOptions{Cascade: true}); !errors.As(err, &damaged) {
+		t.Errorf("Remove: %v, want a *DamagedError", err)
+	}
+}
+
+// TestHostileFiles puts other things where the store's files should be.
+func TestHostileFiles(t *testing.T) {
+	sample := sampleStore(t)
+	for _, name := range []string{fileStore, fileGate, fileRuns} {
+		for what, put := range map[string]func(path string) error{
+			"fifo":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+			"folder":  func(path string) error { return os.Mkdir(path, 0o700) },
+			"symlink": func(path string) error { return os.Symlink("/etc/passwd", path) },
+		} {
+			t.Run(name+" is a "+what, func(t *testing.T) {
+				s := storeOf(t, sample)
+				path := filepath.Join(filepath.Dir(s.Path()), name)
+				os.Remove(path)
+				if err := put(path); err != nil {
+					t.Fatal(err)
+				}
+				id := idOfFirst(t, sample)
+				l, err := s.Lock(t.Context(), id)
+				if err == nil {
+					l.Close()
+					t.Fatal("it was taken")
+				}
+				if !strings.Contains(err.Error(), path) {
+					t.Errorf("error %q does not name %s", err, path)
+				}
+			})
+		}
+	}
+}
+
+func idOfFirst(t testing.TB, sample []byte) ID {
+	t.Helper()
+	return mustList(t, storeOf(t, sample).View, Filter{Roots: true})[0]
+}
+
+func TestReadOnly(t *testing.T) {
+	sample := sampleStore(t)
+	s := storeOf(t, sample)
+	dir := filepath.Dir(s.Path())
+	ro, err := Open(dir, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := mustList(t, ro.View, Filter{})[0]
+	if got := len(mustEvents(t, ro.View, id, Range{})); got != 120 {
+		t.Errorf("%d events, want 120", got)
+	}
+	if len(mustSearch(t, ro.View, Query{Pattern: "x"})) == 0 {
+		t.Error("nothing found")
+	}
+	if err := ro.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx := t.Context()
+	_, create := ro.Create(ctx, New{})
+	_, fork := ro.Fork(ctx, id, Fork{})
+	_, remove := ro.Remove(ctx, id, RemoveOptions{})
+	_, lock := ro.Lock(ctx, id)
+	for what, err := range map[string]error{
+		"Create": create, "Fork": fork, "Remove": remove, "Lock": lock,
+		"Edit":     ro.Edit(ctx, id, func(*Conversation) error { return nil }),
+		"Activate": ro.Activate(ctx, "x", id),
+	} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s: error %v, want ErrReadOnly", what, err)
+		}
+	}
+	if !bytes.Equal(mustRead(t, s.Path()), sample) {
+		t.Error("reading changed the file")
+	}
+	if names := filesIn(t, dir); len(names) != 1 {
+		t.Errorf("reading made files: %v", names)
+	}
+}
+
+// TestReadOnlyDisk takes the right to write away, which root does not notice.
+func TestReadOnlyDisk(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write anywhere")
+	}
+	s := storeOf(t, sampleStore(t))
+	dir := filepath.Dir(s.Path())
+	os.Chmod(s.Path(), 0o400)
+	os.Chmod(dir, 0o500)
+	defer os.Chmod(dir, 0o700)
+	mustList(t, s.View, Filter{})
+	_, err := s.Create(t.Context(), New{})
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("Create: error %v, want permission denied", err)
+	}
+}
+
+// TestPanicInCallback lets a function that runs inside of a transaction panic. The
+// panic comes out, nothing is written, and the store can be used.
+func TestPanicInCallback(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{Title: "before"})
+	for name, call := range map[string]func(){
+		"edit": func() {
+			s.Edit(t.Context(), c.ID, func(c *Conversation) error {
+				c.Title = "after"
+				panic("mine")
+			})
+		},
+		"admit": func() {
+			scope, err := s.Below(t.Context(), c.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			scope.Reserve(t.Context(), func(Standing) ([]Child, error) { panic("mine") })
+		},
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r != "mine" {
+					t.Errorf("%s: recovered %v, want the panic of the callback", name, r)
+				}
+			}()
+			call()
+		}()
+		if got := mustGet(t, s.View, c.ID).Title; got != "before" {
+			t.Errorf("%s: title %q", name, got)
+		}
+	}
+}
