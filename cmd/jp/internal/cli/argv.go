@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -91,6 +92,7 @@ func (r *reader) positional(arg string, literal bool) error {
 		return nil
 	}
 	var names []string
+	given := arg
 	for _, c := range next {
 		if c.HasName(arg) && !literal {
 			r.out.path = append(r.out.path, c)
@@ -100,8 +102,19 @@ func (r *reader) positional(arg string, literal bool) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	return usagef("%sunknown command %q", subject(r.out.path), arg).
+	if other := otherWord(arg); slices.Contains(names, other) {
+		arg, names = other, []string{other}
+	}
+	return usagef("%sunknown command %q", subject(r.out.path), given).
 		withHint("%s", didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`"))
+}
+
+// otherWord is our word for what other programs call a command.
+func otherWord(arg string) string {
+	return map[string]string{
+		"list": "ls", "delete": "rm", "remove": "rm", "search": "grep", "find": "grep", "cat": "print", "view": "show", "get": "show",
+		"create": "new", "add": "new", "ask": "query", "chat": "query", "conversations": "conversation", "tools": "tool", "profiles": "profile",
+	}[arg]
 }
 
 // options returns the flags that may stand here: the command's and the global ones. own says whose the first ones are.

@@ -160,6 +160,7 @@ func TestMistakes(t *testing.T) {
 		"conversaton fork":         {`unknown command "conversaton"`, "did you mean conversation?"},
 		"xyz":                      {`unknown command "xyz"`, "see `jp --help`"},
 		"c frok A":                 {`conversation: unknown command "frok"`, "did you mean fork?"},
+		"c view":                   {`conversation: unknown command "view"`, "did you mean show?"},
 		"c -- fork":                {`conversation: unknown command "fork"`, "did you mean fork?"},
 		"c fork --hiden":           {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},
 		"c fork --hiden=1":         {"conversation fork: unknown flag --hiden", "did you mean --hidden?"},

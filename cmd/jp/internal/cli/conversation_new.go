@@ -45,28 +45,64 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 	if o.activate && a.session() == "" {
 		return errNoSession()
 	}
+	create := newRoot
 	if o.parent.Set {
-		return refusedf("--parent: delegating by hand is not built yet")
+		create = newChild
 	}
-	c, err := a.configure(nil, nil, false, o.directives)
+	id, err := create(ctx, a, st, o)
 	if err != nil {
 		return err
+	}
+	if o.activate {
+		if err := st.Activate(ctx, a.session(), id); err != nil {
+			return err
+		}
+	}
+	if a.json() {
+		return a.document(map[string]convstore.ID{"id": id})
+	}
+	_, err = fmt.Fprintln(a.io.Out, id)
+	return err
+}
+
+// newRoot makes a conversation without a parent.
+func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
+	c, err := a.configure(nil, nil, false, o.directives)
+	if err != nil {
+		return 0, err
 	}
 	conv, err := st.Create(ctx, convstore.New{
 		Title: o.create.title.Value, Hidden: o.create.hidden, ExpiresAt: o.create.expiry(),
 		Profile: c.profile, ProfileArg: c.profileArg, ProfileHash: c.profileHash, Model: c.model, Config: c.Config,
 	})
+	return conv.ID, err
+}
+
+// newChild makes a conversation that its parent delegates to, by the one rule, and ends the delegation at once: its first run
+// will be a new one.
+func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
+	if len(o.directives) == 0 {
+		return 0, usagef("--parent: the agent profile is missing").withHint("name it with --cfg, as in --cfg agent/researcher")
+	}
+	parent, err := a.resolveTarget(ctx, o.parent.Value)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if o.activate {
-		if err := st.Activate(ctx, a.session(), conv.ID); err != nil {
-			return err
-		}
+	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "")
+	if err != nil {
+		return 0, err
 	}
-	if a.json() {
-		return a.document(map[string]convstore.ID{"id": conv.ID})
+	if _, err := hand.scope.Settle(ctx, hand.res, convstore.Outcome{
+		State: convstore.StateEmpty, Reason: "made without a run", CostNano: new(int64),
+	}); err != nil {
+		return 0, err
 	}
-	_, err = fmt.Fprintln(a.io.Out, conv.ID)
-	return err
+	id := hand.res.Child.ID
+	if !o.create.tmp.Set {
+		return id, nil
+	}
+	return id, st.Edit(ctx, id, func(c *convstore.Conversation) error {
+		c.ExpiresAt = o.create.expiry()
+		return nil
+	})
 }

@@ -1,0 +1,222 @@
+package term
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jp/tools"
+)
+
+// TestMain is also the program that the tests of this file run on a terminal of its own.
+func TestMain(m *testing.M) {
+	if scene := os.Getenv("TERM_TEST_SCENE"); scene != "" {
+		os.Exit(play(scene))
+	}
+	os.Exit(m.Run())
+}
+
+// play runs on a pseudo-terminal as the leader of its session. What it prints goes to its stdout, a pipe.
+func play(scene string) int {
+	switch scene {
+	case "no terminal":
+		_, err := OpenTTY()
+		fmt.Println(errors.Is(err, ErrNobody))
+		return 0
+	case "background":
+		// The terminal's foreground group is that of our parent.
+		_, err := OpenTTY()
+		fmt.Println(errors.Is(err, ErrNobody))
+		return 0
+	}
+	tty, err := OpenTTY()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer tty.Close()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	switch scene {
+	case "from the background":
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "TERM_TEST_SCENE=background")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.Output()
+		fmt.Print(string(out), err, "\n")
+	case "ask":
+		// Wait until what was typed ahead has come.
+		for n := 0; n == 0; {
+			tty.control(func(fd int) error { n, _ = unix.IoctlGetInt(fd, unix.TIOCINQ); return nil })
+		}
+		answer, err := tty.Ask(ctx, "sure? ")
+		fmt.Printf("%q %v\n", answer, err)
+	case "cancel":
+		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("enough")) })
+		answer, err := tty.Ask(ctx, "sure? ")
+		fmt.Printf("%q %v\n", answer, err)
+	case "permit":
+		p := NewPrompter(tty, nil)
+		q := tools.Question{
+			Kind: tools.KindRun, Tool: tools.Definition{Name: "rm", Source: "local"},
+			Text: "rm {\"path\":\"\x1b[2Jevil\"}", Detail: "all\nof it",
+		}
+		for range 7 {
+			answer, err := p.Ask(ctx, q)
+			fmt.Printf("%d %q %v\n", answer.Choice, answer.Reason, err)
+		}
+	}
+	return 0
+}
+
+// terminal starts a scene on a new pseudo-terminal and returns its master side and its stdout.
+func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	master = os.NewFile(uintptr(fd), "ptmx")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	defer slave.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "TERM_TEST_SCENE="+scene)
+	cmd.Stdin, cmd.Stderr = slave, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if scene == "ask" {
+		io.WriteString(master, "yes, whatever it is\n")
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	master.SetReadDeadline(time.Now().Add(20 * time.Second))
+	return master, bufio.NewReader(pipe)
+}
+
+// expect reads the screen up to text and returns what stood before it.
+func expect(t *testing.T, master io.Reader, text string) string {
+	t.Helper()
+	var seen strings.Builder
+	b := make([]byte, 1)
+	for !strings.HasSuffix(seen.String(), text) {
+		if _, err := master.Read(b); err != nil {
+			t.Fatalf("the terminal shows %q, not %q: %v", seen.String(), text, err)
+		}
+		seen.Write(b)
+	}
+	return seen.String()
+}
+
+func line(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	s, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("after %q: %v", s, err)
+	}
+	return strings.TrimSuffix(s, "\n")
+}
+
+func TestAskDropsWhatWasTypedAhead(t *testing.T) {
+	master, out := terminal(t, "ask")
+	expect(t, master, "sure? ")
+	io.WriteString(master, "no\n")
+	if got, want := line(t, out), `"no" <nil>`; got != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+func TestAskEndsWithItsContext(t *testing.T) {
+	master, out := terminal(t, "cancel")
+	expect(t, master, "sure? ")
+	if got, want := line(t, out), `"" enough`; got != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+func TestNobodyCanAnswerFromTheBackground(t *testing.T) {
+	_, out := terminal(t, "from the background")
+	if got := line(t, out); got != "true" {
+		t.Errorf("in the background: %s, want ErrNobody", got)
+	}
+}
+
+func TestNobodyCanAnswerWithoutTerminal(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "TERM_TEST_SCENE=no terminal")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if out, err := cmd.Output(); err != nil || string(out) != "true\n" {
+		t.Errorf("without a terminal: %s, %v; want ErrNobody", out, err)
+	}
+}
+
+func TestPrompter(t *testing.T) {
+	master, out := terminal(t, "permit")
+	const ready = "? for help] "
+	screen := expect(t, master, ready)
+	if strings.Contains(screen, "\x1b") || !strings.Contains(screen, "jp: run rm (local)?") || !strings.Contains(screen, "evil") {
+		t.Errorf("the question is %q", screen)
+	}
+	for _, step := range []struct {
+		keys []string
+		want string
+	}{
+		{[]string{"y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowOnce)},
+		{[]string{"Y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowTurn)},
+		{[]string{"n"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyOnce)},
+		{[]string{"N"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyTurn)},
+		{[]string{"what", "", "p", "y"}, fmt.Sprintf(`%d "" <nil>`, tools.AllowOnce)},
+		{[]string{"r", "not now"}, fmt.Sprintf(`%d "not now" <nil>`, tools.DenyOnce)},
+		{[]string{"\x04"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyOnce)},
+	} {
+		for i, key := range step.keys {
+			switch {
+			case key == "\x04":
+				io.WriteString(master, key)
+			default:
+				io.WriteString(master, key+"\n")
+			}
+			if i == len(step.keys)-1 {
+				break
+			}
+			shown := expect(t, master, map[bool]string{true: "reason: ", false: ready}[key == "r"])
+			if key == "p" && !strings.Contains(shown, "all\r\nof it") {
+				t.Errorf("p shows %q", shown)
+			}
+		}
+		if got := line(t, out); got != step.want {
+			t.Errorf("after %q: %s, want %s", step.keys, got, step.want)
+		}
+		if step.keys[0] != "\x04" {
+			expect(t, master, ready)
+		}
+	}
+}
