@@ -51,7 +51,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		to := *req.URL
 		to.User, to.RawQuery, to.Fragment = nil, "", ""
 		return &Error{Kind: KindBadRequest, Final: true,
-			Message: fmt.Sprintf("redirected to %s: refused, since the key would go along", clean(to.String(), "")),
+			Message: fmt.Sprintf("redirected to %s: refused, since a key would go along", clean(to.String(), "")),
 			Hint:    "check the base URL"}
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestRedirects(t *testing.T) {
 				http.Redirect(w, r, elsewhere.URL+"/stolen?with=query", status)
 			})
 			e := got.want(t, model.KindBadRequest)
-			if want := "redirected to " + elsewhere.URL + "/stolen: refused, since the key would go along"; e.Message != want || e.Temporary() {
+			if want := "redirected to " + elsewhere.URL + "/stolen: refused, since a key would go along"; e.Message != want || e.Temporary() {
 				t.Errorf("%d: message = %q, want %q", status, e.Message, want)
 			}
 		})

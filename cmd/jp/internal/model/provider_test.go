@@ -2,11 +2,9 @@ package model_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -285,7 +283,7 @@ fault = "hangup"
 		{"unknown", model.KindUnknownModel, 404, "", false},
 		{"large", model.KindTooLarge, 413, "too much", false},
 		{"page", model.KindStream, 200, "answered with text/html, not with an event stream", false},
-		{"redirect", model.KindBadRequest, 0, "redirected to http://elsewhere.invalid/v1/: refused, since the key would go along", false},
+		{"redirect", model.KindBadRequest, 0, "redirected to http://elsewhere.invalid/v1/: refused, since a key would go along", false},
 		{"gone", model.KindNetwork, 0, "the connection was closed without an answer", true},
 	}
 	for _, tt := range tests {
@@ -345,64 +343,6 @@ error = { kind = "overloaded", message = "busy" }
 				t.Errorf("message = %q, want busy", e.Message)
 			}
 		})
-	}
-}
-
-// TestThread: what went before reaches the model as it was, in both formats and from either
-// provider; the server refuses what the real ones would.
-func TestThread(t *testing.T) {
-	server := serve(t, `
-[[rule]]
-tool = "count"
-failed = true
-text = "over"
-[[rule]]
-text = "wrong"
-`)
-	thread := longThread()
-	formats(t, func(t *testing.T, id string) {
-		n := len(server.Requests())
-		got := collect(t, open(t, id, server.URL), t.Context(), thread)
-		if got.err != nil {
-			t.Fatal(got.err)
-		}
-		if strings.HasPrefix(id, "anthropic") && got.text != "over" { // OpenAI's format has no is_error
-			t.Errorf("text = %q, want over", got.text)
-		}
-		golden(t, strings.TrimSuffix(id, "/wire")+".json", server.Requests()[n].Body)
-	})
-	if !reflect.DeepEqual(thread, longThread()) {
-		t.Error("the stream changed the request")
-	}
-}
-
-// longThread has what makes trouble: ids and names that only one provider takes, arguments
-// that are no JSON, blank text, reasoning of somebody else, empty results.
-func longThread() model.Request {
-	return model.Request{
-		Model:  "wire",
-		System: []model.Section{{Text: "You are terse."}, {Text: " "}, {Text: "Use tools."}},
-		Tools: []model.Tool{
-			{Name: "count", Description: "Counts.", Schema: json.RawMessage(`{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"integer"}},"required":["b"]}`)},
-			{Name: "list", Schema: json.RawMessage(`{"type":"object","properties":{}}`)},
-		},
-		Messages: []model.Message{
-			user("first"),
-			{Role: model.Assistant, Content: []model.Content{
-				{Reasoning: &model.Reasoning{Text: "hm", Signature: "signed", Opaque: json.RawMessage(`{"field":"reasoning_content"}`), Provider: "elsewhere"}},
-				{Text: "I count. "}, {Text: "  "},
-				{Call: &model.Call{ID: "functions.count:0", Name: "count", Arguments: []byte(`{"b": "x"}`)}},
-				{Call: &model.Call{ID: strings.Repeat("long", 20), Name: "no such tool", Arguments: []byte(`{"b": `)}},
-			}},
-			{Role: model.ToolRole, Content: []model.Content{
-				{Result: &model.CallResult{ID: "functions.count:0", Name: "count", Text: "3"}},
-				{Result: &model.CallResult{ID: strings.Repeat("long", 20), Name: "no such tool", IsError: true}},
-			}},
-			{Role: model.Assistant, Content: []model.Content{{Text: "Three."}}},
-			user("second"),
-			{Role: model.Assistant, Content: []model.Content{{Call: &model.Call{ID: "call_1", Name: "count", Arguments: []byte(`{"b":"y"}`)}}}},
-			{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "call_1", Name: "count", Text: "failed", IsError: true}}}},
-		},
 	}
 }
 
