@@ -32,13 +32,14 @@ func cut(text string, total int64, limit int, how string) string {
 	line := func(kept int) string {
 		return fmt.Sprintf("\n[truncated: %s -> %s, full output: %s]", sizeText(total), sizeText(kept), how)
 	}
-	keep := limit - len(line(limit))
-	if keep < 0 {
-		short := "[truncated]"
-		return short[:min(limit, len(short))]
+	for keep := limit - len(line(limit)); keep >= 0; keep-- {
+		kept := prefix(text, keep)
+		if last := line(len(kept)); len(kept)+len(last) <= limit { // the number in it may have grown
+			return kept + last
+		}
 	}
-	text = prefix(text, keep)
-	return text + line(len(text))
+	const short = "[truncated]"
+	return short[:max(min(limit, len(short)), 0)]
 }
 
 // prefix is the longest beginning of s of at most n bytes that ends at a rune.

@@ -1,0 +1,409 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// tool is an unattended tool of these properties.
+func tool(name string, f Func, change ...func(*Definition)) Tool {
+	def := Definition{Name: name, Source: SourceLocal, Run: RunUnattended, Result: ResultUnattended, Parallel: true, Schema: json.RawMessage(`{}`)}
+	for _, c := range change {
+		c(&def)
+	}
+	return Tool{def, f}
+}
+
+func setOf(t testing.TB, tools ...Tool) Set {
+	t.Helper()
+	s, err := NewSet(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// runAll collects the results by call id.
+func runAll(t testing.TB, e Executor, ctx context.Context, calls ...Call) map[string]Result {
+	t.Helper()
+	out := map[string]Result{}
+	for c, r := range e.Run(ctx, calls) {
+		if _, ok := out[c.ID]; ok {
+			t.Errorf("call %s has two results", c.ID)
+		}
+		out[c.ID] = r
+	}
+	if len(out) != len(calls) {
+		t.Errorf("%d calls have %d results", len(calls), len(out))
+	}
+	return out
+}
+
+func say(text string) Func {
+	return func(context.Context, Call) (Result, error) { return Result{Text: text}, nil }
+}
+
+func TestSet(t *testing.T) {
+	s := setOf(t, tool("c", say("")), tool("a", say("")), tool("b", say(""), func(d *Definition) { d.Source = "mcp.x" }))
+	if got := s.Names(); !slices.Equal(got, []string{"a", "b", "c"}) || s.Len() != 3 {
+		t.Errorf("Names = %v, Len = %d", got, s.Len())
+	}
+	n := s.Narrow(func(name, source string) bool { return name == "a" || source == "mcp.x" })
+	if got := n.Names(); !slices.Equal(got, []string{"a", "b"}) || s.Len() != 3 {
+		t.Errorf("Narrow = %v, and it left %v", got, s.Names())
+	}
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "": false, "aa": false} {
+		if got, ok := n.Get(name); ok != want || ok && got.Name != name {
+			t.Errorf("Get(%q) = %s, %v, want %v", name, got.Name, ok, want)
+		}
+	}
+	var all []string
+	for tl := range n.All() {
+		all = append(all, tl.Name)
+	}
+	if !slices.Equal(all, n.Names()) {
+		t.Errorf("All = %v, want %v", all, n.Names())
+	}
+	var zero Set
+	if _, ok := zero.Get("a"); ok || zero.Len() != 0 || zero.Names() == nil || zero.Narrow(nil).Len() != 0 {
+		t.Error("the zero Set is not empty")
+	}
+	for want, tools := range map[string][]Tool{
+		"tool a: defined twice, as local and as local":                     {tool("a", say("")), tool("a", say(""))},
+		"tool a: nothing runs it (source local)":                           {tool("a", nil)},
+		`tool "a/b": not a tool name: 1 to 64 letters, digits, '_' or '-'`: {tool("a/b", say(""))},
+		"tool a: schema: is no object":                                     {tool("a", say(""), func(d *Definition) { d.Schema = json.RawMessage(`[]`) })},
+	} {
+		if _, err := NewSet(tools...); err == nil || err.Error() != want {
+			t.Errorf("NewSet: %v, want %s", err, want)
+		}
+	}
+}
+
+func TestExecutorResults(t *testing.T) {
+	e := Executor{Set: setOf(t,
+		tool("ok", func(_ context.Context, c Call) (Result, error) { return Result{Text: string(c.Arguments)}, nil },
+			func(d *Definition) {
+				d.Schema = json.RawMessage(`{"properties":{"n":{"type":"integer","default":7}},"additionalProperties":false}`)
+			}),
+		tool("fails", func(context.Context, Call) (Result, error) { return Result{}, errors.New("no luck") }),
+		tool("half", func(context.Context, Call) (Result, error) { return Result{Text: "so far"}, errors.New("no luck") }),
+		tool("panics", func(context.Context, Call) (Result, error) { panic("oh \xff") }),
+		tool("bytes", say("a\xffb")),
+		tool("asks", say(""), func(d *Definition) { d.Run = RunAsk }),
+		tool("denied", say(""), func(d *Definition) { d.Run = RunDeny }),
+		tool("withheld", say("secret"), func(d *Definition) { d.Result = ResultAsk }),
+		tool("long", say(strings.Repeat("ü", 1000)), func(d *Definition) { d.SizeThreshold = 1025 }),
+	)}
+	for _, tt := range []struct {
+		name, args string
+		want       Result
+	}{
+		{"ok", `{}`, Result{Text: `{"n":7}`}},
+		{"ok", `{"n":"8"}`, Result{Text: `{"n":8}`}},
+		{"ok", `{"n":"x"}`, Result{Text: `arguments of ok: "n" must be integer, not the string "x"`, IsError: true, Refused: true}},
+		{"ok", `{"m":1}`, Result{Text: `arguments of ok: "m" is unknown; there is n`, IsError: true, Refused: true}},
+		{"ok", `{"n"`, Result{Text: `arguments of ok: not JSON: it ends in the middle`, IsError: true, Refused: true}},
+		{"okk", `{}`, Result{Text: `unknown tool "okk"; did you mean "ok"?`, IsError: true, Refused: true}},
+		{"wholly else\n", `{}`, Result{Text: `unknown tool "wholly else\n"`, IsError: true, Refused: true}},
+		{"fails", ``, Result{Text: `tool fails failed: no luck`, IsError: true}},
+		{"half", ``, Result{Text: "tool half failed: no luck\nso far", IsError: true}},
+		{"bytes", ``, Result{Text: "a\uFFFDb"}},
+		{"asks", ``, Result{Text: `refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
+		{"denied", ``, Result{Text: `refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
+		{"withheld", ``, Result{Text: `the tool ran; its result is withheld: only results of tools with result = "unattended" are delivered here`, IsError: true}},
+		{"long", ``, Result{Text: strings.Repeat("ü", 464) + "\n[truncated: 2 KB -> 928 B, full output: not kept; ask for less, or raise size_threshold of long]"}},
+	} {
+		if got := runAll(t, e, t.Context(), Call{"1", tt.name, json.RawMessage(tt.args)})["1"]; got != tt.want {
+			t.Errorf("%s(%s) = %+v\nwant %+v", tt.name, tt.args, got, tt.want)
+		}
+	}
+	got := runAll(t, e, t.Context(), Call{ID: "1", Name: "panics"})["1"]
+	if !got.IsError || got.Refused || !strings.HasPrefix(got.Text, "tool panics failed: panic: oh \uFFFD\n  at jp/tools.TestExecutorResults") {
+		t.Errorf("a panic = %+v", got)
+	}
+	for range e.Run(t.Context(), nil) {
+		t.Error("no calls have a result")
+	}
+	if got := runAll(t, Executor{}, t.Context(), Call{ID: "1", Name: "ok"})["1"]; !got.Refused {
+		t.Errorf("the zero Executor = %+v", got)
+	}
+}
+
+// Results come as calls finish, at most Parallel run at once, and all of them
+// run although each waits for the others.
+func TestExecutorConcurrency(t *testing.T) {
+	const calls, parallel = 50, 7
+	var running, most atomic.Int32
+	var started sync.WaitGroup
+	started.Add(parallel)
+	together := sync.OnceFunc(started.Wait)
+	e := Executor{Parallel: parallel, Set: setOf(t, tool("t", func(_ context.Context, c Call) (Result, error) {
+		n := running.Add(1)
+		defer running.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		if strings.HasPrefix(c.ID, "first") {
+			started.Done()
+			together()
+		}
+		return Result{Text: c.ID}, nil
+	}))}
+	var list []Call
+	for i := range calls {
+		id := fmt.Sprint(i)
+		if i < parallel {
+			id = "first" + id
+		}
+		list = append(list, Call{ID: id, Name: "t"})
+	}
+	for id, r := range runAll(t, e, t.Context(), list...) {
+		if r.Text != id {
+			t.Errorf("result of %s = %+v", id, r)
+		}
+	}
+	if most.Load() != parallel {
+		t.Errorf("%d calls ran at once, want %d", most.Load(), parallel)
+	}
+}
+
+// The order of what was started and ended tells that a tool with
+// parallel = false had nothing beside it.
+func TestExecutorAlone(t *testing.T) {
+	var mu sync.Mutex
+	var log []string
+	add := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, s)
+	}
+	both := make(chan bool)
+	e := Executor{Set: setOf(t,
+		tool("p", func(_ context.Context, c Call) (Result, error) {
+			add("+p")
+			switch c.ID { // two that only end together
+			case "1", "4":
+				both <- true
+			case "2", "5":
+				<-both
+			}
+			add("-p")
+			return Result{}, nil
+		}),
+		tool("a", func(context.Context, Call) (Result, error) { add("+a"); add("-a"); return Result{}, nil }, func(d *Definition) { d.Parallel = false }),
+	)}
+	runAll(t, e, t.Context(), Call{ID: "1", Name: "p"}, Call{ID: "2", Name: "p"}, Call{ID: "3", Name: "a"}, Call{ID: "4", Name: "p"}, Call{ID: "5", Name: "p"}, Call{ID: "6", Name: "a"}, Call{ID: "7", Name: "a"})
+	want := "+p +p -p -p +a -a +p +p -p -p +a -a +a -a"
+	if got := strings.Join(log, " "); got != want {
+		t.Errorf("ran %s, want %s", got, want)
+	}
+}
+
+func TestExecutorTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := Executor{Set: setOf(t,
+			tool("slow", func(ctx context.Context, _ Call) (Result, error) {
+				<-ctx.Done()
+				return Result{Text: "so far"}, ctx.Err()
+			}, func(d *Definition) { d.Timeout = time.Minute }),
+			// Waiting for leave does not count.
+			tool("waits", func(ctx context.Context, _ Call) (Result, error) { return Result{Text: "ran"}, ctx.Err() },
+				func(d *Definition) { d.Timeout = time.Second }),
+		)}
+		e.Permit = func(_ context.Context, tl Tool, _ Call) (Decision, error) {
+			if tl.Name == "waits" {
+				time.Sleep(time.Hour)
+			}
+			return Decision{Allow: true}, nil
+		}
+		begin := time.Now()
+		got := runAll(t, e, t.Context(), Call{ID: "1", Name: "slow"}, Call{ID: "2", Name: "waits"})
+		if want := (Result{Text: "tool slow failed: stopped after 1m0s (timeout)\nso far", IsError: true}); got["1"] != want {
+			t.Errorf("slow = %+v, want %+v", got["1"], want)
+		}
+		if want := (Result{Text: "ran"}); got["2"] != want {
+			t.Errorf("waits = %+v, want %+v", got["2"], want)
+		}
+		if d := time.Since(begin); d != time.Hour {
+			t.Errorf("took %v, want the hour of the answer", d)
+		}
+	})
+}
+
+func TestExecutorCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	e := Executor{Parallel: 2, Set: setOf(t, tool("t", func(ctx context.Context, c Call) (Result, error) {
+		if c.ID == "2" {
+			cancel(errors.New("enough"))
+		}
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	}))}
+	got := runAll(t, e, ctx, Call{ID: "1", Name: "t"}, Call{ID: "2", Name: "t"}, Call{ID: "3", Name: "t"}, Call{ID: "4", Name: "nope"})
+	for id, want := range map[string]Result{
+		"1": {Text: "tool t failed: interrupted, may have run: enough", IsError: true},
+		"2": {Text: "tool t failed: interrupted, may have run: enough", IsError: true},
+		"3": {Text: "cancelled before it ran: enough", IsError: true, Refused: true},
+		"4": {Text: `unknown tool "nope"`, IsError: true, Refused: true},
+	} {
+		if got[id] != want {
+			t.Errorf("call %s = %+v, want %+v", id, got[id], want)
+		}
+	}
+}
+
+// A consumer that stops early gets nothing more, and nothing goes on behind
+// its back.
+func TestExecutorStoppedEarly(t *testing.T) {
+	var running, ran atomic.Int32
+	e := Executor{Parallel: 4, Set: setOf(t, tool("t", func(ctx context.Context, c Call) (Result, error) {
+		running.Add(1)
+		defer running.Add(-1)
+		ran.Add(1)
+		if c.ID == "0" {
+			return Result{}, nil
+		}
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	}))}
+	var list []Call
+	for i := range 20 {
+		list = append(list, Call{ID: fmt.Sprint(i), Name: "t"})
+	}
+	n := 0
+	for range e.Run(t.Context(), list) {
+		n++
+		break
+	}
+	if n != 1 || running.Load() != 0 || ran.Load() == 20 {
+		t.Errorf("%d results, %d still running, %d ran at all", n, running.Load(), ran.Load())
+	}
+}
+
+// Leave is asked for in call order, one call after another, and those that
+// need no answer do not wait for one.
+func TestExecutorPermitOrder(t *testing.T) {
+	release := make(chan bool)
+	var asked []string
+	e := Executor{
+		Set: setOf(t, tool("free", func(context.Context, Call) (Result, error) { close(release); return Result{}, nil }),
+			tool("asks", say("ran"), func(d *Definition) { d.Run = RunAsk })),
+		Permit: func(_ context.Context, tl Tool, c Call) (Decision, error) {
+			if tl.Run == RunUnattended {
+				return Decision{Allow: true}, nil
+			}
+			<-release
+			asked = append(asked, c.ID)
+			switch c.ID {
+			case "2":
+				return Decision{Reason: "because"}, nil
+			case "3":
+				return Decision{Allow: true}, errors.New("no terminal")
+			case "4":
+				panic("oops")
+			case "5":
+				return Decision{}, nil
+			}
+			return Decision{Allow: true}, nil
+		},
+	}
+	var list []Call
+	for i := range 6 {
+		list = append(list, Call{ID: fmt.Sprint(i), Name: "asks"})
+	}
+	got := runAll(t, e, t.Context(), append(list, Call{ID: "f", Name: "free"})...)
+	if want := []string{"0", "1", "2", "3", "4", "5"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %v, want %v", asked, want)
+	}
+	for id, want := range map[string]Result{
+		"0": {Text: "ran"}, "1": {Text: "ran"}, "f": {},
+		"2": {Text: "refused: because", IsError: true, Refused: true},
+		"3": {Text: "no leave to run: no terminal", IsError: true, Refused: true},
+		"4": {Text: "no leave to run: panic: oops", IsError: true, Refused: true},
+		"5": {Text: "refused: not allowed to run", IsError: true, Refused: true},
+	} {
+		if got[id] != want {
+			t.Errorf("call %s = %+v, want %+v", id, got[id], want)
+		}
+	}
+}
+
+// However many and large the results are, together they stay below the bound,
+// and a small one always has its say.
+func TestExecutorBatchBytes(t *testing.T) {
+	large := strings.Repeat("x", 50_000)
+	e := Executor{BatchBytes: 100_000, Set: setOf(t, tool("large", say(large), func(d *Definition) { d.SizeThreshold = 60_000 }),
+		tool("small", func(context.Context, Call) (Result, error) { return Result{}, errors.New("a reason") }))}
+	for _, n := range []int{1, 2, 3, 30, 200} {
+		var list []Call
+		for i := range n {
+			list = append(list, Call{ID: fmt.Sprint(i), Name: "large"})
+		}
+		got := runAll(t, e, t.Context(), append(list, Call{ID: "s", Name: "small"})...)
+		total, whole := 0, 0
+		for _, r := range got {
+			total += len(r.Text)
+			if r.Text == large {
+				whole++
+			}
+		}
+		if total > 100_000 || n == 1 && whole != 1 {
+			t.Errorf("%d results have %d bytes, %d are whole", n, total, whole)
+		}
+		if n <= 30 && got["s"].Text != "tool small failed: a reason" {
+			t.Errorf("beside %d large results the small one = %q", n, got["s"].Text)
+		}
+	}
+}
+
+func TestExecutorStarted(t *testing.T) {
+	var mu sync.Mutex
+	var ids []string
+	e := Executor{
+		Set: setOf(t, tool("t", say("")), tool("d", say(""), func(d *Definition) { d.Run = RunDeny })),
+		Started: func(c Call) {
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, c.ID+string(c.Arguments))
+		},
+	}
+	runAll(t, e, t.Context(), Call{"1", "t", json.RawMessage(`{"a": 1}`)}, Call{ID: "2", Name: "d"}, Call{ID: "3", Name: "none"})
+	if want := []string{`1{"a": 1}`}; !slices.Equal(ids, want) {
+		t.Errorf("Started was told %q, want %q", ids, want)
+	}
+}
+
+func TestBound(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		limit int
+		want  string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{strings.Repeat("a", 100), 60, strings.Repeat("a", 12) + "\n[truncated: 100 B -> 12 B, full output: ask me]"},
+		{strings.Repeat("€", 100), 60, strings.Repeat("€", 4) + "\n[truncated: 300 B -> 12 B, full output: ask me]"},
+		{strings.Repeat("a", 100), 20, "[truncated]"},
+		{strings.Repeat("a", 100), 5, "[trun"},
+		{strings.Repeat("a", 100), 0, ""},
+	} {
+		got := bound(tt.in, tt.limit, "ask me")
+		if got != tt.want || len(got) > tt.limit {
+			t.Errorf("bound(%d bytes, %d) = %q, want %q", len(tt.in), tt.limit, got, tt.want)
+		}
+	}
+	for n, want := range map[int]string{0: "0 B", 999: "999 B", 1000: "1 KB", 1023: "1 KB", 1100: "1.1 KB", 256_000: "256 KB", 256_999: "256 KB", 623_999: "623 KB", 1_999_999: "1.9 MB", 2_000_000: "2 MB", 5_000_000_000: "5 GB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("sizeText(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
