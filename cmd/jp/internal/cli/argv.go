@@ -18,7 +18,7 @@ type invocation struct {
 	flags       []string
 	positionals []string
 	help        bool // -h or --help stood somewhere
-	version     bool // --version, which is the command `version`
+	version     bool // --version, which is the command `version`; before any command
 }
 
 // argv returns the arguments for the parser, without the program's name.
@@ -161,8 +161,10 @@ func (r *reader) long(arg string) error {
 			r.out.help = true
 			return nil
 		case "--version":
-			r.out.version = true
-			return nil
+			if r.out.command() == nil {
+				r.out.version = true
+				return nil
+			}
 		}
 	}
 	o := r.find(name)

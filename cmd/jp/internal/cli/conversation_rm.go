@@ -107,9 +107,9 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 		if err != nil {
 			return err
 		}
-		text += fmt.Sprintf(" and the %s below it", plural(len(all), "conversation"))
+		text += fmt.Sprintf(" and %s below it", plural(len(all), "conversation"))
 	case c.Children > 0:
-		text += fmt.Sprintf(", keeping its %d children", c.Children)
+		text += fmt.Sprintf(", keeping its %s", pick(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
 	}
 	yes, err := confirm(ctx, tty, term.Line(text))
 	if err != nil {

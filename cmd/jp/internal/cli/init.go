@@ -91,6 +91,9 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 	if a.json() {
 		return a.document(result)
 	}
+	if a.pretty() {
+		defer a.note("next: jp query \"What does this project do?\"")
+	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, name := range result.Created {
 			fmt.Fprintf(w, "created %s\n", term.Escape(filepath.Join(dir, filepath.FromSlash(name))))

@@ -70,7 +70,7 @@ func (a *app) document(v any) error {
 	})
 }
 
-// encodeJSON encodes with a newline at the end and without HTML escapes.
+// encodeJSON encodes with a newline at the end, without HTML escapes, and so that a terminal only shows it.
 func encodeJSON(v any, indent bool) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -81,7 +81,7 @@ func encodeJSON(v any, indent bool) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
-	return b.Bytes(), nil
+	return term.EscapeJSON(b.Bytes()), nil
 }
 
 // list writes a JSON array element by element, so that a long one needs no memory: an array in json and json-pretty, lines in

@@ -1,9 +1,11 @@
 package term
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -66,6 +68,31 @@ func Escape(s string) string {
 		i += n
 	}
 	return b.String()
+}
+
+// EscapeJSON spells what Clean would take out of the strings of a JSON text, as \u escapes: the same text for every reader, and
+// nothing for a terminal to act on. Control characters below U+0020 are escaped in JSON already.
+func EscapeJSON(b []byte) []byte {
+	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || invisible(r) }
+	i := bytes.IndexFunc(b, unsafe)
+	if i < 0 {
+		return b
+	}
+	out := append(make([]byte, 0, len(b)+64), b[:i]...)
+	for i < len(b) {
+		r, n := utf8.DecodeRune(b[i:])
+		switch {
+		case !unsafe(r):
+			out = append(out, b[i:i+n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		i += n
+	}
+	return out
 }
 
 // Cleaner is Clean for a text that comes in pieces: a sequence or a rune cut in two is held back until the rest is there.

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -117,6 +118,26 @@ func TestLineAndEscape(t *testing.T) {
 	if got, want := Escape("a\tb\nc\\d\re\x1bf\u202eg é\xff"), `a\tb\nc\\d\re\x1bf\u{202e}g é\xff`; got != want {
 		t.Errorf("Escape = %s, want %s", got, want)
 	}
+}
+
+func FuzzEscapeJSON(f *testing.F) {
+	for _, s := range []string{"", "plain é", "\u009b31m\x7f\u202e\U000e0041\u0085", "\ufffd", "<&>\u2028"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := EscapeJSON(b)
+		if r, bad := unsafe(string(escaped)); bad {
+			t.Fatalf("EscapeJSON(%q) = %q: holds %U", b, escaped, r)
+		}
+		var was, is string
+		if json.Unmarshal(b, &was) != nil || json.Unmarshal(escaped, &is) != nil || was != is {
+			t.Fatalf("EscapeJSON(%q) = %q: another text", b, escaped)
+		}
+	})
 }
 
 func BenchmarkClean(b *testing.B) {

@@ -28,8 +28,8 @@ const gap = 2
 // flexMin is how narrow a Flex column gets before other columns are left out.
 const flexMin = 12
 
-// Write lays the table out for s. Only Flex columns are cut, with an ellipsis; when that is not enough, columns with Drop
-// are left out, and at last every line ends at the width.
+// Write lays the table out for s. Columns with Drop that hold nothing are left out. Only Flex columns are cut, with an
+// ellipsis; when that is not enough, columns with Drop are left out, and at last every line ends at the width.
 func (t *Table) Write(w io.Writer, s *IO) error {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	head := make([]string, len(t.Columns))
@@ -52,7 +52,7 @@ func (t *Table) Write(w io.Writer, s *IO) error {
 			widths[i] = max(widths[i], Width(c))
 		}
 	}
-	shown := t.fit(widths, s.Width)
+	shown := t.fit(widths, s.Width, t.filled())
 
 	var b strings.Builder
 	for n, r := range rows {
@@ -83,13 +83,20 @@ func (t *Table) Write(w io.Writer, s *IO) error {
 	return err
 }
 
-// fit narrows widths to the limit and returns the columns that stay.
-func (t *Table) fit(widths []int, limit int) []int {
-	natural := slices.Clone(widths)
-	var shown []int
-	for i := range t.Columns {
-		shown = append(shown, i)
+// filled returns the columns that are worth showing.
+func (t *Table) filled() []int {
+	var out []int
+	for i, c := range t.Columns {
+		if c.Drop == 0 || slices.ContainsFunc(t.Rows, func(r []string) bool { return i < len(r) && r[i] != "" }) {
+			out = append(out, i)
+		}
 	}
+	return out
+}
+
+// fit narrows widths to the limit and returns those of the shown columns that stay.
+func (t *Table) fit(widths []int, limit int, shown []int) []int {
+	natural := slices.Clone(widths)
 	over := func() int {
 		sum := gap * (len(shown) - 1)
 		for _, i := range shown {

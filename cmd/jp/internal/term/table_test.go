@@ -55,6 +55,17 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+func TestTableLeavesEmptyColumnsOut(t *testing.T) {
+	table := Table{Columns: []Column{{Title: "id"}, {Title: "profile", Drop: 1}, {Title: "reason"}}, Rows: [][]string{{"a", "", ""}}}
+	var b strings.Builder
+	if err := table.Write(&b, &IO{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ID  REASON\na\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		in    string

@@ -77,7 +77,18 @@ func (t *Tree) Update(d *stream.Delegation) {
 	if t.stop == nil {
 		t.start()
 	}
+	if t.idle() {
+		// What has ended stays where it is, and text may follow it; the next sub-agent begins a new tree.
+		t.draw(t.lines(true))
+		t.nodes, t.order, t.drawn = map[string]*node{}, nil, 0
+		return
+	}
 	t.draw(t.lines(false))
+}
+
+// idle reports whether every sub-agent has ended.
+func (t *Tree) idle() bool {
+	return !slices.ContainsFunc(t.order, func(n *node) bool { return n.last.Phase != stream.Ended })
 }
 
 // Around takes the tree off the screen, runs f and draws it again: for everything else that writes to the terminal.

@@ -2,6 +2,7 @@ package term
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,10 +98,10 @@ func TestTreeOnATerminal(t *testing.T) {
 func TestTreeKeepsToTheScreen(t *testing.T) {
 	var s screen
 	tree := NewTree(&IO{Err: &s, ErrTTY: true, Height: 6, Width: 40}, TreeOptions{Tick: make(chan time.Time)})
-	for i, phase := range []string{stream.Ended, stream.Ended, stream.Started, stream.Ended, stream.Ended, stream.Started} {
+	for i, phase := range []string{stream.Started, stream.Ended, stream.Ended, stream.Started, stream.Ended, stream.Ended} {
 		tree.Update(&stream.Delegation{Phase: phase, ConversationID: string(rune('a' + i)), CallID: "c", Profile: string(rune('a' + i)), Status: "error", Reason: strings.Repeat("long ", 20)})
 	}
-	if n := len(s.lines); n != 4 || !strings.HasPrefix(s.lines[0], "|- * c") || s.lines[3] != "(+3 more)" {
+	if n := len(s.lines); n != 4 || !strings.HasPrefix(s.lines[0], "|- * a") || s.lines[3] != "(+3 more)" {
 		t.Errorf("six nodes on a screen of six lines:\n%s", strings.Join(s.lines, "\n"))
 	}
 	tree.Close()
@@ -111,6 +112,39 @@ func TestTreeKeepsToTheScreen(t *testing.T) {
 		if Width(l) >= 40 {
 			t.Errorf("line %q wraps", l)
 		}
+	}
+}
+
+// When every sub-agent has ended, their lines are left alone: text may follow them, and what comes then is a new tree.
+func TestTreeLeavesWhatHasEnded(t *testing.T) {
+	var s screen
+	tree := NewTree(&IO{Err: &s, ErrTTY: true}, TreeOptions{Tick: make(chan time.Time)})
+	d := stream.Delegation{Phase: stream.Started, ConversationID: "jp-c2", CallID: "a", Profile: "first"}
+	tree.Update(&d)
+	d.Phase, d.Status = stream.Ended, "ok"
+	tree.Update(&d)
+	s.Write([]byte("the answer\n"))
+	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c3", CallID: "b", Profile: "second"})
+	tree.Close()
+	want := "`- + first  ok  0.0s\nthe answer\n`- * second  started  0.0s"
+	if got := strings.Join(s.lines, "\n"); got != want {
+		t.Errorf("screen:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestTreeLeavesWhatEnded: once all have ended their lines stay, and what comes next stands below them.
+func TestTreeLeavesWhatEnded(t *testing.T) {
+	var s screen
+	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 40}, TreeOptions{Tick: make(chan time.Time)})
+	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c", Profile: "a"})
+	tree.Update(&stream.Delegation{Phase: stream.Ended, ConversationID: "a", CallID: "c", Profile: "a", Status: "ok"})
+	tree.Around(func() { s.Write([]byte("one line\n")) })
+	tree.Around(func() { s.Write([]byte("another\n")) })
+	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "b", CallID: "d", Profile: "b"})
+	tree.Close()
+	want := []string{"`- + a  ok  0.0s", "one line", "another", "`- * b  started  0.0s"}
+	if !slices.Equal(s.lines, want) {
+		t.Errorf("screen = %q, want %q", s.lines, want)
 	}
 }
 

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestListIsJSON(t *testing.T) {
+	for _, items := range [][]any{{}, {"<a&b>"}, {map[string]any{"k": "v"}, []any{}, nil, "x"}} {
+		for _, format := range []string{formatJSON, formatJSONPretty, formatStream} {
+			var b bytes.Buffer
+			w := bufio.NewWriter(&b)
+			l := list{w: w, format: format}
+			for _, item := range items {
+				if err := l.add(item); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.close(); err != nil {
+				t.Fatal(err)
+			}
+			w.Flush()
+			text := b.String()
+			if format == formatStream {
+				if n := strings.Count(text, "\n"); n != len(items) {
+					t.Errorf("%s of %v: %d lines", format, items, n)
+				}
+				text = "[" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", ",") + "]"
+			} else if !strings.HasSuffix(text, "]\n") {
+				t.Errorf("%s of %v = %q", format, items, text)
+			}
+			got := []any{}
+			if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, items) {
+				t.Errorf("%s of %v = %s: %v", format, items, text, err)
+			}
+		}
+	}
+}
+
+func TestDocumentForms(t *testing.T) {
+	for format, want := range map[string]string{
+		formatJSON:       `[{"a":"<\u009b>"},{"a":"y"}]` + "\n",
+		formatJSONPretty: "[\n  {\n    \"a\": \"<\\u009b>\"\n  },\n  {\n    \"a\": \"y\"\n  }\n]\n",
+		formatStream:     `{"a":"<\u009b>"}` + "\n" + `{"a":"y"}` + "\n",
+	} {
+		var out bytes.Buffer
+		a := newApp(Env{Stdout: &out})
+		a.globals.format = format
+		if err := a.document([]map[string]string{{"a": "<\u009b>"}, {"a": "y"}}); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v; want %q", format, out.String(), err, want)
+		}
+	}
+}
