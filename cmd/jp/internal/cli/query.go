@@ -534,6 +534,9 @@ func (q *query) run(ctx context.Context, text string) error {
 	if !q.delegated {
 		q.expire(ctx)
 	}
+	if out.State == convstore.StateCancelled && !q.delegated && !q.json() {
+		q.note("stopped; go on with: jp query --id %s", q.conv.ID)
+	}
 	return outcomeError(ctx, q.conv.ID, out)
 }
 

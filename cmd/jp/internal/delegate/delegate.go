@@ -56,6 +56,7 @@ type Delegator struct {
 
 	mu       sync.Mutex
 	calls    int
+	profiles map[string]Profile             // resolved in this run, by name and model
 	admitted map[string]admission           // by call id
 	tail     map[convstore.ID]chan struct{} // the end of the latest call to one child
 }
@@ -83,7 +84,7 @@ func (d *Delegator) init() {
 			n = 4
 		}
 		d.slots = make(chan struct{}, n)
-		d.admitted = map[string]admission{}
+		d.admitted, d.profiles = map[string]admission{}, map[string]Profile{}
 		d.tail = map[convstore.ID]chan struct{}{}
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
@@ -268,8 +269,26 @@ func (d *Delegator) ask(ctx context.Context, c tools.Call) (Ask, error) {
 	if !contains(d.Limits.Profiles, a.Config) {
 		return ask, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Config)
 	}
-	ask.Profile, err = d.Resolve(ctx, a.Config, model)
+	ask.Profile, err = d.profile(ctx, a.Config, model)
 	return ask, err
+}
+
+// profile resolves a profile once in a run: what a file says changes with the next run, not within a reply.
+func (d *Delegator) profile(ctx context.Context, name, model string) (Profile, error) {
+	key := name + "\x00" + model
+	d.mu.Lock()
+	p, ok := d.profiles[key]
+	d.mu.Unlock()
+	if ok {
+		return p, nil
+	}
+	p, err := d.Resolve(ctx, name, model)
+	if err == nil {
+		d.mu.Lock()
+		d.profiles[key] = p
+		d.mu.Unlock()
+	}
+	return p, err
 }
 
 // override reads `assistant.model=X`, the one key that a caller may set.
