@@ -162,6 +162,8 @@ func TestFileErrors(t *testing.T) {
 			want: "WS/.jp/config.toml:1: extends: WS/.jp/d/a.toml: leads out of the workspace's .jp folder"},
 		{name: "glob over a folder linked out", files: map[string]string{"WS/.jp/config.toml": "extends = ['d/*.toml']", "OUT/a.toml": tool("a")}, setup: func(w *world) { w.link("../../OUT", "WS/.jp/d") },
 			want: "no error"},
+		{name: "user's glob over a link out of .jp", files: map[string]string{"USER/config.toml": "extends = ['../WS/.*/l.toml']", "OUT/a.toml": ""}, setup: func(w *world) { w.link("../../OUT/a.toml", "WS/.jp/l.toml") },
+			want: "USER/config.toml:1: extends: WS/.jp/l.toml: leads out of the workspace's .jp folder"},
 		{name: "link within", files: map[string]string{"WS/.jp/config.toml": "extends = ['l.toml']", "WS/.jp/d/a.toml": ""}, setup: func(w *world) { w.link("d/a.toml", "WS/.jp/l.toml") },
 			want: "no error"},
 		{name: "config.toml linked out", files: map[string]string{"OUT/a.toml": ""}, setup: func(w *world) { w.link("../../OUT/a.toml", "WS/.jp/config.toml") },
@@ -300,6 +302,7 @@ func TestLoadPaths(t *testing.T) {
 			w := newWorld(t, files)
 			w.write("USER/config.toml", tt.user)
 			w.write("WS/.jp/config.toml", tt.workspace)
+			w.src.Dir = w.path("OUT")
 			w.src.Environ = append(w.src.Environ, tt.env...)
 			r, err := Resolve(w.src, w.cfg(tt.cfg...), nil)
 			got := w.failure(err)
@@ -308,6 +311,15 @@ func TestLoadPaths(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("Resolve(%q) = %s, want %s", tt.cfg, got, tt.want)
+			}
+			if err != nil {
+				return
+			}
+			set := len(r.Origin("config_load_paths")) > 0
+			for _, v := range r.Keys() {
+				if v.Key == "config_load_paths" && (v.Default == set || (v.Value != nil) != set || (v.Origin != Position{}) != set) {
+					t.Errorf("Keys: config_load_paths = %+v, set: %v", v, set)
+				}
 			}
 		})
 	}
@@ -401,5 +413,48 @@ func TestUserDir(t *testing.T) {
 		if got := UserDir(tt.environ); got != filepath.FromSlash(tt.want) {
 			t.Errorf("UserDir(%q) = %q, want %q", tt.environ, got, tt.want)
 		}
+	}
+}
+
+func TestWorkingDirectory(t *testing.T) {
+	w := newWorld(t, map[string]string{"OUT/p.toml": tool("x")})
+	t.Chdir(w.path("OUT"))
+	r, err := Resolve(Sources{Workspace: "../WS"}, []Directive{{"--cfg", "p.toml"}, {"--cfg", `config_load_paths:=[]`}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ProfileArg != w.path("OUT/p.toml") {
+		t.Errorf("ProfileArg = %s, want %s", r.ProfileArg, w.path("OUT/p.toml"))
+	}
+}
+
+// Nothing stays open: a long-lived program resolves many times.
+func TestOpenFiles(t *testing.T) {
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(entries)
+	}
+	w := newWorld(t, map[string]string{"WS/.jp/config.toml": "extends = ['*/x.toml']", "WS/.jp/d/x.toml": ""})
+	broken := w.cfg("./.jp/config.toml", "nobody")
+	w.resolve("agent/planner")
+	before := count()
+	for range 20 {
+		w.resolve("agent/planner")
+		if _, err := Resolve(w.src, broken, nil); err == nil {
+			t.Fatal("no error")
+		}
+		if _, err := Names(w.src); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(w.src, "nobody"); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	// The garbage collector closes what was forgotten, at its own time: a few may be gone, not all.
+	if after := count(); after > before+5 {
+		t.Errorf("%d files are open, %d before", after, before)
 	}
 }

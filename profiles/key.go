@@ -85,9 +85,6 @@ func splitKey(s string) ([]string, bool) {
 
 // unescape reads the inside of a basic string, the escapes of TOML 1.1 included.
 func unescape(s string) (string, error) {
-	if !strings.Contains(s, `\`) {
-		return s, nil
-	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {

@@ -22,7 +22,7 @@ type Layer struct {
 	File    string    `json:"file,omitempty"`   // absolute path, or builtin:<name>
 	Via     string    `json:"via,omitempty"`    // the file that extends this one
 	SHA256  string    `json:"sha256,omitempty"` // of the file's bytes, hex
-	Dropped bool      `json:"dropped"`          // a later reset or the stored config took it out (machine settings stay)
+	Dropped bool      `json:"dropped"`          // a later reset or the stored config took it out (machine and loader settings stay)
 }
 
 // Origin is one layer's say on one key.

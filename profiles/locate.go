@@ -190,12 +190,9 @@ func (l *locator) value(m *mark, depth int) error {
 	case '{':
 		return l.inline(m, depth)
 	}
-	start := l.at // a number, date or boolean: up to what can follow a value
+	// A number, date or boolean goes up to what can follow a value.
 	for l.at < len(l.src) && !strings.ContainsRune(",]}#\n", rune(l.src[l.at])) {
 		l.at++
-	}
-	if l.at == start {
-		return errSyntax
 	}
 	return nil
 }

@@ -21,20 +21,25 @@ func (r *Resolved) Origin(key string) []Origin {
 		if _, isTable := v.(map[string]any); isTable {
 			v = nil
 		}
-		list = append(list, Origin{Position: a.position(parts), Kind: a.layer.Kind, Value: clone(v), Dropped: a.dropped && !r.isMachine(parts)})
+		list = append(list, Origin{Position: a.position(parts), Kind: a.layer.Kind, Value: clone(v), Dropped: a.dropped && !r.survives(parts)})
 	}
 	return list
 }
 
-// isMachine reports whether parts lead to a machine setting, or to a table of nothing else.
-func (r *Resolved) isMachine(parts []string) bool {
+// survives reports whether what is at parts stays when its layer is dropped.
+func (r *Resolved) survives(parts []string) bool {
 	s := r.schema
 	for _, p := range parts {
 		if s = s.below(p); s == nil {
 			return false
 		}
 	}
-	return s.isMachine()
+	return s.survives()
+}
+
+func (r *Resolved) isMachine(parts []string) bool {
+	row, _, _ := r.schema.find(parts)
+	return row != nil && row.class == machine
 }
 
 // Keys returns every setting with its value and origin, sorted by key: all that exist, the ones at their
@@ -79,7 +84,7 @@ func (r *Resolved) Keys() []Value {
 func (r *Resolved) where(parts ...string) Position {
 	for n := len(parts); n > 0; n-- {
 		for _, a := range slices.Backward(r.applied) {
-			if a.dropped && !r.isMachine(parts) {
+			if a.dropped && !r.survives(parts) {
 				continue
 			}
 			if _, ok := lookup(a.tree, parts[:n]); ok {

@@ -321,10 +321,7 @@ func (r *resolver) add(docs ...*document) error {
 				}
 			}
 		}
-		r.applied = append(r.applied, &applied{document: d, dropped: r.none && d.layer.Kind == UserLayer})
-	}
-	if r.none && docs[0].layer.Kind == UserLayer {
-		r.plain = map[string]any{}
+		r.applied = append(r.applied, &applied{document: d})
 	}
 	return nil
 }

@@ -216,16 +216,17 @@ func (s *schema) below(part string) *schema {
 	return s.any
 }
 
-func (s *schema) isMachine() bool {
+// survives reports whether resets leave what is here: it is no setting of a conversation, or a table of none.
+func (s *schema) survives() bool {
 	if s.row != nil {
-		return s.row.class == machine
+		return s.row.class != stored
 	}
 	for _, kid := range s.kids {
-		if !kid.isMachine() {
+		if !kid.survives() {
 			return false
 		}
 	}
-	return s.any == nil || s.any.isMachine()
+	return s.any == nil || s.any.survives()
 }
 
 // find returns the row that holds the key at parts and how many parts lead to it: all of them, or fewer below a tool's
@@ -259,9 +260,6 @@ func (s *schema) suggestion(parts []string) string {
 		next := map[string]*schema{}
 		for _, key := range sortedKeys(level) {
 			for name, kid := range level[key].kids {
-				if kid.row != nil && kid.row.unbuilt != "" {
-					continue
-				}
 				full := strings.TrimPrefix(key+"."+name, ".")
 				next[full] = kid
 				if names[name] == "" {

@@ -233,9 +233,12 @@ func TestRequireModel(t *testing.T) {
 			t.Errorf("RequireModel(%q) = %s, want %s", tt.cfg, got, tt.want)
 		}
 	}
-	for name, ok := range map[string]bool{"a/b": true, "a/b c": false, "a": false, "": false, "/": false} {
-		if _, err := (Config{}).ResolveModel(name); (err == nil) != ok {
-			t.Errorf("ResolveModel(%q) = %v", name, err)
+	for name, want := range map[string]string{
+		"a/b": "<nil>", "a/b/c": "<nil>", "a/b c": "assistant.model: must be provider/model, without spaces", "/": "assistant.model: must be provider/model, without spaces",
+		"a": `assistant.model: "a" is neither provider/model nor an alias`, "": "assistant.model: not set",
+	} {
+		if _, err := (Config{}).ResolveModel(name); fmt.Sprint(err) != want {
+			t.Errorf("ResolveModel(%q) = %v, want %s", name, err, want)
 		}
 	}
 }
@@ -256,7 +259,9 @@ func TestSuggest(t *testing.T) {
 		{"ab", []string{"ax", "aa"}, "aa"},
 		{"", []string{"a"}, ""},
 		{"abc", nil, ""},
-		{strings.Repeat("a", 65), []string{strings.Repeat("a", 65)}, ""},
+		{strings.Repeat("a", 65), []string{strings.Repeat("a", 64)}, ""},
+		{strings.Repeat("a", 64), []string{strings.Repeat("a", 65)}, ""},
+		{strings.Repeat("a", 64), []string{strings.Repeat("a", 63)}, strings.Repeat("a", 63)},
 		{"größe", []string{"grosse", "große"}, "große"},
 	}
 	for _, tt := range tests {
@@ -271,6 +276,15 @@ func TestSuggest(t *testing.T) {
 		if got := distance([]rune(tt.a), []rune(tt.b)); got != tt.want {
 			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	if got := oneLine(" a\r\n b\t"); got != "a b" {
+		t.Errorf("oneLine = %q", got)
+	}
+	if got, want := oneLine(strings.Repeat("a", 199)+"ü"), strings.Repeat("a", 199)+"..."; got != want {
+		t.Errorf("oneLine = %q, want %q", got, want)
 	}
 }
 

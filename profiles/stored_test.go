@@ -167,6 +167,7 @@ func TestProvenance(t *testing.T) {
 		"conversation.tools":                "workspace WS/.jp/config.toml:3 <nil> dropped; file WS/.jp/config/r.toml:5 <nil>",
 		"conversation.tools.p_tool.source":  "file WS/.jp/config/r.toml:6 builtin",
 		`conversation.tools."p_tool"`:       "file WS/.jp/config/r.toml:5 <nil>",
+		"style":                             "environment JP_CFG_STYLE__TOOL_CALL__SHOW <nil> dropped",
 		"style.tool_call.show":              "environment JP_CFG_STYLE__TOOL_CALL__SHOW false dropped",
 		"style.reasoning.display":           "",
 		"conversation.tools.p_tool.source.": "",
@@ -191,6 +192,15 @@ func TestProvenance(t *testing.T) {
 	}
 	if !slices.Equal(layers, want) {
 		t.Errorf("Layers:\n%s\nwant:\n%s", strings.Join(layers, "\n"), strings.Join(want, "\n"))
+	}
+	for _, name := range []string{"parallel", "*"} {
+		r := w.resolve("r", "conversation.tools.parallel=3", "conversation.tools.*.run=ask")
+		if _, ok := r.Tools[name]; ok != (name == "*") {
+			t.Errorf("Tools[%s]: %v", name, ok)
+		}
+		if keys := r.Keys(); name == "*" && !slices.ContainsFunc(keys, func(v Value) bool { return v.Key == "conversation.tools.*.run" }) {
+			t.Errorf("Keys has no conversation.tools.*.run: %v", keys)
+		}
 	}
 	// A dropped layer is nobody's place, also not for a key that only it had.
 	r2 := w.resolve("conversation.tools.p_tool.run=deny", "r")

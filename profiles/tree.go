@@ -1,9 +1,6 @@
 package profiles
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // set puts a value at parts of a merged tree: tables merge, all else is replaced. The tree keeps nothing of v.
 func set(tree map[string]any, parts []string, v any) {
@@ -36,13 +33,12 @@ func set(tree map[string]any, parts []string, v any) {
 func lookup(tree map[string]any, parts []string) (any, bool) {
 	var v any = tree
 	for _, p := range parts {
-		t, ok := v.(map[string]any)
+		t, _ := v.(map[string]any)
+		below, ok := t[p]
 		if !ok {
 			return nil, false
 		}
-		if v, ok = t[p]; !ok {
-			return nil, false
-		}
+		v = below
 	}
 	return v, true
 }
@@ -71,10 +67,7 @@ func cloneTable(t map[string]any) map[string]any {
 
 // compareKeys orders dotted keys so that what is below a key follows it.
 func compareKeys(a, b string) int {
-	x, okA := splitKey(a)
-	y, okB := splitKey(b)
-	if !okA || !okB {
-		return strings.Compare(a, b)
-	}
+	x, _ := splitKey(a)
+	y, _ := splitKey(b)
 	return slices.Compare(x, y)
 }
