@@ -226,6 +226,9 @@ func encodeEvent(e Event) (stored, error) {
 		if err != nil {
 			return stored{}, err
 		}
+		if known.Type() != o.Name {
+			return stored{}, fmt.Errorf("event: %s: is of type %s", o.Name, known.Type())
+		}
 		e.Body, e.raw = known, bytes.TrimSpace(o.Raw)
 	}
 	body, err := e.body()

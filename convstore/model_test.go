@@ -35,8 +35,10 @@ func TestModel(t *testing.T) {
 			"remove":   m.remove,
 			"expire":   m.expire,
 			"activate": m.activate,
-			"wait":     func(rt *rapid.T) { m.now = m.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(rt, "ms")) * time.Millisecond) },
-			"":         m.compare,
+			"wait": func(rt *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(rt, "ms")) * time.Millisecond)
+			},
+			"": m.compare,
 		})
 		if err := s.Check(t.Context()); err != nil {
 			rt.Fatal(err)

@@ -1,0 +1,318 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// codecTable holds every kind of body beside its stored form. Both ways must
+// hold exactly.
+var codecTable = []struct {
+	body Body
+	json string
+}{
+	{TurnStart{}, `{"type":"turn_start"}`},
+	{UserMessage{Text: "a <b> & \"c\""}, `{"type":"chat_request","content":"a <b> & \"c\""}`},
+	{UserMessage{Text: "x", Attachments: []Attachment{{Source: "a.txt", MediaType: "text/plain", Text: "t"}, {Source: "b.png", Data: []byte{1, 2}}}, Schema: json.RawMessage(`{"type":"object"}`)},
+		`{"type":"chat_request","content":"x","attachments":[{"source":"a.txt","media_type":"text/plain","text":"t"},{"source":"b.png","data":"AQI="}],"schema":{"type":"object"}}`},
+	{AssistantMessage{Text: "yes\n"}, `{"type":"chat_response","message":"yes\n"}`},
+	{AssistantMessage{}, `{"type":"chat_response","message":""}`},
+	{Reasoning{Text: "hm", Signature: "s=", Opaque: json.RawMessage(`[1,{"a":2}]`), Provider: "p"}, `{"type":"chat_response","reasoning":"hm","signature":"s=","opaque":[1,{"a":2}],"provider":"p"}`},
+	{Structured{Data: json.RawMessage(`{"n":1.50}`)}, `{"type":"chat_response","data":{"n":1.50}}`},
+	{Structured{Data: json.RawMessage(`null`)}, `{"type":"chat_response","data":null}`},
+	{ToolCall{ID: "1", Name: "n", Source: "builtin", Arguments: json.RawMessage(`{"a":"<"}`)}, `{"type":"tool_call_request","id":"1","name":"n","source":"builtin","arguments":{"a":"<"}}`},
+	{ToolCall{ID: "1", Name: "n", Arguments: json.RawMessage(`{"a":`)}, `{"type":"tool_call_request","id":"1","name":"n","arguments_text":"{\"a\":"}`},
+	{ToolCall{ID: "1", Name: "n"}, `{"type":"tool_call_request","id":"1","name":"n"}`},
+	{ToolResult{ID: "1", Text: "r", IsError: true}, `{"type":"tool_call_response","id":"1","content":"r","is_error":true}`},
+	{ModelCall{Model: "m", Usage: Usage{1, 2, 3, 4}, CostNano: ptr(5), Stop: "end", Duration: time.Second},
+		`{"type":"model_call","model":"m","usage":{"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4},"cost_nano":5,"stop":"end","duration_ns":1000000000}`},
+	{ModelCall{Model: "m"}, `{"type":"model_call","model":"m","usage":{"input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0},"cost_nano":null}`},
+	{TurnEnd{State: StatePartial, Reason: "tokens"}, `{"type":"turn_end","state":"partial","reason":"tokens"}`},
+	{ConfigDelta{Delta: json.RawMessage(`{"a":1}`), Reset: "none"}, `{"type":"config_delta","delta":{"a":1},"reset":"none"}`},
+	{Inquiry{ID: "1.q", Tool: "t", Text: "sure?", Kind: "select", Options: []string{"y", "n"}, Default: json.RawMessage(`"y"`)},
+		`{"type":"inquiry_request","id":"1.q","source":{"source":"tool","name":"t"},"question":{"text":"sure?","answer_type":{"type":"select","options":["y","n"]},"default":"y"}}`},
+	{InquiryAnswer{ID: "1.q", Answer: json.RawMessage(`true`)}, `{"type":"inquiry_response","id":"1.q","answer":true}`},
+	{Note{Kind: "k", Text: "t"}, `{"type":"note","kind":"k","text":"t"}`},
+	{opaque(`{"type":"compaction","from_turn":1, "x" : [ ]}`), `{"type":"compaction","from_turn":1, "x" : [ ]}`},
+	// Known names, but not what this version expects below them.
+	{opaque(`{"type":"turn_end","state":7}`), `{"type":"turn_end","state":7}`},
+	{opaque(`{"type":"chat_response"}`), `{"type":"chat_response"}`},
+	{opaque(`{"type":"chat_response","message":"a","data":1}`), `{"type":"chat_response","message":"a","data":1}`},
+}
+
+func ptr(n int64) *int64 { return &n }
+
+func opaque(raw string) Opaque {
+	var t struct{ Type string }
+	json.Unmarshal([]byte(raw), &t)
+	return Opaque{Name: t.Type, Raw: json.RawMessage(raw)}
+}
+
+func TestBodyCodec(t *testing.T) {
+	kinds := map[kind]bool{}
+	for _, test := range codecTable {
+		got, err := encodeBody(test.body)
+		if err != nil || string(got) != test.json {
+			t.Errorf("encode(%#v) = %s, %v, want %s", test.body, got, err, test.json)
+		}
+		body, err := decodeBody([]byte(test.json))
+		if err != nil || !reflect.DeepEqual(body, test.body) {
+			t.Errorf("decode(%s) = %#v, %v, want %#v", test.json, body, err, test.body)
+		}
+		kinds[kindOf(test.body)] = true
+	}
+	for k := kindOpaque; k <= kindNote; k++ {
+		if !kinds[k] {
+			t.Errorf("the table has no body of kind %d", k)
+		}
+	}
+}
+
+func TestBodyDecodeErrors(t *testing.T) {
+	for _, raw := range []string{"", "x", "[]", "null", `"turn_start"`, "{}", `{"type":7}`, `{"type":null}`, `{"type":"note"`, `{"type":"note"}}`} {
+		if body, err := decodeBody([]byte(raw)); err == nil {
+			t.Errorf("decode(%q) = %#v, want an error", raw, body)
+		}
+	}
+}
+
+func TestBodyEncodeErrors(t *testing.T) {
+	for _, body := range []Body{
+		nil, Structured{Data: json.RawMessage("{")}, ConfigDelta{Delta: json.RawMessage("x")}, Opaque{Name: "a", Raw: json.RawMessage(`{"type":"b"}`)},
+		Opaque{Name: "a"}, foreignBody{},
+	} {
+		if _, err := encodeEvent(Event{ID: "x", Time: storeEpoch, Body: body}); err == nil {
+			t.Errorf("encode(%#v): no error", body)
+		}
+	}
+	for _, e := range []Event{
+		{ID: "", Time: storeEpoch}, {ID: strings.Repeat("x", maxEventID+1), Time: storeEpoch}, {ID: "\xff", Time: storeEpoch},
+		{ID: "x", Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}, {ID: "x", Time: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		e.Body = TurnStart{}
+		if _, err := encodeEvent(e); err == nil {
+			t.Errorf("encode(%+v): no error", e)
+		}
+	}
+}
+
+type foreignBody struct{}
+
+func (foreignBody) Type() string { return "foreign" }
+
+// TestEventKeepsWhatItDoesNotKnow stores an event with members that this version
+// does not have, under a type that it does.
+func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	const in = `{"event_id":"e1","turn":9,"timestamp":"2026-03-01T12:00:00Z","author":{"name":"x"},"type":"chat_request","content":"hi \u0026 bye","extra":[1, 2]}`
+	var e Event
+	if err := json.Unmarshal([]byte(in), &e); err != nil {
+		t.Fatal(err)
+	}
+	if want := (UserMessage{Text: "hi & bye"}); !reflect.DeepEqual(e.Body, want) {
+		t.Fatalf("body %#v, want %#v", e.Body, want)
+	}
+	if err := l.Append(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	stored := mustEvents(t, s.View, c.ID, Range{})[0]
+	out, err := stored.MarshalJSON()
+	const want = `{"event_id":"e1","seq":1,"turn":0,"timestamp":"2026-03-01T12:00:00Z","author":{"name":"x"},"type":"chat_request","content":"hi \u0026 bye","extra":[1, 2]}`
+	if err != nil || string(out) != want {
+		t.Errorf("MarshalJSON = %s, %v, want %s", out, err, want)
+	}
+	fork, err := s.Fork(t.Context(), c.ID, Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := mustEvents(t, s.View, fork.ID, Range{})[0]
+	if copied.ID == stored.ID || !bytes.Equal(copied.raw, stored.raw) {
+		t.Errorf("forked as %s under %s", copied.raw, copied.ID)
+	}
+	// Who changes the body gets what the body says.
+	stored.Body = UserMessage{Text: "other"}
+	if out, err := json.Marshal(stored); err != nil || bytes.Contains(out, []byte("extra")) || !bytes.Contains(out, []byte("other")) {
+		t.Errorf("with another body: %s, %v", out, err)
+	}
+}
+
+func TestEventIDs(t *testing.T) {
+	seen := map[string]bool{}
+	last := ""
+	for range 1000 {
+		id := NewEventID()
+		if len(id) != 26 || seen[id] || id[:9] < last {
+			t.Fatalf("NewEventID() = %q after %q", id, last)
+		}
+		seen[id], last = true, id[:9]
+	}
+}
+
+func TestAppendAgain(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	events := []Event{{ID: "a", Body: TurnStart{}}, {ID: "b", Body: ModelCall{Usage: Usage{Input: 2}}}}
+	if err := l.Append(t.Context(), events...); err != nil {
+		t.Fatal(err)
+	}
+	before := mustRead(t, s.Path())
+	again := []Event{{ID: "a", Body: TurnStart{}}, {ID: "b", Body: ModelCall{Usage: Usage{Input: 2}}}}
+	if err := l.Append(t.Context(), again...); err != nil {
+		t.Fatal(err)
+	}
+	if again[0].Seq != 1 || again[1].Seq != 2 || again[1].Turn != 1 {
+		t.Errorf("appended again: %+v", again)
+	}
+	if !bytes.Equal(before, mustRead(t, s.Path())) {
+		t.Error("appending again changed the file")
+	}
+	// With something new among them, only that is added; twice in one call counts
+	// once.
+	mixed := []Event{{ID: "b", Body: ModelCall{}}, {ID: "c", Body: TurnStart{}}, {ID: "c", Body: TurnStart{}}}
+	if err := l.Append(t.Context(), mixed...); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustGet(t, s.View, c.ID); got.Events != 3 || got.Turns != 2 || got.Usage.Input != 2 {
+		t.Errorf("after all: %+v", got)
+	}
+	if err := l.Append(t.Context(), Event{ID: "d", Body: Note{}}, Event{ID: "e", Body: Structured{Data: json.RawMessage("{")}}); err == nil {
+		t.Error("appended a body that is no JSON")
+	}
+	if got := mustGet(t, s.View, c.ID).Events; got != 3 {
+		t.Errorf("%d events after a refused append, want 3", got)
+	}
+	l.Close()
+	if err := l.Append(t.Context(), Event{Body: Note{}}); !errors.Is(err, ErrClosed) {
+		t.Errorf("Append to a closed log: %v, want ErrClosed", err)
+	}
+}
+
+func TestConfigDelta(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{Config: Config{JSON: []byte(" {\"opaque\": \n1}\n"), Tools: []string{"a"}}})
+	l := mustLock(t, s, c.ID)
+	for _, test := range []struct {
+		resolved, want Config
+	}{
+		{Config{}, Config{JSON: []byte(" {\"opaque\": \n1}\n"), Tools: []string{"a"}}},
+		{Config{JSON: []byte("not json"), Tools: []string{"b", "c"}}, Config{JSON: []byte("not json"), Tools: []string{"b", "c"}}},
+		{Config{JSON: []byte("{}")}, Config{JSON: []byte("{}")}},
+	} {
+		mustAppend(t, l, ConfigDelta{Delta: json.RawMessage(`{}`), Resolved: test.resolved})
+		got, err := l.Config(t.Context())
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("Config = %+v, %v, want %+v", got, err, test.want)
+		}
+	}
+}
+
+func TestStateWorse(t *testing.T) {
+	states := append([]State{""}, States()...)
+	states = append(states, "of a later version")
+	for i, a := range states {
+		for j, b := range states {
+			if got, want := a.Worse(b), states[max(i, j)]; got != want {
+				t.Errorf("%q.Worse(%q) = %q, want %q", a, b, got, want)
+			}
+		}
+	}
+}
+
+func FuzzDecodeBody(f *testing.F) {
+	for _, test := range codecTable {
+		f.Add([]byte(test.json))
+	}
+	f.Add([]byte(`{"TYPE":"note","Kind":1}`))
+	f.Add([]byte(`{"type":"chat_response","data":"\ud800","message":null}`))
+	f.Add([]byte(`{"type":"tool_call_request","arguments_text":"{}"}`))
+	f.Add([]byte("{\"type\":\"note\",\"text\":\"\xff\"}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		body, err := decodeBody(raw)
+		if err != nil {
+			return
+		}
+		e := Event{ID: "x", Time: storeEpoch, Body: body, raw: raw}
+		s, err := encodeEvent(e)
+		if err != nil {
+			t.Fatalf("%q decodes to %#v, which does not encode: %v", raw, body, err)
+		}
+		if !bytes.Equal(bytes.TrimSpace(s.body), bytes.TrimSpace(raw)) {
+			t.Fatalf("%q is stored as %q", raw, s.body)
+		}
+		// What we would write ourselves is a fixed point.
+		canonical, err := encodeBody(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decodeBody(canonical)
+		if err != nil {
+			t.Fatalf("%q -> %q: %v", raw, canonical, err)
+		}
+		if c, err := encodeBody(again); err != nil || !bytes.Equal(c, canonical) {
+			t.Fatalf("%q -> %q -> %q, %v", raw, canonical, c, err)
+		}
+		linesOf(body)
+	})
+}
+
+func FuzzParseStored(f *testing.F) {
+	for _, test := range codecTable {
+		s, err := encodeEvent(Event{ID: "x", Time: storeEpoch, Body: test.body})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(s.append(nil))
+	}
+	f.Fuzz(func(t *testing.T, v []byte) {
+		s, err := parseStored(v)
+		if err != nil {
+			return
+		}
+		if v[2]&^flagLoose == 0 && !bytes.Equal(s.append(nil), v) {
+			t.Fatalf("%x parses to %+v, which is stored as %x", v, s, s.append(nil))
+		}
+		s.event(1)
+	})
+}
+
+func FuzzEventJSON(f *testing.F) {
+	f.Add([]byte(`{"event_id":"a","seq":1,"turn":0,"timestamp":"2026-03-01T12:00:00Z","type":"note","kind":"","text":""}`))
+	f.Add([]byte(`{"type":"x","type":"note"}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var e Event
+		if json.Unmarshal(in, &e) != nil {
+			return
+		}
+		out, err := json.Marshal(e)
+		if err != nil {
+			t.Skip(err) // a year that JSON has no form for
+		}
+		var again Event
+		if err := json.Unmarshal(out, &again); err != nil {
+			t.Fatalf("%q -> %q: %v", in, out, err)
+		}
+		if again.ID != e.ID || again.Seq != e.Seq || again.Turn != e.Turn || !again.Time.Equal(e.Time) || again.Body.Type() != e.Body.Type() {
+			t.Fatalf("%q: %+v -> %+v", in, e, again)
+		}
+	})
+}
+
+func FuzzValueLines(f *testing.F) {
+	f.Add([]byte(`{"a":[1,{"b\nc":"d\ne"}],"":null}`))
+	f.Add([]byte(`{"a\n":"b"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, line := range valueLines(nil, raw) {
+			if strings.Contains(line, "\n") {
+				t.Fatalf("%q has the line %q", raw, line)
+			}
+		}
+	})
+}
