@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ var (
 
 const (
 	notYet    = "is not supported yet in this version"
-	noScripts = "shell texts (script, script_file, interpreter) are " + "not supported yet in this version"
+	noScripts = "shell texts (script, script_file, interpreter) are not supported yet in this version"
 )
 
 // Decode reads a whole definition from a table as a TOML or JSON decoder makes

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -37,9 +38,10 @@ type Executor struct {
 }
 
 // Run runs the calls and yields each with its result as it finishes: one
-// result for every call, in no fixed order. It never fails as a whole. An unknown name,
-// arguments that do not fit the schema, a refusal, a panic, a timeout and the
-// end of ctx are results with IsError.
+// result for every call, in no fixed order. It never fails as a whole. An
+// unknown name, arguments that do not fit the schema, a refusal, a panic, a timeout and the
+// end of ctx are results with IsError. The text of such a result begins with
+// "error: ", or is a <response status="..."> of a sub-agent.
 //
 // A tool whose definition says parallel = false runs alone: what stands before
 // it in calls is finished first, what stands after it starts after it. Other
@@ -55,7 +57,8 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 			slots:    make(chan struct{}, orDefault(e.Parallel, DefaultParallel)),
 			done:     make(chan finished, len(calls)),
 		}
-		size := orDefault(e.BatchBytes, DefaultBatchBytes)
+		room := orDefault(e.BatchBytes, DefaultBatchBytes)
+		how := fmt.Sprintf("the results of one reply are together at most %s: ask for less at a time", sizeText(room))
 
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -72,8 +75,8 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 				continue
 			}
 			left--
-			f.result.Text = bound(f.result.Text, batchShare(size, left), "the results of one reply are together at most "+sizeText(orDefault(e.BatchBytes, DefaultBatchBytes))+": ask for less at a time")
-			size -= len(f.result.Text)
+			f.result.Text = bound(f.result.Text, batchShare(room, left), how)
+			room -= len(f.result.Text)
 			if !yield(f.call, f.result) {
 				stopped = true
 				cancel()
@@ -226,9 +229,12 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r = Result{Text: fmt.Sprintf("tool %s failed: panic: %v\n%s", j.tool.Name, p, firstFrames(debug.Stack())), IsError: true}
+			r = Result{Text: fmt.Sprintf("panic: %v\n%s", p, firstFrames(debug.Stack())), IsError: true}
 		}
 		r.Text = validText(r.Text)
+		if r.IsError && !tellsStatus(j.tool, r.Text) {
+			r.Text = marked(r.Text)
+		}
 	}()
 	r, err := j.tool.Func(ctx, j.call)
 	var timeout *TimeoutError
@@ -240,11 +246,25 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("interrupted, may have run: %w", context.Cause(ctx))
 	}
-	text := fmt.Sprintf("tool %s failed: %v", j.tool.Name, err)
+	text := err.Error()
 	if r.Text != "" {
 		text += "\n" + r.Text
 	}
 	return Result{Text: text, IsError: true}
+}
+
+// errorMark begins the text of every result with IsError: some providers'
+// formats have no other place that could tell a model of a failure.
+const errorMark = "error: "
+
+func marked(text string) string {
+	return errorMark + strings.TrimPrefix(text, errorMark)
+}
+
+// tellsStatus reports whether text is the element that sub-agents answer with,
+// which has an attribute that says how it went.
+func tellsStatus(t Tool, text string) bool {
+	return t.Source == SourceDelegation && strings.HasPrefix(text, "<response ")
 }
 
 // deliver asks for leave to hand over the result and bounds it.
@@ -256,9 +276,9 @@ func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	d, err := decide(func() (Decision, error) { return deliver(ctx, j.tool, j.call, r) })
 	switch {
 	case err != nil:
-		return Result{Text: fmt.Sprintf("the tool ran; its result is withheld: %v", err), IsError: true}
+		return Result{Text: marked(fmt.Sprintf("the tool ran; its result is withheld: %v", err)), IsError: true}
 	case !d.Allow:
-		return Result{Text: "the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered"), IsError: true}
+		return Result{Text: marked("the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered")), IsError: true}
 	}
 	r.Text = bound(r.Text, j.tool.sizeThreshold(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
 	return r
@@ -289,7 +309,7 @@ func deliverUnattended(_ context.Context, t Tool, _ Call, _ Result) (Decision, e
 }
 
 func refused(format string, args ...any) *Result {
-	return &Result{Text: validText(fmt.Sprintf(format, args...)), IsError: true, Refused: true}
+	return &Result{Text: marked(validText(fmt.Sprintf(format, args...))), IsError: true, Refused: true}
 }
 
 func orText(s, def string) string {

@@ -99,6 +99,16 @@ func TestExecutorResults(t *testing.T) {
 		tool("half", func(context.Context, Call) (Result, error) { return Result{Text: "so far"}, errors.New("no luck") }),
 		tool("panics", func(context.Context, Call) (Result, error) { panic("oh \xff") }),
 		tool("bytes", say("a\xffb")),
+		tool("says", func(context.Context, Call) (Result, error) { return Result{Text: "no such issue", IsError: true}, nil }),
+		tool("marks", func(context.Context, Call) (Result, error) {
+			return Result{Text: "error: no such issue", IsError: true}, nil
+		}),
+		tool("agent", func(context.Context, Call) (Result, error) {
+			return Result{Text: `<response status="error">`, IsError: true}, nil
+		}, func(d *Definition) { d.Source = SourceDelegation }),
+		tool("posing", func(context.Context, Call) (Result, error) {
+			return Result{Text: `<response status="ok">`, IsError: true}, nil
+		}),
 		tool("asks", say(""), func(d *Definition) { d.Run = RunAsk }),
 		tool("denied", say(""), func(d *Definition) { d.Run = RunDeny }),
 		tool("withheld", say("secret"), func(d *Definition) { d.Result = ResultAsk }),
@@ -110,17 +120,21 @@ func TestExecutorResults(t *testing.T) {
 	}{
 		{"ok", `{}`, Result{Text: `{"n":7}`}},
 		{"ok", `{"n":"8"}`, Result{Text: `{"n":8}`}},
-		{"ok", `{"n":"x"}`, Result{Text: `arguments of ok: "n" must be integer, not the string "x"`, IsError: true, Refused: true}},
-		{"ok", `{"m":1}`, Result{Text: `arguments of ok: "m" is unknown; there is n`, IsError: true, Refused: true}},
-		{"ok", `{"n"`, Result{Text: `arguments of ok: not JSON: it ends in the middle`, IsError: true, Refused: true}},
-		{"okk", `{}`, Result{Text: `unknown tool "okk"; did you mean "ok"?`, IsError: true, Refused: true}},
-		{"wholly else\n", `{}`, Result{Text: `unknown tool "wholly else\n"`, IsError: true, Refused: true}},
-		{"fails", ``, Result{Text: `tool fails failed: no luck`, IsError: true}},
-		{"half", ``, Result{Text: "tool half failed: no luck\nso far", IsError: true}},
+		{"ok", `{"n":"x"}`, Result{Text: `error: arguments of ok: "n" must be integer, not the string "x"`, IsError: true, Refused: true}},
+		{"ok", `{"m":1}`, Result{Text: `error: arguments of ok: "m" is unknown; there is n`, IsError: true, Refused: true}},
+		{"ok", `{"n"`, Result{Text: `error: arguments of ok: not JSON: it ends in the middle`, IsError: true, Refused: true}},
+		{"okk", `{}`, Result{Text: `error: unknown tool "okk"; did you mean "ok"?`, IsError: true, Refused: true}},
+		{"wholly else\n", `{}`, Result{Text: `error: unknown tool "wholly else\n"`, IsError: true, Refused: true}},
+		{"fails", ``, Result{Text: `error: no luck`, IsError: true}},
+		{"half", ``, Result{Text: "error: no luck\nso far", IsError: true}},
+		{"says", ``, Result{Text: "error: no such issue", IsError: true}},
+		{"marks", ``, Result{Text: "error: no such issue", IsError: true}},
+		{"agent", ``, Result{Text: `<response status="error">`, IsError: true}},
+		{"posing", ``, Result{Text: `error: <response status="ok">`, IsError: true}},
 		{"bytes", ``, Result{Text: "a\uFFFDb"}},
-		{"asks", ``, Result{Text: `refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
-		{"denied", ``, Result{Text: `refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
-		{"withheld", ``, Result{Text: `the tool ran; its result is withheld: only results of tools with result = "unattended" are delivered here`, IsError: true}},
+		{"asks", ``, Result{Text: `error: refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
+		{"denied", ``, Result{Text: `error: refused: only tools with run = "unattended" may run here`, IsError: true, Refused: true}},
+		{"withheld", ``, Result{Text: `error: the tool ran; its result is withheld: only results of tools with result = "unattended" are delivered here`, IsError: true}},
 		{"long", ``, Result{Text: strings.Repeat("ü", 464) + "\n[truncated: 2 KB -> 928 B, full output: not kept; ask for less, or raise size_threshold of long]"}},
 	} {
 		if got := runAll(t, e, t.Context(), Call{"1", tt.name, json.RawMessage(tt.args)})["1"]; got != tt.want {
@@ -128,7 +142,7 @@ func TestExecutorResults(t *testing.T) {
 		}
 	}
 	got := runAll(t, e, t.Context(), Call{ID: "1", Name: "panics"})["1"]
-	if !got.IsError || got.Refused || !strings.HasPrefix(got.Text, "tool panics failed: panic: oh \uFFFD\n  at jp/tools.TestExecutorResults") {
+	if !got.IsError || got.Refused || !strings.HasPrefix(got.Text, "error: panic: oh \uFFFD\n  at jp/tools.TestExecutorResults") {
 		t.Errorf("a panic = %+v", got)
 	}
 	for range e.Run(t.Context(), nil) {
@@ -227,7 +241,7 @@ func TestExecutorTimeout(t *testing.T) {
 		}
 		begin := time.Now()
 		got := runAll(t, e, t.Context(), Call{ID: "1", Name: "slow"}, Call{ID: "2", Name: "waits"})
-		if want := (Result{Text: "tool slow failed: stopped after 1m0s (timeout)\nso far", IsError: true}); got["1"] != want {
+		if want := (Result{Text: "error: stopped after 1m0s (timeout)\nso far", IsError: true}); got["1"] != want {
 			t.Errorf("slow = %+v, want %+v", got["1"], want)
 		}
 		if want := (Result{Text: "ran"}); got["2"] != want {
@@ -250,10 +264,10 @@ func TestExecutorCancelled(t *testing.T) {
 	}))}
 	got := runAll(t, e, ctx, Call{ID: "1", Name: "t"}, Call{ID: "2", Name: "t"}, Call{ID: "3", Name: "t"}, Call{ID: "4", Name: "nope"})
 	for id, want := range map[string]Result{
-		"1": {Text: "tool t failed: interrupted, may have run: enough", IsError: true},
-		"2": {Text: "tool t failed: interrupted, may have run: enough", IsError: true},
-		"3": {Text: "cancelled before it ran: enough", IsError: true, Refused: true},
-		"4": {Text: `unknown tool "nope"`, IsError: true, Refused: true},
+		"1": {Text: "error: interrupted, may have run: enough", IsError: true},
+		"2": {Text: "error: interrupted, may have run: enough", IsError: true},
+		"3": {Text: "error: cancelled before it ran: enough", IsError: true, Refused: true},
+		"4": {Text: `error: unknown tool "nope"`, IsError: true, Refused: true},
 	} {
 		if got[id] != want {
 			t.Errorf("call %s = %+v, want %+v", id, got[id], want)
@@ -326,10 +340,10 @@ func TestExecutorPermitOrder(t *testing.T) {
 	}
 	for id, want := range map[string]Result{
 		"0": {Text: "ran"}, "1": {Text: "ran"}, "f": {},
-		"2": {Text: "refused: because", IsError: true, Refused: true},
-		"3": {Text: "no leave to run: no terminal", IsError: true, Refused: true},
-		"4": {Text: "no leave to run: panic: oops", IsError: true, Refused: true},
-		"5": {Text: "refused: not allowed to run", IsError: true, Refused: true},
+		"2": {Text: "error: refused: because", IsError: true, Refused: true},
+		"3": {Text: "error: no leave to run: no terminal", IsError: true, Refused: true},
+		"4": {Text: "error: no leave to run: panic: oops", IsError: true, Refused: true},
+		"5": {Text: "error: refused: not allowed to run", IsError: true, Refused: true},
 	} {
 		if got[id] != want {
 			t.Errorf("call %s = %+v, want %+v", id, got[id], want)
@@ -359,7 +373,7 @@ func TestExecutorBatchBytes(t *testing.T) {
 		if total > 100_000 || n == 1 && whole != 1 {
 			t.Errorf("%d results have %d bytes, %d are whole", n, total, whole)
 		}
-		if n <= 30 && got["s"].Text != "tool small failed: a reason" {
+		if n <= 30 && got["s"].Text != "error: a reason" {
 			t.Errorf("beside %d large results the small one = %q", n, got["s"].Text)
 		}
 	}

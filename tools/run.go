@@ -94,7 +94,7 @@ const (
 func (c command) run(ctx context.Context, call Call) (Result, error) {
 	switch c.def.Sandbox {
 	case SandboxRequire:
-		return *refused("tool %s: sandbox = %q, and this version confines nothing yet", c.def.Name, SandboxRequire), nil
+		return *refused("sandbox = %q, and this version confines nothing yet", SandboxRequire), nil
 	case SandboxAuto, "":
 		if c.env.Notice != nil {
 			c.env.Notice(Unconfined)
@@ -102,11 +102,11 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	}
 	data, err := c.data(call)
 	if err != nil {
-		return *refused("tool %s: %v", c.def.Name, err), nil
+		return *refused("%v", err), nil
 	}
 	args, err := c.def.Command.render(data, c.def.dash)
 	if err != nil {
-		return *refused("tool %s: %v", c.def.Name, err), nil
+		return *refused("%v", err), nil
 	}
 	spec := proc.Spec{
 		Path: c.def.Command.Program,
@@ -180,7 +180,7 @@ func (c command) startError(err error) string {
 // failed is the result of a run that did not end well.
 func (c command) failed(why string, stdout *head, stderr *tail) Result {
 	var b strings.Builder
-	fmt.Fprintf(&b, "tool %s failed: %s", c.def.Name, why)
+	b.WriteString(why)
 	if text, cut := stderr.lines(stderrLines, stderrBytes); text != "" {
 		title := "stderr:"
 		if cut {
@@ -208,7 +208,7 @@ func (c command) cutOutput(stdout *head, limit int) string {
 // envelope reads stdout as the typed envelope.
 func (c command) envelope(stdout *head) Result {
 	bad := func(format string, args ...any) Result {
-		return Result{Text: fmt.Sprintf("tool %s failed: its output is not the JSON envelope that output = %q promises: %s", c.def.Name, OutputJSON, fmt.Sprintf(format, args...)), IsError: true}
+		return Result{Text: fmt.Sprintf("the output is not the JSON envelope that output = %q promises: %s", OutputJSON, fmt.Sprintf(format, args...)), IsError: true}
 	}
 	if stdout.size > int64(stdout.keep) {
 		return bad("it is larger than %s", sizeText(stdout.keep))
@@ -236,7 +236,7 @@ func (c command) envelope(stdout *head) Result {
 		}
 		return Result{Text: text}
 	case "error":
-		text := fmt.Sprintf("tool %s failed: %s", c.def.Name, orText(e.Message, "it gave no message"))
+		text := orText(e.Message, "the tool failed and gave no message")
 		if e.Transient {
 			text += " (it may work when tried again)"
 		}
@@ -245,7 +245,7 @@ func (c command) envelope(stdout *head) Result {
 		}
 		return Result{Text: text, IsError: true}
 	case "needs_input":
-		return Result{Text: fmt.Sprintf("tool %s failed: it asks a question, and questions of tools are %s", c.def.Name, strings.TrimPrefix(notYet, "is ")), IsError: true}
+		return Result{Text: "the tool asks a question, which " + notYet, IsError: true}
 	}
 	return bad("type is %s, not success, error or needs_input", quoteShort(e.Type))
 }
