@@ -103,12 +103,12 @@ type limitedBody struct {
 }
 
 func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	if b.left < 0 {
 		return 0, &Error{Provider: b.config.Name, Kind: KindTooLarge, Final: true,
 			Message: fmt.Sprintf("the reply is larger than %d bytes", b.config.MaxBytes)}
 	}
 	if int64(len(p)) > b.left {
-		p = p[:b.left]
+		p = p[:b.left+1] // one byte more tells a full reply from one that is too large
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
@@ -148,14 +148,16 @@ func (c Config) unreachable(err error) error {
 // Fail turns any error of a request into what a Stream yields: the cause of the context when
 // that has ended, otherwise an *Error. An error that is none yet came while the reply was read.
 func (c Config) Fail(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	var (
 		e       *Error
 		opErr   *net.OpError
 		timeout interface{ Timeout() bool }
 	)
+	if ctx.Err() != nil {
+		if err = context.Cause(ctx); !errors.As(err, &e) { // an *Error is that of a Limit
+			return err
+		}
+	}
 	switch {
 	case errors.As(err, &e):
 		if e.Provider == "" {

@@ -61,6 +61,9 @@ func TestRedirectAtHome(t *testing.T) {
 		}
 		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} { // a GET, and a circle
 			got = answer(t, id, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost {
+					t.Errorf("%d: the request became a %s", status, r.Method)
+				}
 				http.Redirect(w, r, r.URL.Path, status)
 			})
 			if e := got.want(t, model.KindBadRequest); !strings.HasPrefix(e.Message, "redirected to") {

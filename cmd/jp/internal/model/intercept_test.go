@@ -39,6 +39,25 @@ func TestInterceptActivity(t *testing.T) {
 	}
 }
 
+// TestInterceptCeiling: a reply is read up to the ceiling and hardly further.
+func TestInterceptCeiling(t *testing.T) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://h", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]string{9: "", 10: "", 11: "too_large: the reply is larger than 10 bytes", 20: "too_large: the reply is larger than 10 bytes"} {
+		resp, err := Config{MaxBytes: 10}.Intercept(req, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", size)))}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(resp.Body); len(b) != min(size, 11) || message(err) != want {
+			t.Errorf("%d bytes: read %d, %v, want %q", size, len(b), err, want)
+		}
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	wrap := func(err error) error { return &url.Error{Op: "Post", URL: "http://h/?key=secret", Err: err} }
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}, Err: syscall.ECONNREFUSED}

@@ -31,7 +31,6 @@ func Limit(s Stream, o LimitOptions) Stream {
 	}
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
-			outer := ctx
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			timer := newWatch(cancel)
@@ -50,8 +49,8 @@ func Limit(s Stream, o LimitOptions) Stream {
 				}
 				if err != nil {
 					// Whatever the stream made of the end of its context, the silence was the cause.
-					var idle *Error
-					if outer.Err() == nil && errors.As(context.Cause(ctx), &idle) {
+					var said, idle *Error
+					if errors.As(context.Cause(ctx), &idle) && !(errors.As(err, &said) && said.Kind == KindIdle) {
 						err = idle
 					}
 					yield(Part{}, err)

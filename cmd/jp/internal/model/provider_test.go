@@ -414,7 +414,9 @@ hang = true
 		formats(t, func(t *testing.T, id string) {
 			s := model.Limit(open(t, id, server.URL), model.LimitOptions{Idle: 50 * time.Millisecond})
 			got := collect(t, s, t.Context(), ask(question))
-			_ = got.want(t, model.KindIdle)
+			if e := got.want(t, model.KindIdle); e.Provider != strings.TrimSuffix(id, "/wire") {
+				t.Errorf("%s: error = %v, want the provider in it", question, e)
+			}
 		})
 	}
 }

@@ -255,7 +255,7 @@ func (r *reply) finish(ctx context.Context) {
 	stop, ok := stopOf(r.stop)
 	switch {
 	case ctx.Err() != nil && !r.complete:
-		r.fail(ctx, context.Cause(ctx))
+		r.fail(ctx, nil)
 		return
 	case r.stop == "":
 		r.fail(ctx, r.bad("the reply broke off"))
@@ -286,7 +286,7 @@ func (r *reply) finish(ctx context.Context) {
 // fail yields what the broken reply cost, as far as that was told, and the error.
 func (r *reply) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = r.config.Fail(ctx, err)
 	}
 	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
 		return

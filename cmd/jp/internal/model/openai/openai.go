@@ -225,7 +225,7 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 func (r *reply) finish(ctx context.Context, err error) {
 	stop, problem := r.stop()
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = r.config.Fail(ctx, err)
 	} else if r.finished != "" {
 		err = problem
 	} else if err == nil {
