@@ -1,0 +1,153 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+)
+
+// decodeJSON reads one JSON value, with numbers as they are written.
+func decodeJSON(b []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, errors.New("not JSON: it ends in the middle")
+		}
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("not JSON: something follows the value")
+	}
+	return v, nil
+}
+
+// encodeJSON writes v with sorted keys and without escapes for HTML.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// maxExponent bounds the numbers that are computed with: 1e999999999 is short
+// to write and long to hold.
+const maxExponent = 400
+
+// ratOf is the exact value of a JSON number.
+func ratOf(v any) (*big.Rat, error) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return nil, errors.New("want a number")
+	}
+	s := n.String()
+	if len(s) > maxExponent {
+		return nil, errors.New("the number is out of range")
+	}
+	if _, exp, ok := strings.Cut(strings.ToLower(s), "e"); ok {
+		exp = strings.TrimLeft(strings.TrimLeft(exp, "+-"), "0")
+		if len(exp) > 3 || len(exp) == 3 && exp > fmt.Sprint(maxExponent) {
+			return nil, errors.New("the number is out of range")
+		}
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return nil, errors.New("want a number")
+	}
+	return r, nil
+}
+
+// ratText is r in the shortest decimal form.
+func ratText(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	return strings.TrimRight(r.FloatString(10), "0")
+}
+
+func countOf(v any) (int, error) {
+	r, err := ratOf(v)
+	if err != nil || !r.IsInt() || r.Sign() < 0 || !r.Num().IsInt64() {
+		return 0, errors.New("want a count")
+	}
+	return int(r.Num().Int64()), nil
+}
+
+func stringList(v any) ([]string, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, errors.New("want a list of strings")
+	}
+	out := make([]string, len(list))
+	for i, e := range list {
+		if out[i], ok = e.(string); !ok {
+			return nil, errors.New("want a list of strings")
+		}
+	}
+	return out, nil
+}
+
+// count is "1 element", "2 elements".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// equalJSON compares values as JSON schema does: 1.0 equals 1.
+func equalJSON(a, b any) bool {
+	x, errX := encodeJSON(canonical(a))
+	y, errY := encodeJSON(canonical(b))
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// canonical is v with every number in one spelling.
+func canonical(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if r, err := ratOf(v); err == nil {
+			return map[string]any{"\x00number": r.RatString()}
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = canonical(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = canonical(e)
+		}
+		return out
+	}
+	return v
+}
+
+// cloneJSON copies what may be changed in v.
+func cloneJSON(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = cloneJSON(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = cloneJSON(e)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,339 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ArgumentError is a call whose arguments do not fit the schema of its tool.
+type ArgumentError struct {
+	Tool     string
+	Problems []string // what to mend, in order; at least one
+}
+
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("arguments of %s: %s", e.Tool, strings.Join(e.Problems, "; "))
+}
+
+// Validate checks arguments against the schema and returns them as one JSON
+// object with sorted keys: strings that hold JSON coerced where the schema
+// declares another type, null for an optional argument taken as not given,
+// defaults filled in. Empty args are no arguments. The error is an
+// *ArgumentError, with the same text for the same arguments.
+func (d Definition) Validate(args json.RawMessage) (json.RawMessage, error) {
+	fail := func(problems ...string) (json.RawMessage, error) {
+		return nil, &ArgumentError{d.Name, problems}
+	}
+	s, err := parseSchema(d.Schema)
+	if err != nil {
+		return fail("the schema of the tool cannot be used: " + err.Error())
+	}
+	if len(bytes.TrimSpace(args)) == 0 {
+		args = json.RawMessage("{}")
+	}
+	v, err := decodeJSON(args)
+	if err != nil {
+		return fail(err.Error())
+	}
+	if v == nil {
+		v = map[string]any{}
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return fail("want a JSON object, not " + jsonTypeName(v))
+	}
+	v = s.complete(s.coerce(v))
+	var found problems
+	s.check("", v, &found)
+	if len(found.list) > 0 {
+		return fail(found.list...)
+	}
+	out, err := encodeJSON(v)
+	if err != nil {
+		return fail(err.Error())
+	}
+	if s.full != nil {
+		var plain any
+		if err := json.Unmarshal(out, &plain); err != nil {
+			return fail(err.Error())
+		}
+		if err := s.full.Validate(plain); err != nil {
+			return fail(strings.TrimPrefix(err.Error(), "validating root: "))
+		}
+	}
+	return out, nil
+}
+
+// coerce makes strings that hold JSON what the schema declares, and removes
+// optional properties that are null.
+func (s *schema) coerce(v any) any {
+	if text, ok := v.(string); ok && len(s.types) > 0 && !slices.Contains(s.types, "string") {
+		if held, err := decodeJSON([]byte(text)); err == nil && s.hasType(held) {
+			v = held
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, sub := range s.properties {
+			e, given := v[name]
+			switch {
+			case !given:
+			case e == nil && len(sub.types) > 0 && !slices.Contains(sub.types, "null") && !slices.Contains(s.required, name):
+				delete(v, name)
+			default:
+				v[name] = sub.coerce(e)
+			}
+		}
+	case []any:
+		if s.items != nil {
+			for i, e := range v {
+				v[i] = s.items.coerce(e)
+			}
+		}
+	case json.Number:
+		if slices.Contains(s.types, "integer") && !slices.Contains(s.types, "number") {
+			if r, err := ratOf(v); err == nil && r.IsInt() {
+				return json.Number(r.Num().String()) // 3.0 and 3e0 are integers
+			}
+		}
+	}
+	return v
+}
+
+// complete fills in defaults.
+func (s *schema) complete(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, sub := range s.properties {
+			e, given := v[name]
+			switch {
+			case given:
+				v[name] = sub.complete(e)
+			case sub.hasDefault:
+				v[name] = sub.complete(cloneJSON(sub.fallback))
+			}
+		}
+	case []any:
+		if s.items != nil {
+			for i, e := range v {
+				v[i] = s.items.complete(e)
+			}
+		}
+	}
+	return v
+}
+
+// omit puts Omitted where a declared property was not given, for templates.
+func (s *schema) omit(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, sub := range s.properties {
+			if e, given := v[name]; given {
+				v[name] = sub.omit(e)
+			} else {
+				v[name] = Omitted
+			}
+		}
+	case []any:
+		if s.items != nil {
+			for i, e := range v {
+				v[i] = s.items.omit(e)
+			}
+		}
+	}
+	return v
+}
+
+// problems collects what is wrong, up to a few.
+type problems struct{ list []string }
+
+func (p *problems) add(at, format string, args ...any) {
+	const enough = 10
+	msg := fmt.Sprintf(format, args...)
+	if at != "" {
+		msg = quoteShort(at) + " " + msg
+	}
+	switch {
+	case len(p.list) < enough:
+		p.list = append(p.list, msg)
+	case len(p.list) == enough:
+		p.list = append(p.list, "and more")
+	}
+}
+
+// check finds what is wrong with v, in a fixed order. at is where v stands.
+func (s *schema) check(at string, v any, p *problems) {
+	if len(s.types) > 0 && !s.hasType(v) {
+		p.add(at, "must be %s, not %s", orList(s.types), jsonTypeName(v))
+		return
+	}
+	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e any) bool { return equalJSON(e, v) }) {
+		words := make([]string, 0, len(s.enum))
+		for _, e := range s.enum {
+			words = append(words, valueShort(e))
+		}
+		if len(words) == 0 {
+			p.add(at, "has no valid value")
+		} else {
+			p.add(at, "must be %s, not %s", shorten(orList(words), 1000), valueShort(v))
+		}
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		s.checkString(at, v, p)
+	case json.Number:
+		s.checkNumber(at, v, p)
+	case []any:
+		s.checkList(at, v, p)
+	case map[string]any:
+		s.checkObject(at, v, p)
+	}
+}
+
+func (s *schema) checkString(at, v string, p *problems) {
+	n := utf8.RuneCountInString(v)
+	switch {
+	case n < s.minLength:
+		p.add(at, "must have at least %s, not %d", count(s.minLength, "character"), n)
+	case s.maxLength >= 0 && n > s.maxLength:
+		p.add(at, "must have at most %s, not %d", count(s.maxLength, "character"), n)
+	case s.pattern != nil && !s.pattern.MatchString(v):
+		p.add(at, "must match %s", s.pattern)
+	}
+}
+
+func (s *schema) checkNumber(at string, v json.Number, p *problems) {
+	r, err := ratOf(v)
+	switch {
+	case err != nil:
+		p.add(at, "%v", err)
+	case s.minimum != nil && r.Cmp(s.minimum) < 0:
+		p.add(at, "must be at least %s, not %s", ratText(s.minimum), v)
+	case s.maximum != nil && r.Cmp(s.maximum) > 0:
+		p.add(at, "must be at most %s, not %s", ratText(s.maximum), v)
+	case s.above != nil && r.Cmp(s.above) <= 0:
+		p.add(at, "must be above %s, not %s", ratText(s.above), v)
+	case s.below != nil && r.Cmp(s.below) >= 0:
+		p.add(at, "must be below %s, not %s", ratText(s.below), v)
+	case s.multiple != nil && !new(big.Rat).Quo(r, s.multiple).IsInt():
+		p.add(at, "must be a multiple of %s, not %s", ratText(s.multiple), v)
+	}
+}
+
+func (s *schema) checkList(at string, v []any, p *problems) {
+	switch {
+	case len(v) < s.minItems:
+		p.add(at, "must have at least %s, not %d", count(s.minItems, "element"), len(v))
+	case s.maxItems >= 0 && len(v) > s.maxItems:
+		p.add(at, "must have at most %s, not %d", count(s.maxItems, "element"), len(v))
+	}
+	if s.unique {
+		seen := map[string]int{}
+		for i, e := range v {
+			key, err := encodeJSON(canonical(e))
+			if err != nil {
+				continue
+			}
+			if j, ok := seen[string(key)]; ok {
+				p.add(at, "holds the same element twice, at %d and %d", j, i)
+				break
+			}
+			seen[string(key)] = i
+		}
+	}
+	if s.items == nil {
+		return
+	}
+	for i, e := range v {
+		s.items.check(fmt.Sprintf("%s[%d]", at, i), e, p)
+	}
+}
+
+func (s *schema) checkObject(at string, v map[string]any, p *problems) {
+	in := func(name string) string {
+		if at == "" {
+			return name
+		}
+		return at + "." + name
+	}
+	for _, name := range s.required {
+		if _, ok := v[name]; !ok {
+			p.add(in(name), "is missing")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		sub, ok := s.properties[name]
+		switch {
+		case ok:
+			sub.check(in(name), v[name], p)
+		case s.closed:
+			known := slices.Sorted(maps.Keys(s.properties))
+			if c := closest(name, known); c != "" {
+				p.add(in(name), "is unknown; did you mean %q?", c)
+			} else if len(known) > 0 {
+				p.add(in(name), "is unknown; there is %s", shorten(strings.Join(known, ", "), 500))
+			} else {
+				p.add(in(name), "is unknown; there are no arguments")
+			}
+		}
+	}
+}
+
+// hasType reports whether v is of one of the types.
+func (s *schema) hasType(v any) bool {
+	for _, t := range s.types {
+		switch v := v.(type) {
+		case nil:
+			if t == "null" {
+				return true
+			}
+		case string:
+			if t == "string" {
+				return true
+			}
+		case bool:
+			if t == "boolean" {
+				return true
+			}
+		case []any:
+			if t == "array" {
+				return true
+			}
+		case map[string]any:
+			if t == "object" {
+				return true
+			}
+		case json.Number:
+			if t == "number" {
+				return true
+			}
+			if r, err := ratOf(v); t == "integer" && (err != nil || r.IsInt()) {
+				return true // a number out of range is refused as such
+			}
+		}
+	}
+	return false
+}
+
+// jsonTypeName is what v is, for a message.
+func jsonTypeName(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "the string " + quoteShort(v)
+	case bool:
+		return fmt.Sprint(v)
+	case json.Number:
+		return "the number " + shorten(v.String(), 60)
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
