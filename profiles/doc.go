@@ -29,7 +29,8 @@
 // # Traps
 //
 // A list in a later layer replaces the earlier list, also `assistant.system_prompt_sections`. Positions
-// exist only for files; a value from the environment or a flag names that instead. Errors never carry
-// values, which could be secrets, only keys and places. Files named by a workspace are opened below its .jp
+// exist only for files; a value from the environment or a flag names that instead. Errors carry
+// keys and places, not values, which could be secrets; names of models and profiles and what the TOML decoder
+// quotes are the exceptions. Files named by a workspace are opened below its .jp
 // folder with [os.Root]; a path given on the command line may be anywhere.
 package profiles

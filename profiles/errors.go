@@ -19,7 +19,8 @@ var ErrModel = errors.New("no model")
 
 // Error is every error of loading config. Its text is `file:line: key: message`, with the layer ("--cfg",
 // "JP_CFG_ASSISTANT__MODEL", "stored config") in place of the file for what is not in one; parts that are
-// unknown are left out. It never contains a configured value.
+// unknown are left out. It does not repeat a value, but for names of models and profiles and what the TOML decoder
+// quotes of a line that is not TOML.
 type Error struct {
 	File  string // absolute path, or builtin:<name>; "" when the value is in no file
 	Line  int    // 1-based; 0 = unknown
