@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Every benchmark, as ratios where a ratio says more. Nothing here is asserted: machines are shared and noisy.
+# BENCH=regexp chooses, BENCHTIME=20x sets how often.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bench=${BENCH:-.}
+time=${BENCHTIME:-}
+run() { CGO_ENABLED=0 go test -tags urfave_cli_no_docs -run '^$' -bench "$bench" -timeout 60m "$@" | grep -E '^(Benchmark|ok|FAIL|---)'; }
+
+echo '== whole processes: wall time, ratio to an empty Go program, CPU with all descendants, peak memory'
+run -benchtime "${time:-20x}" ./cmd/jp
+echo '== packages'
+run ${time:+-benchtime "$time"} ./convstore ./profiles ./tools/... ./cmd/jp/internal/...
