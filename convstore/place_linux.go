@@ -1,7 +1,6 @@
 package convstore
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,22 +57,19 @@ func networkKind(path string) (string, error) {
 		return "", err
 	}
 	if uint32(st.Type) == fuseMagic {
-		return networkFUSE(path), nil
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		return fuseKind(string(mounts), path), err
 	}
 	return networkMagic(uint32(st.Type)), nil
 }
 
-// networkFUSE looks up the kind of a FUSE mount, some of which are local.
-func networkFUSE(path string) string {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return "fuse"
-	}
-	defer file.Close()
+// fuseKind looks up, in the contents of mountinfo, the kind of the FUSE mount that
+// a path is on. Some are local, and what is not known to be is not.
+func fuseKind(mounts, path string) string {
 	kind, longest := "fuse", -1
-	for lines := bufio.NewScanner(file); lines.Scan(); {
+	for line := range strings.Lines(mounts) {
 		// 36 35 98:0 / /mnt rw,noatime shared:1 - fuse.sshfs host:/dir rw
-		before, after, ok := strings.Cut(lines.Text(), " - ")
+		before, after, ok := strings.Cut(line, " - ")
 		fields, types := strings.Fields(before), strings.Fields(after)
 		if !ok || len(fields) < 5 || len(types) == 0 {
 			continue

@@ -1,0 +1,267 @@
+package convstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// places is a home folder with workspaces in it, as Locate sees it.
+type places struct {
+	t    *testing.T
+	home string
+	told []string
+}
+
+func newPlaces(t *testing.T) *places {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &places{t: t, home: home}
+}
+
+func (p *places) path(name string) string { return filepath.Join(p.home, name) }
+
+func (p *places) env(vars ...string) Env {
+	return Env{
+		Get: func(name string) string {
+			for i := 0; i < len(vars); i += 2 {
+				if vars[i] == name {
+					return vars[i+1]
+				}
+			}
+			return ""
+		},
+		Notice: func(s string) { p.told = append(p.told, s) },
+	}
+}
+
+// locate returns where the store of a workspace is.
+func (p *places) locate(workspace string) string {
+	p.t.Helper()
+	dir, err := Locate(p.env("XDG_STATE_HOME", p.path("state")), p.path(workspace))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return dir
+}
+
+// use writes to the store of a workspace, as a command does.
+func (p *places) use(workspace string) string {
+	p.t.Helper()
+	dir := p.locate(workspace)
+	s := openStoreIn(p.t, dir, Options{Workspace: p.path(workspace)})
+	mustCreate(p.t, s, New{Title: workspace})
+	return dir
+}
+
+func (p *places) rename(from, to string) {
+	p.t.Helper()
+	if err := os.Rename(p.path(from), p.path(to)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wantTold fails the test unless exactly this was told since the last time.
+func (p *places) wantTold(want ...string) {
+	p.t.Helper()
+	if !slices.Equal(p.told, want) {
+		p.t.Errorf("told %q, want %q", p.told, want)
+	}
+	p.told = nil
+}
+
+func TestLocate(t *testing.T) {
+	p := newPlaces(t)
+	ws := makeWorkspace(t, p.path("my ws"))
+	hash := folderName(ws, "")
+	if want := "my_ws-"; !strings.HasPrefix(hash, want) || len(hash) != len(want)+12 {
+		t.Fatalf("folderName = %q", hash)
+	}
+	override := p.env("XDG_STATE_HOME", "/state")
+	override.Override = "/over/ride"
+	overridden := p.env("JP_STORE", "/else/where", "XDG_STATE_HOME", "/state")
+	overridden.Override = "/over/ride"
+	for _, test := range []struct {
+		name string
+		env  Env
+		want string
+	}{
+		{"state home", p.env("XDG_STATE_HOME", "/state", "HOME", "/home"), "/state/jp/" + hash},
+		{"home", p.env("HOME", "/home"), "/home/.local/state/jp/" + hash},
+		{"a relative state home", p.env("XDG_STATE_HOME", "state", "HOME", "/home"), "/home/.local/state/jp/" + hash},
+		{"override", override, "/over/ride"},
+		{"variable", overridden, "/else/where"},
+	} {
+		if got, err := Locate(test.env, ws); got != test.want || err != nil {
+			t.Errorf("%s: Locate = %s, %v, want %s", test.name, got, err, test.want)
+		}
+	}
+	var place *PlaceError
+	if _, err := Locate(Env{}, ws); !errors.As(err, &place) {
+		t.Errorf("Locate without an environment: %v, want a *PlaceError", err)
+	}
+	if _, err := Locate(p.env("HOME", "/home"), p.path("gone")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Locate without a workspace: %v, want that it does not exist", err)
+	}
+	if err := os.Symlink(ws, p.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := p.locate("link"), p.locate("my ws"); a != b {
+		t.Errorf("by a symbolic link: %s, else %s", a, b)
+	}
+	if _, err := os.Stat(p.path("state")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("Locate made the folder")
+	}
+}
+
+func TestLocateRenamed(t *testing.T) {
+	p := newPlaces(t)
+	makeWorkspace(t, p.path("old"))
+	dir := p.use("old")
+	p.use("old")
+	p.wantTold()
+	p.rename("old", "new")
+	if got := p.use("new"); got != dir {
+		t.Errorf("after a rename: %s, want %s", got, dir)
+	}
+	p.wantTold("workspace " + p.path("new") + " was " + p.path("old") + " before: its conversations are still those in " + dir)
+	if got := p.use("new"); got != dir {
+		t.Errorf("another time: %s, want %s", got, dir)
+	}
+	p.wantTold() // once is enough
+	// Another workspace comes to where the first one was.
+	makeWorkspace(t, p.path("old"))
+	other := p.use("old")
+	if other == dir {
+		t.Errorf("the new one at the old place has the store of the one that moved")
+	}
+	if again := p.use("old"); again != other {
+		t.Errorf("the new one another time: %s, want %s", again, other)
+	}
+	p.wantTold()
+	// And the first one goes back, once the place is free.
+	p.rename("old", "elsewhere")
+	p.rename("new", "old")
+	if got := p.use("old"); got != dir {
+		t.Errorf("back again: %s, want %s", got, dir)
+	}
+	if got := p.use("elsewhere"); got != other {
+		t.Errorf("the other one, moved: %s, want %s", got, other)
+	}
+}
+
+// TestLocateOther makes a folder that might be taken for another one: made anew at
+// the same place, or copied.
+func TestLocateOther(t *testing.T) {
+	p := newPlaces(t)
+	makeWorkspace(t, p.path("a"))
+	dir := p.use("a")
+	if err := os.RemoveAll(p.path("a")); err != nil {
+		t.Fatal(err)
+	}
+	makeWorkspace(t, p.path("a"))
+	if got := p.use("a"); got != dir {
+		t.Errorf("made anew: %s, want %s", got, dir)
+	}
+	makeWorkspace(t, p.path("b"))
+	if got := p.use("b"); got == dir {
+		t.Errorf("another workspace has the same store")
+	}
+	p.wantTold()
+	// A record that is none is passed over.
+	if err := os.WriteFile(filepath.Join(dir, fileWorkspace), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.use("a"); got != dir {
+		t.Errorf("with a broken record: %s, want %s", got, dir)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	a := identity{Dev: 1, Ino: 2, Born: 3}
+	for _, test := range []struct {
+		b    identity
+		want bool
+	}{
+		{identity{1, 2, 3}, true},
+		{identity{9, 2, 3}, true},  // the machine was started again
+		{identity{1, 2, 4}, false}, // the inode was used again
+		{identity{1, 3, 3}, false},
+	} {
+		if got := a.same(test.b); got != test.want {
+			t.Errorf("%v.same(%v) = %v", a, test.b, got)
+		}
+	}
+	if (identity{Dev: 1, Ino: 2}).same(identity{Dev: 9, Ino: 2}) {
+		t.Error("without a time of birth another device is the same")
+	}
+}
+
+func TestOpenRefusesPlaces(t *testing.T) {
+	p := newPlaces(t)
+	ws := makeWorkspace(t, p.path("ws"))
+	mkdir := func(name string, mode fs.FileMode) string {
+		dir := p.path(name)
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	link := p.path("link")
+	dangling := p.path("dangling")
+	file := p.path("file")
+	if err := errors.Join(os.Symlink(ws, link), os.Symlink(p.path("nowhere"), dangling), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ dir, want string }{
+		{ws, "is inside the workspace " + ws + ", where tools can reach it"},
+		{filepath.Join(ws, ".jp", "store"), "is inside the workspace " + ws + ", where tools can reach it"},
+		{filepath.Join(ws, "a", "b"), "is inside the workspace " + ws + ", where tools can reach it"},
+		{filepath.Join(link, "a"), "is inside the workspace " + ws + ", where tools can reach it"},
+		{mkdir("open", 0o777), "others may write to " + p.path("open") + " (mode 0777)"},
+		{mkdir("group", 0o770), "others may write to " + p.path("group") + " (mode 0770)"},
+		{filepath.Join(p.path("open"), "below"), "others may write to " + p.path("open") + " (mode 0777)"},
+		{mkdir("sticky", 0o777|fs.ModeSticky), "others may write to " + p.path("sticky") + " (mode 0777)"},
+		{dangling, "no such file or directory"},
+		{file, file + " is no folder"},
+		{filepath.Join(file, "x"), "not a directory"},
+	} {
+		_, err := Open(test.dir, Options{})
+		checkError(t, test.dir, err, &PlaceError{test.dir, test.want})
+	}
+	for _, dir := range []string{
+		filepath.Join(p.path("sticky"), "mine"), mkdir("private", 0o700), mkdir("readable", 0o755), p.path("a/b/c"),
+	} {
+		openStoreIn(t, dir, Options{})
+	}
+}
+
+func TestOwnerIsChecked(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	p := newPlaces(t)
+	dir := p.path("theirs")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 12345, -1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{dir, filepath.Join(dir, "below")} {
+		_, err := Open(at, Options{})
+		checkError(t, at, err, &PlaceError{at, dir + " belongs to someone else (user 12345)"})
+	}
+	s := openStore(t)
+	mustCreate(t, s, New{})
+	if err := os.Chown(s.Path(), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.List(t.Context(), Filter{})
+	checkError(t, "List", err, &PlaceError{s.Path(), "belongs to someone else"})
+	os.Chown(s.Path(), 0, -1)
+}
