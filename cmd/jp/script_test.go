@@ -112,7 +112,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	log, err := scriptStore(ts).Lock(context.Background(), scriptID(ts, args[0]))
 	ts.Check(err)
-	ts.Defer(func() { log.Close() })
+	ts.Defer(func() { _ = log.Close() })
 }
 
 // seed NAME [KEY[=VALUE]...]: makes a conversation in the store of the workspace $WORK is in and sets the variable NAME to its

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 
@@ -42,7 +43,7 @@ func (a *app) complete(words []string) error {
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, c := range a.candidates(words[:len(words)-1], words[len(words)-1]) {
-			w.WriteString(c.word + "\t" + c.text + "\n")
+			fmt.Fprintln(w, c.word+"\t"+c.text)
 		}
 		return nil
 	})
@@ -61,9 +62,9 @@ func (a *app) candidates(before []string, word string) []candidate {
 				return values(o, "", word)
 			}
 			if strings.HasPrefix(arg, "--") {
-				r.long(arg)
+				_ = r.long(arg) // a mistake further up is not ours to tell
 			} else {
-				r.cluster(arg)
+				_ = r.cluster(arg)
 			}
 		default:
 			if r.positional(arg, false) != nil {

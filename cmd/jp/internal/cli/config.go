@@ -127,7 +127,7 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	if a.pretty() && a.io.Width > 0 {
 		line = term.Cut(line, max(a.io.Width-term.Width(comment), 20), a.io.UTF8)
 	}
-	w.WriteString(line + comment + "\n")
+	fmt.Fprintln(w, line+comment)
 }
 
 // relative shortens a place inside the workspace.

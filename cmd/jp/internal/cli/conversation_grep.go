@@ -322,7 +322,7 @@ func (h *hitWriter) head(m convstore.Match) {
 	if h.io.Color {
 		text = "\x1b[1m" + text + "\x1b[0m"
 	}
-	h.w.WriteString(text + "\n")
+	fmt.Fprintln(h.w, text)
 }
 
 // line writes one line of text. On a terminal it is cleaned and cut to the width.
@@ -340,7 +340,7 @@ func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
 		prefix = fmt.Sprintf("%s:%s:%s:%c:", m.ID, turn, m.Scope, kind)
 	}
 	if !h.io.OutTTY {
-		h.w.WriteString(prefix + text + "\n")
+		fmt.Fprintln(h.w, prefix+text)
 		return
 	}
 	shown := term.Line(text)
@@ -350,7 +350,7 @@ func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
 	if h.io.Color && kind == 'm' {
 		shown = h.mark(shown, m)
 	}
-	h.w.WriteString(prefix + shown + "\n")
+	fmt.Fprintln(h.w, prefix+shown)
 }
 
 // window cuts a line to width, moving its start so that the first occurrence is seen.

@@ -109,8 +109,8 @@ func writeListLine(w *bufio.Writer, c convstore.Conversation, hidden bool) {
 	for i, f := range fields {
 		fields[i] = term.Escape(f)
 	}
-	w.WriteString(strings.Join(fields, "\t") + hiddenNote(c, hidden, "\t"))
-	w.WriteByte('\n')
+	fmt.Fprint(w, strings.Join(fields, "\t")+hiddenNote(c, hidden, "\t"))
+	fmt.Fprintln(w)
 }
 
 // hiddenNote says how many children a listing leaves out.
@@ -206,7 +206,7 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 				if a.io.Width > 0 {
 					line = term.Cut(line, a.io.Width, a.io.UTF8)
 				}
-				w.WriteString(line + "\n")
+				fmt.Fprintln(w, line)
 				walk(c.ID, indent+deeper)
 			}
 		}

@@ -73,7 +73,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 		for i, c := range cs {
 			p := printer{w: w, io: a.io, style: o.style, calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
-				w.WriteByte('\n')
+				fmt.Fprintln(w)
 			}
 			p.heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
 			for e, err := range view.Events(ctx, c.ID, turns) {
@@ -156,7 +156,7 @@ func (p *printer) event(e convstore.Event) error {
 		p.pending()
 		p.turn = e.Turn
 		p.lines = false
-		p.w.WriteByte('\n')
+		fmt.Fprintln(p.w)
 		p.heading("## ", fmt.Sprintf("turn %d, %s", e.Turn, e.Time.Local().Format("2006-01-02 15:04")))
 	}
 	switch b := e.Body.(type) {
@@ -261,17 +261,17 @@ func (p *printer) heading(level, text string) {
 	if p.io.Color {
 		text = "\x1b[1m" + text + "\x1b[0m"
 	}
-	p.w.WriteString(text + "\n")
+	fmt.Fprintln(p.w, text)
 }
 
 func (p *printer) piece(who, text string) {
 	p.lines = false
-	p.w.WriteByte('\n')
+	fmt.Fprintln(p.w)
 	p.heading("### ", who)
-	p.w.WriteString("\n" + strings.TrimRight(p.io.Text(text), "\n") + "\n")
+	fmt.Fprintln(p.w, "\n"+strings.TrimRight(p.io.Text(text), "\n"))
 }
 
 func (p *printer) line(text string) {
-	p.w.WriteString(pick(p.lines, "- ", "\n- ") + term.Line(text) + "\n")
+	fmt.Fprintln(p.w, pick(p.lines, "- ", "\n- ")+term.Line(text))
 	p.lines = true
 }

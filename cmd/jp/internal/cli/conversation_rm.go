@@ -95,7 +95,7 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 	if err != nil {
 		return err
 	}
-	defer tty.Close()
+	defer func() { _ = tty.Close() }()
 	text := fmt.Sprintf("remove %s %s", c.ID, pick(c.Title == "", "(no title)", fmt.Sprintf("%q", c.Title)))
 	switch {
 	case c.Children > 0 && o.cascade:

@@ -216,7 +216,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 			t.Rows = append(t.Rows, []string{strconv.Itoa(d.Turn), d.Child.String(), d.State, d.Profile,
 				term.Count(d.Usage.Input + d.Usage.CacheWrite + d.Usage.Output), d.Reason})
 		}
-		w.WriteByte('\n')
+		fmt.Fprintln(w)
 		if err := t.Write(w, a.io); err != nil {
 			return err
 		}

@@ -136,12 +136,16 @@ func TestSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self.Signal(syscall.SIGTERM)
+	if err := self.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	<-ctx.Done()
 	if got := explain(context.Cause(ctx)).Status; got != exitTerminated {
 		t.Errorf("after SIGTERM: status %d, want %d", got, exitTerminated)
 	}
-	self.Signal(syscall.SIGINT)
+	if err := self.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
 	<-again
 }
 

@@ -73,7 +73,7 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	if info, err := root.Lstat(".jp"); err == nil && !info.IsDir() {
 		return refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
 	}
@@ -137,7 +137,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	if err != nil {
 		return "", err
 	}
-	defer tty.Close()
+	defer func() { _ = tty.Close() }()
 	for {
 		text := fmt.Sprintf("Workspace in %s\nModel [%s]: ", term.Line(dir), pick(proposal == "", "provider/model", proposal))
 		answer, err := askLine(ctx, tty, text)
@@ -174,7 +174,7 @@ func createFile(root *os.Root, name string, data []byte) (made bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	defer root.Remove(temp)
+	defer func() { _ = root.Remove(temp) }() // on success it is a second name of the file
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()

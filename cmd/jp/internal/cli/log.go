@@ -31,7 +31,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 		l.open()
 	}
 	if l.w != nil {
-		l.w.Write(p) // a log that cannot be written stops nothing
+		_, _ = l.w.Write(p) // a log that cannot be written stops nothing
 	}
 	return len(p), nil
 }
@@ -53,7 +53,7 @@ func (l *logFile) open() {
 			return // opening a FIFO would wait for a reader
 		}
 		if info.Size() > logMax {
-			os.Rename(path, path+".1")
+			_ = os.Rename(path, path+".1")
 		}
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -86,21 +86,17 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(&a.log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 }
 
-// logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder.
+// logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.
 func (a *app) logPath() string {
+	path := a.getenv("JP_LOG_FILE")
+	if a.globals.logFile.Set {
+		path = a.globals.logFile.Value
+	}
 	switch {
-	case a.globals.logFile.Set:
-		if p := a.globals.logFile.Value; p == "-" || p == "" {
-			return p
-		} else {
-			return a.abs(p)
-		}
-	case a.getenv("JP_LOG_FILE") != "":
-		if p := a.getenv("JP_LOG_FILE"); p == "-" {
-			return p
-		} else {
-			return a.abs(p)
-		}
+	case path == "-":
+		return path
+	case path != "":
+		return a.abs(path)
 	case a.places.machine != nil && a.places.machine.Log.File != "":
 		return a.places.machine.Log.File
 	}

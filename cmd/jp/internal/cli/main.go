@@ -77,7 +77,7 @@ func formats() []string {
 func Main(ctx context.Context, env Env) int {
 	defer keepBrokenPipe()()
 	a := newApp(env)
-	defer a.log.Close()
+	defer func() { _ = a.log.Close() }()
 	err := a.run(ctx, env.Args)
 	if err == nil {
 		return int(exitOK)
@@ -171,7 +171,7 @@ func (a *app) takeGlobals(inv *invocation) {
 		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
 		for _, o := range flagsOf(a.root.Flags) {
 			if o.name == name {
-				(*optionValue)(o).Set(value)
+				_ = (*optionValue)(o).Set(value)
 			}
 		}
 	}

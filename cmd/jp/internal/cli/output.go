@@ -63,8 +63,8 @@ func (a *app) document(v any) error {
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, item := range items {
-			w.Write(item)
-			w.WriteByte('\n')
+			fmt.Fprintf(w, "%s", item)
+			fmt.Fprintln(w)
 		}
 		return nil
 	})
@@ -100,17 +100,17 @@ func (l *list) add(v any) error {
 	b = bytes.TrimSuffix(b, []byte("\n"))
 	switch l.format {
 	case formatStream:
-		l.w.Write(b)
+		fmt.Fprintf(l.w, "%s", b)
 		return l.w.WriteByte('\n')
 	case formatJSONPretty:
-		l.w.WriteString(pick(l.n == 0, "[\n  ", ",\n  "))
+		fmt.Fprint(l.w, pick(l.n == 0, "[\n  ", ",\n  "))
 		var out bytes.Buffer
 		if err := json.Indent(&out, b, "  ", "  "); err != nil {
 			return err
 		}
 		b = out.Bytes()
 	default:
-		l.w.WriteString(pick(l.n == 0, "[", ","))
+		fmt.Fprint(l.w, pick(l.n == 0, "[", ","))
 	}
 	l.n++
 	_, err = l.w.Write(b)
@@ -122,9 +122,9 @@ func (l *list) close() error {
 	case l.format == formatStream:
 		return nil
 	case l.n == 0:
-		l.w.WriteByte('[')
+		fmt.Fprint(l.w, "[")
 	case l.format == formatJSONPretty:
-		l.w.WriteByte('\n')
+		fmt.Fprintln(l.w)
 	}
 	_, err := l.w.WriteString("]\n")
 	return err
@@ -180,7 +180,7 @@ func writeErrorText(w io.Writer, r report) {
 	if r.Hint != "" {
 		text += "hint: " + term.Line(r.Hint) + "\n"
 	}
-	io.WriteString(w, text)
+	fmt.Fprint(w, text)
 }
 
 func writeErrorJSON(w io.Writer, r report) {
@@ -198,5 +198,5 @@ func writeErrorJSON(w io.Writer, r report) {
 		writeErrorText(w, r)
 		return
 	}
-	w.Write(b)
+	fmt.Fprintf(w, "%s", b)
 }

@@ -23,7 +23,9 @@ func TestListIsJSON(t *testing.T) {
 			if err := l.close(); err != nil {
 				t.Fatal(err)
 			}
-			w.Flush()
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
 			text := b.String()
 			if format == formatStream {
 				if n := strings.Count(text, "\n"); n != len(items) {

@@ -58,7 +58,7 @@ func (a *app) table(columns []term.Column, rows [][]string) error {
 			for i, cell := range r {
 				r[i] = term.Escape(cell)
 			}
-			w.WriteString(strings.TrimRight(strings.Join(r, "\t"), "\t") + "\n")
+			fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
 		}
 		return nil
 	})

@@ -181,7 +181,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		return refusedf("tool %s: run = \"deny\"", name)
 	}
 	host := proc.NewHost(proc.Options{})
-	defer host.Close()
+	defer func() { _ = host.Close() }()
 	ctx, stop := withSignals(ctx, host.Kill)
 	defer stop()
 	t, err := a.handTool(d, host)

@@ -2,7 +2,6 @@ package term
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -167,7 +166,7 @@ func (t *Tree) draw(lines []string) {
 	}
 	t.drawn = len(lines)
 	if b.Len() > 0 {
-		io.WriteString(t.io.Err, b.String())
+		fmt.Fprint(t.io.Err, b.String())
 	}
 }
 

@@ -43,6 +43,9 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// print is what somebody else writes.
+func (s *screen) print(line string) { s.lines = append(s.lines, line) }
+
 func TestTreeOnATerminal(t *testing.T) {
 	var s screen
 	now := time.Unix(1000, 0)
@@ -71,7 +74,7 @@ func TestTreeOnATerminal(t *testing.T) {
 		"│  └─ ● x  started  0.0s",
 		"└─ ○ agent/planner  queued  0.0s  evil title",
 	)
-	tree.Around(func() { s.Write([]byte("a question\n")) })
+	tree.Around(func() { s.print("a question") })
 	check(
 		"a question",
 		"├─ ✓ r  ok  9 tokens  1m05s",
@@ -123,7 +126,7 @@ func TestTreeLeavesWhatHasEnded(t *testing.T) {
 	tree.Update(&d)
 	d.Phase, d.Status = stream.Ended, "ok"
 	tree.Update(&d)
-	s.Write([]byte("the answer\n"))
+	s.print("the answer")
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "jp-c3", CallID: "b", Profile: "second"})
 	tree.Close()
 	want := "`- + first  ok  0.0s\nthe answer\n`- * second  started  0.0s"
@@ -138,8 +141,8 @@ func TestTreeLeavesWhatEnded(t *testing.T) {
 	tree := NewTree(&IO{Err: &s, ErrTTY: true, Width: 40}, TreeOptions{Tick: make(chan time.Time)})
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c", Profile: "a"})
 	tree.Update(&stream.Delegation{Phase: stream.Ended, ConversationID: "a", CallID: "c", Profile: "a", Status: "ok"})
-	tree.Around(func() { s.Write([]byte("one line\n")) })
-	tree.Around(func() { s.Write([]byte("another\n")) })
+	tree.Around(func() { s.print("one line") })
+	tree.Around(func() { s.print("another") })
 	tree.Update(&stream.Delegation{Phase: stream.Started, ConversationID: "b", CallID: "d", Profile: "b"})
 	tree.Close()
 	want := []string{"`- + a  ok  0.0s", "one line", "another", "`- * b  started  0.0s"}

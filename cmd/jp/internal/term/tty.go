@@ -48,13 +48,12 @@ func (t *TTY) Close() error { return t.f.Close() }
 
 // Foreground reports whether our process group may read the terminal now.
 func (t *TTY) Foreground() bool {
-	group := -1
-	t.control(func(fd int) error {
-		var err error
+	group := 0
+	err := t.control(func(fd int) (err error) {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	return group == unix.Getpgrp()
+	return err == nil && group == unix.Getpgrp()
 }
 
 // Ask shows text, which must be clean, and returns the line typed behind it, without its newline. What was typed before the
@@ -77,7 +76,7 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	line, err := t.readLine(ctx)
 	if err != nil {
 		// Whatever follows should not continue the line of the question.
-		io.WriteString(t.f, "\n")
+		_, _ = io.WriteString(t.f, "\n")
 	}
 	return line, err
 }
@@ -99,7 +98,7 @@ func (t *TTY) readLine(ctx context.Context) (string, error) {
 	}
 	done := make(chan answer, 1)
 	polled := t.f.SetReadDeadline(time.Time{}) == nil
-	stop := context.AfterFunc(ctx, func() { t.f.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = t.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	go func() {
 		line, err := t.read()

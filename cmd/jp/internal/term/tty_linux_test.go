@@ -44,7 +44,7 @@ func play(scene string) int {
 		fmt.Println(err)
 		return 1
 	}
-	defer tty.Close()
+	defer func() { _ = tty.Close() }()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	switch scene {
@@ -57,7 +57,10 @@ func play(scene string) int {
 	case "ask":
 		// Wait until what was typed ahead has come.
 		for n := 0; n == 0; {
-			tty.control(func(fd int) error { n, _ = unix.IoctlGetInt(fd, unix.TIOCINQ); return nil })
+			if err := tty.control(func(fd int) (err error) { n, err = unix.IoctlGetInt(fd, unix.TIOCINQ); return err }); err != nil {
+				fmt.Println(err)
+				return 1
+			}
 		}
 		answer, err := tty.Ask(ctx, "sure? ")
 		fmt.Printf("%q %v\n", answer, err)
@@ -109,16 +112,18 @@ func terminal(t *testing.T, scene string) (master *os.File, stdout *bufio.Reader
 		t.Fatal(err)
 	}
 	if scene == "ask" {
-		io.WriteString(master, "yes, whatever it is\n")
+		typed(t, master, "yes, whatever it is\n")
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	})
-	master.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if err := master.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	return master, bufio.NewReader(pipe)
 }
 
@@ -136,6 +141,14 @@ func expect(t *testing.T, master io.Reader, text string) string {
 	return seen.String()
 }
 
+// typed is what a person types.
+func typed(t *testing.T, master io.Writer, keys string) {
+	t.Helper()
+	if _, err := io.WriteString(master, keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func line(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	s, err := r.ReadString('\n')
@@ -148,7 +161,7 @@ func line(t *testing.T, r *bufio.Reader) string {
 func TestAskDropsWhatWasTypedAhead(t *testing.T) {
 	master, out := terminal(t, "ask")
 	expect(t, master, "sure? ")
-	io.WriteString(master, "no\n")
+	typed(t, master, "no\n")
 	if got, want := line(t, out), `"no" <nil>`; got != want {
 		t.Errorf("answer %s, want %s", got, want)
 	}
@@ -198,17 +211,15 @@ func TestPrompter(t *testing.T) {
 		{[]string{"\x04"}, fmt.Sprintf(`%d "" <nil>`, tools.DenyOnce)},
 	} {
 		for i, key := range step.keys {
-			switch {
-			case key == "\x04":
-				io.WriteString(master, key)
-			default:
-				io.WriteString(master, key+"\n")
+			if key != "\x04" {
+				key += "\n"
 			}
+			typed(t, master, key)
 			if i == len(step.keys)-1 {
 				break
 			}
-			shown := expect(t, master, map[bool]string{true: "reason: ", false: ready}[key == "r"])
-			if key == "p" && !strings.Contains(shown, "all\r\nof it") {
+			shown := expect(t, master, map[bool]string{true: "reason: ", false: ready}[key == "r\n"])
+			if key == "p\n" && !strings.Contains(shown, "all\r\nof it") {
 				t.Errorf("p shows %q", shown)
 			}
 		}
