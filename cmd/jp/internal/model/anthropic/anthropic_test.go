@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,6 +211,43 @@ func TestThinkingGoesBack(t *testing.T) {
 	want := `[{"signature":"s","thinking":"a","type":"thinking"},{"data":"enc","type":"redacted_thinking"},{"text":"hi","type":"text"}]`
 	if got := string(sent.Messages[1].Content); got != want {
 		t.Errorf("sent %s, want %s", got, want)
+	}
+}
+
+// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the
+// reply is parts and one end.
+func TestMutatedEvents(t *testing.T) {
+	lines := []string{begin,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"h","signature":"s"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}`,
+		`{"type":"content_block_stop","index":0}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"d"}}`,
+		`{"type":"content_block_stop","index":1}`,
+		`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"a","citations":[{"type":"char_location","cited_text":"x"}]}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"b"}}`,
+		`{"type":"content_block_stop","index":2}`,
+		`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"1","name":"t","input":{"a":[1]}}}`,
+		`{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{}"}}`,
+		`{"type":"content_block_stop","index":3}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_details":{"type":"refusal","explanation":"x"}},"usage":{"output_tokens":9,"input_tokens":1}}`,
+		stop,
+		`{"type":"error","error":{"type":"api_error","message":"x"}}`,
+	}
+	n, failed := 0, 0
+	for i, line := range lines {
+		for mutant := range modeltest.Mutations(line) {
+			mutated := slices.Clone(lines)
+			mutated[i] = mutant
+			s, _ := stream(t, events(mutated...))
+			n++
+			if _, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q")); err != nil {
+				failed++
+			}
+		}
+	}
+	if n < 500 || failed == 0 || failed == n {
+		t.Errorf("%d of %d mutants failed", failed, n)
 	}
 }
 

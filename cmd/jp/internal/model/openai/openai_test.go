@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -245,6 +246,38 @@ func TestMemoryGoesBack(t *testing.T) {
 		if !reflect.DeepEqual(got, wanted) {
 			t.Errorf("message %d = %s, want %s", i, sent.Messages[i], want)
 		}
+	}
+}
+
+// TestMutatedEvents: an event with any value replaced or missing is read or refused, and the
+// reply is parts and one end.
+func TestMutatedEvents(t *testing.T) {
+	lines := []string{
+		`{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"a","refusal":"r","reasoning_content":"h","reasoning":"h","reasoning_details":[{"a":1}]},"finish_reason":null}]}`,
+		delta(`{"tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"t","arguments":"{\"a\""},"extra_content":{"g":1}},{"index":1,"id":"2","function":{"name":"u"}}]}`),
+		delta(`{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`),
+		ends("tool_calls"),
+		`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":2}}}`,
+		`{"error":{"message":"x","type":"y","code":500}}`,
+	}
+	n, failed := 0, 0
+	for i, line := range lines {
+		for mutant := range modeltest.Mutations(line) {
+			mutated := slices.Clone(lines[:5])
+			if i < 5 {
+				mutated[i] = mutant
+			} else {
+				mutated[4] = mutant
+			}
+			s, _ := stream(t, events(mutated...))
+			n++
+			if _, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q")); err != nil {
+				failed++
+			}
+		}
+	}
+	if n < 500 || failed == 0 || failed == n {
+		t.Errorf("%d of %d mutants failed", failed, n)
 	}
 }
 
