@@ -1,0 +1,407 @@
+package convstore
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// family is a small tree:
+//
+//	root ─ child ─ grandchild
+//	     ├ sibling
+//	     └ fork (by a person) ─ below
+//	other (another root)
+type family struct {
+	s                                             *Store
+	root, child, grandchild, sibling, fork, below ID
+	other                                         ID
+}
+
+func newFamily(t testing.TB) family {
+	t.Helper()
+	s := openStore(t)
+	f := family{s: s, root: mustCreate(t, s, New{Title: "root"}).ID, other: mustCreate(t, s, New{Title: "other"}).ID}
+	delegate := func(from ID, call string) ID {
+		t.Helper()
+		scope, err := s.Below(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs, err := scope.Reserve(t.Context(), admit(Child{Call: call, Title: call, Grant: Grant{Tools: []string{"fs_read_file"}, MaxDepth: 1}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scope.Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+			t.Fatal(err)
+		}
+		return rs[0].Child.ID
+	}
+	f.child = delegate(f.root, "child")
+	f.grandchild = delegate(f.child, "grandchild")
+	f.sibling = delegate(f.root, "sibling")
+	fork, err := s.Fork(t.Context(), f.root, Fork{Title: "fork"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fork = fork.ID
+	f.below = delegate(f.fork, "below")
+	return f
+}
+
+// TestScope tries every conversation through every way that a view has to one.
+func TestScope(t *testing.T) {
+	f := newFamily(t)
+	names := map[ID]string{
+		f.root: "root", f.child: "child", f.grandchild: "grandchild", f.sibling: "sibling",
+		f.fork: "fork", f.below: "below", f.other: "other", 1: "unknown", 0: "zero", -5: "negative",
+	}
+	scope := func(id ID) View {
+		s, err := f.s.Below(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.View
+	}
+	under := func(id ID) View {
+		v, err := f.s.Under(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, test := range []struct {
+		name string
+		v    View
+		want []ID
+	}{
+		{"agent at root", scope(f.root), []ID{f.child, f.grandchild, f.sibling}},
+		{"agent at child", scope(f.child), []ID{f.grandchild}},
+		{"agent at grandchild", scope(f.grandchild), nil},
+		{"agent at fork", scope(f.fork), []ID{f.below}},
+		{"agent at other", scope(f.other), nil},
+		{"person at root", under(f.root), []ID{f.child, f.grandchild, f.sibling, f.fork, f.below}},
+		{"person at child", under(f.child), []ID{f.grandchild}},
+		{"person at fork", under(f.fork), []ID{f.below}},
+		{"person", f.s.View, []ID{f.root, f.child, f.grandchild, f.sibling, f.fork, f.below, f.other}},
+	} {
+		ctx := t.Context()
+		if got := mustList(t, test.v, Filter{Hidden: true}); !slices.Equal(got, test.want) {
+			t.Errorf("%s: List = %v, want %v", test.name, got, test.want)
+		}
+		for id, name := range names {
+			_, get := test.v.Get(ctx, id)
+			_, config := test.v.Config(ctx, id)
+			var events, search error
+			for _, err := range test.v.Events(ctx, id, Range{}) {
+				events = err
+			}
+			for _, err := range test.v.Search(ctx, Query{Pattern: "e", IDs: []ID{id}}) {
+				search = err
+			}
+			errs := map[string]error{"Get": get, "Config": config, "Events": events, "Search": search}
+			if id != test.v.root {
+				_, errs["List"] = test.v.List(ctx, Filter{Children: id})
+				if id == 0 {
+					delete(errs, "List") // no filter
+				}
+			}
+			for what, err := range errs {
+				what = fmt.Sprintf("%s: %s of %s", test.name, what, name)
+				switch {
+				case slices.Contains(test.want, id):
+					if err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				case id <= 1:
+					checkError(t, what, err, &NotFoundError{ID: id})
+				default:
+					checkError(t, what, err, &ScopeError{id, test.v.root})
+				}
+			}
+		}
+	}
+}
+
+// TestReserveScope asks for children that the caller must not have.
+func TestReserveScope(t *testing.T) {
+	f := newFamily(t)
+	l := mustLock(t, f.s, f.child)
+	before := mustList(t, f.s.View, Filter{Hidden: true})
+	for id, want := range map[ID]error{
+		f.root: &ScopeError{f.root, f.child}, f.child: &ScopeError{f.child, f.child}, f.sibling: &ScopeError{f.sibling, f.child},
+		f.fork: &ScopeError{f.fork, f.child}, f.below: &ScopeError{f.below, f.child}, f.other: &ScopeError{f.other, f.child},
+		1: &NotFoundError{ID: 1}, -1: &NotFoundError{ID: -1},
+	} {
+		var lookup error
+		rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+			_, lookup = st.Lookup(id)
+			return []Child{{Call: "new"}, {Call: "resume", ID: id}}, nil
+		})
+		if rs != nil || !reflect.DeepEqual(err, want) || !reflect.DeepEqual(lookup, want) {
+			t.Errorf("Reserve(%v) = %v, %v; Lookup: %v; want %v", id, rs, err, lookup, want)
+		}
+	}
+	// Each time a conversation was forked first, and undone.
+	if got := mustList(t, f.s.View, Filter{Hidden: true}); !slices.Equal(got, before) {
+		t.Errorf("after refusals: %v, want %v", got, before)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	now := storeEpoch
+	s := openStoreIn(t, memoryDir(t)+"/store", Options{Now: func() time.Time { return now }})
+	root := mustCreate(t, s, New{Role: "main", ExpiresAt: now.Add(time.Hour)})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{})
+	tokens := int64(100)
+	a := Child{
+		Call: "a", Kind: "sub_complete", Title: "A", Hidden: true, Profile: "p", ProfileArg: "/p.toml", ProfileHash: "h", Model: "m", Role: "subagent",
+		Grant:  Grant{Tools: []string{"x", "y"}, MaxDepth: 2, Deadline: now.Add(time.Minute), Tokens: &tokens},
+		Config: Config{JSON: []byte("{}"), Tools: []string{"x", "y"}}, ToolsTotal: 3, ToolsDenied: 1,
+	}
+	var standing Standing
+	rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+		standing = st
+		return []Child{a}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if standing.Caller.ID != root.ID || standing.Caller.Turns != 1 || len(standing.Ancestors)+len(standing.Turn)+len(standing.Session) != 0 || !standing.Now.Equal(now) {
+		t.Errorf("first standing: %+v", standing)
+	}
+	child := rs[0].Child
+	wantChild := Conversation{
+		ID: child.ID, Parent: root.ID, Root: root.ID, Link: DelegationLink, Depth: 1, Title: "A", Hidden: true,
+		CreatedAt: now, UpdatedAt: now, Profile: "p", ProfileArg: "/p.toml", ProfileHash: "h", Model: "m", Role: "subagent", Grant: &a.Grant,
+		CostNano: new(int64), Status: StatusQueued,
+	}
+	if !reflect.DeepEqual(child, wantChild) {
+		t.Errorf("child %+v, want %+v", child, wantChild)
+	}
+	if got := mustGet(t, s.View, child.ID); !reflect.DeepEqual(got, wantChild) {
+		t.Errorf("child read again %+v, want %+v", got, wantChild)
+	}
+	d := rs[0].Delegation
+	want := Delegation{
+		ID: d.ID, number: d.number, Root: root.ID, Caller: root.ID, Child: child.ID, Call: "a", Kind: "sub_complete",
+		Profile: "p", ProfileHash: "h", Model: "m", Depth: 1, Grant: a.Grant, Turn: 1, Session: 1, ChildTurn: 1, Fresh: true,
+		Reserved: now, ToolsAllowed: 2, ToolsTotal: 3, ToolsDenied: 1,
+	}
+	if !reflect.DeepEqual(d, want) {
+		t.Errorf("delegation %+v, want %+v", d, want)
+	}
+	// A call that was made is not made again, however it is asked for.
+	again, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a", Title: "other"}))
+	if err != nil || !again[0].Existed || !reflect.DeepEqual(again[0].Delegation, d) || again[0].LockFile() != nil {
+		t.Errorf("again: %+v, %v", again[0], err)
+	}
+	// The running child cannot be given another run, and nothing else happens then.
+	_, err = l.Below().Reserve(t.Context(), admit(Child{Call: "b", Title: "B"}, Child{Call: "c", ID: child.ID}))
+	if busyID(err) != child.ID {
+		t.Errorf("a second run of a child: %v", err)
+	}
+	if got := mustGet(t, s.View, root.ID).Children; got != 1 {
+		t.Errorf("%d children after a refused batch, want 1", got)
+	}
+	cost := int64(7)
+	now = now.Add(time.Second)
+	settled, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "tokens", Usage: Usage{Output: 3}, CostNano: &cost})
+	want.State, want.Reason, want.Usage, want.CostNano, want.Ended = StatePartial, "tokens", Usage{Output: 3}, &cost, now
+	if err != nil || !reflect.DeepEqual(settled, want) {
+		t.Errorf("settled %+v, %v, want %+v", settled, err, want)
+	}
+	// It goes on, with a new grant.
+	more, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+		if len(st.Turn) != 1 || len(st.Session) != 1 || !reflect.DeepEqual(st.Turn[0], want) {
+			t.Errorf("second standing: %+v", st)
+		}
+		if c, err := st.Lookup(child.ID); err != nil || c.Title != "A" {
+			t.Errorf("Lookup = %+v, %v", c, err)
+		}
+		return []Child{{Call: "d", ID: child.ID, Title: "ignored", Role: "main", Grant: Grant{MaxDepth: 0}}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := more[0].Child; c.ID != child.ID || c.Title != "A" || c.Role != "subagent" || c.Grant.Tools != nil || c.Profile != "p" {
+		t.Errorf("resumed child: %+v", c)
+	}
+	if d := more[0].Delegation; d.Fresh || d.ChildTurn != 1 || d.Profile != "p" || d.Model != "m" {
+		t.Errorf("second delegation: %+v", d)
+	}
+	if cfg, err := s.Config(t.Context(), child.ID); err != nil || !reflect.DeepEqual(cfg, a.Config) {
+		t.Errorf("config of a resumed child: %+v, %v", cfg, err)
+	}
+	if _, err := l.Below().Settle(t.Context(), more[0], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	// A new turn has a standing of its own.
+	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{})
+	boom := errors.New("refused")
+	if _, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+		if len(st.Turn) != 0 || len(st.Session) != 0 {
+			t.Errorf("standing in the next turn: %+v", st)
+		}
+		return []Child{a}, boom
+	}); err != boom {
+		t.Errorf("Reserve = %v, want the error of admit itself", err)
+	}
+	for _, bad := range []Child{{}, {Call: string(make([]byte, maxCall+1))}} {
+		if _, err := l.Below().Reserve(t.Context(), admit(bad)); err == nil {
+			t.Errorf("a call with an id of %d bytes was taken", len(bad.Call))
+		}
+	}
+	if _, err := l.Below().Reserve(t.Context(), admit(Child{Call: "e"}, Child{Call: "e"})); err != nil {
+		t.Errorf("one call twice in a batch: %v", err)
+	}
+}
+
+// TestStandingOfNested reads the standing two levels down.
+func TestStandingOfNested(t *testing.T) {
+	f := newFamily(t)
+	for _, test := range []struct {
+		at        ID
+		ancestors []ID
+		session   []ID // children of the delegations
+	}{
+		{f.grandchild, []ID{f.child, f.root}, []ID{f.child, f.grandchild, f.sibling}},
+		{f.child, []ID{f.root}, []ID{f.child, f.grandchild, f.sibling}},
+		{f.root, nil, []ID{f.child, f.grandchild, f.sibling}},
+		{f.below, []ID{f.fork}, []ID{f.below}}, // the ledger ends at the fork
+	} {
+		scope, err := f.s.Below(t.Context(), test.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scope.Reserve(t.Context(), func(st Standing) ([]Child, error) {
+			var session []ID
+			for _, d := range st.Session {
+				session = append(session, d.Child)
+			}
+			if got := ids(st.Ancestors); !slices.Equal(got, test.ancestors) || !slices.Equal(session, test.session) {
+				t.Errorf("at %v: ancestors %v, session %v, want %v and %v", test.at, got, session, test.ancestors, test.session)
+			}
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := mustGet(t, f.s.View, f.grandchild); c.Depth != 2 || c.Root != f.root {
+		t.Errorf("grandchild: %+v", c)
+	}
+	if c := mustGet(t, f.s.View, f.below); c.Depth != 1 || c.Root != f.root {
+		t.Errorf("below the fork: %+v", c)
+	}
+}
+
+// TestDelegationsOutliveConversations removes everything, and reads the ledger.
+func TestDelegationsOutliveConversations(t *testing.T) {
+	f := newFamily(t)
+	ctx := t.Context()
+	before, err := f.s.Delegations(ctx, f.root)
+	if err != nil || len(before) != 3 {
+		t.Fatalf("Delegations = %+v, %v", before, err)
+	}
+	scope, err := f.s.Below(ctx, f.child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := scope.Delegations(ctx, f.root); err != nil || len(got) != 1 || got[0].Caller != f.child {
+		t.Errorf("Delegations in the scope of child = %+v, %v", got, err)
+	}
+	removed, err := f.s.Remove(ctx, f.root, RemoveOptions{Cascade: true})
+	if want := []ID{f.root, f.child, f.grandchild, f.sibling, f.fork, f.below}; err != nil || !slices.Equal(removed, want) {
+		t.Fatalf("Remove = %v, %v, want %v", removed, err, want)
+	}
+	after, err := f.s.Delegations(ctx, f.root)
+	if err != nil || !reflect.DeepEqual(after, before) {
+		t.Errorf("Delegations after removal = %+v, %v, want %+v", after, err, before)
+	}
+	_, err = scope.Reserve(ctx, admit(Child{Call: "late"}))
+	checkError(t, "Reserve for a removed caller", err, &NotFoundError{ID: f.child})
+	_, err = f.s.Delegations(ctx, f.sibling)
+	checkError(t, "Delegations of nobody", err, &NotFoundError{ID: f.sibling})
+}
+
+// TestRemoveSettlesOpen removes a caller whose delegation nobody will settle.
+func TestRemoveSettlesOpen(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); busyID(err) == 0 {
+		t.Errorf("Remove while it runs: %v", err)
+	}
+	l.Close()
+	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); busyID(err) != rs[0].Child.ID {
+		t.Errorf("Remove while its child runs: %v", err)
+	}
+	rs[0].Release()
+	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := s.Delegations(t.Context(), root.ID)
+	if err != nil || len(ds) != 1 || ds[0].State != StateLost || ds[0].Reason != reasonLost || ds[0].Ended.IsZero() {
+		t.Errorf("Delegations = %+v, %v", ds, err)
+	}
+	// The caller, should it come back after all, learns how it ended.
+	d, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK})
+	if err != nil || d.State != StateLost {
+		t.Errorf("Settle = %+v, %v, want the settlement that stands", d, err)
+	}
+}
+
+// TestConcurrentReserve lets many goroutines delegate from one caller at once,
+// each under the same limit, and never more than the limit come through.
+func TestConcurrentReserve(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{})
+	const limit = 5
+	full := errors.New("full")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted, refused := 0, 0
+	for i := range 16 {
+		wg.Go(func() {
+			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+				if len(st.Session) >= limit {
+					return nil, full
+				}
+				return []Child{{Call: fmt.Sprint(i)}}, nil
+			})
+			if err == nil {
+				err = errors.Join(
+					l.Below().Begin(t.Context(), rs[0], Started{PID: 1}),
+					l.Append(t.Context(), Event{Body: ToolResult{ID: fmt.Sprint(i)}}))
+				if _, settled := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err == nil {
+					err = settled
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				admitted++
+			case err == full:
+				refused++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if admitted != limit || refused != 16-limit {
+		t.Errorf("%d admitted, %d refused, want %d and %d", admitted, refused, limit, 16-limit)
+	}
+}
