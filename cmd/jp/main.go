@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"jp/cmd/jp/internal/cli"
@@ -19,8 +18,7 @@ func main() {
 func run() int {
 	dir, err := os.Getwd()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "jp: working directory: %v\n", err)
-		return 1
+		dir = "" // it was removed: a command that needs one says so
 	}
 	return cli.Main(context.Background(), cli.Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,

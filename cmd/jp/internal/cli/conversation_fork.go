@@ -148,9 +148,9 @@ func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, i
 	}
 	f.Config = &c.Config
 	f.Model = c.model
-	f.Profile, f.ProfileHash = src.Profile, src.ProfileHash
+	f.Profile, f.ProfileArg, f.ProfileHash = src.Profile, src.ProfileArg, src.ProfileHash
 	if c.profile != "" {
-		f.Profile, f.ProfileHash = c.profile, c.profileHash
+		f.Profile, f.ProfileArg, f.ProfileHash = c.profile, c.profileArg, c.profileHash
 	}
 	return f, nil
 }

@@ -57,6 +57,9 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 	if len(args) > 0 {
 		dir = a.abs(args[0])
 	}
+	if dir == "" {
+		return notFoundf("working directory: it is gone")
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return notFoundf("init %s: not a folder", dir).withHint("`mkdir` makes it")
 	}

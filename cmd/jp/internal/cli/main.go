@@ -30,7 +30,7 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	Dir            string // working directory
+	Dir            string // working directory; "" when there is none any more
 
 	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
 }

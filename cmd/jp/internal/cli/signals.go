@@ -38,7 +38,12 @@ func signalName(s syscall.Signal) string {
 func withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		// What nohup, or a shell without job control, set to be ignored stays ignored; Notify would undo that.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -184,7 +185,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 	defer func() { _ = host.Close() }()
 	ctx, stop := withSignals(ctx, host.Kill)
 	defer stop()
-	t, err := a.handTool(d, host)
+	t, err := a.handTool(ctx, d, host)
 	if err != nil {
 		return err
 	}
@@ -213,23 +214,24 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 }
 
 // handTool joins a definition to what runs it. What works on a conversation has none here.
-func (a *app) handTool(d tools.Definition, host *proc.Host) (tools.Tool, error) {
-	root, err := a.workspace()
-	if err != nil {
-		return tools.Tool{}, err
-	}
+func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
-		ts, err := tools.Builtin(tools.FSEnv{Workspace: root}, d)
+		root, err := a.workspace()
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		st, err := a.store(ctx)
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: []string{filepath.Dir(st.Path())}}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		return tools.Command(d, tools.CommandEnv{
-			Host: host, Dir: root, Environ: a.env.Environ, Notice: func(s string) { a.note("%s", s) },
-			Context: map[string]any{"conversation_id": "", "workspace": root, "action": "run"},
-		})
+		return tools.Command(d, a.commandEnv(host, nil))
 	}
 	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		withHint("`jp query` lets an agent call it")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/term"
@@ -18,6 +19,12 @@ type places struct {
 	workspace string
 	machine   *profiles.Config // machine settings, from the last config that was resolved
 	store     *convstore.Store
+	none      bool // the command says NONE: a broken config of the user's is a warning
+}
+
+// reset notes whether the directives of the command hold NONE.
+func (p *places) reset(ds []profiles.Directive) {
+	p.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
 }
 
 // workspace returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
@@ -25,6 +32,9 @@ type places struct {
 func (a *app) workspace() (string, error) {
 	if a.places.workspace == "" {
 		start := a.env.Dir
+		if start == "" && !a.globals.workspace.Set {
+			return "", notFoundf("working directory: it is gone")
+		}
 		if w := a.globals.workspace; w.Set {
 			if w.Value == "" {
 				return "", usagef("--workspace: the path is empty")
@@ -46,7 +56,7 @@ func (a *app) workspace() (string, error) {
 // sources says where config comes from. It knows the workspace only after workspace has found one.
 func (a *app) sources() profiles.Sources {
 	return profiles.Sources{
-		Workspace: a.places.workspace, UserDir: profiles.UserDir(a.env.Environ), Dir: a.env.Dir, Environ: a.env.Environ,
+		Workspace: a.places.workspace, UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
 	}
 }
 
@@ -70,7 +80,11 @@ func (a *app) machine() (*profiles.Config, error) {
 	if a.places.machine == nil {
 		src := a.sources()
 		src.Workspace = ""
-		r, err := profiles.Resolve(src, nil, nil)
+		var ds []profiles.Directive
+		if a.places.none {
+			ds = []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
+		}
+		r, err := profiles.Resolve(src, ds, nil)
 		if err != nil {
 			return nil, err
 		}
