@@ -38,6 +38,7 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 	if err := a.persist("conversation new"); err != nil {
 		return err
 	}
+	a.places.reset(o.directives)
 	st, err := a.store(ctx)
 	if err != nil {
 		return err

@@ -179,6 +179,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		defer cancel()
 	}
 
+	a.places.reset(o.directives)
 	ws, err := a.workspace()
 	if err != nil {
 		return err
@@ -451,7 +452,10 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 			return nil, notFoundf("%s: no tool %q is configured here", flag, t.name)
 		}
 		for _, n := range names {
-			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.%q.enable:=%v", n, t.on)})
+			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
+				return nil, usagef("%s: %q is no name of a tool", flag, n)
+			}
+			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.on)})
 		}
 	}
 	return ds, nil

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
@@ -232,6 +233,16 @@ func modelVariables(cfg profiles.Config, id string) []string {
 func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 	allow := append(slices.Clone(proc.AgentEnv()), modelVariables(cfg, id)...)
 	env := proc.Environ(q.app.env.Environ, allow...)
+	provider, _, _ := strings.Cut(id, "/")
+	if p, ok := cfg.Providers.LLM[provider]; ok {
+		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
+		name := "JP_CFG_PROVIDERS__LLM__" + strings.ToUpper(provider) + "__"
+		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv} {
+			if value != "" {
+				env = append(env, name+key+"="+value)
+			}
+		}
+	}
 	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
 	if p := q.logPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
@@ -253,7 +264,11 @@ func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string) (mo
 	if idle == 0 {
 		idle = -1
 	}
-	s = model.Limit(s, model.LimitOptions{Idle: idle, MaxBytes: r.MaxResponseBytes})
+	limits := model.LimitOptions{Idle: idle, MaxBytes: r.MaxResponseBytes}
+	if info.Local && idle > 0 {
+		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
+	}
+	s = model.Limit(s, limits)
 	s = model.Retry(s, model.RetryOptions{
 		Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff,
 		Notice: func(n model.Retrying) { a.note("%v; trying again in %s", n.Err, n.Wait.Round(1e8)) },
