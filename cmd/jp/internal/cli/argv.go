@@ -247,7 +247,7 @@ func (r *reader) unknown(spelling string) error {
 	return usagef("%sunknown flag %s", subject(r.out.path), spelling).withHint("%s", didYouMean(spelling, append(names, "--help"), hint))
 }
 
-// didYouMean names the closest candidate, or gives otherwise.
+// didYouMean names the closest candidate, or one that begins with word, or gives otherwise.
 func didYouMean(word string, candidates []string, otherwise string) string {
 	// Dashes would count as letters that match.
 	bare := map[string]string{}
@@ -259,6 +259,11 @@ func didYouMean(word string, candidates []string, otherwise string) string {
 	}
 	if near := profiles.Suggest(strings.TrimLeft(word, "-"), names); near != "" {
 		return "did you mean " + bare[near] + "?"
+	}
+	for _, name := range names {
+		if start := strings.TrimLeft(word, "-"); len(start) >= 3 && strings.HasPrefix(name, start) {
+			return "did you mean " + bare[name] + "?"
+		}
 	}
 	return otherwise
 }

@@ -158,6 +158,7 @@ func TestValuesAreTakenWhole(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for line, want := range map[string]struct{ msg, hint string }{
 		"conversaton fork":         {`unknown command "conversaton"`, "did you mean conversation?"},
+		"conv fork":                {`unknown command "conv"`, "did you mean conversation?"},
 		"xyz":                      {`unknown command "xyz"`, "see `jp --help`"},
 		"c frok A":                 {`conversation: unknown command "frok"`, "did you mean fork?"},
 		"c view":                   {`conversation: unknown command "view"`, "did you mean show?"},
