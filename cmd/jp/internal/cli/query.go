@@ -159,6 +159,9 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if a.globals.noPersist {
+		return usagef("query: --no-persist is not supported yet").withHint("--tmp lets the conversation expire")
+	}
 	if o.print {
 		a.globals.nonInteractive = true
 	}
