@@ -95,9 +95,12 @@ func (f *files) rule(r FSRule) fileRule {
 		defer root.Close()
 		// Links in the workspace may have been made by anyone: they must not
 		// lead a rule out of it.
-		if out.path, err = f.follow(root, out.path); err != nil {
+		path, err := f.follow(root, out.path)
+		if err != nil {
 			out.err = err
+			return out
 		}
+		out.path = path
 	} else {
 		path, err := filepath.EvalSymlinks(out.path)
 		if err != nil {
@@ -322,7 +325,7 @@ func (f *files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, er
 // errChanged is a file or folder that became another while it was opened.
 var errChanged = errors.New("was changed while it was being opened")
 
-// open opens the regular file name of dir, which was info when it was looked at.
+// openRegular opens the regular file name of dir, which was info when it was looked at.
 func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("is %s, not a file", kindOf(info.Mode()))
@@ -357,7 +360,8 @@ func (f *files) protected(r *fileRule, given, at string, write bool) error {
 	if !write {
 		return nil
 	}
-	namedBy := components("/", r.given)
+	// The folders that the workspace lies in name nothing.
+	namedBy := strings.Split(relativeTo(f.workspace, r.given), "/")
 	for _, name := range components(r.anchor, at) {
 		for _, g := range guarded {
 			if strings.EqualFold(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return strings.EqualFold(n, g) }) {

@@ -71,11 +71,12 @@ func interpreterOf(program string) (interpreter, bool) {
 	case "env", "xargs", "parallel", "watch", "su", "sudo", "doas", "runuser", "pkexec", "chroot", "nsenter", "unshare",
 		"nice", "nohup", "timeout", "setsid", "stdbuf", "ionice", "chrt", "taskset", "time", "strace", "ltrace", "flock",
 		"script", "screen", "tmux", "at", "batch", "systemd-run", "busybox", "toybox", "entr", "npx", "bunx", "uvx", "pnpx",
-		"pipx", "exec", "command", "eval", "source", "ld", "ld-linux", "ld-linux-x86-64.so":
+		"pipx", "exec", "command", "eval", "source", "ld", "ld-linux", "ld-linux-x86-64.so", "bwrap", "firejail", "proot",
+		"fakeroot", "prlimit", "setarch", "valgrind", "perf", "rlwrap", "direnv", "nix-shell", "xvfb-run", "dbus-run-session":
 		return interpreter{all: runsOthers}, true
 	case "make", "gmake", "osascript", "tclsh", "wish", "expect", "guile", "racket", "sbcl", "emacs", "vi", "vim", "nvim",
 		"ex", "ed", "m", "gdb", "lldb", "sqlite", "psql", "mysql", "mariadb", "duckdb", "csh", "tcsh", "deno", "bun",
-		"groovy", "scala", "ghci", "julia", "octave", "bc", "dc", "rsync", "socat", "ncat":
+		"groovy", "scala", "ghci", "julia", "octave", "bc", "dc", "pwsh", "powershell", "rsync", "socat", "ncat":
 		return interpreter{all: ownCode}, true
 	}
 	return interpreter{}, false

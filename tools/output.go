@@ -47,7 +47,7 @@ func prefix(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for n = max(n, 0); n > 0 && !utf8.RuneStart(s[n]); {
 		n--
 	}
 	return s[:n]
