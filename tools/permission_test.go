@@ -1,0 +1,244 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unicode"
+)
+
+// answers is a Prompter that gives one answer after another.
+type answers struct {
+	t       testing.TB
+	list    []Answer
+	err     error // after the last
+	asked   []Question
+	present atomic.Int32
+}
+
+func (a *answers) Ask(_ context.Context, q Question) (Answer, error) {
+	if a.present.Add(1) != 1 {
+		a.t.Error("two questions at the same time")
+	}
+	defer a.present.Add(-1)
+	a.asked = append(a.asked, q)
+	if len(a.list) == 0 {
+		return Answer{}, a.err
+	}
+	first := a.list[0]
+	a.list = a.list[1:]
+	return first, nil
+}
+
+// Every run mode with every way that someone or nobody answers.
+func TestPolicyPermit(t *testing.T) {
+	yes, no := Answer{Choice: AllowOnce}, Answer{Choice: DenyOnce}
+	nobody := func(detached string, more string) string {
+		return fmt.Sprintf(`nobody can answer, and detached.run is %q%s: set conversation.tools.t.run = "unattended" or conversation.tools.t.detached.run = "auto"`, detached, more)
+	}
+	for _, tt := range []struct {
+		run      RunMode
+		detached DetachedMode
+		prompter *answers // nil = none
+		want     Decision
+		asked    int
+	}{
+		{RunUnattended, DetachedDeny, nil, Decision{Allow: true}, 0},
+		{RunUnattended, DetachedDeny, &answers{list: []Answer{no}}, Decision{Allow: true}, 0},
+		{RunDeny, DetachedAuto, nil, Decision{Reason: `conversation.tools.t.run says "deny"`}, 0},
+		{RunDeny, DetachedAuto, &answers{list: []Answer{yes}}, Decision{Reason: `conversation.tools.t.run says "deny"`}, 0},
+		{RunAsk, DetachedDeny, &answers{list: []Answer{yes}}, Decision{Allow: true}, 1},
+		{"", DetachedDeny, &answers{list: []Answer{yes}}, Decision{Allow: true}, 1},
+		{RunAsk, DetachedAuto, &answers{list: []Answer{no}}, Decision{Reason: "the user said no"}, 1},
+		{RunAsk, DetachedAuto, &answers{list: []Answer{{Choice: DenyOnce, Reason: "too slow"}}}, Decision{Reason: "the user said no: too slow"}, 1},
+		{RunAsk, DetachedDeny, nil, Decision{Reason: nobody("deny", "")}, 0},
+		{RunAsk, "", nil, Decision{Reason: nobody("deny", "")}, 0},
+		{"", "", nil, Decision{Reason: nobody("deny", "")}, 0},
+		{RunAsk, DetachedDefaults, nil, Decision{Reason: nobody("defaults", ", and this question has no default")}, 0},
+		{RunAsk, DetachedAuto, nil, Decision{Allow: true}, 0},
+		// Somebody was there and has gone.
+		{RunAsk, DetachedDeny, &answers{err: fmt.Errorf("the terminal: %w", ErrNobody)}, Decision{Reason: nobody("deny", "")}, 1},
+		{RunAsk, DetachedAuto, &answers{err: ErrNobody}, Decision{Allow: true}, 1},
+		// An answer that cannot be: never a yes.
+		{RunAsk, DetachedAuto, &answers{list: []Answer{{Choice: 99}}}, Decision{Reason: "the user said no"}, 1},
+		{RunAsk, DetachedAuto, &answers{list: []Answer{{}}}, Decision{Reason: "the user said no"}, 1},
+		{"sometimes", DetachedDeny, nil, Decision{Reason: nobody("deny", "")}, 0},
+	} {
+		p := NewPolicy(nil)
+		if tt.prompter != nil {
+			tt.prompter.t = t
+			p = NewPolicy(tt.prompter)
+		}
+		tool := tool("t", say(""), func(d *Definition) {
+			d.Run, d.Detached = tt.run, Detached{Run: tt.detached, Deliver: DetachedAuto, Tool: DetachedAuto}
+		})
+		got, err := p.Permit(t.Context(), tool, Call{ID: "1", Name: "t", Arguments: json.RawMessage(`{}`)})
+		if err != nil || got != tt.want {
+			t.Errorf("run %q, detached %q, %v = %+v, %v, want %+v", tt.run, tt.detached, tt.prompter, got, err, tt.want)
+		}
+		if tt.prompter != nil && len(tt.prompter.asked) != tt.asked {
+			t.Errorf("run %q, detached %q: asked %d times, want %d", tt.run, tt.detached, len(tt.prompter.asked), tt.asked)
+		}
+	}
+}
+
+func TestPolicyDeliver(t *testing.T) {
+	for _, tt := range []struct {
+		result   ResultMode
+		detached DetachedMode
+		answer   Answer
+		person   bool
+		want     Decision
+	}{
+		{"", DetachedDeny, Answer{}, true, Decision{Allow: true}},
+		{ResultUnattended, DetachedDeny, Answer{}, false, Decision{Allow: true}},
+		{ResultAsk, DetachedDeny, Answer{Choice: AllowOnce}, true, Decision{Allow: true}},
+		{ResultAsk, DetachedAuto, Answer{Choice: DenyOnce, Reason: "private"}, true, Decision{Reason: "the user said no: private"}},
+		{ResultAsk, DetachedAuto, Answer{}, false, Decision{Allow: true}},
+		{ResultAsk, DetachedDeny, Answer{}, false, Decision{Reason: `nobody can answer, and detached.deliver is "deny": set conversation.tools.t.result = "unattended" or conversation.tools.t.detached.deliver = "auto"`}},
+	} {
+		p := NewPolicy(nil)
+		person := &answers{t: t, list: []Answer{tt.answer}}
+		if tt.person {
+			p = NewPolicy(person)
+		}
+		tool := tool("t", say(""), func(d *Definition) {
+			d.Result, d.Detached = tt.result, Detached{Run: DetachedAuto, Deliver: tt.detached, Tool: DetachedAuto}
+		})
+		got, err := p.Deliver(t.Context(), tool, Call{Name: "t"}, Result{Text: "a\n\x1b[2J"})
+		if err != nil || got != tt.want {
+			t.Errorf("result %q, detached %q, %+v = %+v, %v, want %+v", tt.result, tt.detached, tt.answer, got, err, tt.want)
+		}
+		for _, q := range person.asked {
+			if want := "\"a\\n\"\n\"\\x1b[2J\""; q.Kind != KindDeliver || q.Detail != want {
+				t.Errorf("asked %s with %q, want %q", q.Kind, q.Detail, want)
+			}
+		}
+	}
+}
+
+// Y and N hold for the turn, that is for the Policy: for one tool and one kind
+// of question.
+func TestPolicyTurn(t *testing.T) {
+	person := &answers{t: t, err: errors.New("asked too often"), list: []Answer{
+		{Choice: AllowTurn}, {Choice: DenyTurn, Reason: "not today"}, {Choice: AllowOnce}, {Choice: DenyOnce}, {Choice: AllowTurn},
+	}}
+	p := NewPolicy(person)
+	ask := func(d *Definition) { d.Run, d.Result = RunAsk, ResultAsk }
+	a, b, c := tool("a", say(""), ask), tool("b", say(""), ask), tool("c", say(""), ask)
+	for i, tt := range []struct {
+		tool    Tool
+		deliver bool
+		want    Decision
+	}{
+		{a, false, Decision{Allow: true}}, // asks
+		{a, false, Decision{Allow: true}},
+		{b, false, Decision{Reason: "the user said no: not today"}}, // asks
+		{a, false, Decision{Allow: true}},
+		{b, false, Decision{Reason: "the user said no: not today"}},
+		{c, false, Decision{Allow: true}},                // asks
+		{c, false, Decision{Reason: "the user said no"}}, // asks
+		{a, true, Decision{Allow: true}},                 // asks: another kind
+		{a, true, Decision{Allow: true}},
+	} {
+		var got Decision
+		var err error
+		if tt.deliver {
+			got, err = p.Deliver(t.Context(), tt.tool, Call{Name: tt.tool.Name}, Result{})
+		} else {
+			got, err = p.Permit(t.Context(), tt.tool, Call{Name: tt.tool.Name})
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("%d: %s = %+v, %v, want %+v", i, tt.tool.Name, got, err, tt.want)
+		}
+	}
+	if len(person.asked) != 5 {
+		t.Errorf("asked %d times, want 5", len(person.asked))
+	}
+	// The next turn knows nothing of it.
+	if _, err := NewPolicy(person).Permit(t.Context(), a, Call{Name: "a"}); err == nil || err.Error() != "asked too often" {
+		t.Errorf("in the next turn: %v", err)
+	}
+}
+
+// A person is asked one thing at a time, however many calls wait; ending the
+// turn ends the waiting.
+func TestPolicyOneAtATime(t *testing.T) {
+	var list []Call
+	for i := range 30 {
+		list = append(list, Call{ID: fmt.Sprint(i), Name: "t"})
+	}
+	person := &answers{t: t, list: slices.Repeat([]Answer{{Choice: AllowOnce}}, 60)}
+	p := NewPolicy(person)
+	e := Executor{Permit: p.Permit, Deliver: p.Deliver, Set: setOf(t, tool("t", say("ran"), func(d *Definition) { d.Run, d.Result = RunAsk, ResultAsk }))}
+	for id, r := range runAll(t, e, t.Context(), list...) {
+		expect(t, id, r, Result{Text: "ran"})
+	}
+	if len(person.asked) != 60 {
+		t.Errorf("asked %d times, want 60", len(person.asked))
+	}
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	inside := make(chan struct{})
+	p = NewPolicy(prompterFunc(func(ctx context.Context, _ Question) (Answer, error) {
+		close(inside)
+		<-ctx.Done()
+		return Answer{}, context.Cause(ctx)
+	}))
+	go func() { <-inside; cancel(errors.New("enough")) }()
+	e.Permit = p.Permit
+	for id, r := range runAll(t, e, ctx, list...) {
+		expect(t, id, r, refusal("cancelled before it ran: enough"))
+	}
+}
+
+type prompterFunc func(context.Context, Question) (Answer, error)
+
+func (f prompterFunc) Ask(ctx context.Context, q Question) (Answer, error) { return f(ctx, q) }
+
+// What a model wrote is shown so that nothing in it can pretend to be anything
+// else.
+func TestVisibleCall(t *testing.T) {
+	for _, tt := range []struct{ args, text, detail string }{
+		{`{}`, `t()`, ``},
+		{`{"b":"x","a":1,"c":[true,null],"d":{"k":"v"}}`, `t(a=1, b="x", c=[true,null], d={"k":"v"})`, "a = 1\nb = \"x\"\nc = [true,null]\nd = {\"k\":\"v\"}"},
+		{`{"a":"x\", b=\"y"}`, `t(a="x\", b=\"y")`, `a = "x\", b=\"y"`},
+		{`{"a":"\u001b[2J\u202e\u200b\u00a0"}`, `t(a="\x1b[2J\u202e\u200b\u00a0")`, `a = "\x1b[2J\u202e\u200b\u00a0"`},
+		{`{"a\u001b\n":1}`, `t(a\x1b\n=1)`, `a\x1b\n = 1`},
+		{`{"a":["\u009b","\u202e"]}`, `t(a=["\u009b","\u202e"])`, `a = ["\u009b","\u202e"]`},
+		{`{"a":"one\ntwo\r\n"}`, `t(a="one\ntwo\r\n")`, "a =\n  \"one\\n\"\n  \"two\\r\\n\""},
+		{"not\x1b json", `t("not\x1b json")`, `"not\x1b json"`},
+		{`[1]`, `t("[1]")`, `"[1]"`},
+		{`{"a":"` + strings.Repeat("x", 200) + `"}`, `t(a="` + strings.Repeat("x", 120) + `...")`, `a = "` + strings.Repeat("x", 200) + `"`},
+	} {
+		text, detail := visibleCall(Call{Name: "t", Arguments: json.RawMessage(tt.args)})
+		if text != tt.text || detail != tt.detail {
+			t.Errorf("visibleCall(%q) = %q, %q\nwant %q, %q", tt.args, text, detail, tt.text, tt.detail)
+		}
+	}
+}
+
+// FuzzVisibleCall checks that a question is short, and holds nothing that does
+// not print, whatever the arguments are.
+func FuzzVisibleCall(f *testing.F) {
+	for _, s := range []string{`{}`, `{"a":"\u001b[2J"}`, "\xff", `{"a":"\ud800"}`, `{"\u202e":["\u009b",{"\u200b":1}]}`, `{"a":"1\n2"}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, args []byte) {
+		text, detail := visibleCall(Call{Name: "t", Arguments: args})
+		bad := func(r rune) bool { return !unicode.IsPrint(r) }
+		if i := strings.IndexFunc(text, bad); i >= 0 || len(text) > 500 {
+			t.Errorf("visibleCall(%q) = %q", args, text)
+		}
+		for line := range strings.SplitSeq(detail, "\n") {
+			if strings.IndexFunc(line, bad) >= 0 {
+				t.Errorf("visibleCall(%q) has the line %q in detail", args, line)
+			}
+		}
+	})
+}
