@@ -170,7 +170,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})
-	defer host.Close()
+	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
 	ctx, stop := withSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)

@@ -27,11 +27,21 @@ type show struct {
 func (q *query) show(loop *agent.Loop) *show {
 	s := &show{query: q, loop: loop, live: q.pretty() && q.io.OutTTY}
 	if q.format() == formatStream {
-		s.lines = stream.NewWriter(q.io.Out)
+		s.lines = stream.NewWriter(escaping{q.io.Out})
 	} else if !q.globals.quiet && !q.json() {
 		q.tree = term.NewTree(q.io, term.TreeOptions{})
 	}
 	return s
+}
+
+// escaping spells what could steer a terminal; a parent or a program reads the same text.
+type escaping struct{ io.Writer }
+
+func (w escaping) Write(line []byte) (int, error) {
+	if _, err := w.Writer.Write(term.EscapeJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // start opens the stream.
