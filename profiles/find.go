@@ -27,13 +27,13 @@ const maxListed = 10_000
 // Find looks a profile up as --cfg does before any NONE: a path, builtin:<name>, or a name in
 // config_load_paths and among the built-ins. It does not read it. The error for a missing one wraps ErrNotFound.
 func Find(src Sources, name string) (Profile, error) {
-	const who = "profile"
+	const who = "" // the message names the profile
 	p, err := parseDirective(Directive{who, name})
 	if err != nil {
 		return Profile{}, err
 	}
 	if p.form != pathForm && p.form != builtinForm && p.form != nameForm {
-		return Profile{}, &Error{Layer: who, Msg: "must be a path, builtin:<name> or the name of a profile"}
+		return Profile{}, &Error{Layer: who, Msg: "profile: must be a path, builtin:<name> or the name of a profile"}
 	}
 	r, err := searcher(src)
 	if err != nil {
