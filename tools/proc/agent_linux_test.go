@@ -74,7 +74,8 @@ func TestLockOutlivesParent(t *testing.T) {
 	env, _ := mark(t)
 	during := make(chan bool, 1)
 	spec := Spec{Kind: Agent, Args: []string{"jp", "as-tree", "0", "echo ready; sleep 0.05"}, Env: env, Lock: held}
-	spec.Stdout = onText("ready\n", func() { held.Close(); during <- taken() })
+	spec.Started = func(int) { held.Close() }
+	spec.Stdout = onText("ready\n", func() { during <- taken() })
 	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 0 {
 		t.Errorf("Run() = %+v, %v", exit, err)
 	}

@@ -116,8 +116,9 @@ func NewHost(o Options) *Host {
 		options: o,
 		self:    Self(),
 		// A guard is one loop that waits: it needs one thread, and memory
-		// for as long as it takes to list a tree.
-		guardEnv: append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single"}, o.Environ...),
+		// for as long as it takes to list a tree. A race detector would
+		// have it stay for a second after its end.
+		guardEnv: append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0"}, o.Environ...),
 		life:     life,
 		end:      end,
 	}

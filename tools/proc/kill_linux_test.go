@@ -26,22 +26,20 @@ type jp struct {
 
 // startJP starts a jp with depth agents in a chain below it, the last of which
 // runs script as a tool.
-func startJP(t *testing.T, env []string, depth int, script string, attr *syscall.SysProcAttr) *jp {
+func startJP(t *testing.T, env []string, depth int, script string, terminal *os.File, who *syscall.Credential) *jp {
 	t.Helper()
-	if attr == nil {
-		attr = &syscall.SysProcAttr{Setsid: true}
-	}
 	j := &jp{ended: make(chan struct{})}
-	j.Cmd = &exec.Cmd{Path: Self(), Args: []string{"jp", "as-tree", fmt.Sprint(depth), script}, Env: env, SysProcAttr: attr}
+	j.Cmd = &exec.Cmd{Path: Self(), Args: []string{"jp", "as-tree", fmt.Sprint(depth), script}, Env: env}
+	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: who}
+	if terminal != nil {
+		j.Stdin = terminal
+		j.SysProcAttr.Setctty = true
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	j.Stdout = w
-	if attr.Setctty {
-		j.Stdin = os.NewFile(uintptr(attr.Ctty), "terminal")
-		attr.Ctty = 0
-	}
 	if err := j.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +81,10 @@ func (j *jp) end() (code int, rest string) {
 
 // settled starts a jp and waits until its tool says "ready" and sleepers
 // of the tool's children run. It returns the whole tree: first the jps from the top, then guard, then the rest.
-func settled(t *testing.T, depth int, script string, sleepers int, attr *syscall.SysProcAttr) (j *jp, tree []process, entry string) {
+func settled(t *testing.T, depth int, script string, sleepers int, terminal *os.File) (j *jp, tree []process, entry string) {
 	t.Helper()
 	env, entry := mark(t)
-	j = startJP(t, env, depth, script, attr)
+	j = startJP(t, env, depth, script, terminal, nil)
 	j.readLine(t, "ready")
 	wait(t, "the tool's children", func() bool {
 		n := 0
@@ -119,7 +117,9 @@ func guards(ps []process) (guards, jps []process) {
 
 // hard is a tool that leaves nothing undone to stay: it ignores all signals and has children in its group,
 // in a session of their own, and a daemon.
-func hard() string { return "trap '' INT TERM HUP QUIT; " + stayers() + "while :; do sleep 1000; done" }
+func hard() string {
+	return "trap '' INT TERM HUP QUIT; " + stayers() + "echo ready; while :; do sleep 1000; done"
+}
 
 const hardSleepers = staying + 1
 
@@ -159,7 +159,7 @@ func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		for depth := range 3 {
 			t.Run(fmt.Sprintf("%v depth %d", sig, depth), func(t *testing.T) {
-				j, tree, entry := settled(t, depth, stayers()+"trap 'echo settled; exit 3' INT; echo ready; while :; do sleep 0.01; done", staying, nil)
+				j, tree, entry := settled(t, depth, stayers()+"exec "+self("settle")+" 3", staying, nil)
 				syscall.Kill(j.Process.Pid, sig)
 				j.readLine(t, "settled")
 				code, rest := j.end()
@@ -206,8 +206,7 @@ func TestTerminal(t *testing.T) {
 		for depth := range 2 {
 			t.Run(fmt.Sprintf("%s depth %d", tt.name, depth), func(t *testing.T) {
 				master, slave := terminal(t)
-				j, tree, entry := settled(t, depth, stayers()+"trap 'echo settled; exit 3' INT; (: </dev/tty) 2>/dev/null && echo terminal; echo ready; while :; do sleep 0.01; done", staying,
-					&syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: int(slave.Fd())})
+				j, tree, entry := settled(t, depth, "(: </dev/tty) 2>/dev/null && echo terminal; "+stayers()+"exec "+self("settle")+" 3", staying, slave)
 				tt.act(master)
 				code, rest := j.end()
 				if code != 130 || !strings.HasSuffix(rest, tt.want) || strings.Contains(rest, "terminal") {

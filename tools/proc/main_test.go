@@ -33,6 +33,10 @@ var programs = map[string]func(args []string) int{
 	"given":  given,
 	"gone":   gone,
 	"parent": parent,
+	"poor":   poor,
+	"narrow": narrow,
+	"squat":  squat,
+	"settle": settle,
 }
 
 // tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of
@@ -85,7 +89,6 @@ func daemon(args []string) int {
 		args = []string{"2"}
 	}
 	if args[0] == "0" {
-		fmt.Println("daemon")
 		for fd := range 3 {
 			syscall.Close(fd)
 		}
@@ -101,6 +104,21 @@ func daemon(args []string) int {
 		return complain(err)
 	}
 	return 0
+}
+
+// settle is a tool that ends well when it is interrupted, with the status given. (A
+// shell is none: dash loses a signal that comes while it forks.)
+func settle(args []string) int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT)
+	fmt.Println("ready")
+	if len(args) > 1 && args[1] == "stopped" {
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+	<-signals
+	fmt.Println("settled")
+	code, _ := strconv.Atoi(args[0])
+	return code
 }
 
 // given is an agent that tells what it was given.
@@ -157,7 +175,7 @@ func self(program string) string {
 // mark returns an environment that is found again in everything below.
 func mark(t testing.TB) (env []string, name string) {
 	name = fmt.Sprintf("JP_TEST_MARK=%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano())
-	env = Environ(os.Environ(), "PATH", "GOCOVERDIR", name)
+	env = Environ(os.Environ(), "PATH", "GOCOVERDIR", "GORACE=atexit_sleep_ms=0", name)
 	t.Cleanup(func() {
 		for _, p := range marked(t, name) {
 			syscall.Kill(p.pid, syscall.SIGKILL)
@@ -172,6 +190,7 @@ type process struct {
 	pid   int
 	start string // tells it from a later one with the same number
 	name  string
+	state string // R, S, T, ...
 }
 
 func (p process) String() string { return fmt.Sprintf("%d (%s)", p.pid, p.name) }
@@ -185,7 +204,7 @@ func look(pid int) (p process, parent int, ok bool) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	f := strings.Fields(string(b[end+1:]))
 	parent, _ = strconv.Atoi(f[1])
-	return process{pid: pid, start: f[19], name: string(b[open+1 : end])}, parent, f[0] != "Z" && f[0] != "X"
+	return process{pid: pid, start: f[19], name: string(b[open+1 : end]), state: f[0]}, parent, f[0] != "Z" && f[0] != "X"
 }
 
 // alive tells whether p still runs.
@@ -276,7 +295,7 @@ func waitGone(t testing.TB, ps []process, entry string) {
 // A shell's worth of tools that stay: in the group, in a session of its own,
 // and a daemon. Each counts in the number of processes that stay.
 func stayers() string {
-	return "sleep 1000 & setsid sleep 1000 & " + self("daemon") + "; echo ready; "
+	return "sleep 1000 & setsid sleep 1000 & " + self("daemon") + "; "
 }
 
 const staying = 3

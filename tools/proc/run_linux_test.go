@@ -218,13 +218,13 @@ func TestStop(t *testing.T) {
 		signal       syscall.Signal
 		stdout       string
 	}{
-		{"dies", "exec sleep 1000", time.Hour, -1, syscall.SIGINT, ""},
-		{"whole group", "sleep 1000; echo never", time.Hour, -1, syscall.SIGINT, ""},
-		{"settles", "trap 'echo settled; exit 7' INT; echo ready; while :; do sleep 0.01; done", time.Hour, 7, 0, "ready\nsettled\n"},
-		{"stopped", "trap 'echo settled; exit 7' INT; echo ready; kill -STOP $$; while :; do sleep 0.01; done", time.Hour, 7, 0, "ready\nsettled\n"},
-		{"settles and leaves", "trap 'echo settled; exit 7' INT; sleep 1000 & setsid sleep 1000 & echo ready; while :; do sleep 0.01; done", time.Hour, 7, 0, "ready\nsettled\n"},
+		{"dies", "echo ready; exec sleep 1000", time.Hour, -1, syscall.SIGINT, "ready\n"},
+		{"whole group", "trap '' INT; " + self("settle") + " 3 & " + self("settle") + " 4; c=$?; wait $!; exit $((c + $?))", time.Hour, 7, 0, "ready\nready\nsettled\nsettled\n"},
+		{"settles", "exec " + self("settle") + " 7", time.Hour, 7, 0, "ready\nsettled\n"},
+		{"stopped", "exec " + self("settle") + " 7 stopped", time.Hour, 7, 0, "ready\nsettled\n"},
+		{"settles and leaves", "sleep 1000 & setsid sleep 1000 & exec " + self("settle") + " 7", time.Hour, 7, 0, "ready\nsettled\n"},
 		{"ignores", "trap '' INT TERM HUP; echo ready; while :; do sleep 1000; done", 10 * time.Millisecond, -1, syscall.SIGKILL, "ready\n"},
-		{"ignores with others", "trap '' INT; sleep 1000 & setsid sleep 1000 & " + self("daemon") + "; echo ready; while :; do sleep 1000; done", 10 * time.Millisecond, -1, syscall.SIGKILL, "daemon\nready\n"},
+		{"ignores with others", "trap '' INT; sleep 1000 & setsid sleep 1000 & " + self("daemon") + "; echo ready; while :; do sleep 1000; done", 10 * time.Millisecond, -1, syscall.SIGKILL, "ready\n"},
 		{"ends while asked", "trap '' INT; echo ready; sleep 0.05; exit 4", time.Hour, 4, 0, "ready\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -234,16 +234,18 @@ func TestStop(t *testing.T) {
 			spec := sh(env, tt.script)
 			spec.Grace = tt.grace
 			out := onText("ready\n", func() { cancel(reason) })
+			out.times = strings.Count(tt.stdout, "ready\n")
 			spec.Stdout = out
-			if tt.stdout == "" {
-				// The shell has to be waiting: dash loses an interrupt that
-				// comes while it starts something.
-				go func() {
-					defer cancel(reason)
-					for ctx.Err() == nil && !slices.ContainsFunc(marked(t, entry), func(p process) bool { return p.name == "sleep" }) {
-						time.Sleep(time.Millisecond)
-					}
-				}()
+			if tt.name == "stopped" {
+				// Before that, what wakes it would come too early.
+				out.act = func() {
+					go func() {
+						defer cancel(reason)
+						for ctx.Err() == nil && !slices.ContainsFunc(marked(t, entry), func(p process) bool { return p.state == "T" }) {
+							time.Sleep(time.Millisecond)
+						}
+					}()
+				}
 			}
 			exit, err := h.Run(ctx, spec)
 			if left := marked(t, entry); len(left) > 0 {
@@ -271,18 +273,19 @@ func sorted(s string) string { // lines of two processes come in any order
 	return strings.Join(lines, "")
 }
 
-// A trigger calls act once text was written to it.
+// A trigger calls act once a text was written to it so many times.
 type trigger struct {
-	text bytes.Buffer
-	want string
-	act  func()
+	text  bytes.Buffer
+	want  string
+	times int
+	act   func()
 }
 
-func onText(want string, act func()) *trigger { return &trigger{want: want, act: act} }
+func onText(want string, act func()) *trigger { return &trigger{want: want, times: 1, act: act} }
 
 func (w *trigger) Write(b []byte) (int, error) {
 	w.text.Write(b)
-	if w.act != nil && strings.Contains(w.text.String(), w.want) {
+	if w.act != nil && strings.Count(w.text.String(), w.want) == w.times {
 		w.act()
 		w.act = nil
 	}
@@ -345,7 +348,7 @@ func TestKill(t *testing.T) {
 	agentReady := make(chan struct{})
 	go func() {
 		exit, err := h.Run(t.Context(), Spec{
-			Kind: Agent, Args: []string{"jp", "as-tree", "1", "trap '' INT; " + stayers() + "sleep 1000"}, Env: env,
+			Kind: Agent, Args: []string{"jp", "as-tree", "1", "trap '' INT; " + stayers() + "echo ready; sleep 1000"}, Env: env,
 			Stdout: onText("ready\n", func() { close(agentReady) }),
 		})
 		results <- result{exit, err}

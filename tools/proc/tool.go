@@ -88,11 +88,10 @@ func (g *guarded) alive() bool {
 	return alive
 }
 
-// dismiss ends an idle guard: it sees its socket close.
+// dismiss ends an idle guard. It has nothing below it.
 func (g *guarded) dismiss() {
 	g.ctl.Close()
-	stuck := time.AfterFunc(killWait, func() { family.kill(g.c) })
-	defer stuck.Stop()
+	family.signal(g.c, syscall.SIGKILL)
 	family.wait(g.c)
 }
 

@@ -1,0 +1,168 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// poor is a jp of a user who may have only so many threads: "poor N SCRIPT".
+func poor(args []string) int {
+	n, err := strconv.ParseUint(args[0], 10, 32)
+	if err != nil {
+		return complain(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return complain(err)
+	}
+	return tree([]string{"0", args[1]})
+}
+
+// narrow runs a tool with every small number of descriptors and says what happened: either
+// the tool ran and left nothing, or it was not started.
+func narrow([]string) int {
+	h := NewHost(Options{})
+	ran, refused := 0, 0
+	for n := uint64(64); n > 3; n-- {
+		// Of this process only: its children would raise a soft limit by themselves.
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 1024}); err != nil {
+			return complain(err)
+		}
+		var out bytes.Buffer
+		exit, err := h.Run(context.Background(), Spec{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo x; exit 3"}, Env: os.Environ(), Stdin: strings.NewReader("x"), Stdout: &out})
+		switch {
+		case err == nil && exit.Code == 3 && out.String() == "x\n":
+			ran++
+		case errors.Is(err, syscall.EMFILE) && exit.Code == -1 && out.Len() == 0:
+			refused++
+		default:
+			return complain(fmt.Errorf("%d descriptors: %+v, %v, printed %q", n, exit, err, &out))
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: 1024}); err != nil {
+		return complain(err)
+	}
+	if err := h.Close(); err != nil {
+		return complain(err)
+	}
+	fmt.Println(ran > 0, refused > 0)
+	return 0
+}
+
+func TestFewDescriptors(t *testing.T) {
+	env, entry := mark(t)
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-narrow"}, Env: env}
+	if out, err := cmd.Output(); err != nil || string(out) != "true true\n" {
+		t.Errorf("said %q, %v, want some runs and some refusals", out, err)
+	}
+	waitGone(t, nil, entry)
+}
+
+// nobody is a user without rights, which only root can become.
+func nobody(t *testing.T) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	return &syscall.Credential{Uid: 65534, Gid: 65534}
+}
+
+// TestBombAtLimit runs a fork bomb that takes all the processes its user may have, jp
+// and guard being of the same user.
+func TestBombAtLimit(t *testing.T) {
+	env, entry := mark(t)
+	cmd := &exec.Cmd{
+		Path: Self(), Args: []string{"jp", "as-poor", "150", "b() { b | b & }; b; sleep 0.2; exit 3"}, Env: env, Dir: "/",
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: nobody(t)},
+	}
+	out, err := cmd.Output()
+	if cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("jp ended with %v, said %q", err, out)
+	}
+	if left := marked(t, entry); len(left) > 0 {
+		t.Errorf("running after jp has ended: %v", left)
+	}
+	waitGone(t, nil, entry)
+}
+
+// squat is a program that becomes root for good and stays.
+func squat([]string) int {
+	if err := syscall.Setuid(0); err != nil {
+		return complain(err)
+	}
+	fmt.Println("ready")
+	syscall.Close(1)
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// TestLeft has a tool start a program that runs as root, which a jp of another user
+// cannot end. It says so, at every level.
+func TestLeft(t *testing.T) {
+	who := nobody(t)
+	// The set-user-ID program lies where only that user, and no other of this
+	// machine, can reach it.
+	dir, err := os.MkdirTemp("", "jp-proc-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "squatter")
+	if err := errors.Join(
+		os.Chown(dir, 0, int(who.Gid)), os.Chmod(dir, 0o750), copyFile(program, Self()),
+		os.Chown(program, 0, int(who.Gid)), os.Chmod(program, 0o750|os.ModeSetuid),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for depth := range 2 {
+		t.Run(fmt.Sprint("depth ", depth), func(t *testing.T) {
+			env, entry := mark(t)
+			j := startJP(t, env, depth, "sleep 1000 & "+program+" as-squat & sleep 0.05; wait $!; exit 0", nil, who)
+			line, err := j.out.ReadString('\n')
+			if strings.HasPrefix(line, "error: ") {
+				t.Skipf("no set-user-ID programs here: %q", line)
+			}
+			if line != "ready\n" || err != nil {
+				t.Fatalf("tool said %q, %v", line, err)
+			}
+			syscall.Kill(j.Process.Pid, syscall.SIGINT)
+			code, rest := j.end()
+			left := marked(t, entry)
+			if len(left) != 1 || left[0].name != "squatter" {
+				t.Fatalf("left: %v, want the squatter alone", left)
+			}
+			want := fmt.Sprintf("process tree: could not be ended: %d (\"squatter\")\n", left[0].pid)
+			if code != 70 || strings.Count(rest, want) != depth+1 {
+				t.Errorf("jp: status %d, said %q, want 70 and %q at each level", code, rest, want)
+			}
+			syscall.Kill(left[0].pid, syscall.SIGKILL)
+			waitGone(t, nil, entry)
+		})
+	}
+}
+
+func copyFile(to, from string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
+}
