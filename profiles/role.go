@@ -1,0 +1,124 @@
+package profiles
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The roles of agents. A sub-agent's role is given by the one rule; a person may choose one of the others.
+const (
+	RoleMain      = "main"      // talks with a person
+	RoleSubagent  = "subagent"  // works for another agent
+	RoleScheduled = "scheduled" // runs by itself, with nobody there
+	RoleSynthesis = "synthesis" // only folds finished results back in
+)
+
+// Roles lists the roles, sorted.
+func Roles() []string { return []string{RoleMain, RoleScheduled, RoleSubagent, RoleSynthesis} }
+
+// ToolProfile is the ceiling of a role: the tools that an agent of that role may ever hold, whatever its config enables.
+// It is an immutable value; the zero ToolProfile admits nothing.
+//
+// A rule about a source is a source's name, or a prefix of names that ends in ".*" ("mcp.*" covers mcp.github, not mcp);
+// "*" alone covers all. A rule about a name covers the tool of that name under any source, but for the names of the tools
+// that jp brings along: it covers these under their own source only, so that no other tool gains by taking such a name.
+type ToolProfile struct {
+	name            string
+	allowed, denied ToolRules
+}
+
+// ToolRules are sources and names of tools.
+type ToolRules struct {
+	Sources []string
+	Names   []string
+}
+
+// Role returns the tool profile of a role; "" is main. These are compiled in and cannot be configured: a mistake in a
+// file must not open a boundary. All but main are true allowlists: a source that nobody has decided about is closed to
+// them.
+func Role(role string) (ToolProfile, error) {
+	switch role {
+	case "", RoleMain:
+		return ToolProfile{name: RoleMain}.With(ToolRules{Sources: []string{"*"}}), nil
+	case RoleSubagent, RoleScheduled:
+		return ToolProfile{name: role}.
+			With(ToolRules{Sources: []string{"builtin", "conversation", "delegation", "local", "mcp.*"}}).
+			Without(ToolRules{Sources: []string{"interactive"}, Names: []string{"ask_user"}}), nil
+	case RoleSynthesis:
+		return ToolProfile{name: role}.
+			With(ToolRules{Sources: []string{"conversation"}, Names: []string{"fs_grep_files", "fs_list_files", "fs_read_file"}}).
+			Without(ToolRules{Sources: []string{"delegation", "interactive"}}), nil
+	}
+	return ToolProfile{}, &Error{Layer: "role", Msg: strconv.Quote(role) + " is unknown", Hint: "roles are " + strings.Join(Roles(), ", ")}
+}
+
+// Name says whose tool profile it is.
+func (p ToolProfile) Name() string { return p.name }
+
+// Allowed returns what the profile allows, sorted; the caller's to keep.
+func (p ToolProfile) Allowed() ToolRules { return p.allowed.join(ToolRules{}) }
+
+// Denied returns what the profile denies whatever it allows, sorted; the caller's to keep.
+func (p ToolProfile) Denied() ToolRules { return p.denied.join(ToolRules{}) }
+
+// Matches reports whether the tool of that name and source may be held: neither is denied, and the name or the source is
+// allowed.
+func (p ToolProfile) Matches(name, source string) bool {
+	return !p.denied.cover(name, source) && p.allowed.cover(name, source)
+}
+
+// With returns a copy that also allows r.
+func (p ToolProfile) With(r ToolRules) ToolProfile {
+	p.allowed = p.allowed.join(r)
+	return p
+}
+
+// Without returns a copy that also denies r.
+func (p ToolProfile) Without(r ToolRules) ToolProfile {
+	p.denied = p.denied.join(r)
+	return p
+}
+
+// Rename returns a copy with the same rules under another name.
+func (p ToolProfile) Rename(name string) ToolProfile {
+	p.name = name
+	return p
+}
+
+// join shares nothing with r or more.
+func (r ToolRules) join(more ToolRules) ToolRules {
+	one := func(a, b []string) []string {
+		all := slices.Concat(a, b)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return ToolRules{one(r.Sources, more.Sources), one(r.Names, more.Names)}
+}
+
+func (r ToolRules) cover(name, source string) bool {
+	if own, ours := ownSource(name); (!ours || own == source) && slices.Contains(r.Names, name) {
+		return true
+	}
+	return slices.ContainsFunc(r.Sources, func(rule string) bool {
+		if prefix, ok := strings.CutSuffix(rule, "*"); ok && (prefix == "" || strings.HasSuffix(prefix, ".")) {
+			return strings.HasPrefix(source, prefix) && source != prefix
+		}
+		return rule == source
+	})
+}
+
+// ownSource is the source of a tool that jp brings along.
+func ownSource(name string) (source string, ours bool) {
+	switch name {
+	case "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file":
+		return "builtin", true
+	case "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print":
+		return "conversation", true
+	case "jp_batch_query", "jp_query", "llm_query":
+		return "delegation", true
+	case "ask_user":
+		return "interactive", true
+	}
+	return "", false
+}

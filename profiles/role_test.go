@@ -1,0 +1,125 @@
+package profiles_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"jp/profiles"
+)
+
+func TestToolProfile(t *testing.T) {
+	none := profiles.ToolProfile{}
+	all := none.With(profiles.ToolRules{Sources: []string{"*"}})
+	web := none.With(profiles.ToolRules{Sources: []string{"web"}})
+	tests := []struct {
+		name         string
+		p            profiles.ToolProfile
+		tool, source string
+		want         bool
+	}{
+		{"nothing is allowed", none, "web_search", "web", false},
+		{"all", all, "anything", "any", true},
+		{"all but no source", all, "anything", "", false},
+		{"name denied", all.Without(profiles.ToolRules{Names: []string{"x"}}), "x", "web", false},
+		{"other name denied", all.Without(profiles.ToolRules{Names: []string{"x"}}), "y", "web", true},
+		{"source denied", all.Without(profiles.ToolRules{Sources: []string{"web"}}), "x", "web", false},
+		{"denied and allowed", web.With(profiles.ToolRules{Names: []string{"x"}}).Without(profiles.ToolRules{Names: []string{"x"}}), "x", "web", false},
+		{"source denied, name allowed", none.With(profiles.ToolRules{Names: []string{"x"}}).Without(profiles.ToolRules{Sources: []string{"web"}}), "x", "web", false},
+		{"one source", web, "web_search", "web", true},
+		{"another source", web, "read_file", "filesystem", false},
+		{"source and name: name", web.With(profiles.ToolRules{Names: []string{"read_file"}}), "read_file", "filesystem", true},
+		{"source and name: other", web.With(profiles.ToolRules{Names: []string{"read_file"}}), "delete_file", "filesystem", false},
+		{"case counts", web, "x", "Web", false},
+		{"prefix", none.With(profiles.ToolRules{Sources: []string{"mcp.*"}}), "x", "mcp.github", true},
+		{"prefix alone", none.With(profiles.ToolRules{Sources: []string{"mcp.*"}}), "x", "mcp", false},
+		{"prefix and nothing", none.With(profiles.ToolRules{Sources: []string{"mcp.*"}}), "x", "mcp.", false},
+		{"like a prefix", none.With(profiles.ToolRules{Sources: []string{"mcp.*"}}), "x", "mcpx.github", false},
+		{"a star elsewhere is no pattern", none.With(profiles.ToolRules{Sources: []string{"mcp*"}}), "x", "mcp.github", false},
+		{"denied prefix", all.Without(profiles.ToolRules{Sources: []string{"mcp.*"}}), "x", "mcp.github", false},
+		{"our name, our source", none.With(profiles.ToolRules{Names: []string{"fs_read_file"}}), "fs_read_file", "builtin", true},
+		{"our name, another source", none.With(profiles.ToolRules{Names: []string{"fs_read_file"}}), "fs_read_file", "local", false},
+		{"our name denied, another source", all.Without(profiles.ToolRules{Names: []string{"ask_user"}}), "ask_user", "local", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.p.Matches(tt.tool, tt.source); got != tt.want {
+				t.Errorf("Matches(%q, %q) = %v, want %v", tt.tool, tt.source, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestToolProfileIsImmutable(t *testing.T) {
+	all, err := profiles.Role(profiles.RoleMain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := profiles.ToolRules{Sources: []string{"web"}, Names: []string{"x"}}
+	less := all.Without(rules)
+	more := less.With(profiles.ToolRules{Names: []string{"y"}})
+	renamed := more.Rename("other")
+	rules.Names[0] = "changed"
+	more.Denied().Names[0] = "changed"
+	if d := all.Denied(); len(d.Sources)+len(d.Names) != 0 {
+		t.Errorf("main denies %v, want nothing", d)
+	}
+	if got, want := less.Denied(), (profiles.ToolRules{Sources: []string{"web"}, Names: []string{"x"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("copy denies %v, want %v", got, want)
+	}
+	if len(less.Allowed().Names) != 0 || len(more.Allowed().Names) != 1 {
+		t.Errorf("allowed names: %v and %v, want none and y", less.Allowed().Names, more.Allowed().Names)
+	}
+	if renamed.Name() != "other" || more.Name() != "main" || !reflect.DeepEqual(renamed.Rename("main"), more) {
+		t.Errorf("renamed %q from %q: want the same rules", renamed.Name(), more.Name())
+	}
+}
+
+func TestRoles(t *testing.T) {
+	// What the roles do with sources and names that are not jp's own. Those of the live registry are in package cli.
+	tests := []struct {
+		tool, source string
+		want         string // the first letters of the roles that hold it: main, scheduled, subagent, synthesis
+	}{
+		{"wc", "local", "main scheduled subagent"},
+		{"issues", "mcp.github", "main scheduled subagent"},
+		{"llm_tool_review", "delegation", "main scheduled subagent"},
+		{"ask_user", "interactive", "main"},
+		{"ask_other", "interactive", "main"},
+		{"ask_user", "local", "main scheduled subagent"},
+		{"fs_read_file", "local", "main scheduled subagent"},
+		{"fs_read_file", "mcp.github", "main scheduled subagent"},
+		{"fs_read_file", "new", "main"},
+		{"fs_future", "builtin", "main scheduled subagent"},
+		{"x", "new", "main"},
+		{"x", "mcp", "main"},
+		{"x", "", ""},
+	}
+	for _, tt := range tests {
+		var got []string
+		for _, role := range profiles.Roles() {
+			p, err := profiles.Role(role)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Name() != role {
+				t.Errorf("Role(%q).Name() = %q", role, p.Name())
+			}
+			if p.Matches(tt.tool, tt.source) {
+				got = append(got, role)
+			}
+		}
+		if got := strings.Join(got, " "); got != tt.want {
+			t.Errorf("%s of source %q is held by %q, want %q", tt.tool, tt.source, got, tt.want)
+		}
+	}
+	if p, err := profiles.Role(""); err != nil || p.Name() != "main" {
+		t.Errorf(`Role("") = %q, %v, want main`, p.Name(), err)
+	}
+	for _, bad := range []string{"Main", "worker", "subagent ", "*"} {
+		p, err := profiles.Role(bad)
+		if err == nil || p.Matches("fs_read_file", "builtin") {
+			t.Errorf("Role(%q) = %v, want an error and a profile that admits nothing", bad, err)
+		}
+	}
+}
