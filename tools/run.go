@@ -190,7 +190,7 @@ func (c command) failed(why string, stdout *head, stderr *tail) Result {
 	}
 	if stdout.size > 0 {
 		b.WriteString("\nstdout:\n")
-		b.WriteString(c.cutOutput(stdout, c.def.sizeThreshold()-b.Len()))
+		b.WriteString(c.cutOutput(stdout, c.def.sizeThreshold()-b.Len()-len(errorMark)))
 	}
 	return Result{Text: b.String(), IsError: true}
 }
