@@ -135,8 +135,12 @@ func create(dir *os.Root, name string, content []byte) error {
 }
 
 // replace gives the file name, which was info when it was looked at, another
-// content: at once and keeping its mode. A file that has changed since stays.
+// content: at once and keeping its mode. A file that has changed since stays,
+// and so does one that its mode lets nobody write, which a rename would not ask.
 func replace(dir *os.Root, name string, info fs.FileInfo, content []byte) error {
+	if info.Mode().Perm()&0o222 == 0 {
+		return errors.New("is read-only by its mode")
+	}
 	temp, err := writeTemp(dir, content, info)
 	if err != nil {
 		return err
