@@ -34,6 +34,7 @@ type queryOptions struct {
 	hidden     bool
 	tmp        maybe[time.Duration]
 	title      maybe[string]
+	role       string
 	toggles    []toggle
 	maxTurns   maybe[int]
 	timeout    maybe[time.Duration]
@@ -77,6 +78,8 @@ func newQueryCommand(a *app) *cli.Command {
 		boolFlag(&o.hidden, "hidden", "hide the new conversation from listings"),
 		durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),
 		stringFlag(&o.title, "title", "T", "the title of the new conversation"),
+		choiceFlag(&o.role, "role", "ROLE", personRoles(),
+			"what tools it may hold at most: everything, what can run with nobody there, or only reading; a new conversation keeps it"),
 		toggled("tool", "t", "enable a tool, or all that the config knows", true),
 		toggled("no-tool", "T", "disable a tool, or all", false),
 		intFlag(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
@@ -487,6 +490,7 @@ func (q *query) create(ctx context.Context, text string) error {
 	if q.conv, err = q.store.Create(ctx, convstore.New{
 		Title: title, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
 		Profile: q.resolved.Profile, ProfileArg: q.resolved.ProfileArg, ProfileHash: q.resolved.ProfileHash, Model: model,
+		Role:   q.o.role,
 		Config: convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)},
 	}); err != nil {
 		return err

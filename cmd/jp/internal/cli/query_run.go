@@ -40,10 +40,9 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	set = set.Narrow(func(name, source string) bool {
-		return (q.conv.Grant == nil || slices.Contains(q.conv.Grant.Tools, name)) &&
-			(cfg.Delegation.Enabled || source != tools.SourceDelegation)
-	})
+	if set, err = q.narrow(ctx, set); err != nil {
+		return nil, nil, err
+	}
 	d.Set = set
 
 	policy := tools.NewPolicy(q.prompter())
@@ -204,7 +203,7 @@ func (a *app) profile(_ context.Context, name, modelID string) (delegate.Profile
 	}
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs),
 	}, nil
 }
 
@@ -352,7 +351,8 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	if _, err := store.Get(ctx, parent); err != nil {
+	conv, err := store.Get(ctx, parent)
+	if err != nil {
 		return nil, err
 	}
 	stored, err := store.Config(ctx, parent)
@@ -362,6 +362,18 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	src := a.sources()
 	src.Stored = stored.JSON
 	r, err := profiles.Resolve(src, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	defs, err := definitions(r, ws)
+	if err != nil {
+		return nil, err
+	}
+	held, err := effective(conv, defs)
 	if err != nil {
 		return nil, err
 	}
@@ -387,7 +399,7 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	}
 	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile}
 	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		child, err := delegate.Decide(s, delegate.Caller{Tools: stored.Tools, Limits: limits(r.Config)}, ask, 0, 0)
+		child, err := delegate.Decide(s, delegate.Caller{Tools: held, Limits: limits(r.Config)}, ask, 0, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/profiles"
 )
 
 // DepthCeiling is the deepest that any delegation may ever be, whatever is configured.
@@ -62,7 +63,8 @@ type Profile struct {
 	Arg      string // for argv: an absolute path or builtin:name
 	Hash     string
 	Model    string
-	Config   convstore.Config // resolved; Tools are the names it enables
+	Config   convstore.Config  // resolved; Tools are the names it enables
+	Sources  map[string]string // of these tools, by name
 	MaxDepth int
 }
 
@@ -114,9 +116,15 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.ID != 0 && child.Grant != nil {
 		held = child.Grant.Tools
 	}
+	role, err := profiles.Role(roleSubagent)
+	if err != nil {
+		return convstore.Child{}, err
+	}
 	granted := make([]string, 0, len(held))
 	for _, t := range held {
-		if p.Grant == nil || slices.Contains(p.Grant.Tools, t) {
+		// What a child holds that goes on was cut to its role when it was forked.
+		ceiling := a.ID != 0 && child.Grant != nil || role.Matches(t, a.Profile.Sources[t])
+		if ceiling && (p.Grant == nil || slices.Contains(p.Grant.Tools, t)) {
 			granted = append(granted, t)
 		}
 	}
@@ -168,7 +176,7 @@ func ceilingOf(p convstore.Conversation, configured int) int {
 
 const (
 	kindSingle   = "sub_complete"
-	roleSubagent = "subagent"
+	roleSubagent = profiles.RoleSubagent
 )
 
 // refused tells an error of the rule or of the scope from a failure of the store.

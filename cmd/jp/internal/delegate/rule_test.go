@@ -35,7 +35,15 @@ func standing(depth, ceiling int, granted []string) convstore.Standing {
 }
 
 func researcher(maxDepth int, tools ...string) Profile {
-	return Profile{Name: "agent/researcher", Arg: "builtin:agent/researcher", Config: convstore.Config{Tools: tools}, MaxDepth: maxDepth}
+	p := Profile{Name: "agent/researcher", Arg: "builtin:agent/researcher", Config: convstore.Config{Tools: tools}, MaxDepth: maxDepth}
+	p.Sources = map[string]string{}
+	for _, t := range tools {
+		p.Sources[t] = "builtin"
+		if t == toolQuery {
+			p.Sources[t] = "delegation"
+		}
+	}
+	return p
 }
 
 func caller(tools ...string) Caller {
@@ -177,6 +185,21 @@ func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 	c.Limits.Profiles = append(c.Limits.Profiles, "agent/planner")
 	if _, err := Decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: other}, 0, 0); codeOf(err) != CodeProfile {
 		t.Errorf("follow-up under another profile: %v, want a refusal", err)
+	}
+}
+
+func TestDecideCutsToTheRole(t *testing.T) {
+	p := researcher(0, "fs_read_file", "wc", "ask_user", "odd", "unsaid")
+	p.Sources = map[string]string{"fs_read_file": "builtin", "wc": "local", "ask_user": "interactive", "odd": "new"}
+	got, err := Decide(standing(0, 0, nil), caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p}, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"fs_read_file", "wc"}; !slices.Equal(got.Grant.Tools, want) || got.Role != "subagent" {
+		t.Errorf("granted %v as %q, want %v as a sub-agent", got.Grant.Tools, got.Role, want)
+	}
+	if got.ToolsTotal != 5 || got.ToolsDenied != 3 {
+		t.Errorf("%d of %d tools denied, want 3 of 5", got.ToolsDenied, got.ToolsTotal)
 	}
 }
 
