@@ -110,8 +110,8 @@ func (s *search) next(pos int) int {
 			return pos // the expression would see the \r: line by line
 		}
 		loc := s.m.re.FindIndex(s.data[pos:])
-		if loc == nil || pos+loc[0] >= len(s.data) {
-			return -1
+		if loc == nil || pos+loc[0] == len(s.data) && s.data[len(s.data)-1] == '\n' {
+			return -1 // behind the last line break there is no line
 		}
 		return pos + loc[0]
 	}
