@@ -233,7 +233,7 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 		}
 		r.Text = validText(r.Text)
 		if r.IsError && !tellsStatus(j.tool, r.Text) {
-			r.Text = marked(r.Text)
+			r.Text = errorText(r.Text)
 		}
 	}()
 	r, err := j.tool.Func(ctx, j.call)
@@ -257,7 +257,7 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 // formats have no other place that could tell a model of a failure.
 const errorMark = "error: "
 
-func marked(text string) string {
+func errorText(text string) string {
 	return errorMark + strings.TrimPrefix(text, errorMark)
 }
 
@@ -276,9 +276,9 @@ func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	d, err := decide(func() (Decision, error) { return deliver(ctx, j.tool, j.call, r) })
 	switch {
 	case err != nil:
-		return Result{Text: marked(fmt.Sprintf("the tool ran; its result is withheld: %v", err)), IsError: true}
+		return Result{Text: errorText(fmt.Sprintf("the tool ran; its result is withheld: %v", err)), IsError: true}
 	case !d.Allow:
-		return Result{Text: marked("the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered")), IsError: true}
+		return Result{Text: errorText("the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered")), IsError: true}
 	}
 	r.Text = bound(r.Text, j.tool.sizeThreshold(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
 	return r
@@ -309,7 +309,7 @@ func deliverUnattended(_ context.Context, t Tool, _ Call, _ Result) (Decision, e
 }
 
 func refused(format string, args ...any) *Result {
-	return &Result{Text: marked(validText(fmt.Sprintf(format, args...))), IsError: true, Refused: true}
+	return &Result{Text: errorText(validText(fmt.Sprintf(format, args...))), IsError: true, Refused: true}
 }
 
 func orText(s, def string) string {
