@@ -27,6 +27,7 @@ var programs = map[string]func(args []string) error{
 	"hold":    holdProgram,
 	"parent":  parentProgram,
 	"fillup":  fillupProgram,
+	"gaps":    gapsProgram,
 	"lockrun": lockProgram,
 }
 

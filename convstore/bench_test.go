@@ -1,0 +1,404 @@
+package convstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The benchmarks use a real disk: the folder of $TMPDIR.
+
+func benchStore(b *testing.B) *Store {
+	b.Helper()
+	s, err := Open(filepath.Join(b.TempDir(), "store"), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// flushLoop is the least that a durable commit of bbolt's kind needs: twice a page
+// written and flushed. It returns the time of one round.
+func flushLoop(b *testing.B) time.Duration {
+	b.Helper()
+	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	page := make([]byte, 4096)
+	const rounds = 300
+	start := time.Now()
+	for i := range rounds {
+		for half := range 2 {
+			if _, err := f.WriteAt(page, int64(i%64*2+half)*4096); err != nil {
+				b.Fatal(err)
+			}
+			if err := unix.Fdatasync(int(f.Fd())); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return time.Since(start) / rounds
+}
+
+// BenchmarkAppend opens the store, appends one event of 2 KiB and closes it,
+// beside a raw loop of the same flushes.
+func BenchmarkAppend(b *testing.B) {
+	s := benchStore(b)
+	c, err := s.Create(b.Context(), New{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := s.Lock(b.Context(), c.ID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	text := strings.Repeat("x", 2000)
+	raw := flushLoop(b)
+	for b.Loop() {
+		if err := l.Append(b.Context(), Event{Body: AssistantMessage{Text: text}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(raw), "x-raw-flushes")
+}
+
+// BenchmarkGet opens the store, reads one conversation and closes it.
+func BenchmarkGet(b *testing.B) {
+	s := benchStore(b)
+	c, err := s.Create(b.Context(), New{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.Get(b.Context(), c.ID); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDelegation reserves, begins and settles one child.
+func BenchmarkDelegation(b *testing.B) {
+	s := benchStore(b)
+	c, err := s.Create(b.Context(), New{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := s.Lock(b.Context(), c.ID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	for i := 0; b.Loop(); i++ {
+		if i%50 == 0 {
+			if err := l.Append(b.Context(), Event{Body: TurnStart{}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		rs, err := l.Below().Reserve(b.Context(), admit(Child{Call: fmt.Sprint(i), Hidden: true}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Below().Begin(b.Context(), rs[0], Started{PID: 1}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.Below().Settle(b.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// gapsProgram appends events at random gaps of 100 ms on average, and prints how
+// long each append took.
+func gapsProgram(args []string) error {
+	s, id, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	l, err := s.Lock(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	text := strings.Repeat("x", 1500)
+	for range 20 {
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+		start := time.Now()
+		if err := l.Append(context.Background(), Event{Body: AssistantMessage{Text: text}}); err != nil {
+			return err
+		}
+		fmt.Println(time.Since(start).Nanoseconds())
+	}
+	return nil
+}
+
+// BenchmarkContention runs 64 processes that append at random gaps of 100 ms.
+func BenchmarkContention(b *testing.B) {
+	s := benchStore(b)
+	var took []time.Duration
+	for b.Loop() {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 64 {
+			c, err := s.Create(b.Context(), New{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := start(b, "gaps", nil, filepath.Dir(s.Path()), c.ID.String())
+			wg.Go(func() {
+				for line := p.line(); line != ""; line = p.line() {
+					ns, err := strconv.ParseInt(line, 10, 64)
+					if err != nil {
+						b.Error(err)
+					}
+					mu.Lock()
+					took = append(took, time.Duration(ns))
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	slices.Sort(took)
+	ms := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))]) / 1e6 }
+	b.ReportMetric(ms(0.5), "p50-ms")
+	b.ReportMetric(ms(0.99), "p99-ms")
+	b.ReportMetric(ms(1), "max-ms")
+	if err := s.Check(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// largeStore holds 100,000 conversations, 50 of them below the one it returns.
+func largeStore(b *testing.B) (*Store, ID) {
+	b.Helper()
+	s := benchStore(b)
+	var root ID
+	insert := func(t *tx, parent ID) (ID, error) {
+		r := &record{
+			Title: "a conversation with a title of some length", Profile: "agent/researcher", ProfileHash: strings.Repeat("0", 64),
+			Model: "anthropic/claude-sonnet", Role: "subagent", Parent: parent,
+			Grant: &Grant{Tools: []string{"fs_read_file", "fs_list_files", "fs_grep_files"}},
+		}
+		if parent != 0 {
+			r.Link = DelegationLink
+		}
+		return t.insert(r, Config{JSON: []byte(`{"assistant":{"model":"anthropic/claude-sonnet"}}`)})
+	}
+	for batch := range 100 {
+		err := s.f.write(b.Context(), func(t *tx) error {
+			for i := range 1000 / 51 {
+				top, err := insert(t, 0)
+				if err != nil {
+					return err
+				}
+				for range 50 {
+					if _, err := insert(t, top); err != nil {
+						return err
+					}
+				}
+				if batch == 50 && i == 5 {
+					root = top
+				}
+			}
+			for range 1000 % 51 {
+				if _, err := insert(t, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s, root
+}
+
+// BenchmarkLarge lists from a store of 100,000 conversations.
+func BenchmarkLarge(b *testing.B) {
+	s, root := largeStore(b)
+	b.Run("below=50", func(b *testing.B) {
+		for b.Loop() {
+			v, err := s.Under(b.Context(), root)
+			if err != nil {
+				b.Fatal(err)
+			}
+			list, err := v.List(b.Context(), Filter{Hidden: true})
+			if err != nil || len(list) != 50 {
+				b.Fatalf("%d, %v", len(list), err)
+			}
+		}
+	})
+	b.Run("roots", func(b *testing.B) {
+		for b.Loop() {
+			list, err := s.List(b.Context(), Filter{Roots: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(len(list)), "conversations")
+		}
+	})
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			list, err := s.List(b.Context(), Filter{Hidden: true})
+			if err != nil || len(list) != 100_000 {
+				b.Fatalf("%d, %v", len(list), err)
+			}
+		}
+	})
+}
+
+// corpus fills a store with conversations of words at natural frequencies, until
+// it holds about size bytes, and plants a needle now and then.
+func corpus(b *testing.B, s *Store, size int) {
+	b.Helper()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	// Letters as often as in English, per 1000.
+	var letters []byte
+	for i, n := range []int{82, 15, 28, 43, 127, 22, 20, 61, 70, 2, 8, 40, 24, 67, 75, 19, 1, 60, 63, 91, 28, 10, 24, 2, 20, 1} {
+		letters = append(letters, bytes.Repeat([]byte{byte('a' + i)}, n)...)
+	}
+	words := make([]string, 30_000)
+	for i := range words {
+		word := make([]byte, 2+rnd.IntN(9))
+		for j := range word {
+			word[j] = letters[rnd.IntN(len(letters))]
+		}
+		words[i] = string(word)
+	}
+	zipf := rand.NewZipf(rnd, 1.1, 4, uint64(len(words)-1))
+	for n := 0; size > 0; {
+		err := s.f.write(b.Context(), func(t *tx) error {
+			for range 8 {
+				r := &record{Title: "corpus"}
+				id, err := t.insert(r, Config{})
+				if err != nil {
+					return err
+				}
+				for range 400 {
+					var text strings.Builder
+					for want := 600 + rnd.IntN(2600); text.Len() < want; {
+						text.WriteString(words[zipf.Uint64()])
+						text.WriteString([]string{" ", " ", " ", " ", ", ", ". ", "\n"}[rnd.IntN(7)])
+					}
+					if n++; n%4600 == 0 {
+						text.WriteString("a Zebra Crossing here")
+					}
+					body := Body(AssistantMessage{Text: text.String()})
+					if n%3 == 0 {
+						body = ToolResult{ID: "x", Text: text.String()}
+					}
+					e, err := encodeEvent(Event{ID: NewEventID(), Time: t.now, Body: body})
+					if err != nil {
+						return err
+					}
+					if _, err := t.append(id, r, &e, body); err != nil {
+						return err
+					}
+					size -= len(e.body)
+				}
+				if err := t.save(id, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSearch looks for rare words in a corpus of $CONVSTORE_BENCH_MIB
+// (default 128) MiB, warm. x-flat-files is the rate of the search divided by that
+// of a plain program on the same bytes in flat files: as many goroutines read them
+// piece by piece and look for one byte that is not there. No grep can be faster
+// than that; ripgrep is at about 0.8 of it.
+func BenchmarkSearch(b *testing.B) {
+	mib, err := strconv.Atoi(os.Getenv("CONVSTORE_BENCH_MIB"))
+	if err != nil {
+		mib = 128
+	}
+	s := benchStore(b)
+	corpus(b, s, mib<<20)
+	flat := make([]*os.File, searchers)
+	for i := range flat {
+		if flat[i], err = os.Create(filepath.Join(b.TempDir(), "flat")); err != nil {
+			b.Fatal(err)
+		}
+		defer flat[i].Close()
+	}
+	var size int64
+	if err := s.f.read(b.Context(), func(t *tx) error {
+		n := 0
+		return t.prefixed(bEvents, nil, func(_, v []byte) error {
+			st, err := parseStored(v)
+			if err != nil {
+				return err
+			}
+			size += int64(len(st.body))
+			n++
+			_, err = flat[n%len(flat)].Write(st.body)
+			return err
+		})
+	}); err != nil {
+		b.Fatal(err)
+	}
+	readFlat := func() time.Duration {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for _, file := range flat {
+			wg.Go(func() {
+				piece := make([]byte, 128<<10)
+				for at := int64(0); ; {
+					n, err := file.ReadAt(piece, at)
+					if bytes.IndexByte(piece[:n], 0) >= 0 {
+						b.Error("a zero byte")
+					}
+					if at += int64(n); err != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(start)
+	}
+	for _, q := range []Query{
+		{Pattern: "zebra crossing"},
+		{Pattern: "Zebra Crossing"},
+		{Pattern: "zebra cross[a-z]+", Regexp: true},
+		{Pattern: "no such words are here"},
+		{Pattern: "tattooist"},
+	} {
+		b.Run(strings.ReplaceAll(q.Pattern, " ", "_"), func(b *testing.B) {
+			b.SetBytes(size)
+			var flat time.Duration
+			for b.Loop() {
+				for _, err := range s.Search(b.Context(), q) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				// In turns, so that a busy machine slows both down.
+				b.StopTimer()
+				flat += readFlat()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(flat)/float64(b.Elapsed()), "x-flat-files")
+		})
+	}
+}
