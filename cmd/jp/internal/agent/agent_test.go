@@ -352,6 +352,7 @@ func TestThreadReplaysReasoningToItsProviderOnly(t *testing.T) {
 		{Body: convstore.TurnStart{}}, {Body: convstore.UserMessage{Text: "q"}},
 		{Body: convstore.Reasoning{Text: "hm", Signature: "s", Provider: "anthropic"}},
 		{Body: convstore.AssistantMessage{Text: "a"}}, {Body: convstore.ModelCall{}},
+		{Body: convstore.Reasoning{Text: "hm", Signature: "s", Provider: "anthropic"}}, {Body: convstore.ModelCall{}},
 		{Body: convstore.UserMessage{Text: "r"}}, {Body: convstore.UserMessage{Text: "s"}},
 	}
 	for provider, blocks := range map[string]int{"anthropic": 2, "openai": 1} {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -25,7 +26,8 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 		}
 	}
 	flush := func() {
-		if len(reply) == 0 {
+		if !slices.ContainsFunc(reply, func(c model.Content) bool { return c.Text != "" || c.Call != nil }) {
+			reply = nil // thinking without a word is no message; providers refuse it
 			return
 		}
 		msgs = append(msgs, model.Message{Role: model.Assistant, Content: reply})
