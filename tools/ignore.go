@@ -278,7 +278,7 @@ func posixClass(name string, r rune) bool {
 	case "lower":
 		return unicode.IsLower(r)
 	case "space":
-		return unicode.IsSpace(r)
+		return strings.ContainsRune(" \t\r\n", r) // as git has it
 	case "blank":
 		return r == ' ' || r == '\t'
 	case "punct":

@@ -73,6 +73,33 @@ func TestIgnore(t *testing.T) {
 	}
 }
 
+// Classes of characters by name hold as many ASCII characters as git's, which
+// knows four spaces.
+func TestIgnoreClasses(t *testing.T) {
+	var paths []string
+	for c := byte(1); c < 127; c++ {
+		if c != '/' && c != '.' {
+			paths = append(paths, string(rune(c)))
+		}
+	}
+	for class, want := range map[string]int{
+		"alpha": 52, "digit": 10, "alnum": 62, "upper": 26, "lower": 26, "space": 4, "blank": 2, "punct": 30, "xdigit": 22,
+		"cntrl": 31, "print": 93, "graph": 92, "none": 0,
+	} {
+		patterns := "[[:" + class + ":]]"
+		ig := &ignores{patterns: parseIgnore(patterns)}
+		n := 0
+		for _, p := range paths {
+			if ig.match(p, false) {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%s matches %d characters, want %d", patterns, n, want)
+		}
+	}
+}
+
 // names are the paths in list, whose names may hold spaces.
 func names(list string, paths []string) (out []string) {
 	for part := range strings.SplitSeq(list, "|") {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -361,4 +362,20 @@ func FuzzTail(f *testing.F) {
 			t.Errorf("%d bytes are kept", len(w.b))
 		}
 	})
+}
+
+func TestOnce(t *testing.T) {
+	var told []string
+	f := Once(func(s string) { told = append(told, s) })
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { f("a") })
+	}
+	wg.Wait()
+	f("b")
+	f("a")
+	if want := []string{"a", "b"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	Once(nil)("nobody")
 }
