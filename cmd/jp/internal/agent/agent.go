@@ -243,7 +243,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 // close ends a turn at its limit of rounds: the pending calls are not run, and the model is asked once more, without
 // tools, to hand in what it has.
 func (t *turn) close(ctx context.Context, calls []convstore.ToolCall, round int) (Outcome, error) {
-	limit := fmt.Sprintf("not run: the limit of %d tool rounds is reached", t.MaxRounds)
+	limit := fmt.Sprintf("error: not run: the limit of %d tool rounds is reached", t.MaxRounds)
 	refused := make([]convstore.Body, len(calls))
 	for i, c := range calls {
 		refused[i] = convstore.ToolResult{ID: c.ID, Text: limit, IsError: true}

@@ -174,7 +174,7 @@ tool_calls = [{ name = "echo", arguments = { say = "a" } }]
 1 result false echo a
 1 call echo {"say":"a"}
 1 model tool_use
-1 result true not run: the limit of 1 tool rounds is r
+1 result true error: not run: the limit of 1 tool roun
 1 assistant So far: a.
 1 model end
 1 end partial
@@ -258,7 +258,7 @@ text = "One of them is unknown."
 1 call echo {"say":"x"}
 1 model tool_use
 1 result false was done
-1 result true interrupted: jp ended before this call d
+1 result true error: interrupted: jp ended before this
 1 result false echo x
 1 assistant One of them is unknown.
 1 model end
@@ -281,7 +281,7 @@ func TestSendAfterCrashAnswersOpenCalls(t *testing.T) {
 1 user go
 1 call echo {}
 1 model tool_use
-1 result true interrupted: jp ended before this call d
+1 result true error: interrupted: jp ended before this
 2 start
 2 user never mind
 2 assistant ok

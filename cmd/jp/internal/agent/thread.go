@@ -10,7 +10,7 @@ import (
 )
 
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
-const interrupted = "interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
+const interrupted = "error: interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
 
 // Thread turns stored events into what a model is sent. Results stand in call order, a call without a result gets one
 // that says so, and reasoning goes back only to the provider that made it.
