@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The benchmarks use a real disk: the folder of $TMPDIR.
@@ -37,6 +35,9 @@ func flushLoop(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	defer f.Close()
+	if _, err := f.Write(make([]byte, 128*4096)); err != nil {
+		b.Fatal(err)
+	}
 	page := make([]byte, 4096)
 	const rounds = 300
 	start := time.Now()
@@ -45,7 +46,7 @@ func flushLoop(b *testing.B) time.Duration {
 			if _, err := f.WriteAt(page, int64(i%64*2+half)*4096); err != nil {
 				b.Fatal(err)
 			}
-			if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			if err := f.Sync(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -65,7 +66,7 @@ func BenchmarkAppend(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	text := strings.Repeat("x", 2000)
 	raw := flushLoop(b)
 	for b.Loop() {
@@ -101,7 +102,7 @@ func BenchmarkDelegation(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	for i := 0; b.Loop(); i++ {
 		if i%50 == 0 {
 			if err := l.Append(b.Context(), Event{Body: TurnStart{}}); err != nil {

@@ -73,7 +73,7 @@ func sampleStore(t testing.TB) []byte {
 		if err := s.Activate(t.Context(), "tty1", c.ID); err != nil {
 			t.Fatal(err)
 		}
-		l.Close()
+		_ = l.Close()
 	}
 	return mustRead(t, s.Path())
 }
@@ -100,18 +100,18 @@ func TestNoStore(t *testing.T) {
 	sample := sampleStore(t)
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
 	db := rawOpen(t, foreign, false)
-	db.Update(func(tx *bbolt.Tx) error {
+	_ = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("something else"))
 		return err
 	})
-	db.Close()
+	_ = db.Close()
 	unversioned := filepath.Join(t.TempDir(), "unversioned.db")
 	db = rawOpen(t, unversioned, false)
-	db.Update(func(tx *bbolt.Tx) error {
+	_ = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("meta"))
 		return err
 	})
-	db.Close()
+	_ = db.Close()
 	for _, test := range []struct {
 		name string
 		data []byte
@@ -181,7 +181,7 @@ func TestDamagedPages(t *testing.T) {
 		if err := touchEverything(t, s); err != nil {
 			reported++
 		}
-		os.RemoveAll(filepath.Dir(s.Path()))
+		_ = os.RemoveAll(filepath.Dir(s.Path()))
 	}
 	if reported == 0 {
 		t.Errorf("seed %d: nothing was noticed", seed)
@@ -305,14 +305,14 @@ func TestHostileFiles(t *testing.T) {
 			t.Run(name+" is a "+what, func(t *testing.T) {
 				s := storeOf(t, sample)
 				path := filepath.Join(filepath.Dir(s.Path()), name)
-				os.Remove(path)
+				_ = os.Remove(path)
 				if err := put(path); err != nil {
 					t.Fatal(err)
 				}
 				id := idOfFirst(t, sample)
 				l, err := s.Lock(t.Context(), id)
 				if err == nil {
-					l.Close()
+					_ = l.Close()
 					t.Fatal("it was taken")
 				}
 				if !strings.Contains(err.Error(), path) {
@@ -375,9 +375,9 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 	s := storeOf(t, sampleStore(t))
 	dir := filepath.Dir(s.Path())
-	os.Chmod(s.Path(), 0o400)
-	os.Chmod(dir, 0o500)
-	defer os.Chmod(dir, 0o700)
+	_ = os.Chmod(s.Path(), 0o400)
+	_ = os.Chmod(dir, 0o500)
+	defer func() { _ = os.Chmod(dir, 0o700) }()
 	mustList(t, s.View, Filter{})
 	_, err := s.Create(t.Context(), New{})
 	if !errors.Is(err, fs.ErrPermission) {
@@ -392,7 +392,7 @@ func TestPanicInCallback(t *testing.T) {
 	c := mustCreate(t, s, New{Title: "before"})
 	for name, call := range map[string]func(){
 		"edit": func() {
-			s.Edit(t.Context(), c.ID, func(c *Conversation) error {
+			_ = s.Edit(t.Context(), c.ID, func(c *Conversation) error {
 				c.Title = "after"
 				panic("mine")
 			})
@@ -402,7 +402,7 @@ func TestPanicInCallback(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			scope.Reserve(t.Context(), func(Standing) ([]Child, error) { panic("mine") })
+			_, _ = scope.Reserve(t.Context(), func(Standing) ([]Child, error) { panic("mine") })
 		},
 	} {
 		func() {

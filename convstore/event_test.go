@@ -49,7 +49,7 @@ func ptr(n int64) *int64 { return &n }
 
 func opaque(raw string) Opaque {
 	var t struct{ Type string }
-	json.Unmarshal([]byte(raw), &t)
+	_ = json.Unmarshal([]byte(raw), &t)
 	return Opaque{Name: t.Type, Raw: json.RawMessage(raw)}
 }
 
@@ -189,7 +189,7 @@ func TestAppendAgain(t *testing.T) {
 	if got := mustGet(t, s.View, c.ID).Events; got != 3 {
 		t.Errorf("%d events after a refused append, want 3", got)
 	}
-	l.Close()
+	_ = l.Close()
 	if err := l.Append(t.Context(), Event{Body: Note{}}); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append to a closed log: %v, want ErrClosed", err)
 	}
@@ -279,7 +279,7 @@ func FuzzParseStored(f *testing.F) {
 		if v[2]&^flagLoose == 0 && !bytes.Equal(s.append(nil), v) {
 			t.Fatalf("%x parses to %+v, which is stored as %x", v, s, s.append(nil))
 		}
-		s.event(1)
+		_, _ = s.event(1)
 	})
 }
 

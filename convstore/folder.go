@@ -49,7 +49,7 @@ type handle struct {
 // close ends an orderly use. The lock is given up by itself, for the reason that
 // dropRun tells.
 func (h *handle) close() error {
-	flock(h.file, unix.LOCK_UN)
+	_ = flock(h.file, unix.LOCK_UN) // closing does it too, if later
 	return h.db.Close()
 }
 
@@ -58,7 +58,7 @@ func (h *handle) close() error {
 // mapping keeps the descriptor's lock alive, the lock is given up by itself.
 func (h *handle) abandon() {
 	if h.file != nil {
-		unix.Flock(int(h.file.Fd()), unix.LOCK_UN)
+		_ = flock(h.file, unix.LOCK_UN)
 		h.file.Close()
 	}
 }
@@ -162,7 +162,7 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	}
 	if gate != nil {
 		defer func() {
-			flock(gate, unix.LOCK_UN)
+			_ = flock(gate, unix.LOCK_UN)
 			gate.Close()
 		}()
 	}
@@ -254,8 +254,15 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 		file.Close()
 		return os.NewSyscallError("flock", err)
 	}
-	granted := make(chan error, 1)
-	go func() { granted <- flock(file, how) }()
+	granted := make(chan error)
+	go func() {
+		err := flock(file, how)
+		select {
+		case granted <- err:
+		case <-ctx.Done():
+			file.Close()
+		}
+	}()
 	select {
 	case err := <-granted:
 		if err != nil {
@@ -264,10 +271,6 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 		}
 		return nil
 	case <-ctx.Done():
-		go func() {
-			<-granted
-			file.Close()
-		}()
 		return ctx.Err()
 	}
 }
@@ -288,7 +291,7 @@ func (f *folder) create() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(unfinished)
+			_ = os.Remove(unfinished)
 		}
 	}()
 	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
@@ -347,7 +350,7 @@ func writeFile(path string, data []byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(tmp.Name())
+			_ = os.Remove(tmp.Name())
 		}
 	}()
 	_, err = tmp.Write(data)

@@ -19,7 +19,7 @@ import (
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := memoryDir(t)
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		m := &model{t: t, byID: map[ID]*modelConversation{}, active: map[string][2]ID{}, now: time.UnixMilli(1_000_000).UTC()}
 		s, err := Open(filepath.Join(dir, "store"), Options{Now: func() time.Time { return m.now }})
 		if err != nil {

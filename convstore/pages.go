@@ -75,11 +75,9 @@ func inspectFile(file *os.File) error {
 // openPages reads the newer of the two metas that is sound, as bbolt does.
 func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
 	first := readMeta(r, 0)
-	pageSize := uint64(os.Getpagesize())
 	var second *pageFile
 	if first != nil {
-		pageSize = first.pageSize
-		second = readMeta(r, int64(pageSize))
+		second = readMeta(r, int64(first.pageSize))
 	} else {
 		for shift := range 15 {
 			if second = readMeta(r, 1024<<shift); second != nil {

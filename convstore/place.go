@@ -153,14 +153,14 @@ func find(base, path string) (dir, renamed string, err error) {
 func claim(dir string, owner workspaceRecord, path string, me identity) (renamed string, err error) {
 	if owner.Path == path {
 		if owner.identity != me {
-			recordWorkspace(dir, path)
+			_ = recordWorkspace(dir, path)
 		}
 		return "", nil
 	}
 	if owner.lives() {
 		return "", nil // one folder under two names, a bind mount
 	}
-	recordWorkspace(dir, path)
+	_ = recordWorkspace(dir, path)
 	return owner.Path, nil
 }
 

@@ -263,5 +263,5 @@ func TestOwnerIsChecked(t *testing.T) {
 	}
 	_, err := s.List(t.Context(), Filter{})
 	checkError(t, "List", err, &PlaceError{s.Path(), "belongs to someone else"})
-	os.Chown(s.Path(), 0, -1)
+	_ = os.Chown(s.Path(), 0, -1)
 }

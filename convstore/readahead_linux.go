@@ -9,6 +9,6 @@ import (
 // is advice: when it is not taken, nothing else is lost.
 func (h *handle) readAhead() {
 	if info, err := h.file.Stat(); err == nil {
-		unix.Syscall(unix.SYS_MADVISE, h.db.Info().Data, uintptr(info.Size()), unix.MADV_SEQUENTIAL)
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, h.db.Info().Data, uintptr(info.Size()), unix.MADV_SEQUENTIAL)
 	}
 }

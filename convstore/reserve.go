@@ -42,7 +42,7 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 			return
 		}
 		for _, r := range rs {
-			r.drop()
+			_ = r.drop()
 		}
 		rs = nil
 	}()
@@ -456,13 +456,11 @@ func (t *tx) delegations(root ID) (ds []Delegation, err error) {
 // first. Numbers and turns both only grow, so it reads from the end.
 func (t *tx) delegationsSince(root ID, session int) (ds []Delegation, err error) {
 	c := t.bucket(bDelegations).Cursor()
-	k, v := c.Seek(pairKey(root+1, 0))
-	if k == nil {
-		k, v = c.Last()
-	} else {
-		k, v = c.Prev()
+	back := c.Prev
+	if after, _ := c.Seek(pairKey(root+1, 0)); after == nil {
+		back = c.Last
 	}
-	for ; idAt(k, 0) == root; k, v = c.Prev() {
+	for k, v := back(); idAt(k, 0) == root; k, v = c.Prev() {
 		d, err := t.parseDelegation(k, v)
 		if err != nil {
 			return nil, err

@@ -341,11 +341,11 @@ func TestRemoveSettlesOpen(t *testing.T) {
 	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); busyID(err) == 0 {
 		t.Errorf("Remove while it runs: %v", err)
 	}
-	l.Close()
+	_ = l.Close()
 	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); busyID(err) != rs[0].Child.ID {
 		t.Errorf("Remove while its child runs: %v", err)
 	}
-	rs[0].Release()
+	_ = rs[0].Release()
 	if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (t *tx) takeAll(ids []ID) (release func(), err error) {
 	}
 	return func() {
 		for _, file := range files {
-			dropRun(file)
+			_ = dropRun(file)
 		}
 	}, nil
 }

@@ -113,7 +113,7 @@ func TestDrawing(t *testing.T) {
 	s := richStore(t)
 	rows := drawnRows(t)
 	db := rawOpen(t, s.Path(), true)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	err := db.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			return b.ForEach(func(k, v []byte) error {
@@ -185,7 +185,7 @@ func richStore(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rs[0].Release() })
+	t.Cleanup(func() { _ = rs[0].Release() })
 	if _, err := l.Below().Settle(ctx, rs[1], Outcome{State: StateOK}); err != nil {
 		t.Fatal(err)
 	}
@@ -276,13 +276,13 @@ func TestMigrate(t *testing.T) {
 	}
 	db := rawOpen(t, s.Path(), true)
 	var steps []string
-	db.View(func(tx *bbolt.Tx) error {
+	_ = db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("sessions")).ForEach(func(k, _ []byte) error {
 			steps = append(steps, string(k))
 			return nil
 		})
 	})
-	db.Close()
+	_ = db.Close()
 	if want := []string{"step 1", "step 2"}; !slices.Equal(steps, want) {
 		t.Errorf("steps run: %q, want %q", steps, want)
 	}
@@ -295,9 +295,9 @@ func TestMigrate(t *testing.T) {
 func schemaOf(t testing.TB, s *Store) uint64 {
 	t.Helper()
 	db := rawOpen(t, s.Path(), true)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	var v uint64
-	db.View(func(tx *bbolt.Tx) error {
+	_ = db.View(func(tx *bbolt.Tx) error {
 		v = num(tx.Bucket([]byte("meta")).Get([]byte("schema")))
 		return nil
 	})

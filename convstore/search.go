@@ -119,9 +119,8 @@ func upperIn(re *syntax.Regexp) bool {
 // choose finds the conversations to search.
 func (s *search) choose(ctx context.Context) error {
 	f := Filter{Hidden: s.query.Hidden, Archived: s.query.Archived, Labels: s.query.Labels}
-	add := func(id ID, r *record) error {
+	add := func(id ID, r *record) {
 		s.todo = append(s.todo, candidate{id, r.Title, r.UpdatedAt, r.Events == 0})
-		return nil
 	}
 	err := s.view.f.read(ctx, func(t *tx) error {
 		s.todo = nil
@@ -136,10 +135,10 @@ func (s *search) choose(ctx context.Context) error {
 			return nil
 		}
 		return s.view.walk(t, f, func(id ID, r *record) error {
-			if !f.admits(r) {
-				return nil
+			if f.admits(r) {
+				add(id, r)
 			}
-			return add(id, r)
+			return nil
 		})
 	})
 	if err == errAbsent && len(s.query.IDs) > 0 {

@@ -318,7 +318,7 @@ func TestSearchGoesOn(t *testing.T) {
 		if i%3 == 0 {
 			l := mustLock(t, s, c.ID)
 			mustAppend(t, l, TurnStart{}, UserMessage{Text: "a needle"})
-			l.Close()
+			_ = l.Close()
 			want = append(want, c.ID)
 		}
 	}
@@ -336,7 +336,7 @@ func TestSearchGoesOn(t *testing.T) {
 		t.Errorf("found in %v, want %v", got, want)
 	}
 	n := 0
-	for range s.Search(t.Context(), Query{Pattern: "needle"}) {
+	for _, _ = range s.Search(t.Context(), Query{Pattern: "needle"}) {
 		if n++; n == 2 {
 			break
 		}

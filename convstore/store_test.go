@@ -22,7 +22,7 @@ func openStore(t testing.TB) *Store {
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {
-		t.Cleanup(func() { os.RemoveAll(dir) })
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		return dir
 	}
 	return t.TempDir()
@@ -57,7 +57,7 @@ func mustLock(t testing.TB, s *Store, id ID) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
@@ -172,7 +172,7 @@ func TestAppendAndRead(t *testing.T) {
 	if got.Turns != 2 || got.Events != 7 || got.Status != StatusRunning || got.Title != "first" {
 		t.Errorf("Get() = %+v", got)
 	}
-	l.Close()
+	_ = l.Close()
 	if got := mustGet(t, s.View, c.ID); got.Status != StatusInterrupted {
 		t.Errorf("status %q after the log is closed in a turn, want interrupted", got.Status)
 	}

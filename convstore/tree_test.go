@@ -269,10 +269,10 @@ func TestExpire(t *testing.T) {
 		want []ID
 		then func()
 	}{
-		{[]ID{plain}, func() { rs[0].Release() }},
-		{[]ID{delegated, child}, func() { l.Close() }},
+		{[]ID{plain}, func() { _ = rs[0].Release() }},
+		{[]ID{delegated, child}, func() { _ = l.Close() }},
 		{[]ID{running}, func() {
-			s.Edit(t.Context(), pinned, func(c *Conversation) error { c.Pinned = false; return nil })
+			_ = s.Edit(t.Context(), pinned, func(c *Conversation) error { c.Pinned = false; return nil })
 		}},
 		{[]ID{pinned}, func() {}},
 		{nil, func() {}},

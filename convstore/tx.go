@@ -222,10 +222,10 @@ func (t *tx) prefixed(n bucketNumber, prefix []byte, fn func(k, v []byte) error)
 func (t *tx) dropPrefixed(n bucketNumber, prefix []byte) error {
 	// bbolt's cursor skips an entry after a delete, so the keys come first.
 	var keys [][]byte
-	t.prefixed(n, prefix, func(k, _ []byte) error {
+	c := t.bucket(n).Cursor()
+	for k, _ := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
 		keys = append(keys, k)
-		return nil
-	})
+	}
 	for _, k := range keys {
 		if err := t.drop(n, k); err != nil {
 			return err
