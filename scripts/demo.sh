@@ -20,6 +20,7 @@ show() {
 }
 [ -t 1 ] || show() { printf '\n$ %s\n' "jp $*"; "$jp" "$@"; }
 
+show trust --yes
 show query --new "How does this program make sure that nothing outlives it, and how is its store shared?"
 show conversation ls --tree --hidden
 show conversation grep --hidden --scope assistant turnstile

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -43,14 +45,40 @@ func LoadDir(dir string) (map[string]Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, reason(err))
 	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return decodeAll(dir, names, func(name string) ([]byte, error) { return readDefinition(root, name) })
+}
+
+// DecodeFiles is [LoadDir] for files whose bytes are here already, by their
+// names; dir is what messages call their folder.
+func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, error) {
+	names := slices.Sorted(maps.Keys(files))
+	return decodeAll(dir, names, func(name string) ([]byte, error) {
+		if src := files[name]; len(src) <= maxDefinition {
+			return src, nil
+		}
+		return nil, fmt.Errorf("is larger than %s", sizeText(maxDefinition))
+	})
+}
+
+// decodeAll decodes the definitions among the files of a folder.
+func decodeAll(dir string, names []string, read func(name string) ([]byte, error)) (map[string]Definition, error) {
 	out, files := map[string]Definition{}, map[string]string{}
 	var all []error
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".toml") || strings.HasPrefix(e.Name(), ".") {
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".toml") || strings.HasPrefix(name, ".") {
 			continue
 		}
-		path := filepath.Join(dir, e.Name())
-		def, err := loadFrom(root, e.Name(), path)
+		path := filepath.Join(dir, name)
+		src, err := read(name)
+		if err != nil {
+			all = append(all, fmt.Errorf("%s: %w", path, reason(err)))
+			continue
+		}
+		def, err := decodeFile(src, path)
 		switch {
 		case err != nil:
 			all = append(all, err)

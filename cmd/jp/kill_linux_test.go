@@ -74,6 +74,7 @@ func (s *site) environ() []string {
 	env := []string{
 		"HOME=" + s.home, "XDG_STATE_HOME=" + filepath.Join(s.home, "state"), "XDG_CONFIG_HOME=" + filepath.Join(s.home, "config"),
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + s.home, "JP_SESSION=kill", "JP_NONINTERACTIVE=1",
+		"JP_TRUST_WORKSPACE=1",
 	}
 	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
 		env = append(env, "GOCOVERDIR="+dir)

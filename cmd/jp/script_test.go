@@ -60,7 +60,8 @@ func setup(e *testscript.Env) error {
 		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_STATE_HOME": filepath.Join(home, "state"),
 		"XDG_DATA_HOME": filepath.Join(home, "data"), "XDG_CACHE_HOME": filepath.Join(home, "cache"),
 		"LC_ALL": "C.UTF-8", "TZ": "UTC", "JP_SESSION": "script", "JP_NONINTERACTIVE": "1",
-		"OLLAMA_HOST": "127.0.0.1:1", // nothing listens there
+		"JP_TRUST_WORKSPACE": "1",           // scripts bring their workspaces along; those about trust unset it
+		"OLLAMA_HOST":        "127.0.0.1:1", // nothing listens there
 	} {
 		e.Setenv(k, v)
 	}

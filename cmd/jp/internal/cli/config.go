@@ -79,7 +79,10 @@ func (a *app) configOf(ctx context.Context, id maybe[string], ds []profiles.Dire
 	if _, err := a.workspace(); err != nil {
 		return nil, err
 	}
-	src := a.sources()
+	src, err := a.sources(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	var held []string
 	if id.Set {
 		st, err := a.store(ctx)

@@ -135,12 +135,11 @@ type configured struct {
 
 // configure resolves the config of a conversation that is made or forked. held, when not nil, are the only tools that may
 // stay.
-func (a *app) configure(stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
-	root, err := a.workspace()
+func (a *app) configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
+	src, err := a.sources(ctx, ds)
 	if err != nil {
 		return configured{}, err
 	}
-	src := a.sources()
 	src.Stored, src.HasGrant = stored, hasGrant
 	r, err := a.config(src, ds, nil)
 	if err != nil {
@@ -155,7 +154,7 @@ func (a *app) configure(stored []byte, held []string, hasGrant bool, ds []profil
 	if err != nil {
 		return configured{}, err
 	}
-	defs, err := definitions(r, root)
+	defs, err := a.definitions(ctx, r)
 	if err != nil {
 		return configured{}, err
 	}

@@ -142,7 +142,7 @@ func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, i
 	if src.Grant != nil {
 		held = src.Grant.Tools
 	}
-	c, err := a.configure(stored.JSON, held, src.Grant != nil, o.directives)
+	c, err := a.configure(ctx, stored.JSON, held, src.Grant != nil, o.directives)
 	if err != nil {
 		return f, err
 	}

@@ -68,7 +68,7 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 
 // newRoot makes a conversation without a parent.
 func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
-	c, err := a.configure(nil, nil, false, o.directives)
+	c, err := a.configure(ctx, nil, nil, false, o.directives)
 	if err != nil {
 		return 0, err
 	}

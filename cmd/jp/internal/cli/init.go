@@ -29,7 +29,8 @@ func newInitCommand(a *app) *cli.Command {
 		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
 			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
 			"Asks which model to use when somebody can answer, proposing one for which this machine has a key or a server; " +
-			"otherwise --yes takes that proposal, or what --model names.",
+			"otherwise --yes takes that proposal, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
+			"before is not.",
 		Flags: []*option{
 			stringFlag(&o.model, "model", "ID", "the model of the main agent: provider/model").alias("m"),
 			boolFlag(&o.yes, "yes", "ask nothing"),
@@ -72,6 +73,7 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		return err
 	}
 	result := initResult{Workspace: dir, Model: id, Created: []string{}, Kept: []string{}}
+	written := map[string][]byte{}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
@@ -87,10 +89,12 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		}
 		if made {
 			result.Created = append(result.Created, f.Name)
+			written[f.Name] = f.Data
 		} else {
 			result.Kept = append(result.Kept, f.Name)
 		}
 	}
+	a.trustInit(ctx, dir, written)
 	if a.json() {
 		return a.document(result)
 	}
@@ -106,6 +110,21 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		}
 		return nil
 	})
+}
+
+// trustInit trusts what was written, and says what stands beside it that was not.
+func (a *app) trustInit(ctx context.Context, dir string, written map[string][]byte) {
+	err := a.trustWritten(ctx, dir, written)
+	if err == nil {
+		var j judgement
+		if j, err = a.judge(ctx, dir); err == nil && !j.ok() {
+			a.note("%v", j.refusal())
+			a.note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
+		}
+	}
+	if err != nil {
+		a.warn("not trusted yet: %v", err)
+	}
 }
 
 // chooseModel takes the flag, asks, or takes the best candidate.

@@ -110,6 +110,7 @@ func newApp(env Env) *app {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		newInitCommand(a),
+		newTrustCommand(a),
 		newQueryCommand(a),
 		newConversationCommand(a),
 		newProfileCommand(a),

@@ -27,11 +27,12 @@ func newProfileListCommand(a *app) *cli.Command {
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
 		Exits:    []Status{exitNotFound},
 		Examples: []string{"jp profile ls -F json"},
-		Run: func(context.Context, []string) error {
-			if _, err := a.workspace(); err != nil {
+		Run: func(ctx context.Context, _ []string) error {
+			src, _, err := a.review(ctx)
+			if err != nil {
 				return err
 			}
-			found, err := profiles.Names(a.sources())
+			found, err := profiles.Names(src)
 			if err != nil {
 				return err
 			}
@@ -81,23 +82,23 @@ func newProfileShowCommand(a *app) *cli.Command {
 		Min: 1, Max: 1,
 		Exits:    []Status{exitNotFound},
 		Examples: []string{"jp profile show agent/researcher"},
-		Run: func(_ context.Context, args []string) error {
-			root, err := a.workspace()
+		Run: func(ctx context.Context, args []string) error {
+			src, files, err := a.review(ctx)
 			if err != nil {
 				return err
 			}
-			p, err := profiles.Find(a.sources(), args[0])
+			p, err := profiles.Find(src, args[0])
 			if err != nil {
 				return err
 			}
-			r, err := a.config(a.sources(), []profiles.Directive{{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: p.Arg}}, nil)
+			r, defs, err := a.reviewed(src, files, underNone(p.Arg))
 			if err != nil {
 				return err
 			}
-			ts, err := shownTools(r, root)
-			if err != nil {
-				return err
+			for _, w := range r.Warnings {
+				a.warn("%s", w)
 			}
+			ts := shownTools(r, defs)
 			s := profileShown{Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
 			for _, v := range r.Keys() {
 				if !v.Default && !v.Machine {
@@ -144,17 +145,13 @@ type toolShown struct {
 }
 
 // shownTools are the tools that a config holds.
-func shownTools(r *profiles.Resolved, root string) ([]toolShown, error) {
-	defs, err := definitions(r, root)
-	if err != nil {
-		return nil, err
-	}
+func shownTools(r *profiles.Resolved, defs []tools.Definition) []toolShown {
 	out := make([]toolShown, 0, len(defs))
 	for _, d := range defs {
 		t := r.Tools[d.Name]
 		out = append(out, showTool(d, t.Pos("").String()))
 	}
-	return out, nil
+	return out
 }
 
 func showTool(d tools.Definition, origin string) toolShown {

@@ -194,6 +194,11 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if err != nil {
 		return err
 	}
+	if inherited.Lock == nil && !withNone(o.directives) {
+		if _, err := a.trusted(ctx); err != nil { // before anything is made
+			return err
+		}
+	}
 	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
 	text, err := q.content()
 	if err != nil {
@@ -330,6 +335,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	if err != nil {
 		return err
 	}
+	q.places.delegated = q.delegated
 	if q.conv.ID != target {
 		if q.conv, err = q.log.Get(ctx); err != nil {
 			return err
@@ -345,7 +351,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 			return err
 		}
 	}
-	if err := q.resolve(stored.JSON, directives); err != nil {
+	if err := q.resolve(ctx, stored.JSON, directives); err != nil {
 		return err
 	}
 	return q.record(ctx, stored.JSON)
@@ -361,7 +367,7 @@ func (q *query) record(ctx context.Context, before []byte) error {
 	if err != nil {
 		return err
 	}
-	defs, err := definitions(q.resolved, q.workspace)
+	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}
@@ -411,8 +417,15 @@ func (q *query) expiry() time.Time {
 }
 
 // resolve reads the config; a conversation that was delegated keeps to its grant.
-func (q *query) resolve(stored []byte, ds []profiles.Directive) error {
-	src := q.sources()
+func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
+	// A delegated run is what its caller stored, and reads no config of the workspace.
+	src := q.userSources()
+	if !q.delegated {
+		var err error
+		if src, err = q.sources(ctx, ds); err != nil {
+			return err
+		}
+	}
 	src.Stored = stored
 	src.HasGrant = q.conv.Grant != nil
 	flags := q.o.flagDirectives()
@@ -469,7 +482,7 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 
 // create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.
 func (q *query) create(ctx context.Context, text string) error {
-	if err := q.resolve(nil, q.o.directives); err != nil {
+	if err := q.resolve(ctx, nil, q.o.directives); err != nil {
 		return err
 	}
 	model, err := q.resolved.Config.RequireModel()
@@ -479,7 +492,7 @@ func (q *query) create(ctx context.Context, text string) error {
 	if _, _, err := q.openModel(ctx, q.resolved.Config, model); err != nil {
 		return err
 	}
-	defs, err := definitions(q.resolved, q.workspace)
+	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	defs, err := definitions(q.resolved, q.workspace)
+	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,18 +170,21 @@ func limits(cfg profiles.Config) delegate.Limits {
 }
 
 // profile resolves an agent profile for a child, under NONE.
-func (a *app) profile(_ context.Context, name, modelID string) (delegate.Profile, error) {
-	src := a.sources()
+func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
+	src, err := a.sources(ctx, pick(a.places.none, underNone(""), nil))
+	if err != nil {
+		return delegate.Profile{}, err
+	}
 	found, err := profiles.Find(src, name)
 	if err != nil {
 		return delegate.Profile{}, err
 	}
-	directives := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}, {Flag: "--cfg", Text: found.Arg}}
+	directives := underNone(found.Arg)
 	var flags []profiles.Directive
 	if modelID != "" {
 		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
 	}
-	r, err := profiles.Resolve(src, directives, flags)
+	r, err := a.resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -189,11 +192,7 @@ func (a *app) profile(_ context.Context, name, modelID string) (delegate.Profile
 	if err != nil {
 		return delegate.Profile{}, err
 	}
-	ws, err := a.workspace()
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	defs, err := definitions(r, ws)
+	defs, err := a.definitions(ctx, r)
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -241,6 +240,9 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 				env = append(env, name+key+"="+value)
 			}
 		}
+	}
+	if say := q.trustForChild(); say != "" {
+		env = append(env, say)
 	}
 	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
 	if p := q.logPath(); p != "" && p != "-" {
@@ -334,7 +336,7 @@ func (q *query) delegateByHand(ctx context.Context) error {
 	if q.conv, err = q.log.Get(ctx); err != nil {
 		return err
 	}
-	return q.resolve(hand.config, nil)
+	return q.resolve(ctx, hand.config, nil)
 }
 
 // handed is a delegation made by a person.
@@ -359,17 +361,16 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	src := a.sources()
+	src, err := a.sources(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	src.Stored = stored.JSON
-	r, err := profiles.Resolve(src, nil, nil)
+	r, err := a.resolve(src, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := a.workspace()
-	if err != nil {
-		return nil, err
-	}
-	defs, err := definitions(r, ws)
+	defs, err := a.definitions(ctx, r)
 	if err != nil {
 		return nil, err
 	}

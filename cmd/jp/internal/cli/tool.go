@@ -46,14 +46,15 @@ func newToolListCommand(a *app) *cli.Command {
 		Exits:    []Status{exitNotFound, exitBusy},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			r, root, err := a.toolConfig(ctx, o)
+			r, err := a.configOf(ctx, o.id, o.directives)
 			if err != nil {
 				return err
 			}
-			ts, err := shownTools(r, root)
+			defs, err := a.definitions(ctx, r)
 			if err != nil {
 				return err
 			}
+			ts := shownTools(r, defs)
 			if a.json() {
 				return a.document(ts)
 			}
@@ -66,22 +67,13 @@ func newToolListCommand(a *app) *cli.Command {
 	})
 }
 
-func (a *app) toolConfig(ctx context.Context, o toolOptions) (*profiles.Resolved, string, error) {
-	root, err := a.workspace()
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := a.configOf(ctx, o.id, o.directives)
-	return r, root, err
-}
-
 // heldTool finds one tool among those that the config holds.
 func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
-	r, root, err := a.toolConfig(ctx, o)
+	r, err := a.configOf(ctx, o.id, o.directives)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
-	defs, err := definitions(r, root)
+	defs, err := a.definitions(ctx, r)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}

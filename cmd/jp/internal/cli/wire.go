@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"path/filepath"
+	"context"
 	"sort"
 
 	"jp/profiles"
@@ -11,14 +11,16 @@ import (
 // definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
 // A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
 // source, or a name that nobody knows, defines its own.
-func definitions(r *profiles.Resolved, workspace string) ([]tools.Definition, error) {
-	files := map[string]tools.Definition{}
-	if workspace != "" {
-		var err error
-		if files, err = tools.LoadDir(filepath.Join(workspace, ".jp", "tools")); err != nil {
-			return nil, err
-		}
+func (a *app) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
+	files, err := a.toolFiles(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return definitions(r, files)
+}
+
+// definitions joins a config to the definitions in files of their own.
+func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]tools.Definition, error) {
 	var names []string
 	for name, t := range r.Tools {
 		if name != "*" && tools.Enabled(t.Values) {

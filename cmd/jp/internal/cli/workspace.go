@@ -19,6 +19,8 @@ type places struct {
 	workspace string
 	machine   *profiles.Config // machine settings, from the last config that was resolved
 	store     *convstore.Store
+	trust     trustGate
+	delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see toolFiles
 	none      bool // the command says NONE: a broken config of the user's is a warning
 }
 
@@ -53,17 +55,10 @@ func (a *app) workspace() (string, error) {
 	return a.places.workspace, nil
 }
 
-// sources says where config comes from. It knows the workspace only after workspace has found one.
-func (a *app) sources() profiles.Sources {
-	return profiles.Sources{
-		Workspace: a.places.workspace, UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
-	}
-}
-
 // config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
 // flags. Its warnings go to stderr.
 func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := profiles.Resolve(src, ds, flags)
+	r, err := a.resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +73,7 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 // anybody from their conversations.
 func (a *app) machine() (*profiles.Config, error) {
 	if a.places.machine == nil {
-		src := a.sources()
-		src.Workspace = ""
+		src := a.userSources()
 		var ds []profiles.Directive
 		if a.places.none {
 			ds = []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
@@ -102,6 +96,16 @@ func (a *app) store(context.Context) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	st, err := a.storeOf(root)
+	if err != nil {
+		return nil, err
+	}
+	a.places.store = st
+	return st, nil
+}
+
+// storeOf returns the store of the workspace at root.
+func (a *app) storeOf(root string) (*convstore.Store, error) {
 	env := convstore.Env{Get: a.getenv, Notice: func(s string) { a.note("%s", s) }}
 	if a.getenv("JP_STORE") == "" {
 		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
@@ -115,12 +119,7 @@ func (a *app) store(context.Context) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Notice: env.Notice, Workspace: root})
-	if err != nil {
-		return nil, err
-	}
-	a.places.store = st
-	return st, nil
+	return convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Notice: env.Notice, Workspace: root})
 }
 
 // persist refuses a command that does nothing but write when writing was ruled out.

@@ -1,0 +1,347 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/profiles"
+	"jp/tools"
+)
+
+// A workspace is code: its config names models, gives tools commands and lets them run unattended. Until a person has trusted
+// it, in the state it is in, nothing of it is loaded. There is one gate, trusted; what it returns is the only way to the
+// workspace's files:
+//
+//   - sources names the workspace to package profiles only behind it, and resolve refuses a result made of files whose bytes
+//     are not those that passed;
+//   - definitions takes .jp/tools from the bytes that passed and from nowhere else.
+//
+// Without the gate there is no workspace: no path leads to its files by forgetting a check.
+
+// trustGate remembers what passed, so that nobody is asked twice. Safe for concurrent use.
+type trustGate struct {
+	mu     sync.Mutex
+	passed *contribution // nil = nothing did
+	err    error         // the refusal
+}
+
+// judgement is what is known of a workspace's trust.
+type judgement struct {
+	files   *contribution
+	record  *trustRecord // nil = never trusted
+	changes []change     // against the record
+	path    string       // of the record
+	real    string       // canonical path of the workspace
+	env     bool         // JP_TRUST_WORKSPACE says so
+}
+
+// ok reports whether the workspace may be loaded. One that brings nothing along needs nobody's trust.
+func (j judgement) ok() bool {
+	return j.env || j.record != nil && len(j.changes) == 0 || len(j.files.stamps) == 0
+}
+
+// status is ok in words.
+func (j judgement) status() string {
+	switch {
+	case j.ok():
+		return "trusted"
+	case j.record != nil:
+		return "changed"
+	}
+	return "untrusted"
+}
+
+// judge looks at the workspace and at its record. It asks nobody.
+func (a *app) judge(ctx context.Context, root string) (judgement, error) {
+	j := judgement{env: a.trustByEnv()}
+	if err := j.fit(root); err != nil {
+		return j, err
+	}
+	var err error
+	if j.files, err = contributed(root); err != nil {
+		return j, err
+	}
+	if j.path, j.real, err = a.trustPath(ctx, root); err != nil {
+		if j.env {
+			return j, nil // without a home there is no record, and none is needed
+		}
+		return j, err
+	}
+	var complaint string
+	if j.record, complaint = readTrust(j.path, j.real); complaint != "" {
+		a.warn("%s", complaint)
+	}
+	trusted := map[string]string{}
+	if j.record != nil {
+		trusted = j.record.Files
+	}
+	j.changes = changes(trusted, j.files.stamps)
+	return j, nil
+}
+
+// trustVar is 1 for CI, where what is checked out is trusted as it is. none keeps jp from the workspace's files without a
+// question: the sub-agents of a run that works without them get it.
+const trustVar = "JP_TRUST_WORKSPACE"
+
+func (a *app) trustByEnv() bool { return a.getenv(trustVar) == "1" }
+
+func (a *app) distrustByEnv() bool { return a.getenv(trustVar) == "none" }
+
+// trustForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
+func (a *app) trustForChild() string {
+	g := &a.places.trust
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case a.trustByEnv():
+		return trustVar + "=1"
+	case a.distrustByEnv(), g.passed == nil && !a.places.delegated:
+		return trustVar + "=none"
+	}
+	return ""
+}
+
+// fit refuses a .jp that is not the user's own: one that someone else made in a folder above, /tmp say, or a link to one that
+// belongs to another workspace. Root may work in others' checkouts where JP_TRUST_WORKSPACE says so, as containers do.
+func (j judgement) fit(root string) error {
+	jp := filepath.Join(root, ".jp")
+	info, err := os.Lstat(jp)
+	if err != nil {
+		return fmt.Errorf("workspace %s: %w", root, err)
+	}
+	refuse := func(format string, args ...any) error {
+		return refusedf("workspace %s: cannot be trusted: %s", root, fmt.Sprintf(format, args...))
+	}
+	me := os.Geteuid()
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		return refuse(".jp is a symbolic link")
+	case owner(info) != me && !(me == 0 && j.env):
+		return refuse(".jp belongs to someone else (user %d)", owner(info))
+	case info.Mode().Perm()&0o002 != 0:
+		return refuse("everyone may write to .jp (mode %04o)", info.Mode().Perm())
+	}
+	return nil
+}
+
+// trusted is the gate. On a terminal it shows what an untrusted or changed workspace would allow and asks; otherwise it
+// refuses.
+func (a *app) trusted(ctx context.Context) (*contribution, error) {
+	g := &a.places.trust
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed != nil || g.err != nil {
+		return g.passed, g.err
+	}
+	root, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	j, err := a.judge(ctx, root)
+	if err == nil && a.distrustByEnv() {
+		err = j.refusal()
+	} else if err == nil && !j.ok() {
+		err = a.askTrust(ctx, j)
+	}
+	if err != nil {
+		g.err = err
+		return nil, err
+	}
+	g.passed = j.files
+	return g.passed, nil
+}
+
+// trustedAlready is the gate without a question: nil when the workspace is not trusted, or not found.
+func (a *app) trustedAlready(ctx context.Context) *contribution {
+	g := &a.places.trust
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed == nil && g.err == nil && !a.distrustByEnv() {
+		if root, err := a.workspace(); err == nil {
+			if j, err := a.judge(ctx, root); err == nil && j.ok() {
+				g.passed = j.files
+			}
+		}
+	}
+	return g.passed
+}
+
+// askTrust asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
+func (a *app) askTrust(ctx context.Context, j judgement) error {
+	tty, err := a.terminal()
+	if nobody(err) {
+		return j.refusal()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tty.Close() }()
+	s, err := a.trustShown(j)
+	if err != nil {
+		return err
+	}
+	if err := tty.Show(s.text(a, true)); err != nil {
+		return err
+	}
+	answer, err := askLine(ctx, tty, "Trust this workspace? [y/N] ")
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return j.refusal()
+	}
+	return a.recordTrust(j.path, j.real, j.files.stamps)
+}
+
+// refusal says that the workspace is not trusted, and why not any more.
+func (j judgement) refusal() error {
+	const hint = "`jp trust --show` tells what it would allow, `jp trust` allows it; --cfg NONE works without it"
+	if j.record == nil {
+		return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).withHint(hint)
+	}
+	names := make([]string, 0, 4)
+	for _, c := range j.changes[:min(len(j.changes), 3)] {
+		names = append(names, c.Path+" ("+c.State+")")
+	}
+	if more := len(j.changes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.files.root, strings.Join(names, ", "))
+	return (&failure{code: "untrusted", status: exitRefused, msg: msg}).withHint(hint)
+}
+
+func (a *app) recordTrust(file, canonical string, stamps map[string]string) error {
+	err := writeTrust(file, trustRecord{Workspace: canonical, TrustedAt: time.Now().UTC().Truncate(time.Second), Files: stamps})
+	if err != nil {
+		return fmt.Errorf("trust record: %w", err)
+	}
+	return nil
+}
+
+// trustWritten adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
+// else: files that were there before stay as trusted or untrusted as they were.
+func (a *app) trustWritten(ctx context.Context, root string, files map[string][]byte) error {
+	file, canonical, err := a.trustPath(ctx, root)
+	if err != nil {
+		return err
+	}
+	stamps := map[string]string{}
+	if r, _ := readTrust(file, canonical); r != nil {
+		stamps = r.Files
+	}
+	for name, data := range files {
+		stamps[name] = dataStamp(data)
+	}
+	return a.recordTrust(file, canonical, stamps)
+}
+
+// sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
+// gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
+func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
+	src := a.userSources()
+	if withNone(ds) {
+		if a.trustedAlready(ctx) != nil {
+			src.Workspace = a.places.workspace
+		}
+		return src, nil
+	}
+	if _, err := a.trusted(ctx); err != nil {
+		return src, err
+	}
+	src.Workspace = a.places.workspace
+	return src, nil
+}
+
+func withNone(ds []profiles.Directive) bool {
+	for _, d := range ds {
+		if d.Text == "NONE" {
+			return true
+		}
+	}
+	return false
+}
+
+// userSources is everything but the workspace.
+func (a *app) userSources() profiles.Sources {
+	return profiles.Sources{
+		UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
+	}
+}
+
+// resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
+// refused.
+func (a *app) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+	r, err := profiles.Resolve(src, ds, flags)
+	if err != nil {
+		return nil, err
+	}
+	a.places.trust.mu.Lock()
+	passed := a.places.trust.passed
+	a.places.trust.mu.Unlock()
+	return r, a.hold(r, passed)
+}
+
+// hold refuses a config that was made of files of .jp other than those of c; nil allows none.
+func (a *app) hold(r *profiles.Resolved, c *contribution) error {
+	root := a.places.workspace
+	if root == "" {
+		return nil
+	}
+	for _, l := range r.Layers {
+		if l.File == "" || !strings.HasPrefix(l.File, filepath.Join(root, ".jp")+string(filepath.Separator)) {
+			continue
+		}
+		switch {
+		case c == nil:
+			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
+				withHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
+		case !c.holds(l.File, l.SHA256):
+			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: changed while jp was running", l.File)}).
+				withHint("`jp trust` shows what it allows now")
+		}
+	}
+	return nil
+}
+
+// toolFiles are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file
+// of the workspace, its config is the one its trusted caller stored; it asks nobody, and is refused when a definition is not
+// as it was trusted.
+func (a *app) toolFiles(ctx context.Context) (map[string]tools.Definition, error) {
+	a.places.trust.mu.Lock()
+	passed := a.places.trust.passed
+	a.places.trust.mu.Unlock()
+	if passed == nil && a.places.delegated && !a.distrustByEnv() {
+		root, err := a.workspace()
+		if err != nil {
+			return nil, err
+		}
+		j := judgement{env: a.trustByEnv()}
+		if err := j.fit(root); err != nil {
+			return nil, err
+		}
+		if j.files, err = contributedTools(root); err != nil {
+			return nil, err
+		}
+		if len(j.files.stamps) > 0 && !j.env {
+			if j.path, j.real, err = a.trustPath(ctx, root); err != nil {
+				return nil, err
+			}
+			if j.record, _ = readTrust(j.path, j.real); j.record != nil {
+				j.changes = changes(sub(j.record.Files, ".jp/tools"), j.files.stamps)
+			}
+			if !j.ok() {
+				return nil, j.refusal()
+			}
+		}
+		passed = j.files
+	}
+	if passed == nil {
+		return nil, nil
+	}
+	return passed.tools()
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+func newTrustCommand(a *app) *cli.Command {
+	var show, revoke, yes bool
+	return a.command(spec{
+		Name: "trust", Summary: "show what this workspace would allow, and allow it",
+		About: "A workspace is code: its config gives tools commands and lets them run. Nothing of it is loaded before you have " +
+			"trusted it: .jp with everything in it, skills, AGENTS.md, CLAUDE.md and .mcp.json. What you trust is the state it is " +
+			"in; any change asks again and shows the difference. Machine settings (keys, addresses, the store) no workspace " +
+			"can set, trusted or not.\n\n" +
+			"JP_TRUST_WORKSPACE=1 trusts whatever is there, for CI.",
+		Flags: []*option{
+			boolFlag(&show, "show", "only show: what it would allow, and every file with its state"),
+			boolFlag(&revoke, "revoke", "take trust back"),
+			boolFlag(&yes, "yes", "trust without a question"),
+		},
+		Exits:    []Status{exitNotFound, exitRefused},
+		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes"},
+		Run: func(ctx context.Context, _ []string) error {
+			if err := onlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
+				return err
+			}
+			return runTrust(ctx, a, show, revoke, yes)
+		},
+	})
+}
+
+func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	if revoke {
+		return a.revokeTrust(ctx, root)
+	}
+	j, err := a.judge(ctx, root)
+	if err != nil {
+		return err
+	}
+	if !show && (j.record == nil || len(j.changes) > 0) {
+		if j.path == "" {
+			return refusedf("workspace %s: there is no place for the record", root).withHint("HOME or XDG_STATE_HOME names one")
+		}
+		if yes {
+			err = a.recordTrust(j.path, j.real, j.files.stamps)
+		} else {
+			err = a.askTrust(ctx, j)
+			if f := (*failure)(nil); errors.As(err, &f) && f.code == "untrusted" {
+				f.hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if j, err = a.judge(ctx, root); err != nil {
+			return err
+		}
+	}
+	s, err := a.trustShown(j)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.document(s)
+	}
+	text := s.text(a, false)
+	if !show {
+		text, _, _ = strings.Cut(text, "\n")
+		text += "\n"
+	}
+	_, err = io.WriteString(a.io.Out, text)
+	return err
+}
+
+func (a *app) revokeTrust(ctx context.Context, root string) error {
+	file, _, err := a.trustPath(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("trust record: %w", err)
+	}
+	if a.json() {
+		return a.document(map[string]string{"workspace": root, "status": "untrusted"})
+	}
+	_, err = fmt.Fprintf(a.io.Out, "workspace %s: not trusted\n", root)
+	return err
+}

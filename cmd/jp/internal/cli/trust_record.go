@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"jp/convstore"
+)
+
+// trustRecord is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
+// workspace reaches.
+type trustRecord struct {
+	Version   int               `json:"version"`
+	Workspace string            `json:"workspace"` // canonical path
+	TrustedAt time.Time         `json:"trusted_at"`
+	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
+}
+
+const (
+	trustVersion = 1
+	maxRecord    = 8 << 20 // bytes
+)
+
+// trustPath is where the record of a workspace is, and the workspace's canonical path.
+func (a *app) trustPath(ctx context.Context, root string) (file, canonical string, err error) {
+	var st *convstore.Store
+	if root == a.places.workspace {
+		st, err = a.store(ctx)
+	} else {
+		st, err = a.storeOf(root)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if canonical, err = filepath.EvalSymlinks(root); err != nil {
+		return "", "", fmt.Errorf("workspace %s: %w", root, err)
+	}
+	sum := sha256.Sum256([]byte(canonical))
+	return filepath.Join(filepath.Dir(st.Path()), "trust-"+hex.EncodeToString(sum[:8])+".json"), canonical, nil
+}
+
+// readTrust returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
+// that makes sense, counts as none, and complaint tells why.
+func readTrust(file, canonical string) (r *trustRecord, complaint string) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ""
+	}
+	bad := func(why string) (*trustRecord, string) {
+		return nil, fmt.Sprintf("trust record %s: not used: %s", file, why)
+	}
+	if err != nil {
+		return bad(err.Error())
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return bad(err.Error())
+	case !info.Mode().IsRegular():
+		return bad("it is no regular file")
+	case owner(info) != os.Geteuid():
+		return bad("it belongs to someone else")
+	case info.Mode().Perm()&0o022 != 0:
+		return bad("others may write to it")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return bad(err.Error())
+	}
+	r = &trustRecord{}
+	switch err := json.Unmarshal(data, r); {
+	case len(data) > maxRecord || err != nil:
+		return bad("it is damaged")
+	case r.Version != trustVersion:
+		return bad(fmt.Sprintf("it has version %d, this jp knows %d", r.Version, trustVersion))
+	case r.Workspace != canonical:
+		return bad("it is that of another workspace")
+	}
+	return r, ""
+}
+
+// writeTrust replaces the record of a workspace, whole or not at all.
+func writeTrust(file string, r trustRecord) (err error) {
+	r.Version = trustVersion
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), file); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Sync()
+}
+
+// change is a difference between what was trusted and what is there.
+type change struct {
+	Path  string `json:"path"`
+	State string `json:"state"` // new, changed, gone; same where all files are listed
+	Stamp string `json:"stamp"` // of what is there; of what was, when it is gone
+}
+
+// changes compares stamps, sorted by path; equal ones are left out.
+func changes(trusted, present map[string]string) []change {
+	var list []change
+	for key, stamp := range present {
+		switch was, ok := trusted[key]; {
+		case !ok:
+			list = append(list, change{key, "new", stamp})
+		case was != stamp:
+			list = append(list, change{key, "changed", stamp})
+		}
+	}
+	for key, stamp := range trusted {
+		if _, ok := present[key]; !ok {
+			list = append(list, change{key, "gone", stamp})
+		}
+	}
+	slices.SortFunc(list, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
