@@ -21,7 +21,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(death)
+	defer closeFD(death)
 	files := []uintptr{io.fds[0], io.fds[1], io.fds[2], uintptr(death)}
 	given := inheritVar + "=death=3"
 	if spec.Lock != nil {
@@ -39,7 +39,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	})
 	io.handed()
 	if err != nil {
-		syscall.Close(alive)
+		closeFD(alive)
 		if errno, ok := err.(syscall.Errno); ok {
 			err = execError(spec, errno)
 		}
@@ -47,12 +47,13 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	}
 	r.pid = c.pid
 	r.started <- c.pid
-	r.interrupt = func() { family.signal(c, syscall.SIGINT) }
+	// A stopped agent hears nothing before it goes on.
+	r.interrupt = func() { family.signal(c, syscall.SIGINT, syscall.SIGCONT) }
 	r.kill = func() { family.kill(c) }
 	go func() {
 		status, usage, err := family.wait(c)
 		r.exit.Duration = time.Since(r.begun)
-		syscall.Close(alive)
+		closeFD(alive)
 		if err == nil {
 			r.exit.setStatus(status)
 			r.exit.MaxRSS = maxRSS(&usage)
@@ -75,15 +76,18 @@ type Inherited struct {
 }
 
 // Inherit takes over what the parent jp handed down: it reads and unsets
-// JP_PROC and keeps the descriptors from being inherited further. It is called once, early in main,
-// before anything is started. Without a parent jp the fields are nil. It is an error when the
-// variable does not say what a parent says, or the descriptors are not there.
+// JP_PROC and keeps the descriptors from being inherited further. It is called
+// once, early in main, before anything is started. Without a parent jp the fields
+// are nil. It is an error when the variable does not say what a parent says, or
+// the descriptors are not there.
 func Inherit() (*Inherited, error) {
 	given, ok := os.LookupEnv(inheritVar)
 	if !ok {
 		return &Inherited{}, nil
 	}
-	os.Unsetenv(inheritVar)
+	if err := os.Unsetenv(inheritVar); err != nil {
+		return nil, err
+	}
 	fds, err := parseInherit(given)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", inheritVar, err)
@@ -149,17 +153,18 @@ func checkInherited(name string, fd int) error {
 	return nil
 }
 
-// What an agent whose parent is gone may still do: settleWait to stop by
-// itself, what is below it killed then, exitWait to write down the result. Together they
-// stay within a second.
+// What an agent whose parent is gone may still do: stop by itself within settleWait,
+// and, once what is below it was killed, write down the result within exitWait.
+// Together they stay well within a second.
 const (
 	settleWait = 300 * time.Millisecond
 	exitWait   = 150 * time.Millisecond
 )
 
-// Watch calls cancel, in a goroutine, when the parent is gone. The process
-// then has a short time to stop what it runs and end. After that everything below it is
-// killed, and soon after it exits with status 129. Without a parent it does nothing.
+// Watch calls cancel, in a goroutine, when the parent is gone. The process then has
+// a short time to stop what it runs and end. After that everything below it is
+// killed, and soon after it exits with status 129. Without a parent Watch does
+// nothing. Closing Death ends it.
 func (in *Inherited) Watch(cancel func()) {
 	if in.Death == nil {
 		return

@@ -44,8 +44,8 @@
 // behalf (systemd, cron, docker, at); one that runs as another user and may
 // not be signalled, which Run reports ([LeftError]); one stuck in the kernel,
 // reported the same way; and a tool's tree when its guard and the jp above are
-// killed at the same moment. A tool runs as the same user as jp and can kill or stop
-// both unless it is confined.
+// killed at the same moment. A tool runs as the same user as jp and can kill or
+// stop both unless it is confined.
 //
 // On systems other than Linux there is no subreaper and no list of children. A
 // guard and the death pipe still work, and a tool's own process group is ended
@@ -56,12 +56,12 @@
 //
 //   - The first line of main, and of TestMain in tests that run tools, is
 //     proc.Guard(os.Args).
-//   - The kernel keeps one list of children per process, so once a Host has
-//     run something every child of the process that no Host started is taken for
-//     an orphan and is ended when a run ends badly and in Close. Children that were there before
-//     the first run are left alone. Start an editor or a pager before the
-//     first run or after Close, never beside one.
-//   - The process becomes a subreaper, not dumpable (no core file, no
-//     debugger of the same user), and marks every inherited descriptor above 2
-//     close-on-exec, all with its first run.
+//   - The kernel keeps one list of children per process. Once a Host has run
+//     something, a child of the process that no Host started is taken for an
+//     orphan, and ended by Close, at the end of an agent, and when a guard died.
+//     Children that were there before the first run are left alone. Start an editor or a
+//     pager before the first run or after Close, never beside one.
+//   - With its first run the process becomes a subreaper and not dumpable (no core
+//     file, no debugger of the same user), and every inherited descriptor above
+//     2 becomes close-on-exec.
 package proc

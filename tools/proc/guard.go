@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,12 +25,15 @@ func Guard(argv []string) {
 	os.Exit(guard(2))
 }
 
-// A keeper is the state of a guard: a single loop over blocking system calls. It needs no new thread when a tool has used up what
-// the user may have, which would end a Go program.
+// A keeper is the state of a guard: one loop over blocking system calls. It needs
+// no new thread when a tool has used up what the user may have, which would end
+// a Go program.
 type keeper struct {
 	ctl   int // the socket to jp
 	tool  int
 	ended int // polls readable when the tool has ended
+
+	orphaned bool // jp is gone
 
 	status syscall.WaitStatus // of the tool, once collected
 	usage  syscall.Rusage
@@ -45,7 +49,8 @@ func guard(ctl int) int {
 	syscall.CloseOnExec(ctl)
 	// Caught and dropped, so that only jp ends a guard, and not ignored, which
 	// the tool would inherit.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1),
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
 	if err := arm(); err != nil {
 		fmt.Fprintln(os.Stderr, err) // jp reads it on the socket
 		return 1
@@ -80,7 +85,7 @@ func (k *keeper) launch(o order, files []int) bool {
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	for _, fd := range files {
-		unix.Close(fd)
+		closeFD(fd)
 	}
 	if err != nil {
 		errno, ok := err.(syscall.Errno)
@@ -105,8 +110,8 @@ func endPipe(pid int) int {
 		return -1 // poll ignores it; the tick of watch finds the end
 	}
 	go func() {
-		awaitEnd(pid)
-		unix.Close(w)
+		_ = awaitEnd(pid)
+		closeFD(w)
 	}()
 	return r
 }
@@ -129,16 +134,17 @@ func (k *keeper) watch() {
 			case n == 1 && ask[0] == askInterrupt:
 				// A stopped tool hears nothing before it goes on. The number
 				// of the group is the tool's and not free before it is collected.
-				unix.Kill(-k.tool, unix.SIGINT)
-				unix.Kill(-k.tool, unix.SIGCONT)
-			default: // askKill, or jp is gone
+				_ = unix.Kill(-k.tool, unix.SIGINT)
+				_ = unix.Kill(-k.tool, unix.SIGCONT)
+			default:
+				k.orphaned = n <= 0 // or it is askKill
 				return
 			}
 		}
 		if fds[1].Revents != 0 {
 			// As long as the tool is not collected its group is its own. What
 			// left the group is for finish.
-			unix.Kill(-k.tool, unix.SIGKILL)
+			_ = unix.Kill(-k.tool, unix.SIGKILL)
 		}
 		if adopts || fds[1].Revents != 0 || k.ended < 0 {
 			k.collectAll()
@@ -162,22 +168,32 @@ func (k *keeper) collectAll() {
 	}
 }
 
+// orphanLimit bounds the last sweep of a guard without a jp, after which nobody would.
+const orphanLimit = time.Minute
+
 // finish ends what is left and reports.
 func (k *keeper) finish() {
-	if k.done {
-		k.reportExit()
+	if k.done && noChildren() {
+		k.report(k.exit(), report{what: "empty"})
+		return
 	}
 	reported := k.done
+	if k.done {
+		k.report(k.exit())
+	}
+	limit := sweepLimit
+	if k.orphaned {
+		limit = orphanLimit
+	}
 	list := func() ([]int, error) {
 		k.collectAll()
 		if k.done && !reported {
-			k.reportExit()
+			k.report(k.exit())
 			reported = true
 		}
 		return k.below()
 	}
-	nothing := func() {}
-	left, err := sweep(list, func(int) bool { return false }, nothing, nothing, sweepLimit)
+	left, err := sweep(list, func(int) bool { return false }, &sync.Mutex{}, limit)
 	switch {
 	case len(left) > 0:
 		k.report(report{what: "left", left: left})
@@ -200,23 +216,26 @@ func (k *keeper) below() ([]int, error) {
 	return kids, err
 }
 
-func (k *keeper) reportExit() {
-	k.report(report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)})
+func (k *keeper) exit() report {
+	return report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)}
 }
 
-// report sends r, if anyone listens. Lines begin with an end of line, since
+// report sends reports, if anyone listens. Each begins with an end of line, since
 // something else may have been written before.
-func (k *keeper) report(r report) {
-	line := []byte("\n" + r.String() + "\n")
-	for len(line) > 0 {
-		n, err := unix.SendmsgN(k.ctl, line, nil, nil, sendFlags)
+func (k *keeper) report(rs ...report) {
+	var lines []byte
+	for _, r := range rs {
+		lines = fmt.Appendf(lines, "\n%v\n", r)
+	}
+	for len(lines) > 0 {
+		n, err := unix.SendmsgN(k.ctl, lines, nil, nil, sendFlags)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
 			return
 		}
-		line = line[n:]
+		lines = lines[n:]
 	}
 }
 

@@ -24,11 +24,11 @@ var (
 type Kind uint8
 
 const (
-	// Tool is any program. It runs under a guard in a session of its own, without a
-	// terminal, and has descriptors 0, 1 and 2 and no others.
+	// Tool is any program. It runs under a guard in a session of its own, without
+	// a terminal, and has descriptors 0, 1 and 2 and no others.
 	Tool Kind = iota
-	// Agent is a jp, which keeps what is below itself (Inherit, Watch). It runs in
-	// a process group of its own.
+	// Agent is a jp, which keeps what is below itself (Inherit, Watch). It runs
+	// in a process group of its own.
 	Agent
 )
 
@@ -39,15 +39,17 @@ type Options struct {
 	// Warm is how many guards are kept started ahead of the tools that will
 	// need them; see Host.Warm. 0 starts each guard when its tool is run.
 	Warm int
-	// Environ is added to the environment of guards, which is otherwise empty but for settings of
-	// the Go runtime. GOCOVERDIR is the one variable that makes sense here.
+	// Environ is added to the environment of guards, which is otherwise empty but
+	// for settings of the Go runtime. GOCOVERDIR is the one variable that makes
+	// sense here.
 	Environ []string
 }
 
 // Spec is one program to run.
 type Spec struct {
-	// Path is the program. Without a slash it is looked up in the PATH of Env, absolute
-	// folders only. A relative one is relative to Dir. Of an Agent "" is Self.
+	// Path is the program. Without a slash it is looked up in the PATH of Env,
+	// absolute folders only. A relative one is relative to Dir. Of an Agent ""
+	// is Self.
 	Path string
 	// Args are all arguments, the program's name first. None is Path alone.
 	Args []string
@@ -55,20 +57,22 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory, "" the caller's.
 	Dir string
-	// Stdin, Stdout and Stderr: nil is /dev/null. An *os.File is handed over
-	// as it is, and made blocking; anything else is copied. Where Stdout equals
-	// Stderr both are one pipe. A Writer is called from another
-	// goroutine than the caller's; when it returns an error the program's writing end is
-	// broken. A Stdin whose Read does not return after the
-	// program has ended is left behind with its goroutine.
+	// Stdin, Stdout and Stderr: nil is /dev/null. An *os.File is handed over as
+	// it is, and made blocking; anything else is copied. Where Stdout equals
+	// Stderr both are one pipe. A Writer is called from another goroutine than
+	// the caller's, two that differ at the same time; when it returns an error
+	// the program's pipe is broken. A Stdin whose Read does not return after
+	// the program has ended is left behind with its goroutine.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
 	Lock *os.File
 	Kind Kind
 	// Grace is the time between the interrupt and the kill. 0 is that of Options.
+	// An agent needs more than what runs below it.
 	Grace time.Duration
-	// Started is called by Run once the program runs, with its process id, for display.
+	// Started is called by Run once the program runs, with its process id, for
+	// display: the number may be someone else's by the time it is used.
 	Started func(pid int)
 }
 
@@ -76,12 +80,13 @@ type Spec struct {
 type Exit struct {
 	Code   int            // exit status; -1 when a signal ended it, or it is not known
 	Signal syscall.Signal // 0 unless a signal ended it
-	// Cause is set when the status does not tell the reason: the cause of the context that
-	// ended, ErrKilled, or a *GuardError. It outranks the status.
+	// Cause is set when the status does not tell the reason: the cause of the
+	// context that ended, ErrKilled, or a *GuardError. It outranks the status.
 	Cause    error
-	Duration time.Duration // from Run to the end of the program itself
-	// MaxRSS is the largest memory of the program, or of one of the children it waited for, in
-	// bytes. The kernel counts the process that started it in: small values do not show.
+	Duration time.Duration // from the start to the end of the program itself
+	// MaxRSS is the largest memory of the program, or of one of the children it
+	// waited for, in bytes. The kernel counts in what the process that started
+	// it had, a guard or this jp: smaller values do not show.
 	MaxRSS int64
 }
 
@@ -93,13 +98,13 @@ func (e *Exit) setStatus(s syscall.WaitStatus) {
 	}
 }
 
-// Host starts programs and ends them with everything below them. Its methods may be called
-// at the same time.
+// Host starts programs and ends them with everything below them. Its methods may
+// be called at the same time.
 type Host struct {
 	options  Options
 	self     string
 	guardEnv []string
-	life     context.Context // ended by Kill
+	life     context.Context // ended by Kill; every run has a context of its own besides
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
@@ -118,9 +123,11 @@ func NewHost(o Options) *Host {
 		// A guard is one loop that waits: it needs one thread, and memory
 		// for as long as it takes to list a tree. A race detector would
 		// have it stay for a second after its end.
-		guardEnv: append([]string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0"}, o.Environ...),
-		life:     life,
-		end:      end,
+		guardEnv: append([]string{
+			"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0",
+		}, o.Environ...),
+		life: life,
+		end:  end,
 	}
 }
 
@@ -130,7 +137,7 @@ type run struct {
 	begun     time.Time
 	interrupt func() // called at most once, as kill is, and neither blocks
 	kill      func()
-	started   chan int      // receives the process id once it is known
+	started   chan int      // receives the process id of the program once it is known
 	ended     chan struct{} // closed when the tree is empty and the fields below are set
 	released  chan struct{} // closed when nothing of the run is in use any more
 
@@ -152,15 +159,20 @@ func newRun() *run {
 // Run runs one program and returns when it and everything below it has ended.
 // What the program leaves running when it ends is killed.
 //
-// When ctx ends, the program gets an interrupt (SIGINT, a tool's whole group), after Grace everything
-// below it is killed, and Exit.Cause is the cause of ctx.
+// When ctx ends the program is interrupted (SIGINT, to a tool's whole group), and
+// after Grace everything below it is killed. Exit.Cause is the cause of ctx then.
 //
-// The error is nil whenever the program ran and nothing of it is left,
-// whatever its status. It is an *fs.PathError when the program could not be executed
-// (fs.ErrNotExist, fs.ErrPermission, ...), the cause of ctx when that had ended before the
-// start, ErrClosed, a *GuardError when the program did not run, a *LeftError
-// when something of it is left, ErrOutputHeld, or what a Writer
-// returned. The Exit is valid beside the last three.
+// The error is nil whenever the program ran and nothing of it is left, whatever
+// its status. Otherwise it wraps
+//
+//   - an *fs.PathError when the program could not be executed,
+//   - the cause of ctx when that had ended before,
+//   - ErrClosed,
+//   - a *GuardError when the guard died before the program ran,
+//   - a *LeftError when something of the tree is left,
+//   - ErrOutputHeld, or what a Writer returned.
+//
+// Beside the last two kinds the Exit is valid.
 func (h *Host) Run(ctx context.Context, spec Spec) (Exit, error) {
 	if err := h.enter(); err != nil {
 		return Exit{Code: -1}, err
@@ -193,6 +205,9 @@ func (h *Host) run(ctx context.Context, spec *Spec) (Exit, error) {
 		return Exit{Code: -1, Cause: context.Cause(ctx)}, context.Cause(ctx)
 	}
 	if err := h.complete(spec); err != nil {
+		return Exit{Code: -1}, err
+	}
+	if err := family.arm(); err != nil {
 		return Exit{Code: -1}, err
 	}
 	var streams stdio
@@ -368,15 +383,20 @@ func execError(spec *Spec, err error) error {
 	return &os.PathError{Op: "exec", Path: spec.Path, Err: err}
 }
 
-// Warm starts the guards of Options.Warm that are not there, in the
-// background. Run takes one where it can and calls Warm itself once its tool runs, so a
-// caller need only call it when the first tool is likely to come, while a model is being asked, say.
+// Warm starts the guards of Options.Warm that are not there, in the background. Run
+// takes one where it can and calls Warm itself once its tool runs, so a caller
+// need only call it when the first tool is likely to come: while a model is
+// being asked, say.
 func (h *Host) Warm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ; !h.closed && len(h.idle)+h.warming < h.options.Warm; h.warming++ {
 		h.work.Go(func() {
-			g, err := h.newGuard()
+			var g *guarded
+			err := family.arm()
+			if err == nil {
+				g, err = h.newGuard()
+			}
 			h.mu.Lock()
 			h.warming--
 			keep := err == nil && !h.closed

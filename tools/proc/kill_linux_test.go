@@ -2,10 +2,12 @@ package proc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,12 +48,12 @@ func startJP(t *testing.T, env []string, depth int, script string, terminal *os.
 	w.Close()
 	j.out = bufio.NewReader(r)
 	go func() {
-		j.Wait()
+		_ = j.Wait()
 		j.code = j.ProcessState.ExitCode()
 		close(j.ended)
 	}()
 	t.Cleanup(func() {
-		j.Process.Kill()
+		_ = j.Process.Kill()
 		<-j.ended
 		r.Close()
 	})
@@ -134,7 +136,7 @@ func TestKillOne(t *testing.T) {
 				if len(g) != 1 || len(jps) != depth+1 {
 					t.Fatalf("tree %v: guards %v, jps %v, want 1 and %d", tree, g, jps, depth+1)
 				}
-				syscall.Kill(append(jps, g...)[victim].pid, syscall.SIGKILL)
+				kill(append(jps, g...)[victim].pid, syscall.SIGKILL)
 				waitGone(t, tree, entry)
 				code, rest := j.end()
 				switch {
@@ -150,8 +152,37 @@ func TestKillOne(t *testing.T) {
 func TestKillStoppedGuard(t *testing.T) {
 	_, tree, entry := settled(t, 0, "kill -STOP $PPID; "+hard(), hardSleepers, nil)
 	_, jps := guards(tree)
-	syscall.Kill(jps[0].pid, syscall.SIGKILL)
+	kill(jps[0].pid, syscall.SIGKILL)
 	waitGone(t, tree, entry)
+}
+
+// TestKillWarm kills a jp that has guards without a tool.
+func TestKillWarm(t *testing.T) {
+	env, entry := mark(t)
+	j := startJP(t, append(env, "JP_TEST_WARM=2"), 0, "echo ready; sleep 1000", nil, nil)
+	j.readLine(t, "ready")
+	var tree []process
+	wait(t, "three guards", func() bool {
+		tree = below(t, j.Process.Pid)
+		g, _ := guards(tree)
+		return len(g) == 3
+	})
+	_ = j.Process.Kill()
+	waitGone(t, tree, entry)
+}
+
+// TestOtherNamespace starts a jp that sees a /proc which is not its own.
+func TestOtherNamespace(t *testing.T) {
+	env, _ := mark(t)
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-tree", "0", "exit 0"}, Env: env}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := cmd.Output()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("needs root, to make a PID namespace")
+	}
+	if want := "error: /bin/sh: process trees need /proc: this one is of another PID namespace, where process 1 is "; !strings.HasPrefix(string(out), want) {
+		t.Errorf("jp said %q, %v, want %q", out, err, want)
+	}
 }
 
 // TestSignals sends the root one signal; the tool may settle.
@@ -160,7 +191,7 @@ func TestSignals(t *testing.T) {
 		for depth := range 3 {
 			t.Run(fmt.Sprintf("%v depth %d", sig, depth), func(t *testing.T) {
 				j, tree, entry := settled(t, depth, stayers()+"exec "+self("settle")+" 3", staying, nil)
-				syscall.Kill(j.Process.Pid, sig)
+				kill(j.Process.Pid, sig)
 				j.readLine(t, "settled")
 				code, rest := j.end()
 				if left := marked(t, entry); len(left) > 0 {
@@ -180,8 +211,8 @@ func TestSecondSignal(t *testing.T) {
 	for depth := range 3 {
 		t.Run(fmt.Sprint("depth ", depth), func(t *testing.T) {
 			j, tree, entry := settled(t, depth, hard(), hardSleepers, nil)
-			syscall.Kill(j.Process.Pid, syscall.SIGINT)
-			syscall.Kill(j.Process.Pid, syscall.SIGTERM)
+			kill(j.Process.Pid, syscall.SIGINT)
+			kill(j.Process.Pid, syscall.SIGTERM)
 			if code, rest := j.end(); code != 130 {
 				t.Errorf("root: status %d, said %q, want 130", code, rest)
 			}
@@ -200,7 +231,7 @@ func TestTerminal(t *testing.T) {
 		act  func(master *os.File)
 		want string
 	}{
-		{"Ctrl-C", func(m *os.File) { m.WriteString("\x03") }, "stopped: got interrupt\n"},
+		{"Ctrl-C", func(m *os.File) { _, _ = m.WriteString("\x03") }, "stopped: got interrupt\n"},
 		{"close", func(m *os.File) { m.Close() }, "stopped: got hangup\n"},
 	} {
 		for depth := range 2 {
@@ -249,8 +280,8 @@ func TestJobsOfTheShell(t *testing.T) {
 	env, entry := mark(t)
 	cmd := &command{Args: []string{"sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!; exec " + self("tree") + " 1 'sleep 1000 & kill -9 $PPID'"}, Env: env}
 	out, err := cmd.output()
-	var pid int
-	fmt.Sscan(out, &pid)
+	first, _, _ := strings.Cut(out, "\n")
+	pid, _ := strconv.Atoi(first)
 	if err == nil || pid == 0 || !strings.Contains(out, "stopped: guard: ended without a report") {
 		t.Errorf("jp said %q, %v", out, err)
 	}
@@ -259,7 +290,7 @@ func TestJobsOfTheShell(t *testing.T) {
 		t.Errorf("left %v, want only the job %d", left, pid)
 	}
 	if pid > 0 {
-		syscall.Kill(pid, syscall.SIGKILL)
+		kill(pid, syscall.SIGKILL)
 	}
 	waitGone(t, nil, entry)
 }
@@ -283,8 +314,8 @@ func TestAgentWithoutParent(t *testing.T) {
 		t.Fatalf("tree %v: want parent and agent", tree)
 	}
 	start := time.Now()
-	outer.Process.Kill()
-	outer.Wait()
+	_ = outer.Process.Kill()
+	_ = outer.Wait()
 	waitGone(t, tree, entry)
 	t.Log(time.Since(start))
 }

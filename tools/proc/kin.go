@@ -18,9 +18,11 @@ type child struct {
 
 // kin is the table of this process's children. The kernel has one list of them
 // for the whole process and does not tell a program that was started from an
-// orphan that was adopted, so there is one table too, whatever number of Hosts there is.
+// orphan that was adopted, so there is one table too, however many Hosts there are.
 type kin struct {
-	mu     sync.Mutex // held while a child is started or collected and while orphans are signalled
+	// mu is held while a child is started or collected and while orphans are
+	// listed and signalled, so that no number changes hands between.
+	mu     sync.Mutex
 	armed  bool
 	ours   map[int]bool // started by a Host, not collected yet
 	spared map[int]bool // here before the first run, or given up and reported
@@ -28,7 +30,11 @@ type kin struct {
 
 var family kin
 
-// arm prepares the process for having children. It does something once.
+// A lister returns the children that a sweep is to end, anew for each round. An
+// error means that there may be more.
+type lister func() ([]int, error)
+
+// arm prepares the process for having children, before the first start.
 func (k *kin) arm() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,9 +61,6 @@ func (k *kin) arm() error {
 // start runs fork, which returns the number of a new process, so that no sweep
 // takes it for an orphan.
 func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
-	if err := k.arm(); err != nil {
-		return nil, err
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	pid, err := fork()
@@ -90,12 +93,15 @@ func (k *kin) wait(c *child) (status syscall.WaitStatus, usage syscall.Rusage, e
 	return status, usage, os.NewSyscallError("wait", err)
 }
 
-// signal sends sig to c unless it was collected.
-func (k *kin) signal(c *child, sig syscall.Signal) {
+// signal sends signals to c unless it was collected.
+func (k *kin) signal(c *child, signals ...syscall.Signal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !c.done {
-		syscall.Kill(c.pid, sig)
+	if c.done {
+		return
+	}
+	for _, sig := range signals {
+		_ = syscall.Kill(c.pid, sig) // ours and not collected: it can but be dead
 	}
 }
 
@@ -116,7 +122,7 @@ func (k *kin) sweep() error {
 	if !armed {
 		return nil
 	}
-	left, err := sweep(k.orphans, collect, k.mu.Lock, k.mu.Unlock, sweepLimit)
+	left, err := sweep(k.orphans, collect, &k.mu, sweepLimit)
 	if len(left) > 0 {
 		k.mu.Lock()
 		for _, pid := range left {
@@ -148,7 +154,7 @@ func (k *kin) killAll(limit time.Duration) {
 		return slices.DeleteFunc(kids, func(pid int) bool { return k.spared[pid] }), err
 	}
 	adopted := func(pid int) bool { return !k.ours[pid] && collect(pid) }
-	sweep(below, adopted, k.mu.Lock, k.mu.Unlock, limit)
+	_, _ = sweep(below, adopted, &k.mu, limit) // there is nobody to tell
 }
 
 // collect takes the status of a child that has ended and tells whether it had.
@@ -161,9 +167,9 @@ func collect(pid int) bool {
 	}
 }
 
-// LeftError says that a tree is not empty and what is left of it: processes
-// that may not be signalled, or that do not end when killed. Run tells it once; they are
-// not tried again.
+// LeftError says that a tree is not empty and what is left of it: processes that
+// may not be signalled, or that do not end when killed. Run tells it once; they
+// are not tried again.
 type LeftError struct {
 	PIDs  []int
 	Names []string // of the programs, "" where unknown; same length

@@ -103,7 +103,7 @@ func squat([]string) int {
 		return complain(err)
 	}
 	fmt.Println("ready")
-	syscall.Close(1)
+	closeFD(1)
 	time.Sleep(time.Hour)
 	return 0
 }
@@ -118,7 +118,11 @@ func TestLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	program := filepath.Join(dir, "squatter")
 	if err := errors.Join(
 		os.Chown(dir, 0, int(who.Gid)), os.Chmod(dir, 0o750), copyFile(program, Self()),
@@ -137,7 +141,7 @@ func TestLeft(t *testing.T) {
 			if line != "ready\n" || err != nil {
 				t.Fatalf("tool said %q, %v", line, err)
 			}
-			syscall.Kill(j.Process.Pid, syscall.SIGINT)
+			kill(j.Process.Pid, syscall.SIGINT)
 			code, rest := j.end()
 			left := marked(t, entry)
 			if len(left) != 1 || left[0].name != "squatter" {
@@ -147,7 +151,7 @@ func TestLeft(t *testing.T) {
 			if code != 70 || strings.Count(rest, want) != depth+1 {
 				t.Errorf("jp: status %d, said %q, want 70 and %q at each level", code, rest, want)
 			}
-			syscall.Kill(left[0].pid, syscall.SIGKILL)
+			kill(left[0].pid, syscall.SIGKILL)
 			waitGone(t, nil, entry)
 		})
 	}

@@ -407,7 +407,7 @@ func TestWriterStuck(t *testing.T) {
 func TestReaderStuck(t *testing.T) {
 	h := host(t)
 	r, w := io.Pipe()
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	spec := sh(nil, "exit 5")
 	spec.Stdin = r
 	if exit, err := h.Run(t.Context(), spec); err != nil || exit.Code != 5 {
@@ -442,7 +442,7 @@ func TestOutputHeld(t *testing.T) {
 			t.Error(err)
 		}
 		held <- f
-		inw.Close()
+		_ = inw.Close()
 		return out.Write(b)
 	})
 	exit, err := h.Run(t.Context(), spec)
@@ -487,7 +487,9 @@ func TestFilesHandedOver(t *testing.T) {
 	if _, err := in.WriteString("text"); err != nil {
 		t.Fatal(err)
 	}
-	in.Seek(0, 0)
+	if _, err := in.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
 	r, w, err := os.Pipe() // not blocking here, which cat would trip over
 	if err != nil {
 		t.Fatal(err)
@@ -530,7 +532,7 @@ func TestNothingLeaks(t *testing.T) {
 			spec = sh(env, "kill -9 $PPID")
 		}
 		spec.Stdin, spec.Stdout, spec.Stderr = strings.NewReader("x"), io.Discard, io.Discard
-		h.Run(ctx, spec)
+		_, _ = h.Run(ctx, spec)
 	}
 	rounds := 1000
 	if testing.Short() {

@@ -20,17 +20,23 @@ var ErrOutputHeld = errors.New("held open by a process outside the tree")
 // errOutputStuck says that a Writer of the caller did not return in time.
 var errOutputStuck = errors.New("gave up on a writer that does not take its output")
 
-// drainWait bounds the wait for one more piece of output once the tree is empty.
-// What was written is in the pipe by then and its end is at once, unless the
-// pipe was handed to somebody outside.
-const drainWait = time.Second
+// Once the tree is empty all its output is in the pipes and their end follows, unless
+// an end was handed to somebody outside. heldWait is for what this process forks
+// at that moment, which holds every descriptor until it executes its program.
+// stuckWait is for a Writer that has yet to take what there is, once the caller
+// wants an end; readerWait for a Reader, whose goroutine may stay behind.
+const (
+	heldWait   = time.Second
+	stuckWait  = 2 * time.Second
+	readerWait = 100 * time.Millisecond
+)
 
 // stdio is a program's standard input, output and error, and the copying
 // between them and the caller's Reader and Writers.
 type stdio struct {
 	fds   [3]uintptr // for the program
 	files []*os.File // behind fds: must stay open until the program has them
-	own   []*os.File // those of files to close then
+	own   []*os.File // those of files that are ours to close then
 
 	in        *os.File // our end of a pipe, nil
 	inDone    chan struct{}
@@ -38,8 +44,8 @@ type stdio struct {
 	closeOnce sync.Once
 }
 
-// open prepares the three descriptors. What is an *os.File is handed over as it is; nil is
-// /dev/null; anything else is copied through a pipe.
+// open prepares the three descriptors. An *os.File is handed over as it is, nil
+// is /dev/null, anything else is copied through a pipe.
 func (s *stdio) open(in io.Reader, out, errOut io.Writer) (err error) {
 	defer func() {
 		if err != nil {
@@ -97,15 +103,13 @@ func (s *stdio) openIn(in io.Reader) error {
 	}
 	theirs := os.NewFile(uintptr(r), "stdin")
 	s.own = append(s.own, theirs)
-	if err := syscall.SetNonblock(w, true); err != nil {
-		syscall.Close(w)
+	if s.in, err = pollable(w, "stdin"); err != nil {
 		return err
 	}
-	s.in = os.NewFile(uintptr(w), "stdin")
 	s.inDone = make(chan struct{})
 	go func() {
 		defer close(s.inDone)
-		io.Copy(s.in, in) // a program need not read its input
+		_, _ = io.Copy(s.in, in) // a program need not read its input
 		s.in.Close()
 	}()
 	return s.hand(0, theirs)
@@ -127,15 +131,28 @@ func (s *stdio) openOut(i int, name string, out io.Writer) error {
 	}
 	theirs := os.NewFile(uintptr(w), name)
 	s.own = append(s.own, theirs)
-	if err := syscall.SetNonblock(r, true); err != nil {
-		syscall.Close(r)
+	ours, err := pollable(r, name)
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	c := &copier{name: name, r: os.NewFile(uintptr(r), name), done: make(chan struct{})}
+	c := &copier{name: name, r: ours, done: make(chan struct{})}
 	s.out = append(s.out, c)
 	go c.run(out)
 	return s.hand(i, theirs)
 }
+
+// pollable returns fd as a file on which reads and writes can be given up. It closes fd
+// when it fails.
+func pollable(fd int, name string) (*os.File, error) {
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		closeFD(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// closeFD closes a descriptor for which an error would change nothing.
+func closeFD(fd int) { _ = syscall.Close(fd) }
 
 // handed closes what only the program needs. It may be called more than once.
 func (s *stdio) handed() {
@@ -158,9 +175,8 @@ func (s *stdio) abort() {
 	}
 }
 
-// finish returns when the output is copied, after the program's tree is empty. A
-// Writer is waited for until it returns, but no longer than drainWait once stop is closed; a
-// Reader of the caller's no longer than drainWait.
+// finish returns when the output is copied, after the program's tree is empty.
+// A Writer is waited for, but once stop is closed no longer than stuckWait.
 func (s *stdio) finish(stop <-chan struct{}) error {
 	s.handed()
 	var errs []error
@@ -173,7 +189,7 @@ func (s *stdio) finish(stop <-chan struct{}) error {
 		case <-stop:
 			select {
 			case <-c.done:
-			case <-time.After(2 * drainWait):
+			case <-time.After(stuckWait):
 				errs = append(errs, fmt.Errorf("%s: %w", c.name, errOutputStuck))
 				continue // c.err belongs to the copier still
 			}
@@ -186,7 +202,7 @@ func (s *stdio) finish(stop <-chan struct{}) error {
 		s.in.Close()
 		select {
 		case <-s.inDone:
-		case <-time.After(drainWait):
+		case <-time.After(readerWait):
 		}
 	}
 	return errors.Join(errs...)
@@ -196,7 +212,7 @@ func (s *stdio) finish(stop <-chan struct{}) error {
 type copier struct {
 	name     string
 	r        *os.File
-	draining atomic.Bool
+	draining atomic.Bool // the tree is empty
 	done     chan struct{}
 	err      error // after done
 }
@@ -205,8 +221,19 @@ func (c *copier) run(w io.Writer) {
 	defer close(c.done)
 	defer c.r.Close() // a program that goes on writing for nobody gets SIGPIPE
 	buf := make([]byte, 32<<10)
+	waited := false // for the end of a pipe that is empty
 	for {
 		n, err := c.r.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// Time alone proves nothing on a busy machine: look.
+			if n, err = c.readNow(buf); err == syscall.EAGAIN {
+				if waited {
+					c.err = ErrOutputHeld
+					return
+				}
+				waited, err = true, nil
+			}
+		}
 		if n > 0 {
 			m, werr := w.Write(buf[:n])
 			if werr == nil && m != n {
@@ -216,26 +243,46 @@ func (c *copier) run(w io.Writer) {
 				c.err = werr
 				return
 			}
-			if c.draining.Load() {
-				c.r.SetReadDeadline(time.Now().Add(drainWait))
-			}
+			waited = false
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			c.err = ErrOutputHeld
-			return
-		default:
+		if err != nil {
 			if err != io.EOF && !errors.Is(err, os.ErrClosed) {
 				c.err = err
 			}
 			return
 		}
+		if c.draining.Load() {
+			_ = c.r.SetReadDeadline(time.Now().Add(heldWait))
+		}
 	}
+}
+
+// readNow reads what is there: EAGAIN is nothing, io.EOF the end.
+func (c *copier) readNow(buf []byte) (n int, err error) {
+	if err := c.r.SetReadDeadline(time.Time{}); err != nil {
+		return 0, err
+	}
+	raw, err := c.r.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if rerr := raw.Read(func(fd uintptr) bool {
+		for {
+			if n, err = syscall.Read(int(fd), buf); err != syscall.EINTR {
+				return true
+			}
+		}
+	}); rerr != nil {
+		return 0, rerr
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
 }
 
 // drain has the copier end once no more comes.
 func (c *copier) drain() {
 	c.draining.Store(true)
-	c.r.SetReadDeadline(time.Now().Add(drainWait))
+	_ = c.r.SetReadDeadline(time.Now())
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A GuardError says that a guard ended without a report: it was killed, by
-// its tool perhaps, or the system had no room for it. What became of the tool is
+// A GuardError says that a guard ended without a report: it was killed, by its
+// tool perhaps, or the system had no room for it. What became of the tool is
 // unknown; nothing of it is left.
 type GuardError struct {
 	Launched bool   // the tool may have run; if not it did not
@@ -50,19 +50,19 @@ func (h *Host) newGuard() (*guarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(theirs)
-	if err := syscall.SetNonblock(ours, true); err != nil {
-		syscall.Close(ours)
-		return nil, os.NewSyscallError("setnonblock", err)
+	defer closeFD(theirs)
+	ctl, err := pollable(ours, "guard")
+	if err != nil {
+		return nil, err
 	}
-	ctl := os.NewFile(uintptr(ours), "guard")
 	c, err := family.start(func() (int, error) {
 		return syscall.ForkExec(h.self, []string{"jp", guardArg}, &syscall.ProcAttr{
 			Env:   h.guardEnv,
 			Files: []uintptr{null.Fd(), null.Fd(), uintptr(theirs)},
-			// A group of its own: what the terminal signals to jp's is not
-			// for a guard. Not a session of its own: when jp dies while the
-			// guard is stopped, the kernel lets it go on, because its group is orphaned.
+			// A group of its own: what the terminal signals to jp's is not for
+			// a guard. Not a session of its own: when jp dies while the guard is
+			// stopped the guard's group becomes an orphaned one, which the
+			// kernel lets go on.
 			Sys: &syscall.SysProcAttr{Setpgid: true},
 		})
 	})
@@ -80,19 +80,19 @@ func (g *guarded) alive() bool {
 		return false
 	}
 	alive := false
-	raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		alive = err == syscall.EAGAIN || err == syscall.EINTR
 	})
-	return alive
+	return alive && err == nil
 }
 
 // dismiss ends an idle guard. It has nothing below it.
 func (g *guarded) dismiss() {
 	g.ctl.Close()
 	family.signal(g.c, syscall.SIGKILL)
-	family.wait(g.c)
+	_, _, _ = family.wait(g.c)
 }
 
 // runTool starts spec under a guard. It does not wait.
@@ -159,7 +159,9 @@ func (g *guarded) send(message []byte, io *stdio) error {
 	if err = errors.Join(err, sendErr); err != nil {
 		return err
 	}
-	_, err = g.ctl.Write(message[n:])
+	if n < len(message) {
+		_, err = g.ctl.Write(message[n:])
+	}
 	return err
 }
 
@@ -196,7 +198,7 @@ func (g *guarded) follow(r *run) {
 			break
 		}
 	}
-	family.wait(g.c)
+	_, _, _ = family.wait(g.c) // what counts it has reported
 	if !clean {
 		r.err = family.sweep()
 	}

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -28,13 +29,13 @@ func end(roots []int) (denied []int) {
 const sweepLimit = 10 * time.Second
 
 // sweep ends and collects what list returns until it returns none.
-func sweep(list func() ([]int, error), collect func(pid int) bool, lock, unlock func(), limit time.Duration) (left []int, err error) {
+func sweep(list lister, collect func(pid int) bool, mu sync.Locker, limit time.Duration) (left []int, err error) {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		lock()
+		mu.Lock()
 		roots, err := list()
 		roots = slices.DeleteFunc(roots, collect)
 		end(roots)
-		unlock()
+		mu.Unlock()
 		if len(roots) == 0 || time.Since(start) > limit {
 			return roots, err
 		}

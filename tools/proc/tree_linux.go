@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,13 +46,10 @@ func (v *view) children(pid int) ([]int, error) {
 	for _, tid := range threads {
 		name := dir + "/" + strconv.Itoa(tid)
 		b, err := v.read(name + "/children")
-		if err == unix.ENOENT && unix.Access(name, unix.F_OK) == nil && unix.Access(name+"/children", unix.F_OK) == unix.ENOENT {
-			// The thread is there and its list is not: the kernel has none. (Looked up
-			// again since the thread may have ended and its number been taken between.)
-			if unix.Access("/proc/thread-self/children", unix.F_OK) == unix.ENOENT {
-				v.scan = true
-				return v.scanned(pid)
-			}
+		if err == unix.ENOENT && unix.Access("/proc/thread-self/children", unix.F_OK) == unix.ENOENT {
+			// Not the thread is gone: the kernel keeps no lists.
+			v.scan = true
+			return v.scanned(pid)
 		}
 		if err = ignoreGone(err); err != nil {
 			return nil, err
@@ -104,7 +102,7 @@ func (v *view) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if v.buf == nil {
 		v.buf = make([]byte, 4096)
 	}
@@ -133,7 +131,7 @@ func readNumbers(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var numbers []int
 	var names []string
 	buf := make([]byte, 4096)
@@ -189,7 +187,7 @@ func (v *view) signal(m member, sig unix.Signal) error {
 	}
 	fd, err := unix.PidfdOpen(m.pid, 0)
 	if err == nil {
-		defer unix.Close(fd)
+		defer closeFD(fd)
 	} else if err == unix.ESRCH {
 		return err
 	}
@@ -203,13 +201,13 @@ func (v *view) signal(m member, sig unix.Signal) error {
 	return unix.Kill(m.pid, sig)
 }
 
-// stopPasses bounds how often end looks for processes it has not stopped yet. One pass
-// stops all there is; more are needed where processes were forking meanwhile.
+// stopPasses bounds how often end looks for processes it has not stopped yet. One
+// pass stops all there is; more are needed where processes were forking meanwhile.
 const stopPasses = 10
 
 // end stops and then kills roots, which are children of this process, and all
-// that is below them. It collects none. Those that the kernel refuses to signal are
-// returned.
+// that is below them. It collects none. It returns those that the kernel refuses
+// to signal.
 func end(roots []int) (denied []int) {
 	self := os.Getpid()
 	known := map[int]bool{}
@@ -252,47 +250,48 @@ func end(roots []int) (denied []int) {
 	}
 	// The deepest first, so that each still has the parent it was found under.
 	for _, m := range slices.Backward(found) {
-		v.signal(m, unix.SIGKILL)
+		_ = v.signal(m, unix.SIGKILL) // the next round finds what it missed
 	}
 	return denied
 }
 
-// sweepLimit bounds a sweep: what is left by then is stuck in the kernel or forks
-// faster than it can be stopped.
+// sweepLimit bounds a sweep: what is left by then is stuck in the kernel or
+// forks faster than it can be stopped.
 const sweepLimit = 10 * time.Second
 
-// refusedRounds bounds how often a sweep looks again at processes that it may not signal.
+// refusedRounds bounds how often a sweep looks again at processes that it may
+// not signal.
 const refusedRounds = 30
 
 // sweep ends and collects children of this process, and all that is below
 // them, until list, called anew for each round, returns none. It returns those
 // that could not be ended.
 //
-// list returns the children to end. collect is called for each and tells whether it was
-// there to collect. Both, and the signalling between them, happen between lock and unlock.
-func sweep(list func() ([]int, error), collect func(pid int) bool, lock, unlock func(), limit time.Duration) (left []int, err error) {
+// collect is called for each of list and tells whether it has ended and was
+// collected. It, list, and the signalling happen under mu.
+func sweep(list lister, collect func(pid int) bool, mu sync.Locker, limit time.Duration) (left []int, err error) {
 	const shortest, longest = 50 * time.Microsecond, 5 * time.Millisecond
-	start := time.Now()
+	begun := time.Now()
 	wait := shortest
 	seen := map[int]bool{}
 	for refused := 0; ; {
-		lock()
+		mu.Lock()
 		roots, err := list()
 		roots = slices.DeleteFunc(roots, collect)
 		if len(roots) == 0 && err == nil {
-			// Collecting a child frees none of its own, they were moved
-			// when it ended. But they may have been moved after list has looked.
+			// The children of one that was collected here came to us when it
+			// ended, which may have been after list has looked.
 			again, err := list()
 			if len(again) == 0 && err == nil {
-				unlock()
+				mu.Unlock()
 				return nil, nil
 			}
 			roots = again
 		}
 		denied := end(roots)
-		unlock()
+		mu.Unlock()
 
-		late := time.Since(start) > limit
+		late := time.Since(begun) > limit
 		reachable := slices.ContainsFunc(roots, func(pid int) bool { return !slices.Contains(denied, pid) })
 		if len(roots) > 0 && !reachable {
 			refused++ // but may be about to end by itself
@@ -322,13 +321,13 @@ func nameOf(pid int) string {
 }
 
 // arm makes this process one that can keep its tree: orphans below come to it, its
-// memory and descriptors cannot be read by other programs of the same user, and no
-// inherited descriptor goes on to a child.
+// memory and descriptors cannot be read by other programs of the same user, and
+// no inherited descriptor goes on to a child.
 func arm() error {
 	if self, err := os.Readlink("/proc/self"); err != nil {
 		return fmt.Errorf("process trees need /proc: %w", err)
 	} else if self != strconv.Itoa(os.Getpid()) {
-		return fmt.Errorf("process trees need /proc: it shows another PID namespace, where this process is %s and not %d", self, os.Getpid())
+		return fmt.Errorf("process trees need /proc: this one is of another PID namespace, where process %d is %s", os.Getpid(), self)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", err)

@@ -16,6 +16,7 @@ import (
 
 // TestHostileTools runs tools that try to leave something behind or to get rid of their guard.
 func TestHostileTools(t *testing.T) {
+	const done = `until [ -e $DONE ]; do sleep 0.01; done; exit 0`
 	for _, tt := range []struct {
 		name, script string
 		lost         bool // the guard dies
@@ -29,8 +30,8 @@ func TestHostileTools(t *testing.T) {
 		{name: "background kills the guard later", script: "(trap '' HUP; sleep 0.02; kill -9 $PPID; sleep 1000) & sleep 1000", lost: true},
 		{name: "stops itself", script: stayers() + "kill -STOP $$", hangs: true},
 		// 15 levels, each waiting for the one below.
-		{name: "chain", script: `f() { if [ $1 -gt 0 ]; then f $(($1-1)) & wait; else sleep 1000; fi; }; f 15 & sleep 0.1; exit 0`},
-		{name: "chain with sessions", script: `[ "$1" = x ] || n=${N:-12}; export N=$((n-1)); [ $n -gt 0 ] && { setsid sh -c "$SELF" & }; sleep 1000 & [ $n = 12 ] && { sleep 0.1; exit 0; }; wait`},
+		{name: "chain", script: `f() { if [ $1 -gt 0 ]; then f $(($1-1)) & wait; else >$DONE; sleep 1000; fi; }; f 15 & ` + done},
+		{name: "chain with sessions", script: `export LEFT=12; setsid sh -c "$SELF" & ` + done},
 		// 255 processes that are still forking when they are swept.
 		{name: "bomb", script: `b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 1000; }; b 7 & exit 0`},
 		{name: "bomb, guard killed", script: `b() { [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; sleep 1000; }; b 7 & kill -9 $PPID; sleep 1000`, lost: true},
@@ -38,7 +39,7 @@ func TestHostileTools(t *testing.T) {
 		// A process that is never the same one for long: each forks the next and ends.
 		{name: "runners", script: `r() { r & }; r & r & r & r & sleep 0.05; exit 0`},
 		{name: "runners, guard killed", script: `r() { r & }; r & r & r & r & sleep 0.05; kill -9 $PPID; sleep 1000`, lost: true},
-		{name: "runners that wake each other", script: `r() { kill -CONT 0; kill -CONT -1 2>/dev/null; r & }; true; exit 0`},
+		{name: "runners that wake each other", script: `r() { kill -CONT 0; r & }; r & r & r & r & sleep 0.05; exit 0`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := host(t)
@@ -50,7 +51,9 @@ func TestHostileTools(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
 			}
-			spec := sh(append(env, "SELF="+tt.script), tt.script)
+			// SELF is a shell that has a child in a session of its own, and so on.
+			spec := sh(append(env, "DONE="+t.TempDir()+"/done", `SELF=sleep 1000 & LEFT=$((LEFT-1))
+				if [ $LEFT = 0 ]; then >$DONE; else setsid sh -c "$SELF" & fi; wait`), tt.script)
 			spec.Grace = 10 * time.Millisecond
 			exit, err := h.Run(ctx, spec)
 			if left := marked(t, entry); len(left) > 0 {
@@ -81,7 +84,7 @@ func TestAgentLeaves(t *testing.T) {
 	spec.Started = func(p int) { pid <- p }
 	spec.Stdout = onText("ready\n", func() {
 		agent = <-pid
-		syscall.Kill(agent, syscall.SIGKILL)
+		kill(agent, syscall.SIGKILL)
 	})
 	exit, err := h.Run(t.Context(), spec)
 	if left := marked(t, entry); len(left) > 0 {
@@ -159,7 +162,7 @@ func TestOrphansCollected(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.Run(ctx, spec)
+		_, _ = h.Run(ctx, spec)
 	}()
 	<-ready
 	tool := <-pid
@@ -208,7 +211,7 @@ func TestWarm(t *testing.T) {
 	// Dead guards are replaced, stopped ones ended.
 	h.mu.Lock()
 	for _, g := range h.idle {
-		syscall.Kill(g.c.pid, syscall.SIGKILL)
+		kill(g.c.pid, syscall.SIGKILL)
 		wait(t, "the guard's end", func() bool { return !g.alive() })
 	}
 	h.mu.Unlock()
@@ -216,7 +219,7 @@ func TestWarm(t *testing.T) {
 		t.Errorf("Run() = %+v, %v, want code 4", exit, err)
 	}
 	wait(t, "2 guards again", full)
-	syscall.Kill(idle()[0], syscall.SIGSTOP)
+	kill(idle()[0], syscall.SIGSTOP)
 	guards := idle()
 	if err := h.Close(); err != nil {
 		t.Errorf("Close() = %v", err)
@@ -240,7 +243,7 @@ func TestViews(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.Run(ctx, spec)
+		_, _ = h.Run(ctx, spec)
 	}()
 	defer func() {
 		cancel()
@@ -265,7 +268,6 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// TestPID namespaces and the like: arm refuses where it cannot see.
 func TestNoSuchProcess(t *testing.T) {
 	var v view
 	if kids, err := v.children(1 << 29); err != nil || len(kids) != 0 {

@@ -12,12 +12,12 @@ import (
 // jp and a guard talk over one stream socket, the guard's descriptor 2.
 //
 // jp sends one order, with the tool's descriptors 0, 1 and 2 attached, then
-// requests of one byte each. The end of the stream means that jp is gone. The order is not in the guard's argv,
-// which anyone may read and the kernel bounds.
+// requests of one byte each. The end of the stream means that jp is gone. The
+// order is not in the guard's argv, which anyone may read and the kernel bounds.
 //
 // The guard sends reports, a line each. Whatever else arrives is what the Go
-// runtime wrote to standard error while the guard was dying; it is kept for
-// the error message.
+// runtime wrote to standard error while the guard was dying; it is kept for the
+// error message.
 
 const (
 	askInterrupt = 'i' // SIGINT to the tool's group
@@ -40,23 +40,28 @@ const maxOrder = 8 << 20
 // path, directory, number of arguments, arguments, environment.
 func (o order) encode() ([]byte, error) {
 	b := make([]byte, 4, 4096)
-	put := func(ss ...string) error {
-		for _, s := range ss {
-			if strings.IndexByte(s, 0) >= 0 {
-				return syscall.EINVAL
-			}
-			if len(b)+len(s)+1 > maxOrder {
-				return syscall.E2BIG
-			}
-			b = append(append(b, s...), 0)
+	for s := range o.strings {
+		if strings.IndexByte(s, 0) >= 0 {
+			return nil, syscall.EINVAL
 		}
-		return nil
-	}
-	if err := errors.Join(put(o.path, o.dir, strconv.Itoa(len(o.args))), put(o.args...), put(o.env...)); err != nil {
-		return nil, err
+		if len(b)+len(s)+1 > maxOrder {
+			return nil, syscall.E2BIG
+		}
+		b = append(append(b, s...), 0)
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b, nil
+}
+
+// strings yields the body of an order.
+func (o order) strings(yield func(string) bool) {
+	for _, ss := range [][]string{{o.path, o.dir, strconv.Itoa(len(o.args))}, o.args, o.env} {
+		for _, s := range ss {
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // orderSize reads the length in front of an order.

@@ -21,7 +21,11 @@ func plain(b *testing.B) time.Duration {
 
 func benchTool(b *testing.B, o Options, pause time.Duration) {
 	h := NewHost(o)
-	defer h.Close()
+	defer func() {
+		if err := h.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
 	h.Warm()
 	time.Sleep(pause)
 	base := plain(b)

@@ -49,7 +49,8 @@ func tree(args []string) int {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	in.Watch(func() { cancel(errors.New("parent gone")) })
-	h := NewHost(Options{})
+	warm, _ := strconv.Atoi(os.Getenv("JP_TEST_WARM"))
+	h := NewHost(Options{Warm: warm})
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
@@ -90,11 +91,9 @@ func daemon(args []string) int {
 	}
 	if args[0] == "0" {
 		for fd := range 3 {
-			syscall.Close(fd)
+			closeFD(fd)
 		}
-		select {
-		case <-time.After(time.Hour):
-		}
+		time.Sleep(time.Hour)
 	}
 	n, _ := strconv.Atoi(args[0])
 	_, err := syscall.ForkExec(Self(), []string{"jp", "as-daemon", strconv.Itoa(n - 1)}, &syscall.ProcAttr{
@@ -113,7 +112,7 @@ func settle(args []string) int {
 	signal.Notify(signals, syscall.SIGINT)
 	fmt.Println("ready")
 	if len(args) > 1 && args[1] == "stopped" {
-		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		kill(os.Getpid(), syscall.SIGSTOP)
 	}
 	<-signals
 	fmt.Println("settled")
@@ -138,8 +137,10 @@ func given([]string) int {
 	// What it starts has neither.
 	h := NewHost(Options{})
 	var out bytes.Buffer
-	h.Run(context.Background(), Spec{Path: "/bin/ls", Args: []string{"ls", "/proc/self/fd"}, Stdout: &out})
-	h.Close()
+	_, err = h.Run(context.Background(), Spec{Path: "/bin/ls", Args: []string{"ls", "/proc/self/fd"}, Stdout: &out})
+	if err := errors.Join(err, h.Close()); err != nil {
+		return complain(err)
+	}
 	fmt.Printf("tool: %q\n", out.String())
 	return 0
 }
@@ -159,8 +160,8 @@ func gone([]string) int {
 // parent is a jp that runs gone.
 func parent([]string) int {
 	h := NewHost(Options{})
-	h.Run(context.Background(), Spec{Kind: Agent, Args: []string{"jp", "as-gone"}, Env: os.Environ(), Stdout: os.Stdout})
-	return 0
+	_, err := h.Run(context.Background(), Spec{Kind: Agent, Args: []string{"jp", "as-gone"}, Env: os.Environ(), Stdout: os.Stdout})
+	return complain(err) // it is killed before
 }
 
 // self returns a command line for sh that runs a program of this file.
@@ -178,12 +179,15 @@ func mark(t testing.TB) (env []string, name string) {
 	env = Environ(os.Environ(), "PATH", "GOCOVERDIR", "GORACE=atexit_sleep_ms=0", name)
 	t.Cleanup(func() {
 		for _, p := range marked(t, name) {
-			syscall.Kill(p.pid, syscall.SIGKILL)
+			kill(p.pid, syscall.SIGKILL)
 			t.Errorf("left running: %v", p)
 		}
 	})
 	return env, name
 }
+
+// kill sends a signal to a process that may be gone already.
+func kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
 
 // A process is one that lives.
 type process struct {
