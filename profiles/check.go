@@ -54,10 +54,6 @@ func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
 }
 
 func (c *checker) leaf(l leaf) {
-	if l.row.unbuilt != "" {
-		c.fail(l.parts, l.row.unbuilt, "")
-		return
-	}
 	if msg, hint := c.refusal(l.row); msg != "" {
 		c.fail(l.parts, msg, hint)
 		return
@@ -181,6 +177,10 @@ func (c *checker) refusal(row *setting) (msg, hint string) {
 		inFile := kind == UserLayer || kind == WorkspaceLayer || kind == FileLayer
 		switch {
 		case row.key == "config_load_paths" && kind != StoredLayer:
+		case row.key == specializationsKey && (inFile || kind == EnvLayer):
+			if kind == FileLayer {
+				return "stands only in the user's and the workspace's config.toml", ""
+			}
 		case !inFile:
 			return "stands only in config files", ""
 		case row.key == "loader.reset" && kind != FileLayer && c.doc.layer.Via == "":

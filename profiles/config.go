@@ -57,6 +57,7 @@ type Request struct {
 // Conversation holds the settings of the turn loop.
 type Conversation struct {
 	MaxTurns  int  // tool rounds in one turn, default 50
+	Window    int  // context_window: earlier turns that the model is sent; 0 = all, the default
 	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
 }

@@ -138,16 +138,28 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 			return root.OpenFile(name, openFlags, 0)
 		}
 	}
+	data, info, err := slurp(l.path, stat, open, maxFileBytes)
+	if err != nil {
+		return nil, nil, f.explain(l, err)
+	}
+	if f.bytes += len(data); f.bytes > maxTotalBytes {
+		return nil, nil, fmt.Errorf("more than %d MiB of config is read", maxTotalBytes>>20)
+	}
+	return data, info, nil
+}
+
+// slurp reads a regular file of at most limit bytes.
+func slurp(name string, stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error), limit int) ([]byte, fs.FileInfo, error) {
 	// Look before opening, since opening a device can do things; and after, since it may have been exchanged
 	// between. Not blocking keeps a pipe put there meanwhile from holding us.
-	if info, err := stat(l.path); err != nil {
-		return nil, nil, f.explain(l, err)
+	if info, err := stat(name); err != nil {
+		return nil, nil, err
 	} else if err := regular(info); err != nil {
 		return nil, nil, err
 	}
-	file, err := open(l.path)
+	file, err := open(name)
 	if err != nil {
-		return nil, nil, f.explain(l, err)
+		return nil, nil, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -157,15 +169,12 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 	if err := regular(info); err != nil {
 		return nil, nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
 	if err != nil {
 		return nil, nil, reason(err)
 	}
-	if len(data) > maxFileBytes {
-		return nil, nil, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
-	}
-	if f.bytes += len(data); f.bytes > maxTotalBytes {
-		return nil, nil, fmt.Errorf("more than %d MiB of config is read", maxTotalBytes>>20)
+	if len(data) > limit {
+		return nil, nil, fmt.Errorf("larger than %d KiB", limit>>10)
 	}
 	return data, info, nil
 }

@@ -5,14 +5,15 @@ type LayerKind string
 
 // The kinds, in the order in which they are applied.
 const (
-	UserLayer      LayerKind = "user"        // the user's config.toml and what it extends
-	WorkspaceLayer LayerKind = "workspace"   // .jp/config.toml and what it extends
-	EnvLayer       LayerKind = "environment" // one layer for each variable
-	StoredLayer    LayerKind = "stored"      // the conversation's
-	FileLayer      LayerKind = "file"        // a file or name of --cfg, and what it extends
-	AssignLayer    LayerKind = "assignment"  // key=value of --cfg
-	FlagLayer      LayerKind = "flag"        // a specific flag
-	ResetLayer     LayerKind = "reset"       // NONE, WORKSPACE or loader.reset
+	UserLayer      LayerKind = "user"            // the user's config.toml and what it extends
+	WorkspaceLayer LayerKind = "workspace"       // .jp/config.toml and what it extends
+	EnvLayer       LayerKind = "environment"     // one layer for each variable
+	INILayer       LayerKind = "specializations" // the tools of the INI file that the layers before it name
+	StoredLayer    LayerKind = "stored"          // the conversation's
+	FileLayer      LayerKind = "file"            // a file or name of --cfg, and what it extends
+	AssignLayer    LayerKind = "assignment"      // key=value of --cfg
+	FlagLayer      LayerKind = "flag"            // a specific flag
+	ResetLayer     LayerKind = "reset"           // NONE, WORKSPACE or loader.reset
 )
 
 // Layer is one thing that was read.

@@ -107,9 +107,14 @@ func (d *document) extends() ([]string, error) {
 	return entries, nil
 }
 
-// loaderSetting follows config_load_paths; extends and loader.reset were followed when the file was read.
+// loaderSetting follows config_load_paths and delegation.specializations; extends and loader.reset were followed when the
+// file was read.
 func (r *resolver) loaderSetting(d *document, l leaf) error {
-	if l.row.key != "config_load_paths" {
+	switch l.row.key {
+	case specializationsKey:
+		return r.specializationsSetting(d, l)
+	case "config_load_paths":
+	default:
 		return nil
 	}
 	list := l.value.([]any)

@@ -65,13 +65,16 @@ func (r *Resolved) Keys() []Value {
 	if r.paths != nil {
 		list = append(list, Value{Key: "config_load_paths", Value: clone(r.paths), Origin: r.where("config_load_paths")})
 	}
+	if r.iniName != "" {
+		list = append(list, Value{Key: specializationsKey, Value: r.iniName, Origin: r.where("delegation", "specializations")})
+	}
 	set := map[string]bool{}
 	for _, v := range list {
 		set[v.Key] = true
 	}
 	for _, s := range Settings() {
 		parts, ok := splitKey(s.Key) // not those with <x>
-		if row, _, _ := r.schema.find(parts); ok && !set[s.Key] && (row.class != loader || row.key == "config_load_paths") {
+		if row, _, _ := r.schema.find(parts); ok && !set[s.Key] && (row.class != loader || row.key == "config_load_paths" || row.key == specializationsKey) {
 			list = append(list, Value{Key: s.Key, Value: s.Default, Default: true, Machine: s.Machine})
 		}
 	}

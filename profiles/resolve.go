@@ -15,6 +15,7 @@ type Sources struct {
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
+	Reserved  []string // names of tools that no specialization may take
 }
 
 // Directive is one flag of the command line.
@@ -34,15 +35,22 @@ type Resolved struct {
 	ProfileHash string // hex SHA-256 of that file; with extends, of the hashes of all its files
 	MustCut     bool   // HasGrant, and directives or flags changed what was stored: call Cut with the grant's tools
 
-	Tools    map[string]Table // [conversation.tools.<name>] undecoded, '*' included
-	Layers   []Layer          // everything read, in order, dropped ones included
-	Warnings []string         // what the user should know, one line each
+	Tools map[string]Table // [conversation.tools.<name>] undecoded, '*' included
+
+	// Specializations are the delegation tools that INI sections define, by name: all of them for a new conversation, else
+	// those that the stored config has. Tools enables them.
+	Specializations map[string]Specialization
+
+	Layers   []Layer  // everything read, in order, dropped ones included
+	Warnings []string // what the user should know, one line each
 
 	schema  *schema
 	applied []*applied
 	plain   map[string]any // merged: what is stored
 	machine map[string]any // merged: what is not
 	paths   []any          // config_load_paths as written; nil = the default
+
+	iniName string // delegation.specializations as written; "" = the default
 }
 
 // applied is a document in the pile of layers.
@@ -62,6 +70,7 @@ func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 		return nil, err
 	}
 	defer r.files.close()
+	r.specials = true
 	cfg, last, err := r.parse(ds)
 	if err != nil {
 		return nil, err
@@ -100,6 +109,10 @@ type resolver struct {
 	anew   bool       // WORKSPACE is: the stored config is not read
 	search []location // folders in which names are looked up
 
+	specials bool      // specializations are wanted
+	ini      *location // of their file; nil = none
+	iniSet   bool      // a config names it, so it must exist
+
 	// The state that WORKSPACE goes back to.
 	workspace      map[string]any
 	workspaceCount int // of applied
@@ -137,6 +150,7 @@ func newResolver(src Sources) (*resolver, error) {
 	if r.src.Workspace != "" {
 		f.jp = filepath.Join(r.src.Workspace, ".jp")
 		r.search = append(r.search, location{place: place{f.jp, true}, path: "config"})
+		r.ini = &location{place: place{f.jp, true}, path: specializationsFile}
 	}
 	if r.src.UserDir != "" {
 		r.search = append(r.search, f.at(filepath.Join(r.src.UserDir, "config")))
@@ -192,8 +206,14 @@ func (r *resolver) implicit() error {
 			return err
 		}
 	}
+	goesOn := len(r.src.Stored) > 0 && !r.none && !r.anew
+	if r.specials && !r.none && !goesOn {
+		if err := r.specialize(); err != nil {
+			return err
+		}
+	}
 	r.workspace, r.workspaceCount = cloneTable(r.plain), len(r.applied)
-	if len(r.src.Stored) == 0 || r.none || r.anew {
+	if !goesOn {
 		return nil
 	}
 	d := &document{layer: Layer{Kind: StoredLayer, Name: "stored config", SHA256: hashHex(r.src.Stored)}}
@@ -204,7 +224,10 @@ func (r *resolver) implicit() error {
 	d.tree = tree
 	// The stored config is complete: nothing below it shines through.
 	r.drop()
-	return dropHint(r.add(d))
+	if err := r.add(d); err != nil {
+		return dropHint(err)
+	}
+	return r.respecialize()
 }
 
 const userUnused = "the user's config is not used: "
@@ -363,6 +386,9 @@ func (r *resolver) finish() (*Resolved, error) {
 		return nil, err
 	}
 	res.Tools = r.tools()
+	if err := r.unspecialized(); err != nil {
+		return nil, err
+	}
 	for _, a := range r.applied {
 		a.layer.Dropped = a.dropped
 		res.Layers = append(res.Layers, a.layer)

@@ -19,9 +19,7 @@ type Setting struct {
 func Settings() []Setting {
 	var list []Setting
 	for _, s := range table() {
-		if s.unbuilt == "" {
-			list = append(list, Setting{s.key, string(s.kind), s.def, s.class == machine, s.doc})
-		}
+		list = append(list, Setting{s.key, string(s.kind), s.def, s.class == machine, s.doc})
 	}
 	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
 	return list
@@ -39,15 +37,14 @@ const (
 // setting is one row of the schema. The table below is the only place that knows keys: checking, defaults, the
 // typed Config and Settings all follow it.
 type setting struct {
-	key     string // dotted; <x> stands for any name
-	kind    kind
-	class   class
-	def     any                                 // as in a file; nil = none
-	check   func(any) error                     // of an accepted value, of each item of a list of text; nil = none
-	field   func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
-	name    func(string) error                  // of what stands for <x>; nil = any
-	doc     string
-	unbuilt string // why the key is refused
+	key   string // dotted; <x> stands for any name
+	kind  kind
+	class class
+	def   any                                 // as in a file; nil = none
+	check func(any) error                     // of an accepted value, of each item of a list of text; nil = none
+	field func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
+	name  func(string) error                  // of what stands for <x>; nil = any
+	doc   string
 }
 
 func table() []setting {
@@ -94,6 +91,9 @@ func table() []setting {
 		{key: "conversation.max_turns", kind: whole, def: int64(50), check: between(1, 1_000_000),
 			field: func(c *Config, _ []string) any { return &c.Conversation.MaxTurns },
 			doc:   "tool rounds in one turn"},
+		{key: "conversation.context_window", kind: whole, def: int64(0), check: between(0, maxWindow),
+			field: func(c *Config, _ []string) any { return &c.Conversation.Window },
+			doc:   "earlier turns that the model is sent beside the present one; 0 = all"},
 		{key: "conversation.title.from_query", kind: truth, def: true,
 			field: func(c *Config, _ []string) any { return &c.Conversation.FromQuery },
 			doc:   "the first line of the first query becomes the title"},
@@ -136,7 +136,8 @@ func table() []setting {
 			doc:   "longest run of one sub-agent, from its start"},
 		{key: "delegation.llm_query.tools", kind: texts, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Delegation.LLMQuery.Tools },
 			doc: "tools of the generic sub-agent; none when not set"},
-		{key: "delegation.specializations", kind: text, unbuilt: "specializations are not supported yet"},
+		{key: specializationsKey, kind: text, class: loader, check: notEmpty,
+			doc: "INI file whose sections [llm_tool_<name>] define delegation tools; not set: .jp/specializations.ini"},
 
 		{key: "style.reasoning.display", kind: text, def: "hidden", check: oneOf("hidden", "full"),
 			field: func(c *Config, _ []string) any { return &c.Style.Reasoning },

@@ -18,10 +18,10 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s stands twice", r.key)
 		}
 		seen[r.key] = true
-		if r.unbuilt == "" && r.doc == "" {
+		if r.doc == "" {
 			t.Errorf("%s has no description", r.key)
 		}
-		if (r.field == nil) != (r.class == loader || r.kind == open || r.unbuilt != "") {
+		if (r.field == nil) != (r.class == loader || r.kind == open) {
 			t.Errorf("%s: only settings of the typed config have a field", r.key)
 		}
 		if r.def == nil {
@@ -67,6 +67,7 @@ func TestSettings(t *testing.T) {
 		{"assistant.request.max_backoff_secs", "3", func(c Config) any { return c.Assistant.Request.MaxBackoff }, 3 * time.Second, nil},
 		{"assistant.request.stream_idle_timeout_secs", "0", func(c Config) any { return c.Assistant.Request.StreamIdle }, time.Duration(0), nil},
 		{"assistant.request.max_response_bytes", "1", func(c Config) any { return c.Assistant.Request.MaxResponseBytes }, int64(1), map[string]string{"0": "must be between 1 and 1099511627776"}},
+		{"conversation.context_window", "3", func(c Config) any { return c.Conversation.Window }, 3, map[string]string{"-1": "must be between 0 and 1000000"}},
 		{"conversation.max_turns", "3", func(c Config) any { return c.Conversation.MaxTurns }, 3, map[string]string{"0": "must be between 1 and 1000000"}},
 		{"conversation.title.from_query", "false", func(c Config) any { return c.Conversation.FromQuery }, false, map[string]string{"no": "must be true or false", ":1": "must be true or false, not a whole number"}},
 		{"conversation.tools.parallel", "2", func(c Config) any { return c.Conversation.Parallel }, 2, map[string]string{"0": "must be between 1 and 1024"}},
@@ -144,7 +145,7 @@ func TestSettings(t *testing.T) {
 				key = k
 			}
 		}
-		if !covered[key] && key != "" && key != "extends" && key != "loader.reset" && key != "config_load_paths" {
+		if !covered[key] && key != "" && key != "extends" && key != "loader.reset" && key != "config_load_paths" && key != specializationsKey {
 			t.Errorf("%s has no test of its value", s.Key)
 		}
 	}

@@ -1,0 +1,207 @@
+package profiles
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gopkg.in/ini.v1"
+)
+
+// iniSection is one section of an INI file, its keys in the order of their lines.
+type iniSection struct {
+	name string
+	line int
+	keys []iniKey
+}
+
+type iniKey struct {
+	name, value string
+	line        int
+}
+
+// parseINI reads INI text. Its errors are *Error without a file.
+//
+// The library reads sections and values; it knows no lines, merges what stands twice, takes text after a quote for a part
+// of the value, and an open quote for the beginning of a long one. So a scan goes first that finds the lines and refuses
+// what the two could read differently, and values are taken as they are written and unquoted here: "double" with \" and
+// \\ for escapes, 'single' without any, and """ over several lines. Nothing is expanded.
+func parseINI(data []byte) ([]iniSection, error) {
+	text, err := plainText(data)
+	if err != nil {
+		return nil, err
+	}
+	sections, err := scanINI(text)
+	if err != nil {
+		return nil, err
+	}
+	file, err := ini.LoadSources(ini.LoadOptions{
+		IgnoreContinuation: true, IgnoreInlineComment: true, PreserveSurroundedQuote: true, KeyValueDelimiters: "=",
+	}, []byte(text))
+	if err != nil {
+		return nil, &Error{Msg: "not valid INI: " + oneLine(err.Error()), Err: err}
+	}
+	for i, s := range sections {
+		read, err := file.GetSection(s.name)
+		if err != nil || len(read.Keys()) != len(s.keys) {
+			return nil, &Error{Line: s.line, Key: s.name, Msg: "cannot be read without doubt: write it in plainer words"}
+		}
+		for j, k := range s.keys {
+			fail := func(err error) ([]iniSection, error) {
+				return nil, &Error{Line: k.line, Key: s.name + "." + k.name, Msg: err.Error()}
+			}
+			if !read.HasKey(k.name) {
+				return fail(errors.New("cannot be read without doubt: write it in plainer words"))
+			}
+			raw := read.Key(k.name).Value()
+			if k.value == `"""` {
+				sections[i].keys[j].value = strings.TrimSpace(raw)
+			} else if sections[i].keys[j].value, err = unquote(raw); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	return sections, nil
+}
+
+// plainText is UTF-8 text without a byte order mark, its lines ended by newlines alone.
+func plainText(data []byte) (string, error) {
+	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
+	for line, s := range enumerate(text) {
+		switch {
+		case !utf8.ValidString(s):
+			return "", &Error{Line: line, Msg: "not UTF-8 text"}
+		case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
+			return "", &Error{Line: line, Msg: "must not contain control characters"}
+		}
+	}
+	return text, nil
+}
+
+// enumerate yields the lines of text without their newlines, numbered from 1.
+func enumerate(text string) func(func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for s := range strings.SplitSeq(text, "\n") {
+			if n++; !yield(n, s) {
+				return
+			}
+		}
+	}
+}
+
+// scanINI finds sections and keys with their lines. A value is `"""` where it goes over several lines or could, else empty.
+func scanINI(text string) ([]iniSection, error) {
+	var sections []iniSection
+	seen := map[string]int{} // lines, by section and by section and key
+	open := 0                // the line of the """ that is not closed
+	for n, line := range enumerate(text) {
+		fail := func(key, format string, args ...any) ([]iniSection, error) {
+			return nil, &Error{Line: n, Key: key, Msg: fmt.Sprintf(format, args...)}
+		}
+		s := strings.TrimSpace(line)
+		if open > 0 {
+			if at := strings.Index(line, `"""`); at >= 0 {
+				if strings.TrimSpace(line[at+3:]) != "" {
+					return fail("", `must not go on behind the closing """`)
+				}
+				open = 0
+			}
+			continue
+		}
+		switch {
+		case s == "" || s[0] == '#' || s[0] == ';':
+		case s[0] == '[':
+			name, rest, closed := strings.Cut(s[1:], "]")
+			rest = strings.TrimSpace(rest)
+			switch {
+			case !closed:
+				return fail("", "a section must end with ]")
+			case name == "" || name != strings.TrimSpace(name) || strings.ContainsAny(name, `["'`+"`"):
+				return fail("", "the name of a section must not be empty, quoted or surrounded by spaces")
+			case rest != "" && rest[0] != '#' && rest[0] != ';' || strings.Contains(rest, "]"):
+				return fail(name, "only a comment without ] may follow a section on its line")
+			case seen[name] > 0:
+				return fail(name, "the section stands twice, first in line %d", seen[name])
+			}
+			seen[name] = n
+			sections = append(sections, iniSection{name: name, line: n})
+		default:
+			name, value, ok := strings.Cut(s, "=")
+			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+			switch {
+			case !ok:
+				return fail("", "is no section, comment or key = value")
+			case name == "" || name == "-" || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !isBare(byte(r)) && r != '.' }):
+				return fail("", "a key must be letters, digits, . - and _")
+			case len(sections) == 0:
+				return fail(name, "the key stands before any section")
+			}
+			at := &sections[len(sections)-1]
+			key := at.name + "\x00" + name
+			if seen[key] > 0 {
+				return fail(at.name+"."+name, "the key stands twice, first in line %d", seen[key])
+			}
+			seen[key] = n
+			if strings.HasPrefix(value, "`") { // the library's quotes for several lines
+				return fail(at.name+"."+name, "must not begin with `: quote with \"")
+			}
+			k := iniKey{name: name, line: n}
+			if rest, long := strings.CutPrefix(value, `"""`); long {
+				k.value = `"""`
+				switch first := strings.Index(rest, `"""`); {
+				case first < 0:
+					open = n
+				case strings.TrimSpace(rest[first+3:]) != "":
+					return fail(at.name+"."+name, `must not go on behind the closing """`)
+				}
+			}
+			at.keys = append(at.keys, k)
+		}
+	}
+	if open > 0 {
+		return nil, &Error{Line: open, Msg: `the """ is not closed`}
+	}
+	return sections, nil
+}
+
+// unquote reads a value of one line as it is written.
+func unquote(raw string) (string, error) {
+	var b strings.Builder
+	switch {
+	case raw == "":
+		return "", nil
+	case strings.HasSuffix(raw, `\`):
+		return "", errors.New(`must not end with \: a value of several lines stands between """ and """`)
+	case raw[0] != '"' && raw[0] != '\'':
+		// A comment begins behind a space. Elsewhere # and ; could be meant: nothing is cut off in silence.
+		for i := range len(raw) {
+			if raw[i] != '#' && raw[i] != ';' {
+				continue
+			}
+			if i > 0 && raw[i-1] != ' ' && raw[i-1] != '\t' {
+				return "", fmt.Errorf("holds %c: put the value in quotes", raw[i])
+			}
+			return strings.TrimSpace(raw[:i]), nil
+		}
+		return raw, nil
+	}
+	quote := raw[0]
+	for i := 1; i < len(raw); i++ {
+		switch {
+		case raw[i] == '\\' && quote == '"' && i+1 < len(raw) && (raw[i+1] == '"' || raw[i+1] == '\\'):
+			i++
+			b.WriteByte(raw[i])
+		case raw[i] != quote:
+			b.WriteByte(raw[i])
+		default:
+			if rest := strings.TrimSpace(raw[i+1:]); rest != "" && rest[0] != '#' && rest[0] != ';' {
+				return "", fmt.Errorf("must not go on behind the closing %c", quote)
+			}
+			return b.String(), nil
+		}
+	}
+	return "", fmt.Errorf("the %c is not closed", quote)
+}

@@ -1,0 +1,169 @@
+package profiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+const maxSkillBytes = 256 << 10
+
+// Skill is a SKILL.md: instructions for one kind of work.
+type Skill struct {
+	Name        string // also that of its folder
+	Description string // one line for a model to choose by
+	Body        string // the instructions; never empty
+	File        string // absolute path
+}
+
+// skill finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
+// folder. The first folder that holds it counts, also when it cannot be used.
+func (f *files) skill(workspace, name string) (Skill, []byte, error) {
+	if !isToolName(name) {
+		return Skill{}, nil, errors.New("the name of a skill is at most 64 letters, digits, _ and -")
+	}
+	bases := []string{workspace, f.home}
+	for i, base := range bases {
+		if base == "" || i > 0 && base == bases[0] {
+			continue
+		}
+		for _, dir := range []string{".jp", ".agents", ".claude"} {
+			rel := filepath.Join(dir, "skills", name, "SKILL.md")
+			data, err := readSkill(base, dir, rel, i == 0)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+				continue
+			}
+			file := filepath.Join(base, rel)
+			if err != nil {
+				return Skill{}, nil, fmt.Errorf("%s: %w", file, reason(err))
+			}
+			s, err := parseSkill(data)
+			switch {
+			case err != nil:
+				err.(*Error).File = file
+				return Skill{}, nil, err
+			case s.Name != name:
+				return Skill{}, nil, fmt.Errorf("%s: its name is %s, not that of its folder", file, strconv.Quote(s.Name))
+			}
+			s.File = file
+			return s, data, nil
+		}
+	}
+	return Skill{}, nil, fmt.Errorf("skill %s: not found in .jp/skills, .agents/skills or .claude/skills, here or in the home folder", name)
+}
+
+// readSkill reads one file. Those of a workspace stay in it, those in .jp in there, symlinks resolved.
+func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
+	if !confined {
+		data, _, err := slurp(filepath.Join(base, rel), os.Stat, func(name string) (*os.File, error) { return os.OpenFile(name, openFlags, 0) }, maxSkillBytes)
+		return data, err
+	}
+	if dir == ".jp" {
+		base, rel = filepath.Join(base, dir), filepath.Join("skills", filepath.Base(filepath.Dir(rel)), filepath.Base(rel))
+	}
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	data, _, err := slurp(rel, root.Stat, func(name string) (*os.File, error) { return root.OpenFile(name, openFlags, 0) }, maxSkillBytes)
+	if err != nil && strings.Contains(err.Error(), "escapes from parent") {
+		return nil, errors.New("leads out of " + base)
+	}
+	return data, err
+}
+
+// parseSkill reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML only the two keys
+// that count are read, and only as plain, quoted or block text; the rest is left alone. Its errors are *Error without a
+// file.
+func parseSkill(data []byte) (Skill, error) {
+	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return Skill{}, &Error{Msg: "not UTF-8 text"}
+	}
+	lines := strings.Split(text, "\n")
+	if strings.TrimRight(lines[0], " \t") != "---" {
+		return Skill{}, &Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
+	}
+	end := 0
+	for i := 1; i < len(lines) && end == 0; i++ {
+		if strings.TrimRight(lines[i], " \t") == "---" {
+			end = i
+		}
+	}
+	if end == 0 {
+		return Skill{}, &Error{Line: 1, Msg: "the frontmatter has no end"}
+	}
+	s := Skill{Body: strings.TrimSpace(strings.Join(lines[end+1:], "\n"))}
+	for i := 1; i < end; i++ {
+		key, value, ok := strings.Cut(lines[i], ":")
+		to := map[string]*string{"name": &s.Name, "description": &s.Description}[key]
+		if !ok || to == nil {
+			continue
+		}
+		at := i
+		for i+1 < end && (strings.TrimSpace(lines[i+1]) == "" || strings.HasPrefix(lines[i+1], " ") || strings.HasPrefix(lines[i+1], "\t")) {
+			i++
+		}
+		text, err := scalar(strings.TrimSpace(value), lines[at+1:i+1])
+		switch {
+		case err == nil && *to != "":
+			err = errors.New("stands twice")
+		case err == nil && text == "":
+			err = errors.New("must not be empty")
+		case err == nil && len(text) > 1024:
+			err = errors.New("must be at most 1024 bytes")
+		}
+		if err != nil {
+			return Skill{}, &Error{Line: at + 1, Key: key, Msg: err.Error()}
+		}
+		*to = text
+	}
+	switch {
+	case s.Name == "":
+		return Skill{}, &Error{Line: 1, Key: "name", Msg: "is missing"}
+	case s.Description == "":
+		return Skill{}, &Error{Line: 1, Key: "description", Msg: "is missing"}
+	case s.Body == "":
+		return Skill{}, &Error{Line: end + 1, Msg: "says nothing below the frontmatter"}
+	}
+	return s, nil
+}
+
+// scalar reads a YAML text, folded into one line. More are the indented lines below its key.
+func scalar(first string, more []string) (string, error) {
+	all := strings.Join(strings.Fields(strings.Join(append([]string{first}, more...), " ")), " ")
+	if first == "" {
+		return all, nil
+	}
+	switch first[0] {
+	case '>', '|':
+		if strings.Trim(first, ">|+-0123456789") != "" {
+			return "", errors.New("is no text that can be read here")
+		}
+		return strings.Join(strings.Fields(strings.Join(more, " ")), " "), nil
+	case '"':
+		text, err := strconv.Unquote(all)
+		if err != nil {
+			return "", errors.New("the quotes are not closed, or hold an escape that is not read here")
+		}
+		return strings.Join(strings.Fields(text), " "), nil
+	case '\'':
+		if len(all) < 2 || all[len(all)-1] != '\'' || strings.Contains(strings.ReplaceAll(all[1:len(all)-1], "''", ""), "'") {
+			return "", errors.New("the quotes are not closed")
+		}
+		return strings.ReplaceAll(all[1:len(all)-1], "''", "'"), nil
+	case '[', ']', '{', '}', '&', '*', '!', '%', '@', '`', '#':
+		return "", errors.New("is no text that can be read here")
+	}
+	if i := strings.Index(all, " #"); i >= 0 {
+		all = all[:i]
+	}
+	return strings.TrimSpace(all), nil
+}

@@ -1,0 +1,294 @@
+package profiles
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ToolPrefix begins the names of the tools that INI sections define.
+const ToolPrefix = "llm_tool_"
+
+const (
+	specializationsFile = "specializations.ini" // in .jp
+	specializationsKey  = "delegation.specializations"
+	maxSpecializations  = 64
+	maxWindow           = 1_000_000
+)
+
+// Specialization is a delegation tool that an INI section defines.
+type Specialization struct {
+	Tool          string // llm_tool_<name>, also the section
+	Patch         string // goes into the sub-agent's system prompt, below the generic one; never empty
+	Session       string // the sub-agent is sticky: one for each caller, tool and session
+	Skill         Skill
+	ContextWindow int      // earlier turns that the sub-agent is sent; 0 = all
+	Arg           string   // how a child's argv names it: <absolute path of the file>#<section>
+	Hash          string   // hex SHA-256 of the section's values and the skill's file
+	Pos           Position // of the section
+}
+
+// LoadSpecializations reads the sections [llm_tool_<name>] of an INI file, sorted by name. Sections of other names are
+// not looked at. File may be "", for .jp/specializations.ini, which need not exist; else a relative path is relative to
+// the workspace. Skills are searched in the workspace and below HOME of src.Environ. Reserved are tool names that no
+// section may take. Every error is an *Error with file and line.
+func LoadSpecializations(src Sources, file string, reserved []string) ([]Specialization, error) {
+	src.Reserved = reserved
+	r, err := newResolver(src)
+	if err != nil {
+		return nil, err
+	}
+	defer r.files.close()
+	at := r.ini
+	if file != "" {
+		abs := file
+		if !filepath.IsAbs(abs) {
+			abs = filepath.Join(cmp.Or(r.src.Workspace, r.dir), file)
+		}
+		located := r.files.at(filepath.Clean(abs))
+		at = &located
+	}
+	_, list, err := r.readSpecializations(at, file != "")
+	return list, err
+}
+
+// specialize reads the INI file that the implicit layers name and puts its tools on the pile. What these layers say about
+// the same tools stands.
+func (r *resolver) specialize() error {
+	d, list, err := r.readSpecializations(r.ini, r.iniSet)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	r.Specializations = make(map[string]Specialization, len(list))
+	held := map[string]any{}
+	d.marks = &mark{line: 1}
+	at := d.marks.key("conversation", 1).key("tools", 1)
+	_, runs := lookup(r.plain, []string{"conversation", "tools", "*", "run"})
+	for _, s := range list {
+		r.Specializations[s.Tool] = s
+		own := map[string]any{}
+		before, _ := lookup(r.plain, []string{"conversation", "tools", s.Tool})
+		said, _ := before.(map[string]any)
+		if source, ok := said["source"]; ok && source != "delegation" {
+			p := r.where("conversation", "tools", s.Tool, "source")
+			return &Error{File: s.Pos.File, Line: s.Pos.Line, Key: s.Tool, Msg: "a tool of this name is configured at " + p.String() + " already"}
+		}
+		own["source"] = "delegation"
+		if _, ok := said["run"]; !ok && !runs {
+			// A section is there because a person wants the tool, and what it may cost and hold is bounded elsewhere.
+			own["run"] = "unattended"
+		}
+		held[s.Tool] = own
+		at.key(s.Tool, s.Pos.Line)
+	}
+	d.tree = map[string]any{"conversation": map[string]any{"tools": held}}
+	return r.add(d)
+}
+
+// respecialize reads what the tools of a stored config stand for. Where it has none the file is not read: a sub-agent must
+// not stumble over it.
+func (r *resolver) respecialize() error {
+	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	held, _ := v.(map[string]any)
+	if !slices.ContainsFunc(sortedKeys(held), func(name string) bool { return isSpecialized(name, held[name]) }) {
+		return nil
+	}
+	_, list, err := r.readSpecializations(r.ini, false)
+	if err != nil {
+		return err
+	}
+	r.Specializations = map[string]Specialization{}
+	for _, s := range list {
+		if isSpecialized(s.Tool, held[s.Tool]) {
+			r.Specializations[s.Tool] = s
+		}
+	}
+	return nil
+}
+
+// isSpecialized reports whether a tool's table stands for an INI section.
+func isSpecialized(name string, table any) bool {
+	values, _ := table.(map[string]any)
+	return strings.HasPrefix(name, ToolPrefix) && values["source"] == "delegation" && values["enable"] != false
+}
+
+// unspecialized finds the tools that stand for a section which is not there. In a stored config the section has gone and the
+// tool goes with it; elsewhere somebody expects it.
+func (r *resolver) unspecialized() error {
+	for _, name := range sortedKeys(r.Tools) {
+		if _, there := r.Specializations[name]; there || !isSpecialized(name, r.Tools[name].Values) {
+			continue
+		}
+		at := r.where("conversation", "tools", name)
+		if at.Layer != "stored config" {
+			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: "conversation.tools." + name,
+				Msg: "is the tool of an INI section that is not there", Hint: "only main agents have these tools, by a section [" + name + "]"}
+		}
+		r.warn("tool " + name + ": its section is gone, and the tool with it")
+		delete(r.Tools, name)
+	}
+	return nil
+}
+
+// readSpecializations reads one file; the document has its layer only. A nil location is no file.
+func (r *resolver) readSpecializations(at *location, mustExist bool) (*document, []Specialization, error) {
+	if at == nil {
+		return nil, nil, nil
+	}
+	fail := func(err error) (*document, []Specialization, error) {
+		return nil, nil, &Error{File: at.abs(), Msg: err.Error(), Err: err}
+	}
+	switch ok, err := r.files.exists(*at); {
+	case err != nil:
+		return fail(err)
+	case !ok && !mustExist:
+		return nil, nil, nil
+	case !ok:
+		return nil, nil, &Error{File: at.abs(), Msg: "not found", Err: ErrNotFound}
+	}
+	data, _, err := r.files.read(*at)
+	if err != nil {
+		return fail(err)
+	}
+	sections, err := parseINI(data)
+	if err != nil {
+		e := err.(*Error)
+		e.File = at.abs()
+		return nil, nil, e
+	}
+	layer := Layer{Kind: INILayer, Name: "specializations", File: at.abs(), SHA256: hashHex(data)}
+	var list []Specialization
+	names := map[string]int{}
+	for _, s := range sections {
+		if !strings.HasPrefix(s.name, ToolPrefix) {
+			// Other programs' sections may be here; a slip of the finger must not pass for one.
+			if near := Suggest(s.name[:min(len(s.name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
+				return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: "unknown section", Hint: "did you mean [" + ToolPrefix + "<name>]?"}
+			}
+			continue
+		}
+		if first := names[strings.ToLower(s.name)]; first > 0 {
+			return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: fmt.Sprintf("differs only in case from the tool of line %d", first)}
+		}
+		names[strings.ToLower(s.name)] = s.line
+		if len(list) == maxSpecializations {
+			return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: fmt.Sprintf("more than %d specializations", maxSpecializations)}
+		}
+		spec, err := r.specialization(at.abs(), s)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, spec)
+	}
+	slices.SortFunc(list, func(a, b Specialization) int { return cmp.Compare(a.Tool, b.Tool) })
+	return &document{layer: layer, from: *at}, list, nil
+}
+
+// specialization checks one section.
+func (r *resolver) specialization(file string, s iniSection) (Specialization, error) {
+	fail := func(line int, key, msg, hint string) (Specialization, error) {
+		if key = s.name + "." + key; strings.HasSuffix(key, ".") {
+			key = s.name
+		}
+		return Specialization{}, &Error{File: file, Line: line, Key: key, Msg: msg, Hint: hint}
+	}
+	name := s.name[len(ToolPrefix):]
+	switch {
+	case name == "":
+		return fail(s.line, "", "the name behind "+ToolPrefix+" is missing", "")
+	case !isToolName(s.name):
+		return fail(s.line, "", "a tool's name is at most 64 letters, digits, _ and -", "")
+	case slices.Contains(r.src.Reserved, name) || slices.Contains(r.src.Reserved, s.name):
+		return fail(s.line, "", "the name is that of a tool that jp brings along", "")
+	}
+	spec := Specialization{
+		Tool: s.name, Arg: file + "#" + s.name,
+		Pos: Position{File: file, Line: s.line, Layer: "specializations"},
+	}
+	values := map[string]string{}
+	skillLine := s.line
+	for _, k := range s.keys {
+		keys := []string{"context_window", "session_id", "skill", "system_prompt_patch"}
+		if !slices.Contains(keys, k.name) {
+			hint := ""
+			if near := Suggest(k.name, keys); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			return fail(k.line, k.name, "unknown key", hint)
+		}
+		value := strings.TrimSpace(k.value)
+		if value == "" {
+			return fail(k.line, k.name, "must not be empty", "")
+		}
+		switch k.name {
+		case "context_window":
+			n, err := window(value)
+			if err != nil {
+				return fail(k.line, k.name, err.Error(), "")
+			}
+			spec.ContextWindow = n
+		case "session_id":
+			if len(value) > 128 || noControl(value) != nil {
+				return fail(k.line, k.name, "must be at most 128 bytes in one line", "")
+			}
+		case "skill":
+			skillLine = k.line
+		}
+		values[k.name] = value
+	}
+	for _, key := range []string{"system_prompt_patch", "session_id", "skill"} {
+		if values[key] == "" {
+			return fail(s.line, key, "is missing", "")
+		}
+	}
+	spec.Patch, spec.Session = values["system_prompt_patch"], values["session_id"]
+	skill, data, err := r.files.skill(r.src.Workspace, values["skill"])
+	if err != nil {
+		return fail(skillLine, "skill", err.Error(), "")
+	}
+	spec.Skill = skill
+	spec.Hash = hashHex([]byte(strconv.Quote(spec.Patch) + strconv.Quote(spec.Session) + strconv.Quote(skill.Name) +
+		strconv.Itoa(spec.ContextWindow) + "\n" + string(data)))
+	return spec, nil
+}
+
+// window reads a number of turns.
+func window(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || strings.Trim(s, "0123456789") != "" || n > maxWindow {
+		return 0, fmt.Errorf("must be a whole number from 0 (all earlier turns) to %d", maxWindow)
+	}
+	return n, nil
+}
+
+func isToolName(s string) bool {
+	for i := range len(s) {
+		if !isBare(s[i]) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// specializationsSetting follows delegation.specializations.
+func (r *resolver) specializationsSetting(d *document, l leaf) error {
+	at, err := r.iniFile(d, l.value.(string))
+	if err != nil {
+		return d.fail(l.parts, err.Error(), "")
+	}
+	r.ini, r.iniSet, r.iniName = &at, true, l.value.(string)
+	return nil
+}
+
+// iniFile: as with config_load_paths, the workspace's files name only what is in .jp.
+func (r *resolver) iniFile(d *document, entry string) (location, error) {
+	if path.Ext(entry) != ".ini" {
+		return location{}, errors.New("must be the path of an .ini file")
+	}
+	return r.searchDir(d, entry)
+}
