@@ -60,6 +60,10 @@ type Standing struct {
 	// Existing finds the delegation that a call of Caller has already made.
 	// Valid only inside admit.
 	Existing func(call string) (Delegation, bool)
+
+	// Labelled returns Caller's own children by delegation that have this label,
+	// oldest first. Valid only inside admit.
+	Labelled func(key, value string) ([]Conversation, error)
 }
 
 // Child is what an admitted delegation shall run: a conversation forked for it,
@@ -69,8 +73,9 @@ type Child struct {
 	ID   ID     // 0 = fork a new one
 	Kind string
 
-	Title       string // of a new child
-	Hidden      bool   // of a new child
+	Title       string            // of a new child
+	Hidden      bool              // of a new child
+	Labels      map[string]string // of a new child
 	Profile     string
 	ProfileArg  string // as in Conversation
 	ProfileHash string

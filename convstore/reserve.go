@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -140,7 +141,29 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 		d, ok, err := t.delegationOfCall(s.root, call)
 		return d, ok && err == nil
 	}
+	st.Labelled = func(key, value string) ([]Conversation, error) { return s.labelled(t, key, value) }
 	return st, root.Turns, nil
+}
+
+// labelled finds the caller's delegated children with a label. Only their records
+// are read.
+func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error) {
+	err = t.children(s.root, func(id ID, l Link) error {
+		if l != DelegationLink {
+			return nil
+		}
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		if label, ok := r.Labels[key]; !ok || label != value {
+			return nil
+		}
+		c, err := t.conversation(id, r)
+		cs = append(cs, c)
+		return err
+	})
+	return cs, err
 }
 
 // reserve carries out one admitted delegation. What it has taken is in r even
@@ -230,7 +253,7 @@ func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
 	}
 	rec := &record{
 		Parent: s.root, Link: DelegationLink, Depth: caller.Depth + 1,
-		Title: c.Title, Hidden: c.Hidden,
+		Title: c.Title, Hidden: c.Hidden, Labels: maps.Clone(c.Labels),
 		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash,
 		Model: c.Model, Role: c.Role, Grant: &grant,
 	}
@@ -370,15 +393,21 @@ func (t *tx) reconcile(ledger, self ID) error {
 }
 
 // abandoned reports whether nobody is left who could settle an open delegation:
-// the run locks of both the child and the caller are free. The caller itself, who
-// holds its own, needs only the child's to be: its live reservations hold that.
+// the run locks of both the child and the caller are free.
+//
+// The lock of self does not count. The caller itself needs only the child's to be
+// free, for its live reservations hold that. And who has taken the child's, and
+// did not inherit it, is not the run that was reserved.
 func (t *tx) abandoned(child, caller, self ID) (bool, error) {
-	held, err := t.held(child)
-	if held || err != nil || caller == self {
-		return !held, err
+	for _, id := range []ID{child, caller} {
+		if id == self {
+			continue
+		}
+		if held, err := t.held(id); held || err != nil {
+			return false, err
+		}
 	}
-	held, err = t.held(caller)
-	return !held, err
+	return true, nil
 }
 
 // usedBy returns what the child has recorded since it was reserved.
