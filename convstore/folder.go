@@ -311,7 +311,8 @@ func (f *folder) create() (err error) {
 		return err
 	}
 	if f.workspace != "" {
-		if err := recordWorkspace(f.dir, f.workspace); err != nil {
+		// Without a .jp folder there is nothing to recognise it by.
+		if err := recordWorkspace(f.dir, f.workspace); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -68,12 +68,30 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	}
 	err := l.f.write(ctx, func(t *tx) error {
 		r, err := t.loadWhole(l.id)
+		if err == nil && r.Run != nil && !l.shared {
+			r, err = t.takeOver(l.id, r)
+		}
 		if err != nil {
 			return err
 		}
 		return fn(t, r)
 	})
 	return absent(err, l.id)
+}
+
+// takeOver parts a conversation from a delegation whose processes have left it:
+// else the end of that delegation would be taken for the end of a turn that
+// somebody else began since.
+func (t *tx) takeOver(id ID, r *record) (*record, error) {
+	if err := t.reconcile(r.Run.Root, id); err != nil {
+		return nil, err
+	}
+	r, err := t.load(id)
+	if err != nil {
+		return nil, err
+	}
+	r.Run = nil
+	return r, t.save(id, r)
 }
 
 // SetTitle changes the conversation's title.

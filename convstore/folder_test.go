@@ -1,0 +1,224 @@
+package convstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWriterIsNotStarved keeps a reader in the store while a writer waits. A
+// reader that comes later has to wait behind the writer.
+func TestWriterIsNotStarved(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	s := openStoreIn(t, dir, Options{})
+	c := mustCreate(t, s, New{})
+	reader, err := openOwn(s.Path(), os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flock(reader, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	// Beside a reader there is room for another one, but not for a writer.
+	if _, err := s.Get(t.Context(), c.ID); err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error)
+	go func() {
+		_, err := s.Create(t.Context(), New{})
+		wrote <- err
+	}()
+	gate, err := openOwn(filepath.Join(dir, fileGate), os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = gate.Close() }()
+	for flock(gate, unix.LOCK_EX|unix.LOCK_NB) == nil { // until the writer is in it
+		if err := flock(gate, unix.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	late, err := Open(dir, Options{Deadline: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = late.Get(t.Context(), c.ID)
+	var busy *BusyError
+	if !errors.As(err, &busy) {
+		t.Errorf("a late reader went past the writer: %v", err)
+	}
+	if err := errors.Join(flock(reader, unix.LOCK_UN), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReplacedFile puts another store in the place of one that somebody waits
+// for. Whoever waited gets the one that is there then.
+func TestReplacedFile(t *testing.T) {
+	s, other := openStore(t), openStore(t)
+	mustCreate(t, s, New{Title: "old"})
+	mustCreate(t, other, New{Title: "new"})
+	old, err := openOwn(s.Path(), os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flock(old, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan []Conversation)
+	go func() {
+		list, err := s.List(t.Context(), Filter{})
+		if err != nil {
+			t.Error(err)
+		}
+		read <- list
+	}()
+	copied := s.Path() + ".copy"
+	if err := errors.Join(os.WriteFile(copied, mustRead(t, other.Path()), 0o600), os.Rename(copied, s.Path()), flock(old, unix.LOCK_UN), old.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if list := <-read; len(list) != 1 || list[0].Title != "new" {
+		t.Errorf("List = %+v, want what is there now", list)
+	}
+}
+
+// TestUnfinishedStore finds what a process left that died while it made a store.
+func TestUnfinishedStore(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, fileUnfinished), []byte("half a store"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := openStoreIn(t, dir, Options{})
+	if list := mustList(t, s.View, Filter{}); len(list) != 0 {
+		t.Errorf("List = %v, want none", list)
+	}
+	mustCreate(t, s, New{})
+	if _, err := os.Stat(filepath.Join(dir, fileUnfinished)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// TestModes makes sure that nobody else may read what is kept.
+func TestModes(t *testing.T) {
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	s := openStore(t)
+	mustLock(t, s, mustCreate(t, s, New{}).ID)
+	dir := filepath.Dir(s.Path())
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has mode %v, %v", info.Mode(), err)
+	}
+	for _, path := range filesIn(t, dir) {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+// TestRunLocks takes locks here and there, alone and several at once, and asks
+// who runs, one by one and all together.
+func TestRunLocks(t *testing.T) {
+	s := openStore(t)
+	mustCreate(t, s, New{})
+	held := []ID{1, 2, 3, 500, 501, 17636174891, 1<<62 + 1, 1<<63 - 1}
+	files, _, err := s.f.takeRuns(held[:3]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range held[3:] {
+		file, err := s.f.takeRun(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	free := []ID{4, 499, 502, 17636174890, 1 << 62}
+	check := func(probe *runProbe, want bool, ids ...ID) {
+		t.Helper()
+		for _, id := range ids {
+			if got, err := probe.held(id); got != want || err != nil {
+				t.Errorf("held(%d) = %v, %v, want %v", id, got, err, want)
+			}
+		}
+	}
+	for _, all := range []bool{false, true} {
+		probe, err := s.f.probeRuns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all {
+			if err := probe.readAll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(probe, true, held...)
+		check(probe, false, free...)
+		probe.close()
+	}
+	if _, busy, err := s.f.takeRuns(4, 499, 500, 502); err != errHeld || busy != 500 {
+		t.Errorf("takeRuns with one that is held: %v, %v", busy, err)
+	}
+	for _, file := range files {
+		if err := dropRun(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe, err := s.f.probeRuns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.close()
+	check(probe, false, slices.Concat(held, free)...)
+}
+
+// TestTakeOver continues, by hand, a child whose run was left unsettled. The end
+// of that delegation is not taken for the end of the new turn.
+func TestTakeOver(t *testing.T) {
+	for _, callerLives := range []bool{false, true} {
+		t.Run(fmt.Sprint("caller lives ", callerLives), func(t *testing.T) {
+			s := openStore(t)
+			root := mustCreate(t, s, New{})
+			l := mustLock(t, s, root.ID)
+			rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := rs[0].Release(); err != nil {
+				t.Fatal(err)
+			}
+			if !callerLives {
+				_ = l.Close()
+			}
+			child := mustLock(t, s, rs[0].Child.ID)
+			mustAppend(t, child, TurnStart{})
+			if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateKilled}); err != nil {
+				t.Fatal(err)
+			}
+			ds, err := s.Delegations(t.Context(), root.ID)
+			want := StateLost
+			if callerLives {
+				want = StateKilled
+			}
+			if err != nil || ds[0].State != want {
+				t.Errorf("Delegations = %+v, %v, want %s", ds, err, want)
+			}
+			if events := mustEvents(t, s.View, child.ID(), Range{}); len(events) != 1 {
+				t.Errorf("events of the child: %+v", events)
+			}
+			if got := mustGet(t, s.View, child.ID()).Status; got != StatusRunning {
+				t.Errorf("the child is %q, want running", got)
+			}
+		})
+	}
+}
