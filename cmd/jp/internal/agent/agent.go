@@ -39,6 +39,7 @@ type Loop struct {
 	Temperature *float64
 	Schema      json.RawMessage
 	MaxRounds   int // tool rounds in one turn; 0 = no limit
+	Window      int // earlier turns that the model is sent; 0 = all
 
 	// Admit is told all calls of a reply before the first runs, Release after the last has ended. Repeat tells which
 	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again. All may be nil.
@@ -277,7 +278,7 @@ type reply struct {
 // ask makes one model call. With an error the reply holds what had come by then.
 func (t *turn) ask(ctx context.Context, round int, closing string) (reply, error) {
 	req := model.Request{
-		Model: t.Name, System: t.System, Messages: Thread(t.events, t.Provider), Tools: offer(t.Tools.Set),
+		Model: t.Name, System: t.System, Messages: Thread(window(t.events, t.Window), t.Provider), Tools: offer(t.Tools.Set),
 		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature, Schema: t.Schema,
 		Profile: t.Profile, Turn: t.out.Turn, Round: round,
 	}

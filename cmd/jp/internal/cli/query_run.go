@@ -52,8 +52,8 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
-		MaxRounds: cfg.Conversation.MaxTurns,
-		Admit:     d.Admit, Release: d.Release, Repeat: d.Repeats,
+		MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window,
+		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats,
 	}
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
