@@ -8,14 +8,19 @@ import (
 )
 
 // CommandLine is the command of a local tool: a program and its arguments,
-// some of them templates. It is executed directly; there is no shell. The zero
+// some of them templates, executed directly, or a shell text. The zero
 // CommandLine is no command.
 type CommandLine struct {
-	Text    string   // of the form command = "..."; "" for the other
-	Program string   // literal
+	Text    string   // of the form command = "..."; "" for the others
+	Program string   // literal; the shell of a shell text
 	Args    []string // of the form { program, args }
+	// Script is the text of the forms { script } and { script_file }, for the
+	// shell that Program names, "bash" or "sh".
+	Script     string
+	ScriptFile string // the name of its file, in the folder of the definition; "" = none
 
-	args []argument
+	args  []argument
+	shell *shellText
 }
 
 // IsZero reports whether there is no command.
@@ -39,7 +44,7 @@ func parseCommandText(text string) (CommandLine, error) {
 		return c, fmt.Errorf("is longer than %s", sizeText(maxCommand))
 	}
 	if strings.HasPrefix(text, "#!") {
-		return c, errors.New("is a script, not a command; " + noScripts)
+		return c, errors.New("is a script, not a command: write command = { script = ... }")
 	}
 	words, err := splitWords(text)
 	if err != nil {

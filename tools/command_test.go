@@ -142,7 +142,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"a{{tool.arguments.x}} a", "program: a placeholder cannot choose what runs"},
 		{"'' a", `program: "" is no program`},
 		{"bin/ a", `program: "bin/" is no program`},
-		{"#!/bin/sh\necho", "is a script, not a command; shell texts (script, script_file, interpreter) are not supported yet in this version"},
+		{"#!/bin/sh\necho", "is a script, not a command: write command = { script = ... }"},
 		{"a {{#if tool.arguments.x}}b c{{/if}}", "line 1, column 3: {{#if tool.arguments.x}} is never closed: {{/if}} is missing in the same word; for an argument that may be absent write command = { program, args }"},
 		{"a " + strings.Repeat("b", maxCommand), "is longer than 32 KB"},
 	} {

@@ -37,16 +37,20 @@ var (
 	}
 )
 
-const (
-	notYet    = "is not supported yet in this version"
-	noScripts = "shell texts (script, script_file, interpreter) are not supported yet in this version"
-)
+const notYet = "is not supported yet in this version"
 
 // Decode reads a whole definition from a table as a TOML or JSON decoder makes
 // it. pos tells the "file:line" of a dotted key in the table, or ""; it may be
 // nil. All errors are *DefinitionError.
 func Decode(name string, table map[string]any, pos func(key string) string) (Definition, error) {
+	return decode(name, table, pos, nil)
+}
+
+// decode is Decode for a table that may name files: read returns the bytes of
+// one in its folder.
+func decode(name string, table map[string]any, pos func(key string) string, read func(name string) ([]byte, error)) (Definition, error) {
 	d := newDecoder(name, table, pos)
+	d.read = read
 	if !validName(name) {
 		return Definition{}, d.errorf("", "not a tool name: 1 to 64 letters, digits, '_' or '-', and not %q", keyParallel)
 	}
@@ -140,6 +144,7 @@ type decoder struct {
 	tool  string
 	table map[string]any
 	pos   func(key string) string
+	read  func(name string) ([]byte, error) // nil = there are no files
 	err   error
 }
 
@@ -282,6 +287,10 @@ func (d *decoder) whole(def *Definition) {
 	if d.err != nil || !local {
 		return
 	}
+	if def.Command.shell != nil {
+		d.shellWhole(def)
+		return
+	}
 	if err := def.Command.check(func(p *path) error { return def.knows(p) }); err != nil {
 		d.fail(keyCommand, "%v", err)
 		return
@@ -395,13 +404,13 @@ func (d *decoder) command(key string, v any) CommandLine {
 		return c
 	}
 	if _, ok := v.(map[string]any); !ok {
-		d.fail(key, "want a string or { program, args }, not %s", typeName(v))
+		d.fail(key, "want a string, { program, args } or { script }, not %s", typeName(v))
 		return CommandLine{}
 	}
 	t := d.sub(key, v, "program", "args", "script", "script_file", "interpreter")
 	for _, k := range []string{"script", "script_file", "interpreter"} {
-		if _, ok := t[k]; ok {
-			d.failHint(key+"."+k, "command = { program, args } runs a program directly", "%s", noScripts)
+		if _, ok := t[k]; ok && d.err == nil {
+			return d.shell(key, t)
 		}
 	}
 	var program string

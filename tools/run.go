@@ -104,16 +104,26 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	if err != nil {
 		return *refused("%v", err), nil
 	}
-	args, err := c.def.Command.render(data, c.def.dash)
-	if err != nil {
-		return *refused("%v", err), nil
-	}
 	spec := proc.Spec{
 		Path: c.def.Command.Program,
-		Args: append([]string{c.def.Command.Program}, args...),
 		Env:  proc.Environ(c.env.Environ, append(proc.ToolEnv(), c.def.Env...)...),
 		Dir:  c.env.Dir,
 		Kind: proc.Tool,
+	}
+	if s := c.def.Command.shell; s != nil {
+		call, err := s.call(data, c.def.shellRules(), variable(spec.Env, "TMPDIR"))
+		if err != nil {
+			return *refused("%v", err), nil
+		}
+		// What a failure leaves in the folder for such files harms nobody.
+		defer func() { _ = call.close() }()
+		spec.Path, spec.Args, spec.Env = call.path, call.args, append(spec.Env, call.env...)
+	} else {
+		args, err := c.def.Command.render(data, c.def.dash)
+		if err != nil {
+			return *refused("%v", err), nil
+		}
+		spec.Args = append([]string{c.def.Command.Program}, args...)
 	}
 	if c.def.Stdin == StdinJSON {
 		in, err := encodeJSON(plainJSON(data))

@@ -131,9 +131,12 @@ func (p *path) String() string {
 // The nodes of a parsed template.
 type (
 	node     interface{}
-	textNode struct{ text string }
-	valNode  struct{ path *path }
-	ifNode   struct {
+	textNode struct {
+		text string
+		at   position
+	}
+	valNode struct{ path *path }
+	ifNode  struct {
 		path      *path
 		then, alt []node
 	}
@@ -169,7 +172,7 @@ func (p *parser) block(depth int) (nodes []node, end *token, err error) {
 		t := p.tokens[0]
 		p.tokens = p.tokens[1:]
 		if !t.tag {
-			nodes = append(nodes, textNode{t.text})
+			nodes = append(nodes, textNode{t.text, t.at})
 			continue
 		}
 		inner := strings.TrimSpace(t.text)
@@ -192,7 +195,7 @@ func (p *parser) block(depth int) (nodes []node, end *token, err error) {
 			if text, rest, err = p.quoted(t, inner); err == nil && rest != "" {
 				err = t.at.errorf("{{%s}}: unexpected %q after the string", inner, rest)
 			}
-			n = textNode{text}
+			n = textNode{text, t.at}
 		default:
 			var at *path
 			at, err = p.path(t, inner)

@@ -1,0 +1,277 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	pathpkg "path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// shellText is a command of the forms { script } and { script_file }: a text
+// that a shell reads. Values never become part of it: each placeholder is
+// rewritten to an expansion of a variable that travels in the environment, by
+// the place that it stands in, and a place that is not known to be safe is
+// refused. Both are done twice: for each branch of each block when the
+// definition is loaded, so that its author sees what is wrong, and again for
+// the text of each call, which is the one that counts.
+type shellText struct {
+	name  string // of the file, for messages; "" = inline
+	sh    string // bash or sh
+	nodes []node
+	mark  string // the beginning of all tokens, found nowhere in the text
+}
+
+// Bounds of shell texts.
+const (
+	maxScript       = 64_000    // bytes, as written
+	maxShellText    = 120_000   // bytes, for one call: it is one argument of the shell
+	maxPlaceholders = 2_000     // of one call, loops unrolled
+	maxShellBlocks  = 100       // of one text: each branch is parsed at load
+	maxInline       = 100_000   // bytes of a value that travels in the environment itself
+	maxInlineAll    = 1_000_000 // of all of them
+)
+
+// argVariable is the beginning of the names of the variables that carry values.
+const argVariable = "JP_ARG_"
+
+// parseShell parses a shell text. interpreter is bash, sh or "" for what the
+// first line asks for, bash without one.
+func parseShell(name, text, interpreter string) (*shellText, error) {
+	s := &shellText{name: name, sh: interpreter}
+	if len(text) > maxScript {
+		return nil, fmt.Errorf("is longer than %s", sizeText(maxScript))
+	}
+	at := position{1, 1}
+	for i, c := range text {
+		switch {
+		case c == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
+			return nil, at.after(text[:i]).errorf("is no valid UTF-8")
+		case c < ' ' && c != '\n' && c != '\t', c == 0x7F:
+			return nil, at.after(text[:i]).errorf("holds the control character %q", c)
+		}
+	}
+	if i := strings.Index(text, argVariable); i >= 0 {
+		return nil, at.after(text[:i]).errorf("names beginning with %s are for values", argVariable)
+	}
+	if s.sh == "" {
+		sh, err := shebang(text)
+		if err != nil {
+			return nil, err
+		}
+		s.sh = sh
+	}
+	t, err := ParseTemplate(text)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("is empty")
+	}
+	s.nodes = t.nodes
+	for i := 0; ; i++ {
+		if s.mark = fmt.Sprintf("Zjp%dq", i); !strings.Contains(text, s.mark) {
+			return s, nil
+		}
+	}
+}
+
+// shebang is the shell that the first line of text asks for.
+func shebang(text string) (string, error) {
+	line, _, _ := strings.Cut(text, "\n")
+	line, ok := strings.CutPrefix(line, "#!")
+	if !ok {
+		return "bash", nil
+	}
+	words := strings.Fields(line)
+	if len(words) > 1 && pathpkg.Base(words[0]) == "env" {
+		words = words[1:]
+	}
+	switch {
+	case len(words) > 1:
+		return "", position{1, 1}.errorf("#!%s: the options of the shell are not used: write set -e and the like", line)
+	case len(words) == 1 && pathpkg.Base(words[0]) == "bash":
+		return "bash", nil
+	case len(words) == 1 && (pathpkg.Base(words[0]) == "sh" || pathpkg.Base(words[0]) == "dash"):
+		return "sh", nil
+	}
+	return "", position{1, 1}.errorf("#!%s: only bash and sh run shell texts", line)
+}
+
+// variants are the shells that may read the text: what is called sh is bash on
+// some systems.
+func (s *shellText) variants() []syntax.LangVariant {
+	if s.sh == "sh" {
+		return []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
+	}
+	return []syntax.LangVariant{syntax.LangBash}
+}
+
+// shellRules is what the definition around a text says about its values.
+type shellRules struct {
+	dash map[string]bool // parameters whose values may start with '-'
+	env  []string        // variables of the tool's environment
+}
+
+// check checks each branch of each block: that it parses alone where it
+// stands, and that all of its placeholders stand in places that are known to
+// be safe. Errors are *TemplateError.
+func (s *shellText) check(rules shellRules) error {
+	blocks := s.blocks(s.nodes, nil)
+	if len(blocks) > maxShellBlocks {
+		return blocks[maxShellBlocks].at().errorf("more than %d blocks", maxShellBlocks)
+	}
+	picks := []map[*path]int{nil}
+	for _, b := range blocks {
+		for _, n := range b.picks() {
+			picks = append(picks, b.pick(n))
+		}
+	}
+	for _, p := range picks {
+		f := flattener{pick: p}
+		f.nodes(s.nodes)
+		if _, err := s.read(f.out, rules); err != nil {
+			return err
+		}
+	}
+	for _, b := range blocks {
+		if err := s.checkBlock(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read parses a text and finds the uses of its placeholders, for all shells
+// that may read it.
+func (s *shellText) read(chunks []chunk, rules shellRules) (*shellReading, error) {
+	var first *shellReading
+	for _, lang := range s.variants() {
+		r, err := s.readAs(lang, chunks, rules)
+		if err != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = r
+			continue
+		}
+		for i, u := range r.uses {
+			if u.quote != first.uses[i].quote {
+				return nil, r.src.leaves[i].errorf("stands where bash, which is sh on some systems, reads something else")
+			}
+		}
+	}
+	return first, nil
+}
+
+// chunk is a piece of a shell text: literal text or a placeholder.
+type chunk struct {
+	text string
+	at   position
+	leaf *leaf
+}
+
+// leaf is one placeholder of a text.
+type leaf struct {
+	path  *path
+	from  *path // where its value comes from; of a loop variable, the list
+	value string
+}
+
+func (l leaf) errorf(format string, args ...any) *TemplateError {
+	return l.path.at.errorf("{{%s}} %s", l.path, fmt.Sprintf(format, args...))
+}
+
+// shellSource is a shell text with a token for each placeholder.
+type shellSource struct {
+	text   string
+	leaves []leaf
+	spans  [][2]int // of the tokens of the leaves
+	chunks []chunk
+	starts []int // of the chunks
+}
+
+func (s *shellText) source(chunks []chunk) (*shellSource, error) {
+	src := &shellSource{chunks: chunks}
+	var b strings.Builder
+	for _, c := range chunks {
+		src.starts = append(src.starts, b.Len())
+		if c.leaf == nil {
+			b.WriteString(c.text)
+			continue
+		}
+		start := b.Len()
+		fmt.Fprintf(&b, "%s%dz", s.mark, len(src.leaves))
+		src.spans = append(src.spans, [2]int{start, b.Len()})
+		src.leaves = append(src.leaves, *c.leaf)
+		if len(src.leaves) > maxPlaceholders {
+			return nil, c.at.errorf("more than %d placeholders in one text", maxPlaceholders)
+		}
+	}
+	if b.Len() > maxShellText {
+		return nil, position{1, 1}.errorf("comes to more than %s", sizeText(maxShellText))
+	}
+	src.text = b.String()
+	return src, nil
+}
+
+// at is where the byte at offset stands in the definition.
+func (src *shellSource) at(offset int) position {
+	i, ok := slices.BinarySearch(src.starts, offset)
+	if !ok {
+		i--
+	}
+	if i < 0 || i >= len(src.chunks) {
+		return position{1, 1}
+	}
+	c := src.chunks[i]
+	if c.leaf != nil {
+		return c.at
+	}
+	return c.at.after(c.text[:min(offset-src.starts[i], len(c.text))])
+}
+
+// inside returns the leaves whose tokens are between two offsets.
+func (src *shellSource) inside(start, end int) (first, last int) {
+	first, _ = slices.BinarySearchFunc(src.spans, start, func(s [2]int, n int) int { return s[0] - n })
+	last = first
+	for last < len(src.spans) && src.spans[last][1] <= end {
+		last++
+	}
+	return first, last
+}
+
+// parseShellSyntax parses text as lang.
+func parseShellSyntax(lang syntax.LangVariant, text string) (*syntax.File, error) {
+	return syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+}
+
+// syntaxError is a shell's syntax error, at its place in the definition.
+func (src *shellSource) syntaxError(lang syntax.LangVariant, err error) error {
+	var (
+		bad  syntax.ParseError
+		dial syntax.LangError
+	)
+	shell := "bash"
+	if lang == syntax.LangPOSIX {
+		shell = "sh"
+	}
+	switch {
+	case errors.As(err, &bad):
+		return src.at(int(bad.Pos.Offset())).errorf("no %s syntax: %s", shell, src.restore(bad.Text))
+	case errors.As(err, &dial):
+		return src.at(int(dial.Pos.Offset())).errorf("no %s syntax: %s", shell, src.restore(dial.Feature))
+	}
+	return position{1, 1}.errorf("no %s syntax: %s", shell, src.restore(err.Error()))
+}
+
+// restore puts placeholders where a message has tokens.
+func (src *shellSource) restore(msg string) string {
+	for i, s := range src.spans {
+		msg = strings.ReplaceAll(msg, src.text[s[0]:s[1]], "{{"+src.leaves[i].path.String()+"}}")
+	}
+	return msg
+}

@@ -1,0 +1,209 @@
+package tools
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// flattener makes the text of one way through the blocks of a shell text: by
+// default the first branch of each #if and each #for body once.
+type flattener struct {
+	// pick has what differs from that, by the path of the block: 1 for the
+	// second branch of an #if, how often for the body of a #for.
+	pick  map[*path]int
+	focus *path     // the block that is looked at
+	marks [2]string // what stands around each of its branches
+	bare  bool      // the first mark stands for all of it
+	out   []chunk
+}
+
+func (f *flattener) nodes(nodes []node) {
+	for _, n := range nodes {
+		switch n := n.(type) {
+		case textNode:
+			f.out = append(f.out, chunk{text: n.text, at: n.at})
+		case valNode:
+			f.out = append(f.out, chunk{at: n.path.at, leaf: &leaf{path: n.path, from: n.path}})
+		case ifNode:
+			branch := n.then
+			if f.pick[n.path] == 1 {
+				branch = n.alt
+			}
+			f.block(n.path, branch, 1)
+		case forNode:
+			times, ok := f.pick[n.path]
+			if !ok {
+				times = 1
+			}
+			f.block(n.path, n.body, times)
+		}
+	}
+}
+
+func (f *flattener) block(p *path, body []node, times int) {
+	if f.focus != p {
+		for range times {
+			f.nodes(body)
+		}
+		return
+	}
+	f.out = append(f.out, chunk{text: f.marks[0], at: p.at})
+	if f.bare {
+		return
+	}
+	for range times {
+		f.nodes(body)
+	}
+	f.out = append(f.out, chunk{text: f.marks[1], at: p.at})
+}
+
+// shellBlock is a block and the way to it.
+type shellBlock struct {
+	path *path
+	loop bool
+	way  map[*path]int // what the blocks around must be for it to be there
+}
+
+func (b shellBlock) at() position { return b.path.at }
+
+// picks are all that may become of the block.
+func (b shellBlock) picks() []int {
+	if b.loop {
+		return []int{0, 1, 2}
+	}
+	return []int{0, 1}
+}
+
+// pick is the way to the block with n for itself.
+func (b shellBlock) pick(n int) map[*path]int {
+	out := map[*path]int{b.path: n}
+	for p, n := range b.way {
+		out[p] = n
+	}
+	return out
+}
+
+// blocks lists the blocks in nodes, those inside others too.
+func (s *shellText) blocks(nodes []node, way map[*path]int) []shellBlock {
+	var out []shellBlock
+	for _, n := range nodes {
+		switch n := n.(type) {
+		case ifNode:
+			b := shellBlock{path: n.path, way: way}
+			out = append(out, b)
+			out = append(out, s.blocks(n.then, b.pick(0))...)
+			out = append(out, s.blocks(n.alt, b.pick(1))...)
+		case forNode:
+			b := shellBlock{path: n.path, loop: true, way: way}
+			out = append(out, b)
+			out = append(out, s.blocks(n.body, b.pick(1))...)
+		}
+	}
+	return out
+}
+
+// marked is what a mark in a text was found to be.
+type marked struct {
+	in    syntax.Node // what the literal stands in
+	word  syntax.Node // the word that the mark is all of; nil = a part of something
+	list  syntax.Node // what the word is one of several in: words, elements, items
+	stmt  bool        // the word is all of a statement
+	outer syntax.Node // what the statement is one of
+}
+
+// checkBlock checks that each branch of a block parses alone in its place: as
+// whole statements where the block is one, as whole words where it is one, and
+// within the same quotes otherwise.
+func (s *shellText) checkBlock(b shellBlock) error {
+	one, two := s.mark+"Az", s.mark+"Bz"
+	for _, lang := range s.variants() {
+		find := func(n int, bare bool, marks ...string) (first, second *marked) {
+			f := flattener{pick: b.pick(n), focus: b.path, marks: [2]string{marks[0], marks[len(marks)-1]}, bare: bare}
+			f.nodes(s.nodes)
+			src, err := s.source(f.out)
+			if err != nil {
+				return nil, nil
+			}
+			file, err := parseShellSyntax(lang, src.text)
+			if err != nil {
+				return nil, nil
+			}
+			return findMark(file, one), findMark(file, two)
+		}
+		place, _ := find(b.picks()[0], true, one)
+		if place == nil {
+			return b.at().errorf("the block {{#... %s}} stands where no block can: whole statements, whole words or text between the same quotes", b.path)
+		}
+		for _, n := range b.picks() {
+			var first, second *marked
+			ok := false
+			switch {
+			case place.stmt:
+				first, second = find(n, false, one+"\n", "\n"+two)
+				ok = first != nil && second != nil && first.stmt && second.stmt && first.outer == second.outer
+			case place.list != nil:
+				first, second = find(n, false, one+" ", " "+two)
+				ok = first != nil && second != nil && first.word != nil && second.word != nil && first.list == second.list
+			default:
+				first, second = find(n, false, one, two)
+				ok = first != nil && second != nil && first.in == second.in
+			}
+			if !ok {
+				return b.at().errorf("a branch of the block on %s does not parse alone where it stands: a block holds whole statements, whole words, or text between the same quotes", b.path)
+			}
+		}
+	}
+	return nil
+}
+
+// findMark finds the one literal with mark in it; nil when there is none, or
+// when it is in a comment.
+func findMark(file *syntax.File, mark string) *marked {
+	var (
+		stack []syntax.Node
+		found *marked
+	)
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		stack = append(stack, n)
+		top := len(stack) - 1
+		switch n := n.(type) {
+		case *syntax.SglQuoted:
+			if strings.Contains(n.Value, mark) {
+				found = &marked{in: n}
+			}
+		case *syntax.Lit:
+			if !strings.Contains(n.Value, mark) || top == 0 {
+				break
+			}
+			found = &marked{in: stack[top-1]}
+			w, ok := stack[top-1].(*syntax.Word)
+			if !ok || len(w.Parts) != 1 || n.Value != mark || top < 2 {
+				break
+			}
+			switch in := stack[top-2].(type) {
+			case *syntax.CallExpr:
+				found.word, found.list = w, in
+				if stmt, ok := stack[top-3].(*syntax.Stmt); ok && len(in.Args) == 1 && len(in.Assigns) == 0 &&
+					len(stmt.Redirs) == 0 && !stmt.Negated && !stmt.Background && !isBinary(stack[top-4]) {
+					found.stmt, found.outer = true, stack[top-4]
+				}
+			case *syntax.WordIter:
+				found.word, found.list = w, in
+			case *syntax.ArrayElem:
+				found.word, found.list = w, stack[top-3]
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func isBinary(n syntax.Node) bool {
+	_, ok := n.(*syntax.BinaryCmd)
+	return ok
+}

@@ -1,0 +1,533 @@
+package tools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// quote is how a placeholder is quoted where it stands.
+type quote uint8
+
+const (
+	unquoted quote = iota
+	singleQuoted
+	dollarQuoted
+	doubleQuoted
+	heredocText
+)
+
+// expansion is what is written for a placeholder so quoted. The value is one
+// piece of text everywhere: nothing splits, globs or evaluates it.
+func (q quote) expansion(name string) string {
+	switch q {
+	case singleQuoted:
+		return `'"${` + name + `}"'`
+	case dollarQuoted:
+		return `'"${` + name + `}"$'`
+	case doubleQuoted, heredocText:
+		return `${` + name + `}`
+	}
+	return `"${` + name + `}"`
+}
+
+// shellUse is what becomes of the value of a placeholder.
+type shellUse struct {
+	quote   quote
+	program string // the program whose argument it is; "" = none
+	argv    bool   // it is in the arguments or the environment of a program
+	options bool   // an option may stand here
+	leads   bool   // the argument may begin with it
+	echo    bool   // options are those of echo
+	alone   bool   // it is the whole argument
+	before  []int  // the placeholders before it in the argument
+}
+
+// shellReading is what one shell reads in a text.
+type shellReading struct {
+	lang  syntax.LangVariant
+	src   *shellSource
+	uses  []shellUse // by leaf
+	rules shellRules
+
+	funcs    map[string]bool   // functions that the text defines
+	declared map[string]string // variables with attributes, and how they got them
+	dynamic  string            // a declaration of names that are not written out; "" = none
+}
+
+// readAs parses a text as lang and finds the use of each of its placeholders.
+func (s *shellText) readAs(lang syntax.LangVariant, chunks []chunk, rules shellRules) (*shellReading, error) {
+	src, err := s.source(chunks)
+	if err != nil {
+		return nil, err
+	}
+	file, err := parseShellSyntax(lang, src.text)
+	if err != nil {
+		return nil, src.syntaxError(lang, err)
+	}
+	r := &shellReading{
+		lang: lang, src: src, rules: rules, uses: make([]shellUse, len(src.leaves)),
+		funcs: map[string]bool{}, declared: map[string]string{},
+	}
+	if len(src.leaves) == 0 {
+		return r, nil
+	}
+	if err := r.survey(file); err != nil {
+		return nil, err
+	}
+	return r, r.place(file)
+}
+
+// place finds each token in a literal and looks at all that is around it.
+func (r *shellReading) place(file *syntax.File) error {
+	var (
+		stack  []syntax.Node
+		first  error
+		placed = make([]bool, len(r.uses))
+	)
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		stack = append(stack, n)
+		var text string
+		switch n := n.(type) {
+		case *syntax.Lit:
+			text = n.Value
+		case *syntax.SglQuoted:
+			text = n.Value
+		default:
+			return true
+		}
+		i, last := r.src.inside(int(n.Pos().Offset()), int(n.End().Offset()))
+		for ; i < last; i++ {
+			span := r.src.spans[i]
+			if !strings.Contains(text, r.src.text[span[0]:span[1]]) {
+				continue // another literal at the same place
+			}
+			use, why := r.use(i, stack)
+			placed[i] = true
+			r.uses[i] = use
+			if why != "" && first == nil {
+				first = r.src.leaves[i].errorf("%s", why)
+			}
+		}
+		return true
+	})
+	if first != nil {
+		return first
+	}
+	for i, ok := range placed {
+		if !ok {
+			return r.src.leaves[i].errorf("stands in a comment or another place that takes no value")
+		}
+	}
+	return nil
+}
+
+// use is the use of a leaf in the literal on top of stack, or why it cannot be
+// used there.
+func (r *shellReading) use(leaf int, stack []syntax.Node) (u shellUse, why string) {
+	top := len(stack) - 1
+	switch n := stack[top].(type) {
+	case *syntax.SglQuoted:
+		if _, ok := stack[top-1].(*syntax.Word); !ok {
+			return u, refusedIn(stack[top-1])
+		}
+		u.quote = singleQuoted
+		if n.Dollar {
+			u.quote = dollarQuoted
+		}
+	default:
+		switch in := stack[top-1].(type) {
+		case *syntax.DblQuoted:
+			u.quote = doubleQuoted
+			if in.Dollar {
+				return u, translated
+			}
+		case *syntax.Word:
+			if redirect, ok := stack[top-2].(*syntax.Redirect); ok && redirect.Hdoc == in {
+				u.quote = heredocText
+			}
+		case *syntax.ParamExp:
+			return u, "would be part of a variable's name: write ${NAME} in front of it"
+		default:
+			return u, refusedIn(in)
+		}
+	}
+	if why := r.escaped(leaf, u.quote); why != "" {
+		return u, why
+	}
+	direct := true // nothing stands between the value and the place
+	for i := top - 1; i > 0; i-- {
+		if why := r.step(&u, leaf, &direct, stack[:i+1]); why != "" {
+			return u, why
+		}
+	}
+	return u, ""
+}
+
+// escaped says why what stands before a token would change its expansion.
+func (r *shellReading) escaped(leaf int, q quote) string {
+	before := r.src.text[:r.src.spans[leaf][0]]
+	slashes := len(before) - len(strings.TrimRight(before, `\`))
+	switch {
+	case q == singleQuoted:
+		return ""
+	case slashes%2 == 1:
+		return `follows a backslash: nothing needs one here, values are never shell text`
+	case q == dollarQuoted && strings.HasSuffix(before, `\c`):
+		return `follows \c`
+	}
+	return ""
+}
+
+// step looks at what the node on top of stack is to the one below it.
+func (r *shellReading) step(u *shellUse, leaf int, direct *bool, stack []syntax.Node) (why string) {
+	top := len(stack) - 1
+	n := stack[top]
+	switch in := stack[top-1].(type) {
+	case *syntax.File, *syntax.Word, *syntax.IfClause, *syntax.WhileClause, *syntax.Block, *syntax.Subshell,
+		*syntax.TimeClause, *syntax.FuncDecl, *syntax.ArrayExpr, *syntax.CaseClause, *syntax.TestClause, *syntax.ParenTest:
+		return ""
+	case *syntax.Stmt:
+		return r.sinks(in, n)
+	case *syntax.DblQuoted:
+		if in.Dollar {
+			return translated
+		}
+	case *syntax.CmdSubst:
+		if in.Backquotes {
+			return "stands in `...`: write $(...)"
+		}
+		if in.TempFile || in.ReplyVar {
+			return refusedIn(in)
+		}
+		*direct = false
+	case *syntax.ProcSubst:
+		*direct = false
+	case *syntax.CallExpr:
+		if _, ok := n.(*syntax.Assign); ok {
+			u.argv = u.argv || *direct && len(in.Args) > 0
+			return ""
+		}
+		return r.argument(u, leaf, *direct, in, n)
+	case *syntax.Assign:
+		if _, ok := stack[top-2].(*syntax.CallExpr); !ok {
+			return "stands in a declaration: declare the name first, then write name={{...}}"
+		}
+		if n == syntax.Node(in.Name) || n == syntax.Node(in.Index) || in.Index != nil {
+			return "stands in or at a subscript or name, and a shell evaluates that"
+		}
+		return r.assignable(in.Name.Value)
+	case *syntax.ArrayElem:
+		if in.Index != nil || strings.HasPrefix(literalPrefix(in.Value), "[") {
+			return "stands at a subscript, and a shell evaluates that"
+		}
+	case *syntax.Redirect:
+		return r.redirect(in, n, stack[top-2])
+	case *syntax.WordIter:
+		if f, ok := stack[top-2].(*syntax.ForClause); !ok || f.Select {
+			return "stands in select"
+		}
+		if n == syntax.Node(in.Name) {
+			return "would be the name of a loop's variable"
+		}
+		return r.assignable(in.Name.Value)
+	case *syntax.ForClause:
+		return ""
+	case *syntax.CaseItem:
+		if _, ok := n.(*syntax.Stmt); !ok {
+			return "would be a pattern of case: compare with [ = ]"
+		}
+	case *syntax.UnaryTest:
+		if !slices.Contains(safeUnary, in.Op) {
+			return fmt.Sprintf("stands behind %s, and a shell evaluates that", in.Op)
+		}
+	case *syntax.BinaryTest:
+		switch in.Op {
+		case syntax.AndTest, syntax.OrTest, syntax.TsMatchShort, syntax.TsMatch, syntax.TsNoMatch,
+			syntax.TsNewer, syntax.TsOlder, syntax.TsDevIno, syntax.TsBefore, syntax.TsAfter:
+		case syntax.TsReMatch:
+			if n == syntax.Node(in.Y) {
+				return "would be a regular expression"
+			}
+		default:
+			return fmt.Sprintf("stands beside %s, which is arithmetic, and a shell evaluates that: compare with = or check it with case first", in.Op)
+		}
+	case *syntax.BinaryCmd:
+		if (in.Op == syntax.Pipe || in.Op == syntax.PipeAll) && n == syntax.Node(in.X) {
+			if why := r.readsCode(in.Y); why != "" {
+				return "is piped into " + why
+			}
+		}
+	default:
+		return refusedIn(in)
+	}
+	return ""
+}
+
+const translated = `stands in $"...", which is translated`
+
+// safeUnary are the tests of strings and files.
+var safeUnary = []syntax.UnTestOperator{
+	syntax.TsExists, syntax.TsRegFile, syntax.TsDirect, syntax.TsCharSp, syntax.TsBlckSp, syntax.TsNmPipe, syntax.TsSocket,
+	syntax.TsSmbLink, syntax.TsSticky, syntax.TsGIDSet, syntax.TsUIDSet, syntax.TsGrpOwn, syntax.TsUsrOwn, syntax.TsModif,
+	syntax.TsRead, syntax.TsWrite, syntax.TsExec, syntax.TsNoEmpty, syntax.TsEmpStr, syntax.TsNempStr, syntax.TsNot, syntax.TsParen,
+}
+
+// refusedIn says why nothing may stand in n: whatever is not known to be safe.
+func refusedIn(n syntax.Node) string {
+	switch n := n.(type) {
+	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm, *syntax.CStyleLoop:
+		return "stands in arithmetic, and a shell evaluates that"
+	case *syntax.ParamExp:
+		return "stands in ${...}: assign it to a variable first"
+	case *syntax.ExtGlob:
+		return "stands in a pattern"
+	case *syntax.FuncDecl:
+		return "would be the name of a function"
+	case *syntax.DeclClause:
+		return "stands in a declaration: declare the name first, then write name={{...}}"
+	case *syntax.Assign:
+		return "would be the name of a variable"
+	case *syntax.Redirect:
+		return "would be a file descriptor"
+	case *syntax.WordIter:
+		return "would be the name of a loop's variable"
+	case *syntax.CoprocClause:
+		return "stands in coproc"
+	default:
+		return fmt.Sprintf("stands where no value is known to be safe (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n), "*syntax."))
+	}
+}
+
+// redirect looks at a value in a redirection of stmt.
+func (r *shellReading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
+	switch {
+	case n == syntax.Node(in.Hdoc):
+		for _, p := range in.Word.Parts {
+			if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
+				return "stands in a here-document with a quoted delimiter, where nothing is expanded: do not quote the delimiter"
+			}
+		}
+	case n == syntax.Node(in.Word) && (in.Op == syntax.Hdoc || in.Op == syntax.DashHdoc):
+		return "would be the delimiter of a here-document"
+	case n != syntax.Node(in.Word) || in.Op != syntax.WordHdoc:
+		return "would be the target of a redirection"
+	}
+	s, ok := stmt.(*syntax.Stmt)
+	if !ok || s.Cmd == nil {
+		return "is the input of no command"
+	}
+	if why := r.readsCode(s.Cmd); why != "" {
+		return "is the input of " + why
+	}
+	return ""
+}
+
+// sinks looks at what the output of a statement, which n is a part of, goes
+// into.
+func (r *shellReading) sinks(stmt *syntax.Stmt, n syntax.Node) string {
+	for _, redirect := range stmt.Redirs {
+		if n == syntax.Node(redirect) {
+			continue
+		}
+		if why := r.readsCode(redirect.Word); why != "" {
+			return "is written into " + why
+		}
+	}
+	return ""
+}
+
+// argument looks at a value in a word of a command.
+func (r *shellReading) argument(u *shellUse, leaf int, direct bool, call *syntax.CallExpr, word syntax.Node) string {
+	at := slices.IndexFunc(call.Args, func(w *syntax.Word) bool { return word == syntax.Node(w) })
+	if at <= 0 {
+		return "would choose what runs"
+	}
+	name, ok := r.static(call.Args[0])
+	switch {
+	case !ok || !plainName(name):
+		return "is an argument of a command whose name is not written out"
+	case r.funcs[name]:
+		return fmt.Sprintf("is an argument of the function %s, which may do anything with it: assign it to a variable", name)
+	case name == "echo":
+		if direct {
+			r.option(u, leaf, call.Args[:at+1])
+			u.echo, u.options = !slices.ContainsFunc(call.Args[1:at], func(w *syntax.Word) bool {
+				s, ok := r.static(w)
+				return ok && !isEchoOption(s)
+			}), false
+		}
+		return ""
+	case name == "printf":
+		return r.printfArgument(call.Args, at)
+	case name == "test" || name == "[":
+		return r.testArgument(name, call.Args, at)
+	case slices.Contains(shellBuiltins, name):
+		return fmt.Sprintf("is an argument of %s: of the commands of the shell itself only echo, printf, test and [ take values", name)
+	}
+	line := CommandLine{Program: name}
+	for _, w := range call.Args[1:] {
+		line.args = append(line.args, r.wordArgument(w))
+	}
+	if err := line.checkInterpreters(r.rules.dash); err != nil {
+		return fmt.Sprintf("is an argument of %s: %v", name, err)
+	}
+	for _, w := range call.Args[1:] {
+		if why := r.outputs(w); why != "" {
+			return "may be written into " + why
+		}
+	}
+	if direct {
+		u.argv, u.program = true, name
+		r.option(u, leaf, call.Args[:at+1])
+	}
+	return ""
+}
+
+// outputs says what code reads the output of a command through >(...) in one
+// of its words; "" if none.
+func (r *shellReading) outputs(w *syntax.Word) (why string) {
+	syntax.Walk(w, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ProcSubst); ok && p.Op != syntax.CmdIn && why == "" {
+			why = r.readsCode(p)
+		}
+		return true
+	})
+	return why
+}
+
+// option says of a value in the last of args whether it could be an option.
+func (r *shellReading) option(u *shellUse, leaf int, args []*syntax.Word) {
+	u.options = true
+	last := len(args) - 1
+	for _, w := range args[1:last] {
+		if s, ok := r.static(w); ok && s == "--" {
+			u.options = false
+		}
+	}
+	span := r.src.spans[leaf]
+	word := r.src.text[args[last].Pos().Offset():args[last].End().Offset()]
+	offset := span[0] - int(args[last].Pos().Offset())
+	before, _ := r.src.inside(int(args[last].Pos().Offset()), span[0])
+	u.before = nil
+	lead := word[:offset]
+	for i := before; i < leaf; i++ {
+		u.before = append(u.before, i)
+		s := r.src.spans[i]
+		lead = strings.Replace(lead, r.src.text[s[0]:s[1]], "", 1)
+	}
+	// Only quotes and other values stand before it: it may be the beginning.
+	// An expansion before it may be empty.
+	u.leads = strings.Trim(lead, `'"`) == "" || strings.IndexByte("$`<", (strings.TrimLeft(lead, `'"`) + " ")[0]) >= 0
+	u.alone = strings.Trim(strings.Replace(word, r.src.text[span[0]:span[1]], "", 1), `'"`) == ""
+}
+
+// wordArgument is a word as the table of interpreters sees it: text that is
+// written out, and values.
+func (r *shellReading) wordArgument(w *syntax.Word) argument {
+	if s, ok := r.static(w); ok {
+		return argument{nodes: []node{textNode{text: s}}}
+	}
+	var nodes []node
+	if p := literalPrefix(w); p != "" {
+		first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
+		for i := first; i < last; i++ {
+			if at := strings.Index(p, r.src.text[r.src.spans[i][0]:r.src.spans[i][1]]); at >= 0 {
+				p = p[:at]
+			}
+		}
+		if p != "" {
+			nodes = append(nodes, textNode{text: p})
+		}
+	}
+	first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
+	for i := first; i < last; i++ {
+		nodes = append(nodes, valNode{r.src.leaves[i].from})
+	}
+	if first == last {
+		nodes = append(nodes, valNode{}) // a value of the text's own
+	}
+	return argument{nodes: nodes}
+}
+
+// holds reports whether there is a placeholder in a word.
+func (r *shellReading) holds(w *syntax.Word) bool {
+	first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
+	return first < last
+}
+
+// printfArgument looks at the arguments of printf: values may be what it
+// formats, never the format or the name of a variable.
+func (r *shellReading) printfArgument(args []*syntax.Word, at int) string {
+	format := 1
+	if s, ok := r.static(args[1]); ok && s == "--" {
+		format++
+	}
+	if format >= len(args) || at <= format {
+		return "would be the format of printf: write printf '%s' first"
+	}
+	s, ok := r.static(args[format])
+	switch {
+	case !ok:
+		return "is formatted by printf with a format that is not written out"
+	case strings.HasPrefix(s, "-"):
+		return "is an argument of printf with options"
+	case formatAssigns(s):
+		return "is an argument of printf with %n, which would be the name of a variable"
+	}
+	return ""
+}
+
+// formatAssigns reports whether a format has %n.
+func formatAssigns(s string) bool {
+	for {
+		_, rest, ok := strings.Cut(s, "%")
+		if !ok {
+			return false
+		}
+		rest = strings.TrimLeft(rest, "-+ #0123456789.*'hljztL")
+		if strings.HasPrefix(rest, "n") {
+			return true
+		}
+		s = strings.TrimPrefix(rest, "%")
+	}
+}
+
+// testArgument looks at the arguments of test and [: only forms that cannot be
+// read in two ways, with tests of strings and files.
+func (r *shellReading) testArgument(name string, args []*syntax.Word, at int) string {
+	args, at = args[1:], at-1
+	if name == "[" {
+		if s, ok := r.static(args[len(args)-1]); !ok || s != "]" || at == len(args)-1 {
+			return "is an argument of [ without ]"
+		}
+		args = args[:len(args)-1]
+	}
+	if s, ok := r.static(args[0]); ok && s == "!" && len(args) > 1 {
+		args, at = args[1:], at-1
+	}
+	if at < 0 {
+		return "would be an operator of " + name
+	}
+	switch len(args) {
+	case 1:
+		return ""
+	case 2:
+		if op, ok := r.static(args[0]); ok && at == 1 && len(op) == 2 && op[0] == '-' && strings.Contains("nzefdrwxsLhbcpSgukOGN", op[1:]) {
+			return ""
+		}
+	case 3:
+		if op, ok := r.static(args[1]); ok && at != 1 && slices.Contains([]string{"=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"}, op) {
+			return ""
+		}
+	default:
+		return fmt.Sprintf("is one of more than three arguments of %s, which a value could make mean something else: use several tests", name)
+	}
+	return fmt.Sprintf("is no argument of a test of strings or files of %s: -v and numbers are evaluated", name)
+}

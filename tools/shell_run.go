@@ -1,0 +1,274 @@
+package tools
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// shellCall is what a call of a shell text runs.
+type shellCall struct {
+	path  string   // of the shell
+	args  []string // its arguments, its name first
+	env   []string // the variables that carry the values
+	files []string // that hold large values, to be removed after the call
+}
+
+// close removes the files.
+func (c shellCall) close() error {
+	var first error
+	for _, f := range c.files {
+		if err := os.Remove(f); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// shellFolders is where a shell is looked for before the PATH of the tool.
+var shellFolders = []string{"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"}
+
+// shellPath is the shell that runs the text.
+func (s *shellText) shellPath() string {
+	for _, dir := range shellFolders {
+		path := dir + "/" + s.sh
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return s.sh
+}
+
+// call makes what runs for the values in data. Files are made in the folder
+// temp. The caller closes it.
+func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*shellCall, error) {
+	chunks, err := s.flatten(data)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.read(chunks, rules)
+	if err != nil {
+		return nil, fmt.Errorf("with these arguments the shell text is refused: %w", err)
+	}
+	v := shellValues{numbers: map[string]int{}}
+	names := make([]string, len(r.uses))
+	for i := range r.uses {
+		if names[i], err = v.name(r, i); err != nil {
+			return nil, err
+		}
+	}
+	text, err := s.rewrite(r, names)
+	if err != nil {
+		return nil, err
+	}
+	c := &shellCall{path: s.shellPath(), env: v.env}
+	var prologue strings.Builder
+	for _, n := range v.large {
+		name := argVariable + strconv.Itoa(n)
+		file, err := writeValue(temp, v.values[n])
+		if file != "" {
+			c.files = append(c.files, file)
+		}
+		if err != nil {
+			_ = c.close() // the first error tells more
+			return nil, fmt.Errorf("a value of %s: %w", sizeText(len(v.values[n])), err)
+		}
+		c.env = append(c.env, name+"_FILE="+file)
+		// The last character keeps line breaks at the end.
+		fmt.Fprintf(&prologue, `%[1]s=$(command -p cat -- "${%[1]s_FILE}" && printf .) || exit 125; %[1]s=${%[1]s%%.}; `, name)
+	}
+	c.args = []string{s.sh}
+	if s.sh == "bash" {
+		c.args = append(c.args, "--noprofile", "--norc")
+	}
+	c.args = append(c.args, "-c", prologue.String()+text, s.sh)
+	return c, nil
+}
+
+// flatten is the text of a call: its blocks decided and unrolled, its
+// placeholders with their values.
+func (s *shellText) flatten(data map[string]any) ([]chunk, error) {
+	var (
+		out []chunk
+		add func(nodes []node) error
+	)
+	r := renderer{data: data}
+	size := func(n int, at position) error {
+		if r.size += n; r.size > maxRendered || len(out) > maxSteps {
+			return at.errorf("comes to more than %s", sizeText(maxRendered))
+		}
+		return nil
+	}
+	add = func(nodes []node) error {
+		for _, n := range nodes {
+			var err error
+			switch n := n.(type) {
+			case textNode:
+				out = append(out, chunk{text: n.text, at: n.at})
+				err = size(len(n.text), n.at)
+			case valNode:
+				var (
+					v    any
+					from *path
+					text string
+				)
+				if v, from, err = r.value(n.path); err != nil {
+					return err
+				}
+				if text, err = valueText(v); err != nil {
+					return n.path.at.errorf("%s %v", n.path, err)
+				}
+				out = append(out, chunk{at: n.path.at, leaf: &leaf{path: n.path, from: from, value: text}})
+				err = size(len(text), n.path.at)
+			case ifNode:
+				var v any
+				if v, _, err = r.lookup(n.path); err != nil {
+					return err
+				}
+				if truthy(v) {
+					err = add(n.then)
+				} else {
+					err = add(n.alt)
+				}
+			case forNode:
+				err = r.each(n, func() error { return add(n.body) })
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return out, add(s.nodes)
+}
+
+// shellValues are the distinct values of a call and the variables for them.
+type shellValues struct {
+	numbers map[string]int // by value
+	values  []string
+	large   []int // those that travel in files
+	env     []string
+	size    int
+}
+
+// name is the variable for the value of a leaf, if it may be used there.
+func (v *shellValues) name(r *shellReading, i int) (string, error) {
+	l, u := r.src.leaves[i], r.uses[i]
+	argument := lastKey(l.from)
+	switch parameter := argumentOf(l.from); {
+	case strings.ContainsRune(l.value, 0):
+		return "", &ValueError{argument, "holds a NUL byte"}
+	case u.argv && len(l.value) > maxInline:
+		return "", &ValueError{argument, fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", sizeText(len(l.value)), sizeText(maxInline))}
+	case parameter == "" || !u.leads || !emptyLeaves(r, u.before):
+	case u.options && strings.HasPrefix(l.value, "-") && !r.rules.dash[parameter]:
+		return "", &ValueError{argument, fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", quoteShort(l.value), u.program)}
+	case u.echo && (isEchoOption(l.value) || l.value == "-" && !u.alone):
+		return "", &ValueError{argument, fmt.Sprintf("must not be %s: that is an option of echo", quoteShort(l.value))}
+	}
+	n, ok := v.numbers[l.value]
+	if !ok {
+		n = len(v.values)
+		v.numbers[l.value] = n
+		v.values = append(v.values, l.value)
+		if len(l.value) > maxInline {
+			v.large = append(v.large, n)
+		} else {
+			v.env = append(v.env, argVariable+strconv.Itoa(n)+"="+l.value)
+			if v.size += len(l.value) + len(argVariable) + 8; v.size > maxInlineAll {
+				return "", &ValueError{argument, fmt.Sprintf("and the others come to more than %s", sizeText(maxInlineAll))}
+			}
+		}
+	}
+	return argVariable + strconv.Itoa(n), nil
+}
+
+func emptyLeaves(r *shellReading, leaves []int) bool {
+	for _, i := range leaves {
+		if r.src.leaves[i].value != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// rewrite replaces the tokens by expansions of the named variables, and looks
+// at the result as a shell would: all it may have more are these expansions.
+func (s *shellText) rewrite(r *shellReading, names []string) (string, error) {
+	var b strings.Builder
+	end := 0
+	for i, span := range r.src.spans {
+		b.WriteString(r.src.text[end:span[0]])
+		b.WriteString(r.uses[i].quote.expansion(names[i]))
+		end = span[1]
+	}
+	b.WriteString(r.src.text[end:])
+	text := b.String()
+	for _, lang := range s.variants() {
+		file, err := parseShellSyntax(lang, text)
+		if err != nil {
+			return "", fmt.Errorf("the shell text cannot be rewritten: %w", err)
+		}
+		if !slices.Equal(expansions(file, names), names) {
+			return "", fmt.Errorf("the shell text cannot be rewritten: %s reads it differently", s.sh)
+		}
+	}
+	return text, nil
+}
+
+// expansions are the variables for values that a text expands, in the order of
+// the text; nil when one is not expanded as we write it.
+func expansions(file *syntax.File, names []string) []string {
+	var (
+		parents []syntax.Node
+		at      = map[int]string{} // by offset: here-documents are not walked in order
+		ok      = true
+	)
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			parents = parents[:len(parents)-1]
+			return true
+		}
+		if p, is := n.(*syntax.ParamExp); is && p.Param != nil && strings.HasPrefix(p.Param.Value, argVariable) {
+			quoted := false
+			switch parents[len(parents)-1].(type) {
+			case *syntax.DblQuoted:
+				quoted = true
+			case *syntax.Word:
+				_, quoted = parents[len(parents)-2].(*syntax.Redirect)
+			}
+			start := int(p.Pos().Offset())
+			ok = ok && quoted && int(p.End().Offset())-start == len("${}")+len(p.Param.Value)
+			at[start] = p.Param.Value
+		}
+		parents = append(parents, n)
+		return true
+	})
+	out := make([]string, 0, len(names))
+	for _, start := range slices.Sorted(maps.Keys(at)) {
+		out = append(out, at[start])
+	}
+	if !ok {
+		return nil
+	}
+	return out
+}
+
+// writeValue writes a value to a new file that only the user can read. The
+// name is returned with an error too when there is something to remove.
+func writeValue(dir, value string) (string, error) {
+	f, err := os.CreateTemp(dir, "jp-arg-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(value)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return f.Name(), err
+}
