@@ -293,14 +293,16 @@ func (a *app) hold(r *profiles.Resolved, c *contribution) error {
 		return nil
 	}
 	for _, l := range r.Layers {
-		if l.File == "" || !strings.HasPrefix(l.File, filepath.Join(root, ".jp")+string(filepath.Separator)) {
-			continue
+		if !filepath.IsAbs(l.File) {
+			continue // built in, or no file
 		}
+		key := inJP(root, l.File)
 		switch {
+		case key == "":
 		case c == nil:
 			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
 				withHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
-		case !c.holds(l.File, l.SHA256):
+		case !c.holds(key, l.SHA256):
 			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: changed while jp was running", l.File)}).
 				withHint("`jp trust` shows what it allows now")
 		}

@@ -197,14 +197,32 @@ func (c *contribution) unfit(key string, err error) error {
 		withHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
 }
 
-// holds reports whether a file that was loaded from below the workspace is one of c, byte for byte. sha is in hex.
-func (c *contribution) holds(file, sha string) bool {
-	rel, err := filepath.Rel(c.root, file)
-	if err != nil {
-		return false
-	}
-	stamp := c.stamps[filepath.ToSlash(rel)]
+// holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in hex.
+func (c *contribution) holds(key, sha string) bool {
+	stamp := c.stamps[key]
 	return sha != "" && (stamp == "sha256:"+sha || strings.HasPrefix(stamp, "link:") && strings.HasSuffix(stamp, " sha256:"+sha))
+}
+
+// inJP returns the slash path below root of a file in .jp, whatever links lead there; "" for files elsewhere.
+func inJP(root, file string) string {
+	below := func(dir, file string) string {
+		if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) {
+			return path.Join(".jp", filepath.ToSlash(rel))
+		}
+		return ""
+	}
+	jp := filepath.Join(root, ".jp")
+	if key := below(jp, file); key != "" {
+		return key
+	}
+	jp, err := filepath.EvalSymlinks(jp)
+	if err != nil {
+		return ""
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return ""
+	}
+	return below(jp, file)
 }
 
 // tools decodes the definitions in .jp/tools from what was read, so that nothing else can take their place.
@@ -212,15 +230,16 @@ func (c *contribution) tools() (map[string]tools.Definition, error) {
 	const folder = ".jp/tools"
 	files := map[string][]byte{}
 	for key := range c.stamps {
-		if path.Dir(key) != folder || strings.HasPrefix(path.Base(key), ".") {
-			continue
+		name, ok := strings.CutPrefix(key, folder+"/")
+		definition := strings.HasSuffix(name, ".toml")
+		if !ok || definition && (strings.Contains(name, "/") || strings.HasPrefix(name, ".")) {
+			continue // a definition stands in the folder itself; scripts may stand below
 		}
-		data, ok := c.data[key]
-		if !ok && strings.HasSuffix(key, ".toml") {
+		switch data, ok := c.data[key]; {
+		case ok:
+			files[name] = data
+		case definition:
 			return nil, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.root, filepath.FromSlash(key)), maxContributedKept>>20)
-		}
-		if ok {
-			files[path.Base(key)] = data
 		}
 	}
 	return tools.DecodeFiles(filepath.Join(c.root, filepath.FromSlash(folder)), files)
