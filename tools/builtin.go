@@ -22,7 +22,7 @@ func Embedded(name string) (Definition, bool) {
 	if err != nil {
 		return Definition{}, false
 	}
-	def, err := decodeFile(src, "builtin:"+name+".toml")
+	def, err := decodeFile(src, "builtin:"+name+".toml", nil)
 	if err != nil {
 		return Definition{}, false // the tests read them all
 	}

@@ -439,7 +439,7 @@ func TestEmbedded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		def, err := decodeFile(src, name+".toml")
+		def, err := decodeFile(src, name+".toml", nil)
 		if err != nil || def.Name != name || def.Description == "" {
 			t.Errorf("%s.toml: %v, name %s, description %q", name, err, def.Name, def.Description)
 		}

@@ -57,10 +57,14 @@ func LoadDir(dir string) (map[string]Definition, error) {
 func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, error) {
 	names := slices.Sorted(maps.Keys(files))
 	return decodeAll(dir, names, func(name string) ([]byte, error) {
-		if src := files[name]; len(src) <= maxDefinition {
-			return src, nil
+		src, ok := files[name]
+		switch {
+		case !ok:
+			return nil, fs.ErrNotExist
+		case len(src) > maxDefinition:
+			return nil, fmt.Errorf("is larger than %s", sizeText(maxDefinition))
 		}
-		return nil, fmt.Errorf("is larger than %s", sizeText(maxDefinition))
+		return src, nil
 	})
 }
 
@@ -78,7 +82,7 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 			all = append(all, fmt.Errorf("%s: %w", path, reason(err)))
 			continue
 		}
-		def, err := decodeFile(src, path)
+		def, err := decodeFile(src, path, read)
 		switch {
 		case err != nil:
 			all = append(all, err)
@@ -98,7 +102,7 @@ func loadFrom(root *os.Root, name, path string) (Definition, error) {
 	if err != nil {
 		return Definition{}, fmt.Errorf("%s: %w", path, reason(err))
 	}
-	return decodeFile(src, path)
+	return decodeFile(src, path, func(name string) ([]byte, error) { return readDefinition(root, name) })
 }
 
 // readDefinition reads a regular file of bounded size.
@@ -122,8 +126,9 @@ func readDefinition(root *os.Root, name string) ([]byte, error) {
 	return src, err
 }
 
-// decodeFile decodes the text of a definition file.
-func decodeFile(src []byte, path string) (Definition, error) {
+// decodeFile decodes the text of a definition file. read returns the bytes of
+// another file in its folder.
+func decodeFile(src []byte, path string, read func(name string) ([]byte, error)) (Definition, error) {
 	var table map[string]any
 	if err := toml.Unmarshal(src, &table); err != nil {
 		var bad toml.ParseError
@@ -150,7 +155,7 @@ func decodeFile(src []byte, path string) (Definition, error) {
 	if _, ok := table[keyEnable]; ok {
 		return Definition{}, newDecoder(name, table, pos).errorf(keyEnable, "belongs into a config file: a file of its own only defines a tool")
 	}
-	return Decode(name, table, pos)
+	return decode(name, table, pos, read)
 }
 
 // reason is what went wrong with a file, without the operation and the path

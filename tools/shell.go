@@ -263,7 +263,7 @@ func (src *shellSource) syntaxError(lang syntax.LangVariant, err error) error {
 	case errors.As(err, &bad):
 		return src.at(int(bad.Pos.Offset())).errorf("no %s syntax: %s", shell, src.restore(bad.Text))
 	case errors.As(err, &dial):
-		return src.at(int(dial.Pos.Offset())).errorf("no %s syntax: %s", shell, src.restore(dial.Feature))
+		return src.at(int(dial.Pos.Offset())).errorf("%s has no %s", shell, src.restore(dial.Feature))
 	}
 	return position{1, 1}.errorf("no %s syntax: %s", shell, src.restore(err.Error()))
 }

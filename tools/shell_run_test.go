@@ -1,0 +1,329 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tools of the sub-agent guide, written as its readers write them, with a
+// jp that shows how it was called.
+func TestShellGuide(t *testing.T) {
+	if lookShell("bash") == "" {
+		t.Skip("bash is not installed")
+	}
+	defs, err := LoadDir("testdata/shell")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(defs) != 4 {
+		t.Fatalf("LoadDir found %d definitions", len(defs))
+	}
+	c := newCommands(t, nil)
+	bin := t.TempDir()
+	const jp = "#!/bin/sh\ncase \"$1 $2\" in 'conversation fork') echo jp-c9;; esac\nprintf '<%s>' \"$@\" >>\"$JP_CALLS\"\necho >>\"$JP_CALLS\"\n[ \"$1\" = query ] && echo answer\nexit 0\n"
+	calls := filepath.Join(bin, "calls")
+	if err := os.WriteFile(filepath.Join(bin, "jp"), []byte(strings.ReplaceAll(jp, "$JP_CALLS", calls)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	const evil = `"; touch pwned; $(touch pwned) 'x' *`
+	for _, tt := range []struct {
+		tool  string
+		args  map[string]any
+		want  Result
+		calls string
+	}{
+		{"jp_query", map[string]any{"config": "agent/researcher", "query": evil, "overrides": []string{"assistant.model=a b"}},
+			text("<response conversation_id=\"jp-c9\">\nanswer\n</response>\n"),
+			"<conversation><fork><jp-c7><--last=0><--cfg=NONE><--cfg=.jp/config/agent/researcher.toml><--cfg><assistant.model=a b><--hidden>\n" +
+				"<query><--non-interactive><--id=jp-c9><--no-activate><--root-id=jp-c7><--cfg><assistant.model=a b><" + evil + ">\n"},
+		{"jp_query", map[string]any{"config": "agent/researcher", "query": "q", "id": evil},
+			text("<response conversation_id=\"" + evil + "\">\nanswer\n</response>\n"),
+			"<query><--non-interactive><--id=" + evil + "><--no-activate><--root-id=jp-c7><q>\n"},
+		{"jp_query", map[string]any{"config": "agent/researcher", "query": "q", "overrides": []string{"assistant.model=a", evil}},
+			failed("exit status 1\nstdout:\nError: only assistant.model overrides are allowed, got: " + evil + "\n"), ""},
+		{"jp_conversation_list", map[string]any{}, text(""), "<conversation><ls><--root=jp-c7><--hidden><--format=json>\n"},
+		{"jp_conversation_print", map[string]any{"id": evil}, text(""), "<conversation><print><" + evil + "><--root-id=jp-c7>\n"},
+		{"jp_conversation_print", map[string]any{"id": "jp-c8", "last": 2}, text(""), "<conversation><print><jp-c8><--root-id=jp-c7><--last=2>\n"},
+		{"jp_conversation_print", map[string]any{"id": "--all"}, refusal(`argument "id" must not start with '-': "--all" would be an option of jp, not a value`), ""},
+		{"jp_conversation_grep", map[string]any{"pattern": "-v " + evil}, text(""), "<conversation><grep><--root=jp-c7><--hidden><-i><-v " + evil + ">\n"},
+		{"jp_conversation_grep", map[string]any{"pattern": "p", "id": evil}, text(""), "<conversation><grep><--id=" + evil + "><--root-id=jp-c7><-i><p>\n"},
+	} {
+		tool, err := Command(defs[tt.tool], CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, err := json.Marshal(tt.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(calls, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := runAll(t, Executor{Set: setOf(t, tool)}, t.Context(), Call{ID: "1", Name: tt.tool, Arguments: args})["1"]
+		if got != tt.want {
+			t.Errorf("%s %s = %q, %v\nwant %q", tt.tool, args, got.Text, got.IsError, tt.want.Text)
+		}
+		if b, err := os.ReadFile(calls); err != nil || string(b) != tt.calls {
+			t.Errorf("%s %s called\n%s%v\nwant\n%s", tt.tool, args, b, err, tt.calls)
+		}
+	}
+	if entries, err := os.ReadDir(c.dir); err != nil || len(entries) != 0 {
+		t.Errorf("in the workspace: %v %v", entries, err)
+	}
+}
+
+// What a shell text says besides values goes on as it would in a script.
+func TestShellCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name, src, args string
+		want            Result
+	}{
+		{"bash", `command = { script = "echo ${BASH_VERSION:+bash}; shopt -q login_shell || echo $0" }`, ``, text("bash\nbash\n")},
+		{"sh", `command = { script = "echo $0; false; echo $?", interpreter = "sh" }`, ``, text("sh\n1\n")},
+		{"shebang", `command = { script = "#!/bin/sh\necho $0" }`, ``, text("sh\n")},
+		{"line", `command = { script = "\n\nno-such-program x" }`, ``, failed("exit status 127\nstderr:\nbash: line 3: no-such-program: command not found")},
+		{"stdin", "stdin = \"json\"\ncommand = { script = \"cat; cat <<< {{tool.name}}\" }", ``,
+			text(`{"context":{"action":"run","conversation_id":"jp-c7","workspace":"@"},"tool":{"arguments":{},"name":"t","options":{}}}` + "\nt\n")},
+		{"list", `command = { script = "echo {{tool.options.l}}" }` + "\noptions.l = [1, \"a b\"]", ``, text("[1,\"a b\"]\n")},
+		{"omitted", `command = { script = "echo {{tool.arguments.x}}" }` + "\nparameters.x.type = \"string\"", ``,
+			refusal("line 1, column 6: tool.arguments.x was not given; ask for it with {{#if tool.arguments.x}}")},
+		{"nothing of ours", `command = { script = "env | grep -c ^JP_; env | grep -c ^BASH" }`, ``, failed("exit status 1\nstdout:\n0\n0\n")},
+	} {
+		if lookShell("bash") == "" {
+			t.Skip("bash is not installed")
+		}
+		c := newCommands(t, nil)
+		want := tt.want
+		want.Text = strings.ReplaceAll(want.Text, "@", c.dir)
+		if got := c.run(t.Context(), tt.src, tt.args); got != want {
+			t.Errorf("%s = %q, %v\nwant %q", tt.name, got.Text, got.IsError, want.Text)
+		}
+	}
+}
+
+// What a value may be depends on its place.
+func TestShellValues(t *testing.T) {
+	dashed := func(value, program string) string {
+		return `argument "x" must not start with '-': "` + value + `" would be an option of ` + program + `, not a value`
+	}
+	echoed := func(value string) string {
+		return `argument "x" must not be "` + value + `": that is an option of echo`
+	}
+	long := strings.Repeat("a", maxInline+1)
+	tooLong := `argument "x" is too long for the arguments and variables of a program (100 KB; at most 100 KB)`
+	for _, tt := range []struct {
+		script string
+		x      any
+		want   string
+	}{
+		{`ls @`, "-l", dashed("-l", "ls")},
+		{`ls "@"`, "-", dashed("-", "ls")},
+		{`ls ''@`, "-l", dashed("-l", "ls")},
+		{`ls "$y"@`, "-l", dashed("-l", "ls")},
+		{`ls @.txt`, "-l", dashed("-l", "ls")},
+		{`ls @@`, "-l", dashed("-l", "ls")},
+		{`ls "$(ls @)"`, "-l", dashed("-l", "ls")},
+		{`ls @ --`, "-l", dashed("-l", "ls")},
+		{`ls "$y" @`, "-l", dashed("-l", "ls")},
+		{`ls -- @`, "-l", ""},
+		{`ls '--' @`, "-l", ""},
+		{`ls a -- b @`, "-l", ""},
+		{`ls --x=@`, "-l", ""},
+		{`ls "a@"`, "-l", ""},
+		{`ls {{tool.arguments.d}}`, "", ""},
+		{`ls {{tool.options.flag}}`, "", ""},
+		{`x=@; ls "$x"`, "-l", ""},
+		{`printf %s @`, "-l", ""},
+		{`[ @ = a ]`, "-l", ""},
+		{`for f in @; do :; done`, "-l", ""},
+		{`cat <<< @`, "-l", ""},
+		{`{{#for e in tool.arguments.x}}ls {{e}}` + "\n{{/for}}", []any{"a", "-l"}, dashed("-l", "ls")},
+		{`echo @`, "-n", echoed("-n")},
+		{`echo "@"`, "-neE", echoed("-neE")},
+		{`echo -e @`, "-n", echoed("-n")},
+		{`echo @n`, "-", echoed("-")},
+		{`echo @`, "-", ""},
+		{`echo @`, "- a", ""},
+		{`echo @`, "-x", ""},
+		{`echo a @`, "-n", ""},
+		{`echo "a @"`, "-n", ""},
+
+		{`echo @`, "a\x00", `argument "x" holds a NUL byte`},
+		{`ls @`, long, tooLong},
+		{`y=@ ls`, long, tooLong},
+		{`ls "a@"`, long, tooLong},
+		{`echo @`, long, ""},
+		{`y=@`, long, ""},
+		{`{{#for e in tool.arguments.x}}echo {{e}}` + "\n{{/for}}", slices.Repeat([]any{"a"}, maxPlaceholders), ""},
+		{`{{#for e in tool.arguments.x}}echo {{e}}` + "\n{{/for}}", slices.Repeat([]any{"a"}, maxPlaceholders+1),
+			"with these arguments the shell text is refused: line 1, column 36: more than 2000 placeholders in one text"},
+		{`{{#for e in tool.arguments.x}}# ` + strings.Repeat("a", 1000) + "\n{{/for}}", slices.Repeat([]any{"a"}, 200),
+			"with these arguments the shell text is refused: line 1, column 1: comes to more than 120 KB"},
+		{`{{#for e in tool.arguments.x}}echo {{e}}` + "\n{{/for}}", many(20, maxInline), `argument "x" and the others come to more than 1 MB`},
+	} {
+		s, err := parseShell("", strings.ReplaceAll(tt.script, "@", "{{tool.arguments.x}}"), "bash")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules := shellRules{dash: map[string]bool{"d": true}}
+		if err := s.check(rules); err != nil {
+			t.Errorf("%s: %v", tt.script, err)
+			continue
+		}
+		c, err := s.call(data(map[string]any{"x": tt.x, "d": "-d"}), rules, t.TempDir())
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s with %.40s: %s\nwant %s", tt.script, fmt.Sprint(tt.x), got, tt.want)
+		}
+		if err == nil {
+			if err := c.close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// many are n different values of this size.
+func many(n, size int) (out []any) {
+	for i := range n {
+		out = append(out, strings.Repeat(string(rune('a'+i)), size))
+	}
+	return out
+}
+
+// A value that does not fit into the environment arrives whole all the same,
+// at every place where no program needs it there.
+func TestShellLarge(t *testing.T) {
+	for _, shell := range []string{"bash", "dash"} {
+		path, interpreter := lookShell(shell), map[string]string{"bash": "bash", "dash": "sh"}[shell]
+		if path == "" {
+			t.Logf("%s is not installed", shell)
+			continue
+		}
+		sh, temp := newTestShell(t), t.TempDir()
+		value := strings.Repeat("a'\"$(touch pwned)\\\n", 40_000) + "\n\n"
+		for script, want := range map[string]string{
+			`printf '%s' @`:                          value,
+			"#!/bin/sh\nx='@'; printf '%s' \"$x\"":   value,
+			"cat <<EOF\n<@>\nEOF":                    "<" + value + ">\n",
+			"set -eu; [ \"@\" = '@' ] && printf yes": "yes",
+		} {
+			s, err := parseShell("", strings.ReplaceAll(script, "@", "{{tool.arguments.x}}"), interpreter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.call(data(map[string]any{"x": value}), shellRules{}, temp)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.files) != 1 {
+				t.Errorf("%s: %d files", script, len(c.files))
+			}
+			if got, errs := sh.run(t, c, path); got != want || errs != "" {
+				t.Errorf("%s: %s: %d bytes, want %d\n%s", shell, script, len(got), len(want), errs)
+			}
+			if err := c.close(); err != nil {
+				t.Error(err)
+			}
+		}
+		// A text whose value is gone does not run.
+		s, err := parseShell("", "printf ran {{tool.arguments.x}}", interpreter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.call(data(map[string]any{"x": value}), shellRules{}, temp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+		if got, errs := sh.run(t, c, path); got != "" || errs == "" {
+			t.Errorf("%s without the file: %q, %q", shell, got, errs)
+		}
+		if entries, err := os.ReadDir(temp); err != nil || len(entries) != 0 {
+			t.Errorf("left behind: %v %v", entries, err)
+		}
+		if _, err := s.call(data(map[string]any{"x": value}), shellRules{}, filepath.Join(temp, "none")); err == nil {
+			t.Error("no error without a folder for files")
+		}
+	}
+}
+
+// A definition names its script with what is wrong in it.
+func TestShellDefinitions(t *testing.T) {
+	const head = "name = \"a\"\nsource = \"local\"\n"
+	for _, tt := range []struct{ toml, script, want string }{
+		{head + `command = { script_file = "x.sh" }`, "ls\n", ""},
+		{head + "[command]\nscript = \"ls\"\ninterpreter = \"sh\"", "", ""},
+		{head + `command = { script_file = "x.sh" }`, "ls\neval {{tool.name}}", "a.toml:3: tool a: command.script_file: x.sh: line 2, column 6: {{tool.name}} is an argument of eval: of the commands of the shell itself only echo, printf, test and [ take values"},
+		{head + `command = { script_file = "x.sh" }`, "ls {{tool.arguments.y}}", "a.toml:3: tool a: command.script_file: x.sh: line 1, column 4: {{tool.arguments.y}}: there is no tool.arguments.y"},
+		{head + "[command]\ninterpreter = \"sh\"\nscript = \"ls <<< a\"", "", "a.toml:5: tool a: command.script: line 1, column 4: sh has no herestrings"},
+		{head + `command = { script_file = "y.sh" }`, "ls", `a.toml:3: tool a: command.script_file: "y.sh": no such file or directory`},
+		{head + `command = { script_file = "../x.sh" }`, "ls", `a.toml:3: tool a: command.script_file: "../x.sh": want the name of a file in the folder of the definition`},
+		{head + `command = { script_file = "" }`, "ls", `a.toml:3: tool a: command.script_file: "": want the name of a file in the folder of the definition`},
+		{head + `command = { script_file = "x.sh", script = "ls" }`, "ls", `a.toml:3: tool a: command.script_file: there is a script already`},
+		{head + `command = { script = "ls", args = ["a"] }`, "ls", `a.toml:3: tool a: command.args: a shell text has no args`},
+		{head + `command = { script = "ls", interpreter = "zsh" }`, "ls", `a.toml:3: tool a: command.interpreter: want bash or sh, not "zsh"`},
+		{head + `command = { interpreter = "sh" }`, "ls", `a.toml:3: tool a: command: script is missing`},
+		{head + `command = { script = 1 }`, "ls", `a.toml:3: tool a: command.script: want a string, not an integer`},
+		{head + "env = [\"GOFLAGS\"]\ncommand = { script = \"GOFLAGS={{tool.name}}\" }", "", `a.toml:4: tool a: command.script: line 1, column 9: {{tool.name}} is assigned to GOFLAGS, which means something to the shell or to programs`},
+	} {
+		dir := t.TempDir()
+		files := map[string][]byte{"a.toml": []byte(tt.toml), "x.sh": []byte(tt.script)}
+		for name, b := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, one := LoadFile(filepath.Join(dir, "a.toml"))
+		_, all := LoadDir(dir)
+		_, held := DecodeFiles(dir, files)
+		for _, err := range []error{one, all, held} {
+			got := ""
+			if err != nil {
+				got = strings.ReplaceAll(err.Error(), dir+"/", "")
+			}
+			if got != tt.want && got != strings.Replace(tt.want, "no such file or directory", "file does not exist", 1) {
+				t.Errorf("%s\n got %s\nwant %s", tt.toml, got, tt.want)
+			}
+		}
+	}
+}
+
+// The file of a script is a regular file of the folder.
+func TestShellFiles(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "x.sh")
+	if err := os.WriteFile(outside, []byte("ls"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	def := filepath.Join(dir, "a.toml")
+	if err := os.WriteFile(def, []byte("name = \"a\"\nsource = \"local\"\ncommand = { script_file = \"x.sh\" }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := filepath.Join(dir, "x.sh")
+	if err := os.Symlink(outside, x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadFile(def); err == nil {
+		t.Error("a link out of the folder was followed")
+	}
+	if err := os.Remove(x); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(x, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadFile(def); err == nil || !strings.HasSuffix(err.Error(), `"x.sh": is a folder, not a file`) {
+		t.Errorf("a folder: %v", err)
+	}
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+set -eu
+{{#if tool.arguments.last}}
+jp conversation print "{{tool.arguments.id}}" \
+  --root-id="{{context.conversation_id}}" \
+  --last={{tool.arguments.last}}
+{{else}}
+jp conversation print "{{tool.arguments.id}}" \
+  --root-id="{{context.conversation_id}}"
+{{/if}}
