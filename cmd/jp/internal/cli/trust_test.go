@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jp/profiles"
+)
+
+// trustApp is a jp in a workspace with these files, with a state folder of its own.
+func trustApp(t testing.TB, files map[string]string, environ ...string) (a *app, root string) {
+	t.Helper()
+	base := t.TempDir()
+	root = filepath.Join(base, "work")
+	if err := os.MkdirAll(filepath.Join(root, ".jp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, root, files)
+	return newApp(Env{
+		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: root,
+		Environ: append([]string{"HOME=" + filepath.Join(base, "home"), "JP_NONINTERACTIVE=1"}, environ...),
+	}), root
+}
+
+func writeFiles(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustContribute(t testing.TB, root string) *contribution {
+	t.Helper()
+	c, err := contributed(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestContributedSeesEveryChange mutates one file of a random workspace: the difference names exactly that file.
+func TestContributedSeesEveryChange(t *testing.T) {
+	places := []string{".jp/config.toml", ".jp/config/agent/a.toml", ".jp/tools/t.toml", ".jp/tools/t.sh", ".jp/.hidden", ".jp/specializations.ini",
+		".jp/skills/s/SKILL.md", ".agents/skills/s/ref/x.md", ".claude/skills/s/SKILL.md", "AGENTS.md", "CLAUDE.md", ".mcp.json"}
+	base := t.TempDir()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		root := filepath.Join(base, string(rune('a'+n%26)), time.Now().Format("150405.000000000"))
+		if err := os.MkdirAll(filepath.Join(root, ".jp"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		files := rapid.MapOf(rapid.SampledFrom(places), rapid.StringN(0, 20, 40)).Draw(rt, "files")
+		writeFiles(t, root, files)
+		before := mustContribute(t, root).stamps
+		if got := slices.Sorted(maps.Keys(before)); !slices.Equal(got, slices.Sorted(maps.Keys(files))) {
+			rt.Fatalf("contributed = %q, want the files %q", got, slices.Sorted(maps.Keys(files)))
+		}
+		name := rapid.SampledFrom(places).Draw(rt, "changed")
+		old, was := files[name]
+		state := "new"
+		switch {
+		case was && rapid.Bool().Draw(rt, "remove"):
+			state = "gone"
+			if err := os.Remove(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+				t.Fatal(err)
+			}
+		case was:
+			state = "changed"
+			writeFiles(t, root, map[string]string{name: old + "x"})
+		default:
+			writeFiles(t, root, map[string]string{name: "x"})
+		}
+		after := mustContribute(t, root).stamps
+		got := changes(before, after)
+		if len(got) != 1 || got[0].Path != name || got[0].State != state {
+			rt.Fatalf("changes = %+v, want %s %s", got, state, name)
+		}
+		if same := changes(after, after); len(same) != 0 {
+			rt.Fatalf("changes of the same = %+v", same)
+		}
+	})
+}
+
+func TestContributedLinks(t *testing.T) {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{".jp/real/a.toml": "a", ".jp/config/x": "", "docs/SKILL.md": "skill", ".agents/skills/x": ""})
+	for name, to := range map[string]string{
+		".jp/config/a.toml":    "../real/a.toml",   // inside: by its content
+		".jp/config/dir":       "../real",          // a folder inside
+		".jp/config/up":        "..",               // a circle
+		".jp/config/out":       "../../docs",       // out of .jp
+		".jp/config/abs":       root + "/.jp/real", // absolute ones count as out
+		".jp/config/gone":      "nowhere",          //
+		".agents/skills/docs":  "../../docs",       // inside of the workspace
+		".agents/skills/above": "../../..",         // out of it
+	} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := mustContribute(t, root)
+	a, skill := dataStamp([]byte("a")), dataStamp([]byte("skill"))
+	want := map[string]string{
+		".jp/real/a.toml": a, ".jp/config/x": dataStamp(nil), ".agents/skills/x": dataStamp(nil),
+		".jp/config/a.toml": "link:../real/a.toml " + a, ".jp/config/dir": "link:../real", ".jp/config/dir/a.toml": a,
+		".jp/config/up": "link:..", ".jp/config/out": "link:../../docs", ".jp/config/abs": "link:" + root + "/.jp/real",
+		".jp/config/gone": "link:nowhere", ".agents/skills/docs": "link:../../docs", ".agents/skills/docs/SKILL.md": skill,
+		".agents/skills/above": "link:../../..",
+	}
+	if !maps.Equal(c.stamps, want) {
+		t.Errorf("stamps:\n got %v\nwant %v", c.stamps, want)
+	}
+	sum := strings.TrimPrefix(a, "sha256:")
+	for key, held := range map[string]bool{".jp/real/a.toml": true, ".jp/config/a.toml": true, ".jp/config/dir/a.toml": true, ".jp/config/x": false, ".jp/none": false} {
+		if got := c.holds(key, sum); got != held {
+			t.Errorf("holds(%s) = %v, want %v", key, got, held)
+		}
+	}
+	if c.holds(".jp/config/out", "") || c.holds(".jp/none", "") {
+		t.Error("holds a file without a hash")
+	}
+}
+
+// TestHold exchanges a file between the gate and its loading.
+func TestHold(t *testing.T) {
+	a, root := trustApp(t, map[string]string{".jp/config.toml": "assistant.name = \"one\"\n"}, "JP_TRUST_WORKSPACE=1")
+	src, err := a.sources(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.resolve(src, nil, nil); err != nil {
+		t.Fatalf("resolve: %v", err)
+	}
+	writeFiles(t, root, map[string]string{".jp/config.toml": "assistant.name = \"two\"\n"})
+	for _, src := range []profiles.Sources{src, {Workspace: root, Dir: root}} {
+		_, err := a.resolve(src, nil, nil)
+		if r := explain(err); r.Code != "untrusted" || r.Status != exitRefused {
+			t.Errorf("resolve of an exchanged file: %+v", r)
+		}
+	}
+	// Nobody who forgot the gate gets the workspace's files.
+	b, root := trustApp(t, map[string]string{".jp/config.toml": "assistant.name = \"one\"\n", ".jp/tools/t.toml": "x"})
+	if _, err := b.workspace(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); explain(err).Code != "untrusted" {
+		t.Errorf("resolve without the gate: %v", err)
+	}
+	if files, err := b.toolFiles(context.Background()); len(files) != 0 || err != nil {
+		t.Errorf("toolFiles without the gate = %v, %v", files, err)
+	}
+	if src, err := b.sources(context.Background(), nil); src.Workspace != "" || explain(err).Code != "untrusted" {
+		t.Errorf("sources of an untrusted workspace = %+v, %v", src, err)
+	}
+	if src, err := b.sources(context.Background(), underNone("")); src.Workspace != "" || err != nil {
+		t.Errorf("sources under NONE = %+v, %v", src, err)
+	}
+}
+
+func TestTrustRecord(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "deep")
+	file := filepath.Join(dir, "trust-0.json")
+	record := trustRecord{Workspace: "/w", TrustedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Files: map[string]string{"a": "b"}}
+	if r, complaint := readTrust(file, "/w"); r != nil || complaint != "" {
+		t.Fatalf("readTrust of nothing = %v, %q", r, complaint)
+	}
+	if err := writeTrust(file, record); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, file: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: mode %v, %v, want %o", path, info.Mode(), err, mode)
+		}
+	}
+	r, complaint := readTrust(file, "/w")
+	if complaint != "" || r.Workspace != "/w" || !r.TrustedAt.Equal(record.TrustedAt) || !maps.Equal(r.Files, record.Files) {
+		t.Fatalf("readTrust = %+v, %q", r, complaint)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(path string) error{
+		"it is that of another workspace": func(p string) error {
+			return os.WriteFile(p, bytes.Replace(whole, []byte(`"/w"`), []byte(`"/v"`), 1), 0o600)
+		},
+		"it is damaged": func(p string) error { return os.WriteFile(p, whole[:len(whole)/2], 0o600) },
+		"it has version 2, this jp knows 1": func(p string) error {
+			return os.WriteFile(p, bytes.Replace(whole, []byte(`"version": 1`), []byte(`"version": 2`), 1), 0o600)
+		},
+		"others may write to it": func(p string) error { return errors.Join(os.WriteFile(p, whole, 0o600), os.Chmod(p, 0o620)) },
+		"too many levels of symbolic links": func(p string) error {
+			return errors.Join(os.WriteFile(p+"2", whole, 0o600), os.Symlink(p+"2", p))
+		},
+		"it is no regular file": func(p string) error { return os.Mkdir(p, 0o700) },
+	} {
+		path := filepath.Join(t.TempDir(), "trust-0.json")
+		if err := spoil(path); err != nil {
+			t.Fatal(err)
+		}
+		if r, complaint := readTrust(path, "/w"); r != nil || !strings.HasSuffix(complaint, name) {
+			t.Errorf("readTrust = %v, %q, want %q", r, complaint, name)
+		}
+	}
+}
+
+// TestTrustedOwner needs root, who alone can give files away.
+func TestTrustedOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder to someone else")
+	}
+	for environ, refused := range map[string]bool{"JP_TRUST_WORKSPACE=": true, "JP_TRUST_WORKSPACE=1": false} {
+		a, root := trustApp(t, map[string]string{".jp/config.toml": ""}, environ)
+		if err := os.Chown(filepath.Join(root, ".jp"), 4242, -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.trusted(context.Background())
+		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "cannot be trusted: .jp belongs to someone else (user 4242)") {
+			t.Errorf("%s: %v, want refused %v", environ, err, refused)
+		}
+	}
+}
+
+// TestTrustWritten adds what jp wrote and leaves the rest as untrusted as it was.
+func TestTrustWritten(t *testing.T) {
+	ctx := context.Background()
+	a, root := trustApp(t, map[string]string{".jp/tools/evil.toml": "evil", ".jp/config.toml": "mine"})
+	if err := a.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("mine")}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := a.judge(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []change{{".jp/tools/evil.toml", "new", dataStamp([]byte("evil"))}}
+	if j.ok() || !slices.Equal(j.changes, want) {
+		t.Errorf("changes = %+v, want %+v", j.changes, want)
+	}
+	if err := os.Remove(filepath.Join(root, ".jp", "tools", "evil.toml")); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = a.judge(ctx, root); err != nil || !j.ok() {
+		t.Errorf("without the stranger: %+v, %v", j.changes, err)
+	}
+}

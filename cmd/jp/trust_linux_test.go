@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal runs jp as the leader of a session on a pseudo-terminal of its own, types answer when question stands on the screen,
+// and returns what the screen showed, stdout and the exit status.
+func onTerminal(t *testing.T, s *site, question, answer string, args ...string) (screen, stdout string, status int) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	master := os.NewFile(uintptr(fd), "ptmx")
+	defer func() { _ = master.Close() }()
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("pseudo-terminal: %v", err)
+	}
+	var out bytes.Buffer
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: append([]string{"jp"}, args...), Dir: s.dir,
+		Stdin: slave, Stdout: &out, Stderr: slave, SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
+	}
+	for _, kv := range s.environ() {
+		if !strings.HasPrefix(kv, "JP_TRUST_WORKSPACE=") && !strings.HasPrefix(kv, "JP_NONINTERACTIVE=") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	if err := master.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	var seen []byte
+	buf := make([]byte, 4096)
+	for typed := false; ; {
+		n, err := master.Read(buf)
+		seen = append(seen, buf[:n]...)
+		if !typed && question != "" && bytes.Contains(seen, []byte(question)) {
+			typed = true
+			if _, err := master.WriteString(answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if errors.Is(err, syscall.EIO) {
+			break // nobody has the terminal open any more
+		}
+		if err != nil {
+			_ = cmd.Process.Kill()
+			t.Errorf("terminal: %v, screen:\n%s", err, seen)
+			break
+		}
+	}
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(seen), "\r\n", "\n"), out.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestTrustOnTerminal(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[conversation.tools.greet]\nsource = \"local\"\ndescription = \"Greets.\"\ncommand = \"touch ran\"\n",
+		"model.toml":      "[[rule]]\ntext = \"hi\"\n",
+	})
+	const question = "Trust this workspace? [y/N] "
+	query := []string{"query", "--new", "hello"}
+
+	for _, answer := range []string{"\n", "n\n", "yess\n", "\x04"} {
+		screen, out, status := onTerminal(t, s, question, answer, query...)
+		if status != 6 || out != "" {
+			t.Errorf("answer %q: status %d, stdout %q, screen:\n%s", answer, status, out, screen)
+		}
+		for _, want := range []string{"not trusted\n", "  model: script/model.toml\n", "  tool greet: local, ask, network none, runs: touch ran\n", "new     .jp/config.toml  sha256:"} {
+			if !strings.Contains(screen, want) {
+				t.Errorf("answer %q: screen lacks %q:\n%s", answer, want, screen)
+			}
+		}
+	}
+
+	screen, out, status := onTerminal(t, s, question, "y\n", query...)
+	if status != 0 || out != "hi\n" {
+		t.Fatalf("yes: status %d, stdout %q, screen:\n%s", status, out, screen)
+	}
+	screen, out, status = onTerminal(t, s, "", "", query...)
+	if status != 0 || out != "hi\n" || strings.Contains(screen, "Trust") {
+		t.Fatalf("trusted: status %d, stdout %q, screen:\n%s", status, out, screen)
+	}
+
+	// A change asks again, and shows what changed and what is allowed now.
+	if err := os.WriteFile(filepath.Join(s.dir, ".jp", "extra.toml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	screen, _, status = onTerminal(t, s, question, "n\n", query...)
+	if status != 6 || !strings.Contains(screen, "not as it was trusted, recorded ") || !strings.Contains(screen, "new     .jp/extra.toml  sha256:") ||
+		strings.Contains(screen, "  .jp/config.toml  sha256:") {
+		t.Errorf("changed: status %d, screen:\n%s", status, screen)
+	}
+
+	// --non-interactive asks nobody, whatever the terminal.
+	screen, _, status = onTerminal(t, s, "", "", append(query, "--non-interactive")...)
+	if status != 6 || strings.Contains(screen, question) {
+		t.Errorf("--non-interactive: status %d, screen:\n%s", status, screen)
+	}
+
+	// jp trust asks the same question and answers with the state.
+	screen, out, status = onTerminal(t, s, question, "yes\n", "trust")
+	if status != 0 || !strings.Contains(out, ": trusted, recorded ") {
+		t.Errorf("jp trust: status %d, stdout %q, screen:\n%s", status, out, screen)
+	}
+}
