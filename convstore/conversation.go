@@ -53,11 +53,12 @@ func (u Usage) sub(v Usage) Usage {
 // when unlimited; zero means none. A zero Deadline means no deadline. An empty
 // Tools means no tool at all.
 type Grant struct {
-	Tools    []string  `json:"tools"`
-	MaxDepth int       `json:"max_depth"`
-	Deadline time.Time `json:"deadline,omitzero"`
-	Tokens   *int64    `json:"tokens"`
-	CostNano *int64    `json:"cost_nano"`
+	Tools    []string      `json:"tools"`
+	MaxDepth int           `json:"max_depth"`
+	Deadline time.Time     `json:"deadline,omitzero"`   // of whoever delegated, at that time
+	Timeout  time.Duration `json:"timeout_ns,omitzero"` // of a run, from its start; 0 = none
+	Tokens   *int64        `json:"tokens"`
+	CostNano *int64        `json:"cost_nano"`
 }
 
 // Config is a conversation's stored configuration: bytes that this package keeps

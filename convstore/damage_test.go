@@ -165,7 +165,7 @@ func TestDamagedPages(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	pages := len(sample) / os.Getpagesize()
 	reported := 0
-	for range 150 {
+	for range 60 {
 		data := bytes.Clone(sample)
 		for range 1 + rnd.IntN(4) {
 			// Most often in the head of a page, where the structure is.

@@ -61,7 +61,7 @@
 //	parent link depth title hidden pinned archived_at expires_at labels
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
-//	turn_open state reason run
+//	turn_open state reason run run_state run_reason
 //
 // The rule for changing the drawing: what has been released is never given
 // another meaning. A member or a kind of event that older versions can do

@@ -175,7 +175,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 	switch b := body.(type) {
 	case TurnStart:
 		r.Turns++
-		r.TurnOpen = true
+		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
 		if err := t.put(bTurns, turnKey(id, r.Turns), be64(seq)); err != nil {
 			return 0, err
 		}

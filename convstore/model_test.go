@@ -68,6 +68,7 @@ type modelConversation struct {
 	turns      int
 	open       bool
 	state      State
+	run        State // of the last run, when it has not come to a turn
 	usage      Usage
 }
 
@@ -162,7 +163,7 @@ func (c *modelConversation) add(e modelEvent) {
 	switch b := e.body.(type) {
 	case TurnStart:
 		c.turns++
-		c.open = true
+		c.open, c.run = true, ""
 	case TurnEnd:
 		c.open, c.state = false, b.State
 	case ModelCall:
@@ -254,9 +255,12 @@ func (m *model) delegate(rt *rapid.T) {
 	c.end(StatePartial)
 }
 
-// end is what settling does to a child whose turn is open.
+// end is what settling does to a child, which has begun no turn since it was
+// reserved.
 func (c *modelConversation) end(s State) {
-	if c.open {
+	if !c.open {
+		c.run = s
+	} else {
 		body := TurnEnd{State: s}
 		if s == StateLost {
 			body.Reason = reasonLost
@@ -381,6 +385,8 @@ func (m *model) compare(rt *rapid.T) {
 			status = StatusLost
 		case c.open:
 			status = StatusInterrupted
+		case c.run != "":
+			status = Status(c.run)
 		case c.turns == 0:
 			status = StatusNew
 		}

@@ -414,7 +414,7 @@ func TestKilledParent(t *testing.T) {
 		after  Status // and when the delegation was reconciled
 		usage  Usage
 	}{
-		{"0", StatusLost, StatusNew, Usage{}},
+		{"0", StatusLost, StatusLost, Usage{}},
 		{"1", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
 		{"2", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
 	} {

@@ -48,6 +48,10 @@ type record struct {
 	Reason   string `json:"reason,omitzero"`
 
 	Run *openRun `json:"run,omitempty"` // the delegation that runs it, until settled
+
+	// How its last run was settled, when that has not come to a turn of its own.
+	RunState  State  `json:"run_state,omitzero"`
+	RunReason string `json:"run_reason,omitzero"`
 }
 
 // openRun is what a child knows of the delegation that runs it.
@@ -200,6 +204,8 @@ func (t *tx) status(id ID, r *record) (Status, string, error) {
 		return StatusInterrupted, "", nil
 	case r.Run != nil && r.Turns == r.Run.Turns:
 		return StatusLost, "its run ended without a turn", nil
+	case r.RunState != "":
+		return Status(r.RunState), r.RunReason, nil
 	case r.Turns == 0:
 		return StatusNew, "", nil
 	}

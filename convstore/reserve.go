@@ -346,10 +346,12 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	if rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root {
 		return d, nil
 	}
+	begun := rec.Turns > rec.Run.Turns
 	rec.Run = nil
-	if rec.TurnOpen {
-		// The child could not say how its turn ended. Its conversation must not
-		// say less than its delegation.
+	// The conversation must not say less than its delegation where the child could
+	// not say how its turn ended, or has not come to one.
+	switch {
+	case rec.TurnOpen:
 		end := Event{ID: NewEventID(), Time: d.Ended, Body: TurnEnd{State: d.State, Reason: d.Reason}}
 		s, err := encodeEvent(end)
 		if err != nil {
@@ -358,6 +360,8 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 		if _, err := t.append(d.Child, rec, &s, end.Body); err != nil {
 			return d, err
 		}
+	case !begun:
+		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
 	return d, t.save(d.Child, rec)
 }
