@@ -20,6 +20,7 @@ type Skill struct {
 	Description string // one line for a model to choose by
 	Body        string // the instructions; never empty
 	File        string // absolute path
+	SHA256      string // of the file's bytes, hex
 }
 
 // skill finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
@@ -51,7 +52,7 @@ func (f *files) skill(workspace, name string) (Skill, []byte, error) {
 			case s.Name != name:
 				return Skill{}, nil, fmt.Errorf("%s: its name is %s, not that of its folder", file, strconv.Quote(s.Name))
 			}
-			s.File = file
+			s.File, s.SHA256 = file, hashHex(data)
 			return s, data, nil
 		}
 	}

@@ -61,9 +61,10 @@ func LoadSpecializations(src Sources, file string, reserved []string) ([]Special
 // the same tools stands.
 func (r *resolver) specialize() error {
 	d, list, err := r.readSpecializations(r.ini, r.iniSet)
-	if err != nil || len(list) == 0 {
+	if err != nil || d == nil {
 		return err
 	}
+	r.pile(list)
 	r.Specializations = make(map[string]Specialization, len(list))
 	held := map[string]any{}
 	d.marks = &mark{line: 1}
@@ -90,6 +91,19 @@ func (r *resolver) specialize() error {
 	return r.add(d)
 }
 
+// pile records the skills that were read. They have no settings of their own.
+func (r *resolver) pile(list []Specialization) {
+	seen := map[string]bool{}
+	for _, s := range list {
+		if !seen[s.Skill.File] {
+			seen[s.Skill.File] = true
+			r.applied = append(r.applied, &applied{document: &document{layer: Layer{
+				Kind: INILayer, Name: "skill " + s.Skill.Name, File: s.Skill.File, Via: s.Pos.File, SHA256: s.Skill.SHA256,
+			}}})
+		}
+	}
+}
+
 // respecialize reads what the tools of a stored config stand for. Where it has none the file is not read: a sub-agent must
 // not stumble over it.
 func (r *resolver) respecialize() error {
@@ -98,10 +112,12 @@ func (r *resolver) respecialize() error {
 	if !slices.ContainsFunc(sortedKeys(held), func(name string) bool { return isSpecialized(name, held[name]) }) {
 		return nil
 	}
-	_, list, err := r.readSpecializations(r.ini, false)
-	if err != nil {
+	d, list, err := r.readSpecializations(r.ini, false)
+	if err != nil || d == nil {
 		return err
 	}
+	r.applied = append(r.applied, &applied{document: d})
+	r.pile(list)
 	r.Specializations = map[string]Specialization{}
 	for _, s := range list {
 		if isSpecialized(s.Tool, held[s.Tool]) {

@@ -407,9 +407,24 @@ func TestSpecializationLayers(t *testing.T) {
 	if want := (Position{File: w.path("WS/.jp/specializations.ini"), Line: 1, Layer: "specializations"}); at != want {
 		t.Errorf("position = %v, want %v", at, want)
 	}
-	if i := slices.IndexFunc(r.Layers, func(l Layer) bool { return l.Kind == INILayer }); i < 0 || r.Layers[i].SHA256 == "" {
-		t.Errorf("layers = %v: the file is missing", r.Layers)
+	// Whoever trusts files can tell what was read, in a new conversation and in one that goes on.
+	for range 2 {
+		var read []string
+		for _, l := range r.Layers {
+			if l.Kind == INILayer && len(l.SHA256) == 64 {
+				read = append(read, l.Name+" "+strings.TrimPrefix(l.File, w.dir))
+			}
+		}
+		slices.Sort(read)
+		if got, want := strings.Join(read, "\n"), "skill k /WS/.jp/skills/k/SKILL.md\nspecializations /WS/.jp/specializations.ini"; got != want {
+			t.Errorf("layers:\n%s\nwant\n%s", got, want)
+		}
+		w.src.Stored = r.Stored()
+		if r, err = Resolve(w.src, nil, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
+	w.src.Stored = nil
 	w.write("WS/.jp/config.toml", "[conversation.tools.llm_tool_a]\nsource = 'local'\ncommand = 'x'\n")
 	_, err = Resolve(w.src, nil, nil)
 	if want := w.path("WS/.jp/specializations.ini") + ":1: llm_tool_a: a tool of this name is configured at " + w.path("WS/.jp/config.toml") + ":2 already"; err == nil || err.Error() != want {
