@@ -86,7 +86,7 @@ type turn struct {
 	*Loop
 	events []convstore.Event // of the whole conversation
 	from   int               // where this turn's events begin
-	rounds int               // tool rounds done
+	rounds int               // replies that asked for tools
 	out    Outcome
 	priced bool
 	cost   int64
@@ -129,7 +129,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		return t.run(ctx)
 	}
 	t.adopt(start)
-	if calls := pending(t.events[start:]); len(calls) > 0 {
+	if calls := pending(t.events[start:]); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
 		var lost []convstore.Body
 		for _, c := range calls {
@@ -216,11 +216,14 @@ func (t *turn) account(c convstore.ModelCall) {
 
 // run asks and calls until the turn ends.
 func (t *turn) run(ctx context.Context) (Outcome, error) {
-	for round := t.rounds + 1; ; round++ {
+	for {
 		if ctx.Err() != nil {
 			return t.end(ctx, reply{}, context.Cause(ctx))
 		}
-		r, err := t.ask(ctx, round, "")
+		if t.spent() {
+			return t.close(ctx)
+		}
+		r, err := t.ask(ctx, t.rounds+1, "")
 		if err != nil {
 			return t.end(ctx, r, err)
 		}
@@ -231,19 +234,23 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 		t.tell(r)
-		if t.MaxRounds > 0 && t.rounds >= t.MaxRounds {
-			return t.close(ctx, r.calls, round+1)
-		}
 		t.rounds++
+		if t.spent() {
+			continue
+		}
 		if err := t.call(ctx, r.calls); err != nil {
 			return Outcome{}, err
 		}
 	}
 }
 
+// spent reports whether the model has asked for more tool rounds than there are.
+func (t *turn) spent() bool { return t.MaxRounds > 0 && t.rounds > t.MaxRounds }
+
 // close ends a turn at its limit of rounds: the pending calls are not run, and the model is asked once more, without
 // tools, to hand in what it has.
-func (t *turn) close(ctx context.Context, calls []convstore.ToolCall, round int) (Outcome, error) {
+func (t *turn) close(ctx context.Context) (Outcome, error) {
+	calls := pending(t.events[t.from:])
 	limit := fmt.Sprintf("error: not run: the limit of %d tool rounds is reached", t.MaxRounds)
 	refused := make([]convstore.Body, len(calls))
 	for i, c := range calls {
@@ -252,7 +259,7 @@ func (t *turn) close(ctx context.Context, calls []convstore.ToolCall, round int)
 	if err := t.save(ctx, refused...); err != nil {
 		return Outcome{}, err
 	}
-	r, err := t.ask(ctx, round, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
+	r, err := t.ask(ctx, t.rounds+1, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
 	if err != nil {
 		return t.end(ctx, r, err)
 	}

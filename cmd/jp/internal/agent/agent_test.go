@@ -362,3 +362,37 @@ func TestThreadReplaysReasoningToItsProviderOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestArgumentsRoundTrip(t *testing.T) {
+	for _, raw := range []string{`{"a":1}`, ` {}`, `null`, `"text"`, `[1]`, `7`, `{"a":`, ``, `"\ud800"`, "{}\n"} {
+		stored := storedArguments(json.RawMessage(raw))
+		if !json.Valid(stored) {
+			t.Errorf("storedArguments(%q) = %q: not JSON", raw, stored)
+		}
+		if back := rawArguments(stored); string(back) != raw {
+			t.Errorf("rawArguments(storedArguments(%q)) = %q", raw, back)
+		}
+	}
+}
+
+// TestResumeAtTheLimit goes on after a crash between the reply that asked for one round too many and its refusal.
+func TestResumeAtTheLimit(t *testing.T) {
+	r := newRun(t, "[[rule]]\nno_calls = true\ntext = \"So far: a.\"\n")
+	r.loop.MaxRounds = 1
+	r.loop.Repeat = func(string) bool { return true }
+	say := json.RawMessage(`{"say":"x"}`)
+	if err := r.log.Append(t.Context(),
+		convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "go"}},
+		convstore.Event{Body: convstore.ToolCall{ID: "1", Name: "echo", Arguments: say}}, convstore.Event{Body: convstore.ModelCall{}},
+		convstore.Event{Body: convstore.ToolResult{ID: "1", Text: "echo x"}},
+		convstore.Event{Body: convstore.ToolCall{ID: "2", Name: "echo", Arguments: say}}, convstore.Event{Body: convstore.ModelCall{}}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.loop.Resume(t.Context())
+	if err != nil || out.State != convstore.StatePartial || out.Text != "So far: a." {
+		t.Errorf("Resume = %+v, %v", out, err)
+	}
+	if h := r.history(); strings.Count(h, "result false") != 1 || !strings.Contains(h, "result true error: not run") {
+		t.Errorf("history =\n%s", h)
+	}
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -92,9 +93,10 @@ func userText(m convstore.UserMessage) string {
 	return b.String()
 }
 
-// storedArguments makes arguments fit for an event. What is no JSON is kept as a JSON string.
+// storedArguments makes arguments fit for an event: an object as it is, anything else, JSON or not, as a JSON string of what
+// the model wrote.
 func storedArguments(raw json.RawMessage) json.RawMessage {
-	if json.Valid(raw) {
+	if text := bytes.TrimSpace(raw); len(text) > 0 && text[0] == '{' && json.Valid(raw) {
 		return raw
 	}
 	b, _ := json.Marshal(strings.ToValidUTF8(string(raw), "\uFFFD"))
@@ -104,7 +106,7 @@ func storedArguments(raw json.RawMessage) json.RawMessage {
 // rawArguments undoes storedArguments.
 func rawArguments(stored json.RawMessage) json.RawMessage {
 	var s string
-	if json.Unmarshal(stored, &s) == nil {
+	if len(stored) > 0 && stored[0] == '"' && json.Unmarshal(stored, &s) == nil {
 		return json.RawMessage(s)
 	}
 	return stored

@@ -93,7 +93,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	if _, err := hand.scope.Settle(ctx, hand.res, convstore.Outcome{
+	if _, err := hand.scope.Settle(context.WithoutCancel(ctx), hand.res, convstore.Outcome{
 		State: convstore.StateEmpty, Reason: "made without a run", CostNano: new(int64),
 	}); err != nil {
 		return 0, err

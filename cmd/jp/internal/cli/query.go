@@ -126,8 +126,8 @@ func (o *queryOptions) check() error {
 		return usagef("--root-id: needs --id")
 	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
 		return usagef("--no-activate: needs --id, --new or --fork")
-	case !isNew && !o.fork.Set && (o.hidden || o.tmp.Set || o.title.Set) && o.id.Set:
-		return usagef("--hidden, --tmp, --title: only for a new conversation")
+	case isNew && o.rootID.Set && o.tmp.Set:
+		return usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
 	case o.maxDepth.Set && o.maxDepth.Value > 5:
 		return usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
 	}
@@ -200,7 +200,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		}
 	}
 	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
-	text, err := q.content()
+	text, err := q.content(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,12 +208,25 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if err := q.open(ctx, text, inherited.Lock); err != nil {
 		return err
 	}
-	if g := q.conv.Grant; g != nil && inherited.Lock != nil && !g.Deadline.IsZero() {
+	if g := q.conv.Grant; g != nil && (q.delegated || q.hand != nil) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, g.Deadline, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))
-		defer cancel()
+		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
+			defer cancel()
+		}
 	}
 	return q.run(ctx, text)
+}
+
+// withGrant bounds a delegated run by its time, which runs from here, and by the deadline of its caller.
+func withGrant(ctx context.Context, g convstore.Grant) (context.Context, context.CancelFunc) {
+	end := g.Deadline
+	if t := time.Now().Add(g.Timeout); g.Timeout > 0 && (end.IsZero() || t.Before(end)) {
+		end = t
+	}
+	if end.IsZero() {
+		return ctx, nil
+	}
+	return context.WithDeadlineCause(ctx, end, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))
 }
 
 func errNothing() error {
@@ -242,9 +255,9 @@ type query struct {
 }
 
 // content is the words of the command line with what is piped in below them. "" asks to resume.
-func (q *query) content() (string, error) {
+func (q *query) content(ctx context.Context) (string, error) {
 	words := strings.Join(q.o.words, " ")
-	piped, err := q.stdin()
+	piped, err := q.stdin(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -296,8 +309,11 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		}
 		isNew = target == 0
 	}
-	if isNew && text == "" {
+	switch {
+	case isNew && text == "":
 		return errNothing()
+	case !isNew && !q.o.fork.Set && (q.o.hidden || q.o.tmp.Set || q.o.title.Set):
+		return usagef("--hidden, --tmp, --title: only for a new conversation, and %s goes on", target).withHint("--new begins a new one")
 	}
 	if q.o.rootID.Set && !isNew {
 		// Before the target's config is read.
@@ -327,6 +343,11 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	}
 
 	var err error
+	if q.conv.ID != target { // before the lock is taken: its status is that of its last turn
+		if q.conv, err = q.store.Get(ctx, target); err != nil {
+			return err
+		}
+	}
 	if q.delegated = inherited != nil; q.delegated {
 		q.log, err = q.store.Adopt(ctx, target, inherited)
 	} else {
@@ -336,11 +357,6 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		return err
 	}
 	q.places.delegated = q.delegated
-	if q.conv.ID != target {
-		if q.conv, err = q.log.Get(ctx); err != nil {
-			return err
-		}
-	}
 	stored, err := q.log.Config(ctx)
 	if err != nil {
 		return err
@@ -498,7 +514,7 @@ func (q *query) create(ctx context.Context, text string) error {
 	}
 	title := q.o.title.Value
 	if title == "" && q.resolved.Config.Conversation.FromQuery {
-		title = queryTitle(text)
+		title = delegate.Title(text)
 	}
 	if q.conv, err = q.store.Create(ctx, convstore.New{
 		Title: title, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
@@ -514,29 +530,32 @@ func (q *query) create(ctx context.Context, text string) error {
 
 // run asks and shows the answer.
 func (q *query) run(ctx context.Context, text string) error {
-	if session := q.session(); session != "" && !q.o.noActivate {
-		if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
-			return err
-		}
+	resume := text == ""
+	if s := q.conv.Status; resume && (s == convstore.StatusNew || s == convstore.Status(convstore.StateOK)) {
+		return errNothing()
 	}
 	loop, delegator, err := q.assemble(ctx)
 	if err != nil {
 		return err
 	}
+	if session := q.session(); session != "" && !q.o.noActivate {
+		if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
+			return err
+		}
+	}
 	show := q.show(loop)
 	delegator.Watch = show.delegation
 	loop.Watch = show.watch()
-	show.start()
+	show.start(q.conv, resume)
 
 	var out agent.Outcome
-	if text == "" {
-		out, err = loop.Resume(ctx)
-		if errors.Is(err, agent.ErrNothingToResume) {
-			err = errNothing()
+	if resume {
+		if out, err = loop.Resume(ctx); errors.Is(err, agent.ErrNothingToResume) {
+			err = errNothing() // another run has ended it meanwhile
 		}
 	} else {
 		if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-			if err := q.log.SetTitle(ctx, queryTitle(text)); err != nil {
+			if err := q.log.SetTitle(ctx, delegate.Title(text)); err != nil {
 				return err
 			}
 		}
@@ -546,9 +565,7 @@ func (q *query) run(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	if err := q.host.Close(); err != nil {
-		return err
-	}
+	left := q.host.Close() // what still runs is told, and no reason to keep the answer back
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, Usage: out.Usage, CostNano: out.Cost, Ended: time.Now()})
 	}
@@ -561,7 +578,7 @@ func (q *query) run(ctx context.Context, text string) error {
 	if out.State == convstore.StateCancelled && !q.delegated && !q.json() {
 		q.note("stopped; go on with: jp query --id %s", q.conv.ID)
 	}
-	return outcomeError(ctx, q.conv.ID, out)
+	return errors.Join(outcomeError(ctx, q.conv.ID, out), left)
 }
 
 // result is the last word on stdout.
@@ -600,14 +617,4 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 		return fmt.Errorf("conversation %s: %w", id, out.Err)
 	}
 	return fail("error", exitFailed, "%s", out.Reason)
-}
-
-// queryTitle is the first line of a query, short.
-func queryTitle(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	r := []rune(strings.Join(strings.Fields(line), " "))
-	if len(r) > 72 {
-		return strings.TrimSpace(string(r[:71])) + "…"
-	}
-	return string(r)
 }

@@ -2,10 +2,14 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
@@ -229,6 +233,9 @@ func modelVariables(cfg profiles.Config, id string) []string {
 
 // childEnviron is built, not inherited: what every jp needs, and the key and address of the child's own model.
 func (q *query) childEnviron(cfg profiles.Config, id string) []string {
+	if resolved, err := cfg.ResolveModel(id); err == nil {
+		id = resolved // an override may be an alias
+	}
 	allow := append(slices.Clone(proc.AgentEnv()), modelVariables(cfg, id)...)
 	env := proc.Environ(q.app.env.Environ, allow...)
 	provider, _, _ := strings.Cut(id, "/")
@@ -330,13 +337,27 @@ func (q *query) delegateByHand(ctx context.Context) error {
 		return err
 	}
 	q.scope, q.hand = hand.scope, hand.res
-	if q.log, err = q.store.Adopt(ctx, hand.res.Child.ID, hand.res.LockFile()); err != nil {
+	// The log and the reservation hold the lock each by a descriptor of its own: whichever goes first, the other keeps it.
+	lock, err := duplicate(hand.res.LockFile())
+	if err != nil {
+		return err
+	}
+	if q.log, err = q.store.Adopt(ctx, hand.res.Child.ID, lock); err != nil {
 		return err
 	}
 	if q.conv, err = q.log.Get(ctx); err != nil {
 		return err
 	}
 	return q.resolve(ctx, hand.config, nil)
+}
+
+// duplicate returns another descriptor of an open file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("run lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // handed is a delegation made by a person.

@@ -45,13 +45,17 @@ func (w escaping) Write(line []byte) (int, error) {
 }
 
 // start opens the stream.
-func (s *show) start() {
+func (s *show) start(c convstore.Conversation, resume bool) {
 	if s.lines == nil {
 		return
 	}
-	id := s.conv.ID.String()
+	turn := c.Turns + 1
+	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
+		turn = c.Turns // the open turn goes on
+	}
+	id := c.ID.String()
 	s.write(&stream.Init{
-		ConversationID: id, SessionID: id, Turn: s.conv.Turns + 1, Model: s.loop.Model, Profile: s.conv.Profile,
+		ConversationID: id, SessionID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
 		Tools: s.loop.Tools.Set.Names(),
 	})
 }

@@ -134,11 +134,27 @@ func (a *app) persist(command string) error {
 const stdinMax = 16 << 20
 
 // stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
-func (a *app) stdin() (string, error) {
+func (a *app) stdin(ctx context.Context) (string, error) {
 	if a.io.InTTY {
 		return "", nil
 	}
-	b, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
+	type input struct {
+		b   []byte
+		err error
+	}
+	// A pipe that nobody writes to and nobody closes must not outlast a signal or a deadline. The reader is left behind then.
+	read := make(chan input, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
+		read <- input{b, err}
+	}()
+	var in input
+	select {
+	case in = <-read:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	b, err := in.b, in.err
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return "", nil

@@ -30,7 +30,7 @@ type ending struct {
 // judge decides the one terminal state from three witnesses: the operating system (exit), the store (the child's last
 // turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
 // lost. Usage is summed from the stored events: what was recorded is what is owed.
-func (d *Delegator) judge(ctx context.Context, child convstore.ID, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
+func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
 	var (
 		e      ending
 		stored *convstore.TurnEnd
@@ -39,7 +39,10 @@ func (d *Delegator) judge(ctx context.Context, child convstore.ID, exit proc.Exi
 		calls  int
 		events []convstore.Event
 	)
-	for ev, err := range d.Scope.Events(ctx, child, convstore.LastTurns(1)) {
+	for ev, err := range d.Scope.Events(ctx, del.Child, convstore.Turn(del.ChildTurn)) {
+		if noTurn(err) {
+			break
+		}
 		if err != nil {
 			return ending{State: convstore.StateLost, Reason: "its conversation cannot be read: " + err.Error()}
 		}
@@ -69,16 +72,15 @@ func (d *Delegator) judge(ctx context.Context, child convstore.ID, exit proc.Exi
 
 // verdict is the decision table of judge.
 func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
-	if runErr != nil && exit.Code == 0 && exit.Signal == 0 {
-		return convstore.StateError, runErr.Error()
-	}
 	os, osReason := fromExit(exit)
 	if stored == nil && result == nil {
-		switch os {
-		case convstore.StateKilled, convstore.StateTimeout, convstore.StateCancelled:
-			return os, osReason
+		switch {
+		case runErr != nil && exit.Code < 0 && exit.Cause == nil:
+			return convstore.StateError, "it could not be run: " + runErr.Error()
+		case os == convstore.StateOK, os == convstore.StatePartial, os == convstore.StateError && exit.Code != exitProvider:
+			return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", exit.Code)
 		}
-		return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", exit.Code)
+		return os, osReason
 	}
 
 	state, reason := convstore.StateOK, ""
@@ -98,8 +100,9 @@ func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *st
 	switch {
 	case result == nil && bad != nil:
 		worse(convstore.StateLost, "its last line could not be read: "+bad.Error())
-	case result == nil:
+	case result == nil && exit.Cause == nil:
 		worse(convstore.StateLost, "it ended without its result line")
+	case result == nil: // stopped by us before it could write it
 	case !convstore.State(result.Status).Terminal():
 		worse(convstore.StateLost, "it reported an end that this version does not know")
 	default:
@@ -109,7 +112,10 @@ func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *st
 		worse(os, osReason)
 	}
 	if errors.Is(exit.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
-		return convstore.StateTimeout, osReason
+		state, reason = convstore.StateTimeout, "the deadline passed"
+	}
+	if runErr != nil && exit.Cause == nil {
+		worse(convstore.StateError, runErr.Error()) // something of it is still running, for one
 	}
 	return state, reason
 }
@@ -130,6 +136,8 @@ func fromExit(exit proc.Exit) (convstore.State, string) {
 		return convstore.StateOK, ""
 	case 6:
 		return convstore.StateRefused, "refused by policy"
+	case exitProvider:
+		return convstore.StateError, "the model provider failed"
 	case 7:
 		return convstore.StatePartial, "stopped at a limit"
 	case 124:
@@ -153,6 +161,9 @@ var exitsOf = map[convstore.State][]int{
 	convstore.StateCancelled: {129, 130, 143},
 }
 
+// exitProvider is the exit of a child whose model could not be asked.
+const exitProvider = 8
+
 func agrees(exit proc.Exit, s convstore.State) bool {
 	if exit.Signal != 0 {
 		return false
@@ -165,10 +176,22 @@ func agrees(exit proc.Exit, s convstore.State) bool {
 	return false
 }
 
-// answer is the final text of one turn of a descendant.
+// noTurn reports whether a run left no turn to read: it ended before it began one, or its conversation was removed.
+func noTurn(err error) bool {
+	var (
+		r *convstore.RangeError
+		n *convstore.NotFoundError
+	)
+	return errors.As(err, &r) || errors.As(err, &n)
+}
+
+// answer is the final text of one turn of a descendant, "" when there is none.
 func (d *Delegator) answer(ctx context.Context, child convstore.ID, turn int) (string, error) {
 	var events []convstore.Event
 	for ev, err := range d.Scope.Events(ctx, child, convstore.Turn(turn)) {
+		if noTurn(err) {
+			break
+		}
 		if err != nil {
 			return "", err
 		}

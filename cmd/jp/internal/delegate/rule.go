@@ -55,6 +55,9 @@ type Ask struct {
 	ID      convstore.ID
 	Title   string
 	Profile Profile
+
+	Model    string    // an override of the child's model; "" = none
+	Deadline time.Time // the caller's own; zero = none
 }
 
 // Profile is what the rule needs to know of a resolved agent profile.
@@ -128,7 +131,7 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 			granted = append(granted, t)
 		}
 	}
-	total := len(a.Profile.Config.Tools)
+	total := len(held)
 
 	// 4. Grant: the counts.
 	if n := len(s.Turn) + admitted; n >= c.Limits.MaxPerTurn {
@@ -150,15 +153,16 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.ID != 0 && child.Grant != nil {
 		own = child.Grant.MaxDepth
 	}
-	grant := convstore.Grant{Tools: granted, MaxDepth: min(ceiling, own)}
-	if c.Limits.Timeout > 0 {
-		grant.Deadline = s.Now.Add(c.Limits.Timeout)
-	}
-	if p.Grant != nil && !p.Grant.Deadline.IsZero() && (grant.Deadline.IsZero() || p.Grant.Deadline.Before(grant.Deadline)) {
-		grant.Deadline = p.Grant.Deadline
+	grant := convstore.Grant{Tools: granted, MaxDepth: min(ceiling, own), Timeout: c.Limits.Timeout, Deadline: a.Deadline}
+	if a.ID != 0 {
+		// A child that goes on keeps its stored config: its profile is not read again.
+		return convstore.Child{
+			Call: a.Call, ID: a.ID, Kind: kindSingle, Model: a.Model, Grant: grant,
+			ToolsTotal: total, ToolsDenied: total - len(granted),
+		}, nil
 	}
 	return convstore.Child{
-		Call: a.Call, ID: a.ID, Kind: kindSingle,
+		Call: a.Call, Kind: kindSingle,
 		Title: a.Title, Profile: a.Profile.Name, ProfileHash: a.Profile.Hash, ProfileArg: a.Profile.Arg,
 		Model: a.Profile.Model, Role: roleSubagent, Hidden: true,
 		Grant: grant, Config: a.Profile.Config,

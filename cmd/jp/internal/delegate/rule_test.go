@@ -91,7 +91,7 @@ func TestDecideEveryCombination(t *testing.T) {
 								case !listed:
 									want = CodeProfile
 								}
-								got, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, ID: id, Profile: researcher(9, "fs_read_file", "fs_create_file", "jp_query")}, 0, 0)
+								got, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, ID: id, Deadline: now.Add(time.Minute), Profile: researcher(9, "fs_read_file", "fs_create_file", "jp_query")}, 0, 0)
 								if code := codeOf(err); code != want {
 									t.Fatalf("Decide(depth %d, ceiling %d, configured %d, holds %v, granted %v, listed %v, id %v) = %q (%v), want %q",
 										depth, ceiling, configured, holds, granted, listed, id, code, err, want)
@@ -107,8 +107,8 @@ func TestDecideEveryCombination(t *testing.T) {
 										t.Fatalf("granted %s, which the caller does not hold", tool)
 									}
 								}
-								if depth > 0 && got.Grant.Deadline.After(s.Caller.Grant.Deadline) {
-									t.Fatal("granted a deadline after the caller's own")
+								if !got.Grant.Deadline.Equal(now.Add(time.Minute)) || got.Grant.Timeout != 10*time.Minute {
+									t.Fatalf("granted %v, %v, want the caller's deadline and the limit of one child", got.Grant.Deadline, got.Grant.Timeout)
 								}
 							}
 						}
@@ -176,6 +176,9 @@ func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 	}
 	if want := []string{"fs_read_file", "fs_create_file"}; !slices.Equal(got.Grant.Tools, want) {
 		t.Errorf("tools = %v, want what it was granted: %v", got.Grant.Tools, want)
+	}
+	if got.Config.JSON != nil || got.ProfileHash != "" || got.ProfileArg != "" {
+		t.Errorf("a child that goes on was given the config of today: %+v", got)
 	}
 	if got.Grant.MaxDepth != 1 {
 		t.Errorf("max depth = %d, want 1", got.Grant.MaxDepth)

@@ -1,0 +1,259 @@
+package delegate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// query is the tool jp_query: it takes what Admit reserved, or reserves now, runs the child and tells its end.
+func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
+	d.init()
+	d.mu.Lock()
+	a, ok := d.admitted[c.ID]
+	delete(d.admitted, c.ID)
+	d.mu.Unlock()
+	if a.done != nil {
+		defer close(a.done)
+	}
+	if a.after != nil {
+		select {
+		case <-a.after:
+		case <-ctx.Done():
+			return tools.Result{}, context.Cause(ctx)
+		}
+	}
+	if !ok {
+		a.request, a.err = d.read(ctx, c)
+	}
+	if a.err == nil && a.res == nil {
+		res, errs := d.reserve(ctx, []request{a.request})
+		a.res, a.err = res[0], errs[0]
+	}
+	if a.err != nil {
+		var busy *convstore.BusyError
+		if refused(a.err) || errors.As(a.err, &busy) {
+			d.Log.Info("delegation refused", "caller", d.Caller, "why", a.err)
+		}
+		return denied(a.err)
+	}
+	if a.res.Existed {
+		return d.recall(ctx, a.res)
+	}
+	return d.run(ctx, a.res, a.request)
+}
+
+// recall answers a repeated call from the run that exists.
+func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation) (tools.Result, error) {
+	del := res.Delegation
+	if del.State == "" {
+		return tools.Result{Text: fmt.Sprintf("%s is still being worked on by an earlier run of this call", del.Child), IsError: true}, nil
+	}
+	text, err := d.answer(ctx, del.Child, del.ChildTurn)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	return d.respond(ending{State: del.State, Reason: del.Reason, Text: text, Usage: del.Usage, Cost: del.CostNano}, del.Child), nil
+}
+
+// run starts the child, follows it to the end of its process tree, judges and settles.
+func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r request) (tools.Result, error) {
+	del := res.Delegation
+	child := del.Child
+	d.checkpoint(Reserved)
+	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now()}
+
+	if err := d.slot(ctx, f); err != nil {
+		e := ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
+		f.end(e.State, e.Reason)
+		return tools.Result{}, errors.Join(err, d.settle(ctx, res, e))
+	}
+	defer func() { <-d.slots }()
+
+	// The time of a child runs from here, and never beyond its caller's.
+	f.begun = time.Now()
+	run := ctx
+	if del.Grant.Timeout > 0 {
+		var cancel context.CancelFunc
+		run, cancel = context.WithTimeoutCause(ctx, del.Grant.Timeout+own, errDeadline)
+		defer cancel()
+	}
+	f.tell(stream.Started)
+	tail := &tailWriter{limit: 4 << 10}
+	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
+	exit, runErr := d.Host.Run(run, proc.Spec{
+		Path: proc.Self(), Args: d.argv(child, r), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
+		Stdin: strings.NewReader(r.query), Stdout: out, Stderr: tail,
+		Lock: res.LockFile(), Kind: proc.Agent, Grace: grace(del),
+		Started: func(pid int) {
+			d.Log.Info("delegation started", "child", child, "pid", pid, "profile", del.Profile)
+			d.checkpoint(Running)
+		},
+	})
+	_ = out.Close()
+	d.checkpoint(Ended)
+
+	e := d.judge(context.WithoutCancel(ctx), del, exit, runErr, f.result, f.bad)
+	e.Stderr, e.LastTool = tail.String(), f.lastTool
+	err := d.settle(ctx, res, e)
+	f.end(e.State, e.Reason)
+	d.Log.Info("delegation ended", "child", child, "state", e.State, "reason", e.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
+	if err != nil {
+		return tools.Result{}, fmt.Errorf("delegation %s: settle: %w", child, err)
+	}
+	d.checkpoint(Settled)
+	if cause := context.Cause(ctx); cause != nil {
+		return tools.Result{Text: d.respond(e, child).Text, IsError: true}, cause
+	}
+	return d.respond(e, child), nil
+}
+
+// slot waits for one of the places of children that run at once.
+func (d *Delegator) slot(ctx context.Context, f *follower) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case d.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	f.tell(stream.Queued)
+	select {
+	case d.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// own is how much later than a child itself its caller ends it at its time: a child that ends by itself says so.
+const own = time.Second
+
+// grace is how long a child may take to end when it is told to: what its own tools get, and as much again for it and for
+// each level that may be below it.
+func grace(del convstore.Delegation) time.Duration {
+	levels := max(0, del.Grant.MaxDepth-del.Depth)
+	return time.Duration(2+levels) * 2 * time.Second
+}
+
+// argv is what the child is started with: the boundary in plain sight. The store's word decides, not this.
+func (d *Delegator) argv(child convstore.ID, r request) []string {
+	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
+	if r.ID == 0 {
+		argv = append(argv, "--cfg=NONE", "--cfg="+r.Profile.Arg)
+	}
+	for _, o := range r.overrides {
+		argv = append(argv, "--cfg="+o)
+	}
+	return append(argv, "--root-id="+d.Caller.String(), "--id="+child.String())
+}
+
+// The points of a delegation's way.
+const (
+	Reserved = "reserved"
+	Running  = "running"
+	Ended    = "ended"
+	Settled  = "settled"
+)
+
+func (d *Delegator) checkpoint(point string) {
+	if d.Checkpoint != nil {
+		d.Checkpoint(point)
+	}
+}
+
+var errDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
+
+// follower turns a child's lines into progress.
+type follower struct {
+	d        *Delegator
+	child    convstore.ID
+	call     string
+	profile  string
+	title    string
+	begun    time.Time
+	tool     string
+	lastTool string
+	tokens   int64
+	cost     *stream.USD
+	result   *stream.Result
+	bad      *stream.LineError
+}
+
+func (f *follower) line(l stream.Line) {
+	switch l := l.(type) {
+	case *stream.Assistant:
+		u := l.Usage
+		f.tokens += u.InputTokens + u.CacheWriteTokens + u.OutputTokens
+		if l.CostUSD != nil {
+			sum := *l.CostUSD
+			if f.cost != nil {
+				sum += *f.cost
+			}
+			f.cost = &sum
+		}
+		f.tell(stream.Running)
+	case *stream.ToolCall:
+		f.tool = l.Name
+		f.lastTool = l.Name + " " + string(l.Arguments)
+		f.tell(stream.Running)
+	case *stream.ToolResult:
+		f.tool = ""
+	case *stream.Delegation:
+		if f.d.Watch != nil {
+			f.d.Watch(l)
+		}
+	case *stream.Result:
+		f.result = l
+	}
+}
+
+func (f *follower) tell(phase string) { f.emit(phase, "", "") }
+
+func (f *follower) end(s convstore.State, reason string) { f.emit(stream.Ended, string(s), reason) }
+
+func (f *follower) emit(phase, status, reason string) {
+	if f.d.Watch == nil {
+		return
+	}
+	f.d.Watch(&stream.Delegation{
+		Phase: phase, ConversationID: f.child.String(), ParentID: f.d.Caller.String(), CallID: f.call,
+		Profile: f.profile, Title: f.title, Tool: f.tool, Status: status, Reason: reason,
+		Tokens: f.tokens, CostUSD: f.cost, ElapsedMS: time.Since(f.begun).Milliseconds(),
+	})
+}
+
+// tailWriter keeps the last bytes of what is written.
+type tailWriter struct {
+	limit int
+	buf   []byte
+}
+
+var _ io.Writer = (*tailWriter)(nil)
+
+func (w *tailWriter) Write(p []byte) (int, error) {
+	n := len(p)
+	if n >= w.limit {
+		w.buf = append(w.buf[:0], p[n-w.limit:]...)
+		return n, nil
+	}
+	if over := len(w.buf) + n - w.limit; over > 0 {
+		w.buf = append(w.buf[:0], w.buf[over:]...)
+	}
+	w.buf = append(w.buf, p...)
+	return n, nil
+}
+
+func (w *tailWriter) String() string {
+	return strings.TrimSpace(strings.ToValidUTF8(string(w.buf), "\uFFFD"))
+}
