@@ -181,7 +181,7 @@ func (b *shellBuilder) statement(depth int) (text, want string) {
 		return "{\n" + s + "\n} | cat", sw
 	case 11:
 		s, sw := b.statement(depth - 1)
-		return "{{#if tool.name}}\n" + s + "\n{{/if}}", sw
+		return "{{#if tool.name}}\n" + s + "\n{{else}}:{{/if}}", sw
 	case 12:
 		s, sw := b.statement(depth - 1)
 		return "cat <(\n" + s + "\n)", sw

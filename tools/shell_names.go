@@ -55,6 +55,9 @@ func (r *shellReading) assignable(name string) string {
 // declarers are the commands that give variables attributes.
 var declarers = []string{"declare", "typeset", "local", "export", "readonly", "nameref"}
 
+// renamers are the commands that change what runs under a name.
+var renamers = []string{"alias", "enable", "hash"}
+
 // survey finds what a text defines, and refuses what changes the meaning of
 // its words.
 func (r *shellReading) survey(file *syntax.File) error {
@@ -97,11 +100,14 @@ func (r *shellReading) survey(file *syntax.File) error {
 			case name == "command" || name == "builtin":
 				for i, w := range n.Args[1:] {
 					s, ok := r.static(w)
-					if ok && slices.Contains(declarers, s) {
+					switch {
+					case ok && slices.Contains(declarers, s):
 						r.declare(s, n.Args[i+2:])
+					case ok && slices.Contains(renamers, s):
+						refuse(n, "%s changes what names stand for, and no text with placeholders may have it", s)
 					}
 				}
-			case name == "alias" || name == "enable" || name == "hash":
+			case slices.Contains(renamers, name):
 				refuse(n, "%s changes what names stand for, and no text with placeholders may have it", name)
 			case name == "set":
 				for i, w := range n.Args[1:] {
@@ -109,6 +115,20 @@ func (r *shellReading) survey(file *syntax.File) error {
 					if ok && (len(s) > 1 && s[0] == '-' && s[1] != '-' && strings.Contains(s, "k") || i > 0 && s == "keyword") {
 						refuse(n, "set -k makes assignments of arguments, and no text with placeholders may have it")
 					}
+				}
+			}
+		}
+		return true
+	})
+	// What is written into a process that runs it comes from anywhere.
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CoprocClause:
+			refuse(n, "coproc reads what any command writes, and no text with placeholders may have it")
+		case *syntax.ProcSubst:
+			if n.Op != syntax.CmdIn {
+				if why := r.readsCode(n); why != "" {
+					refuse(n, "%s: no text with placeholders may write into that", why)
 				}
 			}
 		}
@@ -259,6 +279,30 @@ func staticWord(w *syntax.Word) (string, bool) {
 		}
 	}
 	return b.String(), true
+}
+
+// oneWord reports whether a word is exactly one argument whatever is expanded
+// in it.
+func oneWord(w *syntax.Word) bool {
+	for _, p := range w.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			if _, ok := unescape(p.Value, "", false); !ok {
+				return false
+			}
+		case *syntax.DblQuoted:
+			for _, q := range p.Parts {
+				e, ok := q.(*syntax.ParamExp)
+				if ok && (e.Param == nil || e.Param.Value == "@" || e.Index != nil || e.Excl || e.Slice != nil || e.Exp != nil) {
+					return false
+				}
+			}
+		case *syntax.SglQuoted, *syntax.ProcSubst:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // unescape removes backslashes from a literal: all of them where only is "",

@@ -52,6 +52,7 @@ type shellReading struct {
 	uses  []shellUse // by leaf
 	rules shellRules
 
+	commands map[*syntax.CallExpr]shellCommand
 	funcs    map[string]bool   // functions that the text defines
 	declared map[string]string // variables with attributes, and how they got them
 	dynamic  string            // a declaration of names that are not written out; "" = none
@@ -69,10 +70,13 @@ func (s *shellText) readAs(lang syntax.LangVariant, chunks []chunk, rules shellR
 	}
 	r := &shellReading{
 		lang: lang, src: src, rules: rules, uses: make([]shellUse, len(src.leaves)),
-		funcs: map[string]bool{}, declared: map[string]string{},
+		commands: map[*syntax.CallExpr]shellCommand{}, funcs: map[string]bool{}, declared: map[string]string{},
 	}
 	if len(src.leaves) == 0 {
 		return r, nil
+	}
+	if strings.Count(src.text, s.mark) != len(src.leaves) || strings.Contains(src.text, argVariable) {
+		return nil, src.leaves[0].errorf("stands in a text with {{\"...\"}} that makes names of ours")
 	}
 	if err := r.survey(file); err != nil {
 		return nil, err
@@ -161,9 +165,9 @@ func (r *shellReading) use(leaf int, stack []syntax.Node) (u shellUse, why strin
 	if why := r.escaped(leaf, u.quote); why != "" {
 		return u, why
 	}
-	direct := true // nothing stands between the value and the place
+	c := climb{leaf: leaf, direct: true}
 	for i := top - 1; i > 0; i-- {
-		if why := r.step(&u, leaf, &direct, stack[:i+1]); why != "" {
+		if why := r.step(&u, &c, stack[:i+1]); why != "" {
 			return u, why
 		}
 	}
@@ -185,16 +189,23 @@ func (r *shellReading) escaped(leaf int, q quote) string {
 	return ""
 }
 
+// climb is the way of a value from its literal to the whole text.
+type climb struct {
+	leaf   int
+	direct bool // nothing stands between the value and the place
+	split  bool // it comes out of a $(...) that is not quoted
+}
+
 // step looks at what the node on top of stack is to the one below it.
-func (r *shellReading) step(u *shellUse, leaf int, direct *bool, stack []syntax.Node) (why string) {
+func (r *shellReading) step(u *shellUse, c *climb, stack []syntax.Node) (why string) {
 	top := len(stack) - 1
 	n := stack[top]
 	switch in := stack[top-1].(type) {
-	case *syntax.File, *syntax.Word, *syntax.IfClause, *syntax.WhileClause, *syntax.Block, *syntax.Subshell,
+	case *syntax.File, *syntax.Stmt, *syntax.IfClause, *syntax.WhileClause, *syntax.Block, *syntax.Subshell,
 		*syntax.TimeClause, *syntax.FuncDecl, *syntax.ArrayExpr, *syntax.CaseClause, *syntax.TestClause, *syntax.ParenTest:
 		return ""
-	case *syntax.Stmt:
-		return r.sinks(in, n)
+	case *syntax.Word:
+		_, c.split = n.(*syntax.CmdSubst)
 	case *syntax.DblQuoted:
 		if in.Dollar {
 			return translated
@@ -206,15 +217,15 @@ func (r *shellReading) step(u *shellUse, leaf int, direct *bool, stack []syntax.
 		if in.TempFile || in.ReplyVar {
 			return refusedIn(in)
 		}
-		*direct = false
+		c.direct = false
 	case *syntax.ProcSubst:
-		*direct = false
+		c.direct = false
 	case *syntax.CallExpr:
 		if _, ok := n.(*syntax.Assign); ok {
-			u.argv = u.argv || *direct && len(in.Args) > 0
+			u.argv = u.argv || c.direct && len(in.Args) > 0
 			return ""
 		}
-		return r.argument(u, leaf, *direct, in, n)
+		return r.argument(u, c, in, n)
 	case *syntax.Assign:
 		if _, ok := stack[top-2].(*syntax.CallExpr); !ok {
 			return "stands in a declaration: declare the name first, then write name={{...}}"
@@ -329,22 +340,10 @@ func (r *shellReading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string
 	return ""
 }
 
-// sinks looks at what the output of a statement, which n is a part of, goes
-// into.
-func (r *shellReading) sinks(stmt *syntax.Stmt, n syntax.Node) string {
-	for _, redirect := range stmt.Redirs {
-		if n == syntax.Node(redirect) {
-			continue
-		}
-		if why := r.readsCode(redirect.Word); why != "" {
-			return "is written into " + why
-		}
-	}
-	return ""
-}
+const splits = "comes out of a $(...) that is not quoted, which splits it: quote that"
 
 // argument looks at a value in a word of a command.
-func (r *shellReading) argument(u *shellUse, leaf int, direct bool, call *syntax.CallExpr, word syntax.Node) string {
+func (r *shellReading) argument(u *shellUse, c *climb, call *syntax.CallExpr, word syntax.Node) string {
 	at := slices.IndexFunc(call.Args, func(w *syntax.Word) bool { return word == syntax.Node(w) })
 	if at <= 0 {
 		return "would choose what runs"
@@ -356,8 +355,8 @@ func (r *shellReading) argument(u *shellUse, leaf int, direct bool, call *syntax
 	case r.funcs[name]:
 		return fmt.Sprintf("is an argument of the function %s, which may do anything with it: assign it to a variable", name)
 	case name == "echo":
-		if direct {
-			r.option(u, leaf, call.Args[:at+1])
+		if c.direct {
+			r.option(u, c.leaf, call, at)
 			u.echo, u.options = !slices.ContainsFunc(call.Args[1:at], func(w *syntax.Word) bool {
 				s, ok := r.static(w)
 				return ok && !isEchoOption(s)
@@ -366,55 +365,58 @@ func (r *shellReading) argument(u *shellUse, leaf int, direct bool, call *syntax
 		return ""
 	case name == "printf":
 		return r.printfArgument(call.Args, at)
-	case name == "test" || name == "[":
-		return r.testArgument(name, call.Args, at)
 	case slices.Contains(shellBuiltins, name):
 		return fmt.Sprintf("is an argument of %s: of the commands of the shell itself only echo, printf, test and [ take values", name)
+	case c.split:
+		return splits
+	case name == "test" || name == "[":
+		return r.testArgument(name, call.Args, at)
 	}
-	line := CommandLine{Program: name}
-	for _, w := range call.Args[1:] {
-		line.args = append(line.args, r.wordArgument(w))
+	if why := r.external(name, call).why; why != "" {
+		return fmt.Sprintf("is an argument of %s: %s", name, why)
 	}
-	if err := line.checkInterpreters(r.rules.dash); err != nil {
-		return fmt.Sprintf("is an argument of %s: %v", name, err)
-	}
-	for _, w := range call.Args[1:] {
-		if why := r.outputs(w); why != "" {
-			return "may be written into " + why
-		}
-	}
-	if direct {
+	if c.direct {
 		u.argv, u.program = true, name
-		r.option(u, leaf, call.Args[:at+1])
+		r.option(u, c.leaf, call, at)
 	}
 	return ""
 }
 
-// outputs says what code reads the output of a command through >(...) in one
-// of its words; "" if none.
-func (r *shellReading) outputs(w *syntax.Word) (why string) {
-	syntax.Walk(w, func(n syntax.Node) bool {
-		if p, ok := n.(*syntax.ProcSubst); ok && p.Op != syntax.CmdIn && why == "" {
-			why = r.readsCode(p)
-		}
-		return true
-	})
-	return why
+// shellCommand is what is known of a command with placeholders.
+type shellCommand struct {
+	why  string // it takes none, or not there
+	ends int    // where its first literal -- is; 0 = none
 }
 
-// option says of a value in the last of args whether it could be an option.
-func (r *shellReading) option(u *shellUse, leaf int, args []*syntax.Word) {
-	u.options = true
-	last := len(args) - 1
-	for _, w := range args[1:last] {
-		if s, ok := r.static(w); ok && s == "--" {
-			u.options = false
+// external looks at the arguments of a command that is no part of the shell.
+func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand {
+	if known, ok := r.commands[call]; ok {
+		return known
+	}
+	var c shellCommand
+	line := CommandLine{Program: name}
+	for i, w := range call.Args[1:] {
+		line.args = append(line.args, r.wordArgument(w))
+		if s, ok := r.static(w); ok && s == "--" && c.ends == 0 {
+			c.ends = i + 1
 		}
 	}
+	if err := line.checkInterpreters(r.rules.dash); err != nil {
+		c.why = err.Error()
+	}
+	r.commands[call] = c
+	return c
+}
+
+// option says of a value in an argument whether it could be an option.
+func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at int) {
+	ends := r.commands[call].ends
+	u.options = ends == 0 || at <= ends
 	span := r.src.spans[leaf]
-	word := r.src.text[args[last].Pos().Offset():args[last].End().Offset()]
-	offset := span[0] - int(args[last].Pos().Offset())
-	before, _ := r.src.inside(int(args[last].Pos().Offset()), span[0])
+	start, end := int(call.Args[at].Pos().Offset()), int(call.Args[at].End().Offset())
+	word := r.src.text[start:end]
+	offset := span[0] - start
+	before, _ := r.src.inside(start, span[0])
 	u.before = nil
 	lead := word[:offset]
 	for i := before; i < leaf; i++ {
@@ -514,6 +516,9 @@ func (r *shellReading) testArgument(name string, args []*syntax.Word, at int) st
 	}
 	if at < 0 {
 		return "would be an operator of " + name
+	}
+	if slices.ContainsFunc(args, func(w *syntax.Word) bool { return !oneWord(w) }) {
+		return "is an argument of " + name + " beside one that may be none or several: quote that"
 	}
 	switch len(args) {
 	case 1:

@@ -175,7 +175,7 @@ func TestShellPlaces(t *testing.T) {
 			t.Parallel()
 			n := 0
 			sh := newTestShell(t)
-			for _, p := range places() {
+			for i, p := range places() {
 				if shell == "dash" && !p.dash {
 					continue
 				}
@@ -187,7 +187,11 @@ func TestShellPlaces(t *testing.T) {
 					t.Errorf("%s: %v", p.script, err)
 					continue
 				}
-				for _, v := range hostile {
+				for j, v := range hostile {
+					// Between them they have every pair, in half the time.
+					if p.dash && dash != "" && (i+j)%2 == 0 == (shell == "bash") {
+						continue
+					}
 					list := []any{v, "-" + v}
 					c, err := s.call(data(map[string]any{"x": v, "list": list}), shellRules{}, "")
 					if err != nil {
