@@ -38,6 +38,24 @@
 //	jp               its guards and agents (EOF)   each guard, each agent
 //	agent            parent jp, its guards (EOF)   both
 //
+// # Confinement
+//
+// What a tool can touch is its [Confine]. The guard makes the rules, confines
+// one thread of its own by them, starts the tool from that thread and gives
+// the thread up; it stays outside itself, or it could not end what confined
+// processes leave behind. A failure on the way keeps the tool from starting.
+//
+// Files are confined by Landlock, as are signals, tracing, the /proc entries
+// of processes outside and abstract sockets; no network is a filter of system
+// calls, since Landlock does not know of UDP, raw sockets and sockets that are
+// files. [Enforceable] tells what of it this system has.
+//
+// Not confined are what stat tells about files, their modes, owners and times,
+// System V shared memory and message queues, the arguments and environment
+// that the tool is given, and the use of time, memory and processes. A tool with
+// Network reaches whatever listens, the services of this machine and sockets that
+// are files included.
+//
 // # Limits
 //
 // Not ended: a process started by a service outside the tree on the tool's

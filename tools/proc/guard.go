@@ -64,17 +64,35 @@ func guard(ctl int) int {
 		return 0 // jp is gone, or had no use for this guard
 	}
 	k := &keeper{ctl: ctl}
-	if !k.launch(o, files) {
+	if o.confine == "" {
+		if !k.launch(o, files) {
+			return 0
+		}
+		k.watch()
+		k.finish()
+		return 0
+	}
+	c, err := decodeConfinement(o.confine)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	switch ok, err := c.inside(func() bool { return k.launch(o, files) }); {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err) // the tool was not started
+		return 1
+	case !ok:
 		return 0
 	}
 	k.watch()
 	k.finish()
+	if k.orphaned {
+		_ = removeTmp(c.tmp) // jp would do it, and tell
+	}
 	return 0
 }
 
-// launch starts the tool. Whatever confines it goes here, between the order
-// and the fork, on a locked thread that is given up afterwards: the guard must
-// stay outside, and what fails must keep the tool from being started.
+// launch starts the tool.
 func (k *keeper) launch(o order, files []int) bool {
 	k.report(report{what: "launch"}) // a tool may kill its guard before it can say more
 	var err error

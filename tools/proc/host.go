@@ -71,6 +71,8 @@ type Spec struct {
 	// Grace is the time between the interrupt and the kill. 0 is that of Options.
 	// An agent needs more than what runs below it.
 	Grace time.Duration
+	// Confine is what a Tool can touch; nil is all that the user can.
+	Confine *Confine
 	// Started is called by Run once the program runs, with its process id, for
 	// display: the number may be someone else's by the time it is used.
 	Started func(pid int)
@@ -236,6 +238,9 @@ func (h *Host) complete(spec *Spec) error {
 	}
 	if spec.Kind == Tool && spec.Lock != nil {
 		return errors.New("program: a lock is for an agent")
+	}
+	if spec.Kind == Agent && spec.Confine != nil {
+		return errors.New("program: an agent cannot be confined")
 	}
 	if len(spec.Args) == 0 {
 		spec.Args = []string{spec.Path}

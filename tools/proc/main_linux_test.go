@@ -37,6 +37,8 @@ var programs = map[string]func(args []string) int{
 	"narrow": narrow,
 	"squat":  squat,
 	"settle": settle,
+	"probe":  probe,
+	"blind":  blind,
 }
 
 // tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of

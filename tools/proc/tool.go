@@ -97,13 +97,22 @@ func (g *guarded) dismiss() {
 
 // runTool starts spec under a guard. It does not wait.
 func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
-	message, err := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env}.encode()
+	o := order{path: spec.Path, dir: spec.Dir, args: spec.Args, env: spec.Env}
+	tmp := ""
+	if spec.Confine != nil {
+		c, err := spec.Confine.prepare(spec)
+		if err != nil {
+			return nil, err
+		}
+		o.env, o.confine, tmp = spec.Env, c.String(), c.tmp
+	}
+	message, err := o.encode()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, removeTmp(tmp))
 	}
 	g, err := h.takeGuard()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, removeTmp(tmp))
 	}
 	asks := make(chan byte, 2) // one of each kind at most
 	r := newRun()
@@ -130,6 +139,9 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	}()
 	go func() {
 		g.follow(r)
+		if err := removeTmp(tmp); err != nil && !r.failed {
+			r.err = errors.Join(r.err, err)
+		}
 		close(r.ended)
 		<-written
 		g.ctl.Close()

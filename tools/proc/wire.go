@@ -28,6 +28,7 @@ const (
 // need not be UTF-8.
 type order struct {
 	path, dir string
+	confine   string // a confinement; "" = none
 	args, env []string
 }
 
@@ -37,7 +38,7 @@ const maxOrder = 8 << 20
 
 // encode returns the order with its length in front, or E2BIG, or EINVAL where
 // a string holds a NUL byte. The body is a sequence of NUL-terminated strings:
-// path, directory, number of arguments, arguments, environment.
+// path, directory, number of arguments, confinement, arguments, environment.
 func (o order) encode() ([]byte, error) {
 	b := make([]byte, 4, 4096)
 	for s := range o.strings {
@@ -55,7 +56,7 @@ func (o order) encode() ([]byte, error) {
 
 // strings yields the body of an order.
 func (o order) strings(yield func(string) bool) {
-	for _, ss := range [][]string{{o.path, o.dir, strconv.Itoa(len(o.args))}, o.args, o.env} {
+	for _, ss := range [][]string{{o.path, o.dir, strconv.Itoa(len(o.args)), o.confine}, o.args, o.env} {
 		for _, s := range ss {
 			if !yield(s) {
 				return
@@ -79,14 +80,14 @@ func decodeOrder(body []byte) (order, error) {
 		return order{}, errors.New("order: cut off")
 	}
 	ss := strings.Split(string(body[:len(body)-1]), "\x00")
-	if len(ss) < 3 {
-		return order{}, fmt.Errorf("order: %d strings, want at least 3", len(ss))
+	if len(ss) < 4 {
+		return order{}, fmt.Errorf("order: %d strings, want at least 4", len(ss))
 	}
 	n, err := strconv.Atoi(ss[2])
-	if err != nil || n < 0 || n > len(ss)-3 || strconv.Itoa(n) != ss[2] {
-		return order{}, fmt.Errorf("order: argument count %q with %d strings", ss[2], len(ss)-3)
+	if err != nil || n < 0 || n > len(ss)-4 || strconv.Itoa(n) != ss[2] {
+		return order{}, fmt.Errorf("order: argument count %q with %d strings", ss[2], len(ss)-4)
 	}
-	return order{path: ss[0], dir: ss[1], args: ss[3 : 3+n : 3+n], env: ss[3+n:]}, nil
+	return order{path: ss[0], dir: ss[1], confine: ss[3], args: ss[4 : 4+n : 4+n], env: ss[4+n:]}, nil
 }
 
 // A report is one line of a guard's.

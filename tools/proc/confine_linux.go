@@ -1,0 +1,219 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Enforceable reports what this system can enforce.
+func Enforceable() Report {
+	r := Report{LandlockABI: landlockABI(), Seccomp: seccompWorks()}
+	r.Missing = r.missing()
+	return r
+}
+
+// landlockABI returns 0 where the kernel has no Landlock, or has it switched off.
+func landlockABI() int {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(abi)
+}
+
+// inside calls start on a thread that is confined by c, and gives that thread up: a
+// process forked by start is confined, and this process is not. An error means
+// that start was not called.
+func (c confinement) inside(start func() bool) (ok bool, err error) {
+	rules, err := c.rules()
+	if err != nil {
+		return false, err
+	}
+	defer rules.close()
+	done := make(chan struct{})
+	var work func()
+	work = func() {
+		// Never unlocked: the thread ends with the goroutine, as Go promises.
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread would stay, confined. As long as this goroutine
+			// holds it, another one cannot get it.
+			next := make(chan struct{})
+			go func() {
+				defer close(next)
+				work()
+			}()
+			<-next
+			runtime.UnlockOSThread()
+			return
+		}
+		defer close(done)
+		if err = rules.enforce(); err == nil {
+			ok = start()
+		}
+	}
+	go work()
+	<-done
+	return ok, err
+}
+
+// A ruleset is what a thread is to be confined by.
+type ruleset struct {
+	landlock int // descriptor, or -1
+	filter   []unix.SockFilter
+}
+
+func (r *ruleset) close() {
+	if r.landlock >= 0 {
+		closeFD(r.landlock)
+	}
+}
+
+// rules makes what the kernel has for c.
+func (c confinement) rules() (*ruleset, error) {
+	can := Enforceable()
+	if c.Require && len(can.Missing) > 0 {
+		return nil, &ConfineError{can.Missing}
+	}
+	r := &ruleset{landlock: -1}
+	if can.Seccomp {
+		r.filter = filter(c.Network)
+	}
+	if can.LandlockABI > 0 {
+		var err error
+		if r.landlock, err = c.landlock(can.LandlockABI); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// enforce confines the calling thread, for good.
+func (r *ruleset) enforce() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("sandbox: %w", os.NewSyscallError("prctl PR_SET_NO_NEW_PRIVS", err))
+	}
+	if r.landlock >= 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(r.landlock), 0, 0); errno != 0 {
+			return fmt.Errorf("sandbox: %w", os.NewSyscallError("landlock_restrict_self", errno))
+		}
+	}
+	if len(r.filter) > 0 {
+		if err := install(r.filter); err != nil {
+			return fmt.Errorf("sandbox: %w", os.NewSyscallError("seccomp", err))
+		}
+	}
+	return nil
+}
+
+// Rights of Landlock on files and folders.
+const (
+	// fileRights are those that a file can have; more on one is an error.
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+
+	// writeRights make no device files, and talk to none that is there.
+	writeRights = readRights | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_REFER
+)
+
+// handled are the rights that an ABI knows, all of which are denied but where a
+// rule gives them.
+func handled(abi int) uint64 {
+	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM)<<1 - 1
+	if abi >= 2 {
+		rights |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi >= 3 {
+		rights |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 5 {
+		rights |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return rights
+}
+
+// landlock makes a ruleset of Landlock and returns its descriptor.
+func (c confinement) landlock(abi int) (fd int, err error) {
+	// Of a kernel's own size or larger with zeros, whatever the version.
+	attr := struct{ fs, net, scoped uint64 }{fs: handled(abi)}
+	size := unsafe.Sizeof(attr.fs)
+	if abi >= 4 {
+		size = unsafe.Sizeof(attr.fs) + unsafe.Sizeof(attr.net)
+		if !c.Network {
+			attr.net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
+	}
+	if abi >= scopeLandlock {
+		size = unsafe.Sizeof(attr)
+		attr.scoped = unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	r, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return -1, fmt.Errorf("sandbox: %w", os.NewSyscallError("landlock_create_ruleset", errno))
+	}
+	fd = int(r)
+	write := c.Write
+	if c.tmp != "" {
+		write = append(write[:len(write):len(write)], c.tmp)
+	}
+	for _, list := range []struct {
+		paths  []string
+		rights uint64
+		links  bool
+	}{{c.Exec, readRights, true}, {c.Read, readRights, false}, {write, writeRights, false}} {
+		for _, path := range list.paths {
+			if err := allow(fd, path, list.rights&attr.fs, list.links); err != nil {
+				closeFD(fd)
+				return -1, fmt.Errorf("sandbox: %w", &os.PathError{Op: "allow", Path: path, Err: err})
+			}
+		}
+	}
+	return fd, nil
+}
+
+// allow adds a rule for path, if there is such a file or folder.
+func allow(ruleset int, path string, rights uint64, links bool) error {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
+	if !links {
+		how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	}
+	var fd int
+	for {
+		var err error
+		if fd, err = unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
+			break
+		} else if err == unix.ENOENT || err == unix.ENOTDIR || links && errors.Is(err, unix.EACCES) {
+			return nil
+		} else if err != unix.EINTR && err != unix.EAGAIN {
+			return err
+		}
+	}
+	defer closeFD(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if errno == unix.EBADFD {
+		return nil // an entry of a file system that only the kernel uses, of no consequence
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

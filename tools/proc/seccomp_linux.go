@@ -1,0 +1,117 @@
+package proc
+
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in struct seccomp_data (linux/seccomp.h) on a little-endian machine.
+const (
+	dataNumber = 0
+	dataArch   = 4
+	dataArg0   = 16
+	dataArg1   = 24
+)
+
+// x32Bit marks a system call of the x32 ABI, which has numbers of its own.
+const x32Bit = 0x40000000
+
+// newNamespaces are the flags of clone and unshare that make a namespace.
+const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
+	unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
+
+// seccompWorks tells whether the kernel takes a filter and there is one for
+// this processor.
+func seccompWorks() bool {
+	action := uint32(unix.SECCOMP_RET_ERRNO)
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
+	return auditArch != 0 && errno == 0
+}
+
+// install sets a filter for the calling thread, which has given up new privileges.
+func install(filter []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// filter returns a program that refuses, with EPERM, what reaches into other
+// processes or into the kernel, and new namespaces; without network also
+// every way to a socket but a connected pair of Unix stream sockets, which
+// cannot be connected to anything else. System calls of another ABI, whose
+// numbers mean something else, end the process.
+func filter(network bool) []unix.SockFilter {
+	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, Jt: yes, Jf: no, K: k}
+	}
+	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+
+	f := []unix.SockFilter{
+		load(dataArch),
+		jump(unix.BPF_JEQ, auditArch, 1, 0),
+		ret(unix.SECCOMP_RET_KILL_PROCESS),
+		load(dataNumber),
+	}
+	if auditArch == unix.AUDIT_ARCH_X86_64 {
+		f = append(f, jump(unix.BPF_JSET, x32Bit, 0, 1), ret(unix.SECCOMP_RET_KILL_PROCESS))
+	}
+	refused := refusedAlways()
+	if !network {
+		refused = append(refused, unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER)
+	}
+	for _, nr := range refused {
+		f = append(f, jump(unix.BPF_JEQ, nr, 0, 1), ret(refuse))
+	}
+	// The flags of clone3 are in memory, where a filter cannot look. A C library
+	// that is told there is no clone3 uses clone.
+	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
+	for _, call := range []struct{ nr, flags uint32 }{
+		{unix.SYS_CLONE, newNamespaces},
+		{unix.SYS_UNSHARE, newNamespaces | unix.CLONE_NEWTIME},
+	} {
+		f = append(f,
+			jump(unix.BPF_JEQ, call.nr, 0, 4),
+			load(dataArg0),
+			jump(unix.BPF_JSET, call.flags, 0, 1),
+			ret(refuse),
+			ret(unix.SECCOMP_RET_ALLOW))
+	}
+	if !network {
+		// A pair of datagram sockets could be connected anew.
+		f = append(f,
+			jump(unix.BPF_JEQ, unix.SYS_SOCKETPAIR, 0, 8),
+			load(dataArg0),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 4),
+			load(dataArg1),
+			unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf}, // the rest are flags
+			jump(unix.BPF_JEQ, unix.SOCK_STREAM, 2, 0),
+			jump(unix.BPF_JEQ, unix.SOCK_SEQPACKET, 1, 0),
+			ret(refuse),
+			ret(unix.SECCOMP_RET_ALLOW))
+	}
+	return append(f, ret(unix.SECCOMP_RET_ALLOW))
+}
+
+// refusedAlways are system calls that no tool needs and that reach into other
+// processes, the machine, or around the names of files.
+func refusedAlways() []uint32 {
+	return []uint32{
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_BPF,
+		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_USERFAULTFD,
+		unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME,
+		unix.SYS_ADJTIMEX, unix.SYS_QUOTACTL, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_SYSLOG,
+	}
+}
