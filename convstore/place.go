@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,7 +88,12 @@ func (r workspaceRecord) lives() bool {
 
 func readWorkspace(dir string) (workspaceRecord, bool) {
 	var r workspaceRecord
-	data, err := os.ReadFile(filepath.Join(dir, fileWorkspace))
+	file, err := openOwn(filepath.Join(dir, fileWorkspace), os.O_RDONLY)
+	if err != nil {
+		return workspaceRecord{}, false
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, 1<<16))
 	if err != nil || json.Unmarshal(data, &r) != nil || r.Path == "" {
 		return workspaceRecord{}, false
 	}

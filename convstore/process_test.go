@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -547,6 +548,51 @@ func TestAdopt(t *testing.T) {
 	}
 	if err := b.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRunLockIsFreeAtOnce frees run locks while other goroutines start processes,
+// each of which has for an instant a copy of every descriptor.
+func TestRunLockIsFreeAtOnce(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	stop := make(chan struct{})
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if err := exec.Command("true").Run(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	defer starters.Wait()
+	defer close(stop)
+	for i := range 100 {
+		rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: fmt.Sprint(i)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			run, err := s.Lock(t.Context(), rs[0].Child.ID)
+			if err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+			if err := run.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
