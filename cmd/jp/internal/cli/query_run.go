@@ -48,6 +48,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	d.Set = set
+	if specialTools(set) { // what is wrong with them shows before the model is asked
+		if _, err := leafTools(q.resolved, q.conv.Grant != nil); err != nil {
+			return nil, nil, err
+		}
+	}
 
 	policy := tools.NewPolicy(q.prompter())
 	loop := &agent.Loop{
@@ -146,7 +151,7 @@ func (q *query) delegator(cfg profiles.Config) *delegate.Delegator {
 	return &delegate.Delegator{
 		Scope: q.log.Below(), Caller: q.conv.ID, Limits: limits(cfg),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, Parallel: cfg.Delegation.MaxParallel,
-		Resolve: q.profile, Host: q.host, Dir: q.workspace,
+		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
 		Warn:    q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
 	}

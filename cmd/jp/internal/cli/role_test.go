@@ -30,6 +30,7 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		"jp_conversation_list":  all,
 		"jp_conversation_print": all,
 		"jp_query":              workers,
+		"llm_query":             workers,
 	}
 	var got []string
 	for _, name := range tools.EmbeddedNames() {

@@ -270,6 +270,7 @@ func withNone(ds []profiles.Directive) bool {
 func (a *app) userSources() profiles.Sources {
 	return profiles.Sources{
 		UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
+		Reserved: tools.EmbeddedNames(),
 	}
 }
 
@@ -297,6 +298,9 @@ func (a *app) hold(r *profiles.Resolved, c *contribution) error {
 			continue // built in, or no file
 		}
 		key := inJP(root, l.File)
+		if key == "" && l.Kind == profiles.INILayer {
+			key = inSkills(root, l.File)
+		}
 		switch {
 		case key == "":
 		case c == nil:

@@ -28,6 +28,10 @@ func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]too
 		}
 	}
 	sort.Strings(names)
+	files, err := withSpecializations(r, files)
+	if err != nil {
+		return nil, err
+	}
 	defs := make([]tools.Definition, 0, len(names))
 	for _, name := range names {
 		d, err := define(name, r.Tools[name], files)

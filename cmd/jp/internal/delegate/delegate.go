@@ -40,6 +40,8 @@ type Delegator struct {
 
 	// Resolve loads a profile under NONE with the model override, if any.
 	Resolve func(ctx context.Context, name, model string) (Profile, error)
+	// Special says what stands behind a delegation tool other than jp_query; nil when the caller holds none.
+	Special func(ctx context.Context, tool string) (Special, error)
 
 	Host    *proc.Host
 	Dir     string                        // the child's working directory
@@ -58,10 +60,11 @@ type Delegator struct {
 	mu       sync.Mutex
 	calls    int
 	profiles map[string]Profile   // resolved in this run, by name and model
+	specials map[string]Special   // the same, by tool
 	admitted map[string]admission // by call id
 }
 
-// request is one call of jp_query, read.
+// request is one call of a delegation tool, read.
 type request struct {
 	Ask
 	query     string
@@ -84,7 +87,7 @@ func (d *Delegator) init() {
 			n = 4
 		}
 		d.slots = make(chan struct{}, n)
-		d.admitted, d.profiles = map[string]admission{}, map[string]Profile{}
+		d.admitted, d.profiles, d.specials = map[string]admission{}, map[string]Profile{}, map[string]Special{}
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
 		}
@@ -100,10 +103,10 @@ func (d *Delegator) init() {
 func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.init()
 	admitted := map[string]admission{}
-	last := map[convstore.ID]chan struct{}{} // the end of the latest call to one child
+	last := map[string]chan struct{}{} // the end of the latest call to one child
 	var together []request
 	for _, c := range calls {
-		if c.Name != toolQuery {
+		if !d.delegates(c.Name) {
 			continue
 		}
 		// A call that a person is asked about, or that will be refused for its arguments, must not fork a child first.
@@ -118,12 +121,12 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 		c.Arguments = valid
 		r, err := d.read(ctx, c)
 		a := admission{request: r, err: err}
-		if err == nil && r.ID != 0 {
-			if before := last[r.ID]; before != nil {
+		if queue := r.queue(); err == nil && queue != "" {
+			if before := last[queue]; before != nil {
 				a.after = before
 			}
 			a.done = make(chan struct{})
-			last[r.ID] = a.done
+			last[queue] = a.done
 		}
 		if err == nil && a.after == nil {
 			together = append(together, r)
@@ -185,7 +188,11 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 			granted = granted[:0]
 			var children []convstore.Child
 			fresh := 0
-			for i, ask := range asks {
+			for i, r := range asks {
+				ask, err := r.present(s)
+				if err != nil {
+					return nil, err
+				}
 				if errs[i] = busy[ask.ID]; errs[i] != nil {
 					continue
 				}
@@ -194,7 +201,7 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 					granted = append(granted, i)
 					continue
 				}
-				child, err := Decide(s, Caller{Tools: d.Set.Names(), Limits: d.Limits}, ask.Ask, len(children), fresh)
+				child, err := Decide(s, Caller{Tools: d.Set.Names(), Limits: d.Limits}, ask, len(children), fresh)
 				if errs[i] = err; err != nil {
 					if !refused(err) {
 						return nil, err
@@ -253,6 +260,11 @@ func (d *Delegator) read(ctx context.Context, c tools.Call) (request, error) {
 	}
 	if strings.ContainsRune(a.Query, 0) {
 		return r, errors.New("query: holds a NUL byte")
+	}
+	if c.Name != toolQuery {
+		var err error
+		r.Ask, err = d.special(ctx, r.Ask)
+		return r, err
 	}
 	if a.ID != "" && a.ID != "new" {
 		id, err := convstore.ParseID(a.ID)
@@ -319,7 +331,7 @@ func (d *Delegator) Calls() int {
 }
 
 // Repeats reports whether a call of the tool may be made again after a crash: one that has run answers from its run.
-func (d *Delegator) Repeats(tool string) bool { return tool == toolQuery }
+func (d *Delegator) Repeats(tool string) bool { return d.delegates(tool) }
 
 // Title is the first line of a query as the title of its conversation: printable and short.
 func Title(query string) string {

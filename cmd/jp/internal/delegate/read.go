@@ -12,10 +12,11 @@ import (
 
 // The names of the tools of this package.
 const (
-	toolQuery = "jp_query"
-	toolList  = "jp_conversation_list"
-	toolPrint = "jp_conversation_print"
-	toolGrep  = "jp_conversation_grep"
+	toolQuery    = "jp_query"
+	toolLLMQuery = "llm_query"
+	toolList     = "jp_conversation_list"
+	toolPrint    = "jp_conversation_print"
+	toolGrep     = "jp_conversation_grep"
 )
 
 // Func returns what runs the delegation or conversation tool of that name.
@@ -29,6 +30,9 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 		return d.print, true
 	case toolGrep:
 		return d.grep, true
+	}
+	if d.Special != nil && IsSpecial(name, tools.SourceDelegation) {
+		return d.query, true
 	}
 	return nil, false
 }

@@ -58,6 +58,9 @@ type Ask struct {
 
 	Model    string    // an override of the child's model; "" = none
 	Deadline time.Time // the caller's own; zero = none
+
+	Fixed  bool   // the tool has one sub-agent, which a person fixed; its children are leaves
+	Sticky string // the child is the one of its caller with this label; "" = not so
 }
 
 // Profile is what the rule needs to know of a resolved agent profile.
@@ -109,7 +112,7 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	}
 
 	// 3. Profile.
-	if !slices.Contains(c.Limits.Profiles, a.Profile.Name) {
+	if !a.Fixed && !slices.Contains(c.Limits.Profiles, a.Profile.Name) {
 		return convstore.Child{}, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Profile.Name)
 	}
 	if a.ID != 0 && child.Profile != a.Profile.Name {
@@ -153,16 +156,24 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.ID != 0 && child.Grant != nil {
 		own = child.Grant.MaxDepth
 	}
+	kind := kindSingle
+	var labels map[string]string
+	if a.Fixed {
+		own = depth
+	}
+	if a.Sticky != "" {
+		kind, labels = kindSpecialization, map[string]string{labelSpecialization: a.Sticky}
+	}
 	grant := convstore.Grant{Tools: granted, MaxDepth: min(ceiling, own), Timeout: c.Limits.Timeout, Deadline: a.Deadline}
 	if a.ID != 0 {
 		// A child that goes on keeps its stored config: its profile is not read again.
 		return convstore.Child{
-			Call: a.Call, ID: a.ID, Kind: kindSingle, Model: a.Model, Grant: grant,
+			Call: a.Call, ID: a.ID, Kind: kind, Model: a.Model, Grant: grant,
 			ToolsTotal: total, ToolsDenied: total - len(granted),
 		}, nil
 	}
 	return convstore.Child{
-		Call: a.Call, Kind: kindSingle,
+		Call: a.Call, Kind: kind, Labels: labels,
 		Title: a.Title, Profile: a.Profile.Name, ProfileHash: a.Profile.Hash, ProfileArg: a.Profile.Arg,
 		Model: a.Profile.Model, Role: roleSubagent, Hidden: true,
 		Grant: grant, Config: a.Profile.Config,
@@ -179,7 +190,11 @@ func ceilingOf(p convstore.Conversation, configured int) int {
 }
 
 const (
-	kindSingle   = "sub_complete"
+	kindSingle         = "sub_complete"
+	kindSpecialization = "specialization"
+
+	labelSpecialization = "specialization" // of the one child of a caller, tool and session: <tool>/<session>
+
 	roleSubagent = profiles.RoleSubagent
 )
 

@@ -15,7 +15,7 @@ import (
 	"jp/tools/proc"
 )
 
-// query is the tool jp_query: it takes what Admit reserved, or reserves now, runs the child and tells its end.
+// query is every delegation tool: it takes what Admit reserved, or reserves now, runs the child and tells its end.
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
 	d.mu.Lock()
@@ -49,6 +49,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	if a.res.Existed {
 		return d.recall(ctx, a.res)
 	}
+	d.aged(a.res, a.Ask)
 	return d.run(ctx, a.res, a.request)
 }
 
@@ -91,7 +92,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
-		Path: proc.Self(), Args: d.argv(child, r), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
+		Path: proc.Self(), Args: d.argv(child, del.Fresh, r), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
 		Stdin: strings.NewReader(r.query), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
@@ -147,9 +148,9 @@ func grace(del convstore.Delegation) time.Duration {
 }
 
 // argv is what the child is started with: the boundary in plain sight. The store's word decides, not this.
-func (d *Delegator) argv(child convstore.ID, r request) []string {
+func (d *Delegator) argv(child convstore.ID, fresh bool, r request) []string {
 	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
-	if r.ID == 0 {
+	if fresh {
 		argv = append(argv, "--cfg=NONE", "--cfg="+r.Profile.Arg)
 	}
 	for _, o := range r.overrides {

@@ -1,0 +1,84 @@
+package delegate
+
+import (
+	"context"
+	"strings"
+
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// Special is what stands behind a delegation tool that takes a query and nothing else: llm_query, or a specialization.
+// What the sub-agent is was fixed by a person, so the tool itself stands for the enum of profiles; all else of the one rule
+// holds, and the child is a leaf.
+type Special struct {
+	Profile Profile // Name is that of the tool
+	Session string  // of a specialization, which has one child for each caller, tool and session; "" = a new child for each call
+}
+
+// IsSpecial reports whether a tool takes a query and nothing else, by its name and source.
+func IsSpecial(name, source string) bool {
+	return source == tools.SourceDelegation && (name == toolLLMQuery || strings.HasPrefix(name, profiles.ToolPrefix))
+}
+
+// delegates reports whether calls of a tool start sub-agents.
+func (d *Delegator) delegates(tool string) bool {
+	t, ok := d.Set.Get(tool)
+	return ok && (tool == toolQuery || IsSpecial(tool, t.Source))
+}
+
+// special completes the ask of a call of a special tool. What stands behind the tool is resolved once in a run, like a
+// profile.
+func (d *Delegator) special(ctx context.Context, a Ask) (Ask, error) {
+	d.mu.Lock()
+	s, ok := d.specials[a.Tool]
+	d.mu.Unlock()
+	if !ok {
+		var err error
+		if s, err = d.Special(ctx, a.Tool); err != nil {
+			return a, err
+		}
+		d.mu.Lock()
+		d.specials[a.Tool] = s
+		d.mu.Unlock()
+	}
+	a.Fixed, a.Profile = true, s.Profile
+	if s.Session != "" {
+		a.Sticky = a.Tool + "/" + s.Session
+	}
+	return a, nil
+}
+
+// present is the ask as the store knows it now: that of a specialization goes on with its child where there is one.
+func (a Ask) present(s convstore.Standing) (Ask, error) {
+	if a.Sticky == "" {
+		return a, nil
+	}
+	made, err := s.Labelled(labelSpecialization, a.Sticky)
+	for _, c := range made {
+		if c.Profile == a.Profile.Name {
+			a.ID = c.ID
+			break
+		}
+	}
+	return a, err
+}
+
+// queue names the child whose calls run in call order; "" for a new one.
+func (a Ask) queue() string {
+	switch {
+	case a.Sticky != "":
+		return a.Sticky
+	case a.ID != 0:
+		return a.ID.String()
+	}
+	return ""
+}
+
+// aged says when a specialization's child goes on as it was made although its section says something else by now.
+func (d *Delegator) aged(res *convstore.Reservation, a Ask) {
+	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
+		d.warn("%s: %s goes on as it was made; its section or skill has changed since, and another session_id would begin anew", a.Tool, res.Child.ID)
+	}
+}
