@@ -1,0 +1,273 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+const toolReview = "llm_tool_review"
+
+// review is the ask of a specialization.
+func review(id convstore.ID) Ask {
+	p := researcher(9, "fs_read_file")
+	p.Name, p.Arg = toolReview, "/ws/.jp/specializations.ini#llm_tool_review"
+	return Ask{Call: "c", Tool: toolReview, ID: id, Profile: p, Fixed: true, Sticky: toolReview + "/s"}
+}
+
+// TestPolicy: cases S3 of the conformance table, in our words: scope subquery is a caller with a grant. Not taken over are the
+// cases of the script bridge and of the RPC server (there is neither), and "root script" (a tool that runs jp comes through the
+// same rule). That ordinary tools run in a sub-agent, and that nothing runs deeper than it may, is tested with real agents
+// (testdata/script/specialization.txtar).
+func TestPolicy(t *testing.T) {
+	tests := []struct {
+		name           string
+		depth, ceiling int
+		holds          []string // nil = the tool that is called
+		ask            Ask
+		want           Code
+	}{
+		{"root calls a specialization", 0, 0, nil, review(0), ""},
+		{"root calls llm_query", 0, 0, nil, Ask{Tool: toolLLMQuery, Fixed: true, Profile: Profile{Name: toolLLMQuery}}, ""},
+		{"sub-agent calls llm_query", 1, 1, nil, Ask{Tool: toolLLMQuery, Fixed: true, Profile: Profile{Name: toolLLMQuery}}, CodeDepth},
+		{"sub-agent calls a specialization", 1, 1, nil, review(0), CodeDepth},
+		{"sub-agent of a deeper tree does not hold it", 1, 3, []string{"fs_read_file"}, review(0), CodeTool},
+		{"depth 2", 2, 2, nil, review(0), CodeDepth},
+		{"depth 5", 5, 9, nil, review(0), CodeDepth},
+		{"root does not hold it", 0, 0, []string{toolQuery}, review(0), CodeTool},
+		{"root goes on with a stranger", 0, 0, nil, review(stranger), "scope"},
+		{"its child under another tool", 0, 0, nil, review(child), CodeProfile},
+		{"jp_query names its profile", 0, 0, nil, Ask{Tool: toolQuery, Profile: Profile{Name: toolReview}}, CodeProfile},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			holds := tt.holds
+			if holds == nil {
+				holds = []string{tt.ask.Tool}
+			}
+			tt.ask.Call = "c"
+			got, err := Decide(standing(tt.depth, tt.ceiling, holds), caller(holds...), tt.ask, 0, 0)
+			if code := codeOf(err); code != tt.want {
+				t.Fatalf("Decide = %q (%v), want %q", code, err, tt.want)
+			}
+			if err == nil && got.Grant.MaxDepth != tt.depth+1 {
+				t.Errorf("granted depth %d at depth %d: want a leaf", got.Grant.MaxDepth, tt.depth+1)
+			}
+		})
+	}
+}
+
+func TestDecideSpecialization(t *testing.T) {
+	c := caller(toolReview)
+	c.Limits.MaxDepth = 5
+	c.Limits.Profiles = nil
+	got, err := Decide(standing(0, 0, nil), c, review(0), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Kind != "specialization" || got.Labels["specialization"] != "llm_tool_review/s" || !got.Hidden || got.Role != "subagent" ||
+		got.Profile != toolReview || !slices.Equal(got.Grant.Tools, []string{"fs_read_file"}) || got.Grant.MaxDepth != 1 {
+		t.Errorf("admitted %+v", got)
+	}
+	// What is in its profile may be more than its caller holds.
+	s := standing(1, 4, []string{toolReview})
+	got, err = Decide(s, caller(toolReview), review(0), 0, 0)
+	if err != nil || len(got.Grant.Tools) != 0 || got.Grant.MaxDepth != 2 {
+		t.Errorf("granted %+v, %v: want no tool and no depth", got.Grant, err)
+	}
+}
+
+func TestAskPresent(t *testing.T) {
+	made := []convstore.Conversation{{ID: 7, Profile: "other"}, {ID: 8, Profile: toolReview}, {ID: 9, Profile: toolReview}}
+	s := convstore.Standing{Labelled: func(key, value string) ([]convstore.Conversation, error) {
+		if key != "specialization" || value != "llm_tool_review/s" {
+			return nil, fmt.Errorf("asked for %s=%s", key, value)
+		}
+		return made, nil
+	}}
+	// Somebody may have put the label on another child: the profile must fit too. Of two the older one counts.
+	if a, err := review(0).present(s); err != nil || a.ID != 8 {
+		t.Errorf("goes on with %v, %v, want 8", a.ID, err)
+	}
+	made = made[:1]
+	if a, err := review(0).present(s); err != nil || a.ID != 0 {
+		t.Errorf("goes on with %v, %v, want a new one", a.ID, err)
+	}
+	if a, err := (Ask{ID: 3}).present(s); err != nil || a.ID != 3 {
+		t.Errorf("goes on with %v, %v, want 3", a.ID, err)
+	}
+}
+
+// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no delegation.
+func TestRefusedLeavesNothing(t *testing.T) {
+	ctx := context.Background()
+	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conv, err := st.Create(ctx, convstore.New{Config: convstore.Config{JSON: []byte("{}")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := st.Lock(ctx, conv.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	set := specialSet(t, toolReview, toolLLMQuery)
+	d := &Delegator{
+		Scope: log.Below(), Caller: conv.ID, Set: set, Limits: Limits{MaxDepth: 0, MaxPerTurn: 5, MaxChildren: 5},
+		Special: func(_ context.Context, tool string) (Special, error) {
+			p := researcher(9, "fs_read_file")
+			p.Name, p.Config.JSON = tool, []byte("{}")
+			return Special{Profile: p, Session: "s"}, nil
+		},
+	}
+	for i, call := range []tools.Call{
+		{Name: toolReview, Arguments: []byte(`{"query":"x"}`)},
+		{Name: toolLLMQuery, Arguments: []byte(`{"query":"x"}`)},
+		{Name: toolReview, Arguments: []byte(`{"query":"  "}`)},
+		{Name: toolReview, Arguments: []byte(`{"query":"a\u0000"}`)},
+		{Name: toolReview, Arguments: []byte(`{"query":"x","id":"` + conv.ID.String() + `"}`)},
+		{Name: toolReview, Arguments: []byte(`{"query":"x","config":"agent/x","overrides":["a"]}`)},
+	} {
+		call.ID = fmt.Sprint("c", i)
+		d.Admit(ctx, []tools.Call{call})
+		r, err := d.query(ctx, call)
+		if err != nil || !r.IsError {
+			t.Errorf("%s: %+v, %v, want an error result", call.Arguments, r, err)
+		}
+		d.Release(ctx)
+	}
+	below, err := log.Below().List(ctx, convstore.Filter{Hidden: true})
+	if err != nil || len(below) > 0 {
+		t.Errorf("%d conversations are left, %v", len(below), err)
+	}
+	ds, err := log.Below().Delegations(ctx, conv.ID)
+	var scope *convstore.ScopeError
+	if len(ds) > 0 || err != nil && !errors.As(err, &scope) {
+		t.Errorf("%d delegations are left, %v", len(ds), err)
+	}
+	if d.Calls() != 0 {
+		t.Errorf("%d calls are counted", d.Calls())
+	}
+}
+
+func specialSet(t testing.TB, names ...string) tools.Set {
+	t.Helper()
+	var list []tools.Tool
+	for _, name := range names {
+		list = append(list, tools.Tool{
+			Definition: tools.Definition{Name: name, Source: tools.SourceDelegation, Run: tools.RunUnattended,
+				Schema: []byte(`{"type":"object","properties":{"query":{"type":"string","minLength":1}},"required":["query"],"additionalProperties":false}`)},
+			Func: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, nil },
+		})
+	}
+	set, err := tools.NewSet(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// FuzzPolicy: whatever is asked, by whom and from where, what is forbidden is refused, what is granted is within what the
+// caller has, and the same input gives the same bytes.
+func FuzzPolicy(f *testing.F) {
+	add := func(tool string, source uint8, depth, ceiling, configured int8, bits, used uint8) {
+		f.Add(tool, source, depth, ceiling, configured, bits, used)
+	}
+	add(toolLLMQuery, 0, 1, 1, 1, 0xff, 0)
+	add("llm_tool_foo", 0, 1, 1, 1, 0xff, 0)
+	add("llm_tool_reviewer", 0, 2, 2, 1, 0xff, 0)
+	add("llm_tool_reviewer", 0, 0, 0, 1, 0xff, 0)
+	add(toolQuery, 0, 0, 0, 1, 0xff, 4)
+	add("fs_read_file", 1, -4, 8, 9, 0x0f, 200)
+	add("ask_user", 4, 1, 5, 5, 0xf7, 1)
+	sources := []string{"delegation", "builtin", "local", "conversation", "interactive", "mcp.x", "mcp", "new", ""}
+	f.Fuzz(func(t *testing.T, tool string, source uint8, depth, ceiling, configured int8, bits, used uint8) {
+		bit := func(n int) bool { return bits>>n&1 == 1 }
+		held := map[string]string{"fs_read_file": "builtin", tool: sources[int(source)%len(sources)]}
+		names := []string{"fs_read_file", tool}
+		if tool == "fs_read_file" {
+			names = names[:1]
+		}
+		fixed, sticky := bit(0) && tool != toolQuery, bit(1)
+		p := Profile{Name: "agent/researcher", MaxDepth: int(configured), Sources: held, Config: convstore.Config{Tools: names}}
+		if fixed {
+			p.Name = tool
+		}
+		ask := Ask{Call: "c", Tool: tool, Profile: p, Fixed: fixed}
+		if fixed && sticky {
+			ask.Sticky = tool + "/s"
+		}
+		if bit(2) {
+			ask.ID = []convstore.ID{child, stranger}[used&1]
+		}
+		c := caller("jp_conversation_list")
+		if bit(3) {
+			c.Tools = append(c.Tools, tool)
+		}
+		if !bit(4) {
+			c.Limits.Profiles = nil
+		}
+		c.Limits.MaxDepth = int(configured)
+		granted := []string{"fs_read_file"}
+		if bit(5) {
+			granted = append(granted, tool)
+		}
+		s := standing(max(int(depth), 0), int(ceiling), granted)
+		s.Turn = make([]convstore.Delegation, used)
+		got, err := Decide(s, c, ask, 0, 0)
+		again, err2 := Decide(s, c, ask, 0, 0)
+		if fmt.Sprint(got, err) != fmt.Sprint(again, err2) {
+			t.Fatalf("the same input gives %v %v and %v %v", got, err, again, err2)
+		}
+		if err != nil {
+			if !refused(err) || !strings.HasPrefix(err.Error(), "refused (") && codeOf(err) != "scope" {
+				t.Errorf("%v is no refusal", err)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(convstore.Child{}) {
+				t.Errorf("refused with %+v", got)
+			}
+			return
+		}
+		at := s.Caller.Depth + 1
+		most := min(DepthCeiling, int(configured))
+		if s.Caller.Grant != nil {
+			most = min(DepthCeiling, int(ceiling))
+		}
+		switch {
+		case at > most, got.Grant.MaxDepth > most:
+			t.Errorf("admitted at depth %d with depth %d, most is %d", at, got.Grant.MaxDepth, most)
+		case fixed && got.Grant.MaxDepth > at:
+			t.Errorf("a special child may go down to %d", got.Grant.MaxDepth)
+		case !bit(3), s.Caller.Grant != nil && !slices.Contains(granted, tool):
+			t.Errorf("admitted by %s, which the caller does not hold", tool)
+		case !fixed && !bit(4):
+			t.Error("admitted a profile that is not listed")
+		case ask.ID == stranger:
+			t.Error("admitted a stranger")
+		case int(used) >= c.Limits.MaxPerTurn:
+			t.Errorf("admitted call %d of %d", used, c.Limits.MaxPerTurn)
+		}
+		role, err := profiles.Role(profiles.RoleSubagent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range got.Grant.Tools {
+			if s.Caller.Grant != nil && !slices.Contains(granted, name) {
+				t.Errorf("granted %s, which the caller was not", name)
+			}
+			if ask.ID == 0 && !role.Matches(name, held[name]) {
+				t.Errorf("granted %s of source %q against the role", name, held[name])
+			}
+		}
+	})
+}
