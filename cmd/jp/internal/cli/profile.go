@@ -15,9 +15,9 @@ import (
 
 func newProfileCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "profile", Summary: "list and show agent profiles",
+		Name: "profile", Summary: "list, show and check agent profiles",
 		About: "A profile is one config file that says what an agent is and can do.",
-		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a)},
+		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a), newProfileCheckCommand(a)},
 	})
 }
 
@@ -71,6 +71,7 @@ type profileShown struct {
 	SHA256   string           `json:"sha256"`
 	Model    string           `json:"model"` // "" when the profile names none
 	Tools    []toolShown      `json:"tools"`
+	Profiles []string         `json:"profiles"` // that it may start
 	Settings []profiles.Value `json:"settings"` // those it gives
 }
 
@@ -99,7 +100,13 @@ func newProfileShowCommand(a *app) *cli.Command {
 				a.warn("%s", w)
 			}
 			ts := shownTools(r, defs)
-			s := profileShown{Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
+			defined := files.definedIn()
+			for i, t := range ts {
+				if t.Source == tools.SourceLocal && t.Origin == r.Tools[t.Name].Pos("command").String() {
+					ts[i].Defined = defined[t.Name]
+				}
+			}
+			s := profileShown{Profiles: append([]string{}, r.Config.Delegation.Profiles...), Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
 			for _, v := range r.Keys() {
 				if !v.Default && !v.Machine {
 					s.Settings = append(s.Settings, v)
@@ -121,7 +128,24 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		fmt.Fprintf(w, "  none\n")
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, a.relative(t.Origin))
+		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, term.Line(a.relative(t.Origin)))
+		if t.Run == string(tools.RunAsk) {
+			fmt.Fprintf(w, "    with nobody to ask: %s\n", t.Detached)
+		}
+		for _, rule := range t.Access {
+			fmt.Fprintf(w, "    access %s\n", term.Line(rule))
+		}
+		if t.Source != tools.SourceLocal {
+			continue
+		}
+		fmt.Fprintf(w, "    runs %s\n", term.Line(t.Command))
+		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, or(strings.Join(t.Env, " "), "none"))
+		if t.Defined != "" {
+			fmt.Fprintf(w, "    defined in %s\n", term.Line(t.Defined))
+		}
+	}
+	if len(s.Profiles) > 0 {
+		fmt.Fprintf(w, "\nmay start: %s\n", term.Line(strings.Join(s.Profiles, ", ")))
 	}
 	fmt.Fprintf(w, "\nsettings:\n")
 	for _, v := range s.Settings {
@@ -141,7 +165,12 @@ type toolShown struct {
 	Network     string   `json:"network"`
 	Access      []string `json:"access"` // "ro PATH" or "rw PATH"; empty = the tool's default
 	Description string   `json:"description"`
-	Origin      string   `json:"origin"` // where the config enables it
+	Origin      string   `json:"origin"`  // where the config enables it
+	Command     string   `json:"command"` // of a local tool
+	Env         []string `json:"env"`     // variables it gets beside the usual ones
+	Sandbox     string   `json:"sandbox"`
+	Detached    string   `json:"detached"` // what becomes of leave to run when nobody can be asked
+	Defined     string   `json:"defined"`  // the file of .jp/tools that defines it; "" = jp, or the config itself
 }
 
 // shownTools are the tools that a config holds.
@@ -159,6 +188,8 @@ func showTool(d tools.Definition, origin string) toolShown {
 		Name: d.Name, Source: d.Source, Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
 		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: or(string(d.Network), string(tools.NetworkNone)),
 		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
+		Command: commandText(d.Command), Env: append([]string{}, d.Env...), Sandbox: or(string(d.Sandbox), string(tools.SandboxAuto)),
+		Detached: or(string(d.Detached.Run), string(tools.DetachedDeny)),
 	}
 	for _, rule := range d.Access.FS {
 		s.Access = append(s.Access, string(rule.Mode)+" "+rule.Path)

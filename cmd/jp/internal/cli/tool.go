@@ -19,9 +19,9 @@ import (
 
 func newToolCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "tool", Summary: "list, show and run tools",
+		Name: "tool", Summary: "list, show, check and run tools",
 		About: "The tools that an agent of this workspace holds: those that the config enables.",
-		Subs:  []*cli.Command{newToolListCommand(a), newToolShowCommand(a), newToolRunCommand(a)},
+		Subs:  []*cli.Command{newToolListCommand(a), newToolShowCommand(a), newToolCheckCommand(a), newToolRunCommand(a)},
 	})
 }
 

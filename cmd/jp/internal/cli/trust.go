@@ -307,11 +307,15 @@ func (a *app) hold(r *profiles.Resolved, c *contribution) error {
 			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
 				withHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
 		case !c.holds(key, l.SHA256):
-			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: changed while jp was running", l.File)}).
-				withHint("`jp trust` shows what it allows now")
+			return exchanged(l.File)
 		}
 	}
 	return nil
+}
+
+func exchanged(file string) error {
+	return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: changed while jp was running", file)}).
+		withHint("`jp trust` shows what it allows now")
 }
 
 // toolFiles are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file

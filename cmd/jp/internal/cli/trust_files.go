@@ -245,6 +245,38 @@ func (c *contribution) tools() (map[string]tools.Definition, error) {
 	return tools.DecodeFiles(filepath.Join(c.root, filepath.FromSlash(folder)), files)
 }
 
+// definedIn names the file of each definition in .jp/tools that can be read, below the workspace.
+func (c *contribution) definedIn() map[string]string {
+	in := map[string]string{}
+	for key := range c.data {
+		if path.Dir(key) != ".jp/tools" || path.Ext(key) != ".toml" {
+			continue
+		}
+		if d, ok := c.definition(key); ok {
+			in[d.Name] = key
+		}
+	}
+	return in
+}
+
+// definition decodes one file of .jp/tools, with the scripts beside it.
+func (c *contribution) definition(key string) (tools.Definition, bool) {
+	files := map[string][]byte{}
+	for k, data := range c.data {
+		if name, ok := strings.CutPrefix(k, ".jp/tools/"); ok && (k == key || path.Ext(name) != ".toml") {
+			files[name] = data
+		}
+	}
+	found, err := tools.DecodeFiles(filepath.Join(c.root, ".jp", "tools"), files)
+	if err != nil {
+		return tools.Definition{}, false
+	}
+	for _, d := range found {
+		return d, true
+	}
+	return tools.Definition{}, false
+}
+
 // sub is the part of stamps below a folder.
 func sub(stamps map[string]string, folder string) map[string]string {
 	out := map[string]string{}

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +39,8 @@ func (a *app) review(ctx context.Context) (profiles.Sources, *contribution, erro
 	return src, j.files, nil
 }
 
-// reviewed resolves config for review: what it is made of are the files of c and no others of the workspace.
+// reviewed resolves config for review: what it is made of are the files of c and no others of the workspace. Beside an error
+// about tools there are the config and the other tools.
 func (a *app) reviewed(src profiles.Sources, c *contribution, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {
@@ -46,11 +50,28 @@ func (a *app) reviewed(src profiles.Sources, c *contribution, ds []profiles.Dire
 		return nil, nil, err
 	}
 	files, err := c.tools()
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		files, err = withSpecializations(r, files)
 	}
-	defs, err := definitions(r, files)
-	return r, defs, err
+	if err != nil {
+		return r, nil, err
+	}
+	names := slices.Collect(maps.Keys(r.Tools))
+	slices.Sort(names)
+	var defs []tools.Definition
+	var problems []error
+	for _, name := range names {
+		if name == "*" || !tools.Enabled(r.Tools[name].Values) {
+			continue
+		}
+		d, err := defined(name, r, files)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		defs = append(defs, d)
+	}
+	return r, defs, errors.Join(problems...)
 }
 
 // underNone are the directives that load one profile and nothing else.
@@ -144,7 +165,7 @@ func (a *app) agentShown(src profiles.Sources, c *contribution, name, file strin
 	s := agentShown{Name: name, File: file, Tools: []toolGrant{}, Profiles: []string{}}
 	r, defs, err := a.reviewed(src, c, ds)
 	if err != nil {
-		s.Problem = err.Error()
+		s.Problem = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	if r == nil {
 		return s
@@ -168,8 +189,13 @@ func (a *app) agentShown(src profiles.Sources, c *contribution, name, file strin
 
 // commandText is a command as its author wrote it.
 func commandText(c tools.CommandLine) string {
-	if c.Text != "" || c.IsZero() {
+	switch {
+	case c.Text != "" || c.IsZero():
 		return c.Text
+	case c.ScriptFile != "":
+		return c.Program + " .jp/tools/" + c.ScriptFile
+	case c.Script != "":
+		return c.Program + " -c " + strconv.Quote(c.Script)
 	}
 	words := []string{c.Program}
 	for _, arg := range c.Args {

@@ -34,23 +34,30 @@ func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]too
 	}
 	defs := make([]tools.Definition, 0, len(names))
 	for _, name := range names {
-		d, err := define(name, r.Tools[name], files)
+		d, err := defined(name, r, files)
 		if err != nil {
 			return nil, err
-		}
-		if all, ok := r.Tools["*"]; ok {
-			if d, err = d.WithDefaults(all.Values, position(all)); err != nil {
-				return nil, err
-			}
-		}
-		if d.Name == "jp_query" && d.Source == tools.SourceDelegation {
-			if d, err = d.WithEnum("config", r.Config.Delegation.Profiles); err != nil {
-				return nil, err
-			}
 		}
 		defs = append(defs, d)
 	}
 	return defs, nil
+}
+
+// defined is the definition of one tool that a config enables.
+func defined(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
+	d, err := define(name, r.Tools[name], files)
+	if err != nil {
+		return d, err
+	}
+	if all, ok := r.Tools["*"]; ok {
+		if d, err = d.WithDefaults(all.Values, position(all)); err != nil {
+			return d, err
+		}
+	}
+	if d.Name == "jp_query" && d.Source == tools.SourceDelegation {
+		return d.WithEnum("config", r.Config.Delegation.Profiles)
+	}
+	return d, nil
 }
 
 func define(name string, t profiles.Table, files map[string]tools.Definition) (tools.Definition, error) {

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// model checks that the model can be found on this machine.
+func (l *linter) model(r *profiles.Resolved) {
+	name := r.Config.Assistant.Model
+	if name == "" {
+		return
+	}
+	at := last(r, "assistant.model")
+	id, err := r.Config.ResolveModel(name)
+	var e *profiles.Error
+	if errors.As(err, &e) {
+		l.say(at, "assistant.model", e.Msg, e.Hint)
+		return
+	}
+	info, err := model.Lookup(id, l.app.modelProviders(r.Config))
+	var unknown *model.Error
+	switch {
+	case errors.As(err, &unknown):
+		l.say(at, "assistant.model", unknown.Message, unknown.Hint)
+	case err != nil:
+		l.say(at, "assistant.model", err.Error(), "")
+	case info.Provider == "script" && !l.exists(strings.SplitN(info.Name, "#", 2)[0]):
+		l.say(at, "assistant.model", fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
+	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
+		l.say(at, "assistant.model", fmt.Sprintf("%s is no model that this jp knows: its price is unknown", id),
+			"providers.llm.prices in your own config.toml gives it one")
+	}
+}
+
+// place tells where a key of a tool was written.
+type place func(key string) profiles.Position
+
+// definitions checks every file of .jp/tools.
+func (l *linter) definitions() {
+	const folder = ".jp/tools/"
+	l.definitionsToo = true
+	if _, err := l.files.tools(); err != nil {
+		l.add(err)
+	}
+	for key := range l.files.stamps {
+		name, ok := strings.CutPrefix(key, folder)
+		if !ok || strings.Contains(name, "/") || path.Ext(name) != ".toml" || l.files.data[key] == nil {
+			continue
+		}
+		d, ok := l.files.definition(key)
+		if !ok {
+			continue
+		}
+		lines := tools.KeyLines(l.files.data[key])
+		l.tool(d, false, func(k string) profiles.Position {
+			at := profiles.Position{File: filepath.Join(l.files.root, filepath.FromSlash(key))}
+			for ; k != "" && at.Line == 0; k = k[:max(strings.LastIndexByte(k, '.'), 0)] {
+				at.Line = lines[k]
+			}
+			return at
+		})
+	}
+}
+
+// enabled checks the tools that a config enables.
+func (l *linter) enabled(r *profiles.Resolved, main bool) {
+	files, err := withSpecializations(r, l.tools)
+	if err != nil {
+		l.add(err)
+		return
+	}
+	for name, t := range r.Tools {
+		if name == "*" || !tools.Enabled(t.Values) {
+			continue
+		}
+		d, err := defined(name, r, files)
+		if err != nil {
+			l.add(err)
+			continue
+		}
+		l.tool(d, !main, func(key string) profiles.Position {
+			at := t.Pos(key)
+			if all, ok := r.Tools["*"]; ok && at == t.Pos("") && all.Pos(key) != all.Pos("") {
+				return all.Pos(key)
+			}
+			return at
+		})
+	}
+}
+
+// tool checks one definition. child says that it is a sub-agent's, whom nobody answers.
+func (l *linter) tool(d tools.Definition, child bool, at place) {
+	say := func(key, reason, hint string) {
+		setting, _, _ := strings.Cut(key, "[")
+		where := at(setting)
+		if _, ofFile := l.tools[d.Name]; ofFile && l.definitionsToo && where == at("") && where.Line > 0 {
+			return // the definition's own word, said at its place
+		}
+		l.say(where, "tool "+d.Name+": "+key, reason, hint)
+	}
+	asks := d.Run == "" || d.Run == tools.RunAsk
+	if child {
+		const nobody = "nobody answers a sub-agent, and detached denies: "
+		if asks && denies(d.Detached.Run) {
+			say("run", nobody+"the tool can never run", `write run = "unattended", or leave the tool out`)
+		}
+		if d.Result == tools.ResultAsk && denies(d.Detached.Deliver) {
+			say("result", nobody+"its result is never delivered", `write result = "unattended", or leave the tool out`)
+		}
+		if d.Source == tools.SourceInteractive {
+			say("source", "is never in a sub-agent", "leave the tool out")
+		}
+	}
+	unattended := d.Run == tools.RunUnattended || asks && d.Detached.Run == tools.DetachedAuto
+	writes := slices.Contains([]string{"fs_create_file", "fs_modify_file"}, d.Name) && d.Source == tools.SourceBuiltin
+	for i, rule := range d.Access.FS {
+		key := fmt.Sprintf("access.fs[%d]", i)
+		writes = writes || rule.Mode == tools.ReadWrite && d.Source == tools.SourceLocal
+		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.root, abs) {
+			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
+		}
+	}
+	if unattended && writes && d.Run != tools.RunDeny {
+		say("run", "writes files without a question", "")
+	}
+	if d.Source != tools.SourceLocal {
+		return
+	}
+	if d.Network == tools.NetworkAny {
+		say("network", "reaches every network, this machine's own services included", "")
+	}
+	if d.Sandbox == tools.SandboxOff {
+		say("sandbox", "runs unconfined: it can do what you can do", "")
+	}
+	for i, name := range d.Env {
+		if secret(name) {
+			say(fmt.Sprintf("env[%d]", i), fmt.Sprintf("%s looks like a secret, which the tool is given", name), "")
+		}
+	}
+	if p := d.Command.Program; strings.Contains(p, "/") && !l.exists(p) {
+		say("command", fmt.Sprintf("there is no program %s", p), "")
+	}
+}
+
+func denies(m tools.DetachedMode) bool { return m != tools.DetachedAuto }
+
+// secret reports whether a variable's name says that its value is one.
+func secret(name string) bool {
+	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE"}, func(word string) bool {
+		return strings.Contains(strings.ToUpper(name), word)
+	})
+}
+
+func inside(dir, file string) bool {
+	rel, err := filepath.Rel(dir, file)
+	return err == nil && filepath.IsLocal(rel)
+}

@@ -1,0 +1,76 @@
+package profiles
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Check reads the file at an absolute path and all that it extends, as a profile, or as the workspace's config when it is
+// that, and returns every mistake in them, those of the first broken file first. What Resolve finds only when layers meet is
+// not among them. A pattern of `extends` that matches nothing is one.
+func Check(src Sources, file string) []*Error {
+	r, err := newResolver(src)
+	if err != nil {
+		return []*Error{asError(err)}
+	}
+	defer r.files.close()
+	kind, name := FileLayer, "check"
+	if r.src.Workspace != "" && file == filepath.Join(r.files.jp, "config.toml") {
+		kind, name = WorkspaceLayer, "workspace config"
+	}
+	docs, err := r.load(kind, name, r.files.at(filepath.Clean(file)))
+	if err != nil {
+		return []*Error{asError(err)}
+	}
+	var list []*Error
+	for _, d := range docs {
+		leaves, errs := r.schema.check(d)
+		sortErrors(errs)
+		list = append(list, errs...)
+		for _, l := range leaves {
+			if l.row.class != loader {
+				continue
+			}
+			if err := r.loaderSetting(d, l); err != nil {
+				list = append(list, asError(err))
+			}
+		}
+		entries, _ := d.extends() // load has read them
+		for i, entry := range entries {
+			if found, err := r.files.glob(d.from, entry); err == nil && len(found) == 0 {
+				e := d.fail([]string{"extends"}, "item "+strconv.Itoa(i+1)+" matches no file", "")
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// Extends lists the files that the file at an absolute path reaches by `extends`, absolute paths; nil when it cannot be read.
+func Extends(src Sources, file string) []string {
+	r, err := newResolver(src)
+	if err != nil {
+		return nil
+	}
+	defer r.files.close()
+	docs, err := r.load(FileLayer, "check", r.files.at(filepath.Clean(file)))
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, d := range docs[:len(docs)-1] {
+		if !strings.HasPrefix(d.layer.File, "builtin:") {
+			list = append(list, d.layer.File)
+		}
+	}
+	return list
+}
+
+// asError is err, which is an *Error wherever it came from a file.
+func asError(err error) *Error {
+	if e, ok := err.(*Error); ok {
+		return e
+	}
+	return &Error{Msg: err.Error(), Err: err}
+}
