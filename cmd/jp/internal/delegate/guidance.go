@@ -10,6 +10,7 @@ conclusion, not what they read.
 - Delegate bounded work whose conclusion alone matters: reading many files, research in several steps, a review. Say all
   that the sub-agent needs to know; it sees nothing of this conversation.
 - Use a direct tool for a single read or a single search. Prefer a specialist when its role fits the task.
+- Tools named llm_tool_... are such specialists, each with one conversation: a later call goes on where the last one ended.
 - Work that does not depend on each other goes out together, in one reply.
 - Before you pay for new work, look at what was done: list your sub-conversations, grep them, and ask one that knows a
   follow-up by its id. Print a whole conversation only when you need its text.
