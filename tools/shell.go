@@ -31,6 +31,7 @@ const (
 	maxShellText    = 120_000   // bytes, for one call: it is one argument of the shell
 	maxPlaceholders = 2_000     // of one call, loops unrolled
 	maxShellBlocks  = 100       // of one text: each branch is parsed at load
+	maxShellDepth   = 500       // nested nodes of the syntax
 	maxInline       = 100_000   // bytes of a value that travels in the environment itself
 	maxInlineAll    = 1_000_000 // of all of them
 )

@@ -109,6 +109,7 @@ func FuzzShellRun(f *testing.F) {
 type shellBuilder struct {
 	shape []byte
 	value string
+	inner bool // inside $(...) or <(...), where no array may be
 }
 
 func (b *shellBuilder) next(n int) int {
@@ -142,10 +143,18 @@ func (b *shellBuilder) word(depth int) (text, want string) {
 		r, rw := b.word(depth - 1)
 		return l + r, lw + rw
 	case 6:
-		s, w := b.statement(depth - 1)
-		return `"$(` + s + "\nprintf .)\"", w + "."
+		s, w := b.inside(depth - 1)
+		return `"$( ` + s + "\nprintf .)\"", w + "."
 	}
 	return leafText, b.value
+}
+
+// inside is a statement for $(...) or <(...).
+func (b *shellBuilder) inside(depth int) (text, want string) {
+	outer := b.inner
+	defer func() { b.inner = outer }()
+	b.inner = true
+	return b.statement(depth)
 }
 
 // statement is a text of its own and what it prints.
@@ -155,7 +164,11 @@ func (b *shellBuilder) statement(depth int) (text, want string) {
 		n, depth = 6, 0
 	}
 	w, ww := b.word(depth - min(depth, 1))
-	switch b.next(n) {
+	kind := b.next(n)
+	if kind == 5 && b.inner {
+		kind = 0
+	}
+	switch kind {
 	case 1:
 		return "v=" + w + "\nprintf '%s' \"$v\"", ww
 	case 2:
@@ -183,7 +196,7 @@ func (b *shellBuilder) statement(depth int) (text, want string) {
 		s, sw := b.statement(depth - 1)
 		return "{{#if tool.name}}\n" + s + "\n{{else}}:{{/if}}", sw
 	case 12:
-		s, sw := b.statement(depth - 1)
+		s, sw := b.inside(depth - 1)
 		return "cat <(\n" + s + "\n)", sw
 	}
 	return "printf '%s' " + w, ww

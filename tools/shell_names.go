@@ -67,7 +67,15 @@ func (r *shellReading) survey(file *syntax.File) error {
 			first = r.src.at(int(n.Pos().Offset())).errorf(format, args...)
 		}
 	}
+	depth := 0
 	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			depth--
+			return true
+		}
+		if depth++; depth > maxShellDepth {
+			refuse(n, "is nested too deep")
+		}
 		switch n := n.(type) {
 		case *syntax.FuncDecl:
 			if n.Name == nil {
@@ -120,6 +128,21 @@ func (r *shellReading) survey(file *syntax.File) error {
 		}
 		return true
 	})
+	if first != nil {
+		return first
+	}
+	// Bash writes such a text anew before it runs it, and gets quotes in arrays
+	// wrong.
+	for n := range syntax.Preorder(file) {
+		switch n.(type) {
+		case *syntax.CmdSubst, *syntax.ProcSubst:
+			for inner := range syntax.Preorder(n) {
+				if a, ok := inner.(*syntax.ArrayExpr); ok {
+					refuse(a, "an array inside $(...) or <(...), and no text with placeholders may have it: assign it before")
+				}
+			}
+		}
+	}
 	// What is written into a process that runs it comes from anywhere.
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
