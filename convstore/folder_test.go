@@ -35,17 +35,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 		_, err := s.Create(t.Context(), New{})
 		wrote <- err
 	}()
-	gate, err := openOwn(filepath.Join(dir, fileGate), os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = gate.Close() }()
-	for flock(gate, unix.LOCK_EX|unix.LOCK_NB) == nil { // until the writer is in it
-		if err := flock(gate, unix.LOCK_UN); err != nil {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
-	}
+	awaitGate(t, s)
 	late, err := Open(dir, Options{Deadline: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +50,23 @@ func TestWriterIsNotStarved(t *testing.T) {
 	}
 	if err := <-wrote; err != nil {
 		t.Error(err)
+	}
+}
+
+// awaitGate returns when somebody stands in the gate, and so waits for the lock of
+// the file, which the test holds.
+func awaitGate(t *testing.T, s *Store) {
+	t.Helper()
+	gate, err := openOwn(s.f.path(fileGate), os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = gate.Close() }()
+	for flock(gate, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if err := flock(gate, unix.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -84,6 +91,7 @@ func TestReplacedFile(t *testing.T) {
 		}
 		read <- list
 	}()
+	awaitGate(t, s)
 	copied := s.Path() + ".copy"
 	if err := errors.Join(os.WriteFile(copied, mustRead(t, other.Path()), 0o600), os.Rename(copied, s.Path()), flock(old, unix.LOCK_UN), old.Close()); err != nil {
 		t.Fatal(err)

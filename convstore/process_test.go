@@ -499,7 +499,7 @@ func TestAdopt(t *testing.T) {
 	}
 	dir := filepath.Dir(s.Path())
 	foreign := mustLock(t, elsewhere, mustCreate(t, elsewhere, New{}).ID)
-	unlocked, err := os.Open(filepath.Join(dir, fileRuns))
+	unlocked, err := os.OpenFile(filepath.Join(dir, fileRuns), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,7 +515,12 @@ func TestAdopt(t *testing.T) {
 		}
 		p.finish()
 	}
-	p := start(t, "adopt", []*os.File{a.LockFile()}, dir, a.Child.ID.String(), "crash")
+	p := start(t, "adopt", []*os.File{unlocked}, dir, mustCreate(t, s, New{}).ID.String(), "end")
+	if line := p.line(); line == "begun" || line == "" {
+		t.Errorf("a lock that nobody holds was adopted (%q)", line)
+	}
+	p.finish()
+	p = start(t, "adopt", []*os.File{a.LockFile()}, dir, a.Child.ID.String(), "crash")
 	p.expect("begun")
 	if err := l.Below().Begin(t.Context(), a, Started{PID: p.cmd.Process.Pid}); err != nil {
 		t.Fatal(err)

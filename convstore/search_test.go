@@ -308,6 +308,46 @@ func TestPrefilterKeepsOut(t *testing.T) {
 	}
 }
 
+// TestSearchInPieces searches a conversation in visits that have no time at all.
+func TestSearchInPieces(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	const n = 300
+	var bodies []Body
+	for i := range n {
+		text := "a needle"
+		if i%3 == 0 {
+			text = "hay"
+		}
+		bodies = append(bodies, UserMessage{Text: text})
+	}
+	mustAppend(t, l, bodies...)
+	search, err := newSearch(s.View, Query{Pattern: "needle"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := &scan{search: search}
+	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
+	visits := 0
+	for ; p.seq != 0; visits++ {
+		if err := s.f.read(t.Context(), func(t *tx) error { return sc.events(t, p, time.Time{}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got, want []uint64
+	for _, m := range p.found {
+		got = append(got, m.Seq)
+	}
+	for i := range n {
+		if i%3 != 0 {
+			want = append(want, uint64(i+1))
+		}
+	}
+	if visits < 10 || !reflect.DeepEqual(got, want) {
+		t.Errorf("in %d visits found %v, want %v", visits, got, want)
+	}
+}
+
 func TestSearchGoesOn(t *testing.T) {
 	// More conversations than searchers may be ahead, some of them larger than a
 	// visit, read by someone who writes to the store in between.
