@@ -32,9 +32,9 @@ const reasonLost = "the processes that ran it ended without settling it"
 //
 // An error of admit rolls everything back and is returned as it is. So does a
 // child that runs already, with a *BusyError, or one that is not a strict
-// descendant, with a *ScopeError or a *NotFoundError. A call that was made before
-// reserves nothing, its reservation has Existed set. Admit must not use the store
-// but through the Standing.
+// descendant, with a *ScopeError or a *NotFoundError. A call that was made before,
+// if only by the child in front of it, reserves nothing: its reservation has
+// Existed set. Admit must not use the store but through the Standing.
 //
 // Delegations of the ledger whose processes are gone are settled as lost first.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {

@@ -54,7 +54,9 @@ func TestShellGuide(t *testing.T) {
 		{"jp_conversation_grep", map[string]any{"pattern": "-v " + evil}, text(""), "<conversation><grep><--root=jp-c7><--hidden><-i><-v " + evil + ">\n"},
 		{"jp_conversation_grep", map[string]any{"pattern": "p", "id": evil}, text(""), "<conversation><grep><--id=" + evil + "><--root-id=jp-c7><-i><p>\n"},
 	} {
-		tool, err := Command(defs[tt.tool], CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}})
+		def := defs[tt.tool]
+		def.Access.FS = []FSRule{{Path: ".", Mode: ReadOnly}, {Path: bin, Mode: ReadWrite}} // jp writes there that it was called
+		tool, err := Command(def, CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}, Main: true})
 		if err != nil {
 			t.Fatal(err)
 		}
