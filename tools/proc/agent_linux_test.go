@@ -216,7 +216,7 @@ func TestGuardGetsNonsense(t *testing.T) {
 			}
 			var got bytes.Buffer
 			_, _ = got.ReadFrom(peer) // it ends in an error where the guard has not read all
-			_ = cmd.Wait() // its status is of no interest
+			_ = cmd.Wait()            // its status is of no interest
 			if s := numbers(got.String()); s != tt.want {
 				t.Errorf("guard said %q, want %q", s, tt.want)
 			}

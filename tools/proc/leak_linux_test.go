@@ -47,7 +47,7 @@ func (c *command) output() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := &exec.Cmd{Path: path, Args: c.Args, Env: c.Env, Dir: c.Dir}
+	cmd := &exec.Cmd{Path: path, Args: c.Args, Env: c.Env, Dir: c.Dir, Stdin: strings.NewReader("typed ahead")}
 	if c.Extra != nil {
 		cmd.ExtraFiles = []*os.File{c.Extra}
 	}

@@ -170,3 +170,40 @@ func copyFile(to, from string) error {
 	_, err = io.Copy(w, r)
 	return errors.Join(err, w.Close())
 }
+
+// TestNotDumpable looks who owns the files of processes in /proc: root, where a
+// program of the same user may not look into them.
+func TestNotDumpable(t *testing.T) {
+	env, entry := mark(t)
+	j := startJP(t, env, 1, "echo ready; exec sleep 1000", nil, nobody(t))
+	j.readLine(t, "ready")
+	closed := map[string]bool{}
+	wait(t, "the tool", func() bool {
+		for _, p := range below(t, j.Process.Pid) {
+			info, err := os.Stat(fmt.Sprintf("/proc/%d/environ", p.pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+			closed[strings.ReplaceAll(string(b), "\x00", " ")] = info.Sys().(*syscall.Stat_t).Uid == 0
+		}
+		_, ok := closed["sleep 1000 "]
+		return ok
+	})
+	for _, tt := range []struct {
+		cmdline string
+		want    bool
+	}{
+		{"jp as-tree 1 echo ready; exec sleep 1000 ", true},
+		{"jp as-tree 0 echo ready; exec sleep 1000 ", true},
+		{"jp __guard ", true},
+		{"sleep 1000 ", false},
+	} {
+		if got, ok := closed[tt.cmdline]; !ok || got != tt.want {
+			t.Errorf("%q: closed to others %t, there %t, want %t", tt.cmdline, got, ok, tt.want)
+		}
+	}
+	tree := below(t, j.Process.Pid)
+	_ = j.Process.Kill()
+	waitGone(t, tree, entry)
+}

@@ -268,6 +268,29 @@ func TestViews(t *testing.T) {
 	})
 }
 
+// TestEnd has one call end a tree to its leaves, without the help of orphans
+// coming up.
+func TestEnd(t *testing.T) {
+	env, entry := mark(t)
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "(setsid sh -c 'sleep 1000 & wait' & wait) & wait"}, Env: env}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var tree []process
+	wait(t, "the leaf", func() bool {
+		tree = below(t, cmd.Process.Pid)
+		return slices.ContainsFunc(tree, func(p process) bool { return p.name == "sleep" })
+	})
+	if denied := end([]int{cmd.Process.Pid}); len(denied) > 0 || len(tree) < 4 {
+		t.Errorf("end(%v) refused for %v", tree, denied)
+	}
+	waitGone(t, tree, entry)
+	_ = cmd.Wait() // it was killed
+	if denied := end([]int{cmd.Process.Pid}); len(denied) > 0 {
+		t.Errorf("end() of what is gone refused for %v", denied)
+	}
+}
+
 func TestNoSuchProcess(t *testing.T) {
 	var v view
 	if kids, err := v.children(1 << 29); err != nil || len(kids) != 0 {
