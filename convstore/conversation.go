@@ -53,12 +53,15 @@ func (u Usage) sub(v Usage) Usage {
 // when unlimited; zero means none. A zero Deadline means no deadline. An empty
 // Tools means no tool at all.
 type Grant struct {
-	Tools    []string      `json:"tools"`
-	MaxDepth int           `json:"max_depth"`
-	Deadline time.Time     `json:"deadline,omitzero"`   // of whoever delegated, at that time
-	Timeout  time.Duration `json:"timeout_ns,omitzero"` // of a run, from its start; 0 = none
-	Tokens   *int64        `json:"tokens"`
-	CostNano *int64        `json:"cost_nano"`
+	Tools []string `json:"tools"`
+	// Authority says of each tool what it was when it was granted; a tool of the same name that is something else was not.
+	Authority   map[string]string `json:"authority,omitempty"`
+	MaxDepth    int               `json:"max_depth"`
+	MaxChildren int               `json:"max_children,omitzero"` // of the whole tree in one session
+	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, at that time
+	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // of a run, from its start; 0 = none
+	Tokens      *int64            `json:"tokens"`
+	CostNano    *int64            `json:"cost_nano"`
 }
 
 // Config is a conversation's stored configuration: bytes that this package keeps

@@ -228,7 +228,7 @@ func (t *tx) held(id ID) (bool, error) {
 }
 
 func (g Grant) clone() Grant {
-	g.Tools = slices.Clone(g.Tools)
+	g.Tools, g.Authority = slices.Clone(g.Tools), maps.Clone(g.Authority)
 	g.Tokens = clonePtr(g.Tokens)
 	g.CostNano = clonePtr(g.CostNano)
 	return g

@@ -360,7 +360,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 		if _, err := t.append(d.Child, rec, &s, end.Body); err != nil {
 			return d, err
 		}
-	case !begun:
+	case !begun && d.State != StateOK && d.State != StateEmpty: // made to be used later, it is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
 	return d, t.save(d.Child, rec)

@@ -177,7 +177,7 @@ func (s *Store) Fork(ctx context.Context, src ID, f Fork) (c Conversation, err e
 		if from.Grant != nil {
 			// What a sub-agent was held to holds for a copy of it too; its deadline
 			// and its money were its own.
-			r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), MaxDepth: from.Grant.MaxDepth}
+			r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), MaxDepth: from.Grant.MaxDepth}
 		}
 		if f.Title != "" {
 			r.Title = f.Title

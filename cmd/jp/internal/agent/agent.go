@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -416,11 +417,11 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		state, reason = convstore.StateError, err.Error()
 	case r.stop == model.StopRefusal:
 		state, reason = convstore.StateRefused, "the model refused"
-	case strings.TrimSpace(r.text) == "" && r.limit != "":
+	case !visible(r.text) && r.limit != "":
 		state, reason = convstore.StateBudget, r.limit
-	case strings.TrimSpace(r.text) == "" && r.stop == model.StopMaxTokens:
+	case !visible(r.text) && r.stop == model.StopMaxTokens:
 		state, reason = convstore.StateBudget, "max_tokens"
-	case strings.TrimSpace(r.text) == "":
+	case !visible(r.text):
 		state, reason = convstore.StateEmpty, "the model said nothing"
 	case r.limit != "":
 		state, reason = convstore.StatePartial, r.limit
@@ -448,6 +449,11 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.out.Cost = &t.cost
 	}
 	return t.out, nil
+}
+
+// visible reports whether a text shows anything at all.
+func visible(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) })
 }
 
 // lastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).

@@ -299,6 +299,7 @@ func TestEnds(t *testing.T) {
 	}{
 		{"empty", "[[rule]]\ntext = \"\"", convstore.StateEmpty, "the model said nothing", ""},
 		{"empty after tools", "[[rule]]\nround = 1\ntext = \"I look.\"\ntool_calls = [{ name = \"echo\", arguments = { say = \"a\" } }]\n[[rule]]\ntext = \"\"", convstore.StateEmpty, "the model said nothing", ""},
+		{"invisible", "[[rule]]\ntext = \"\\u200B \\u2060\\n\"", convstore.StateEmpty, "the model said nothing", "\u200b \u2060\n"},
 		{"cut by the model", "[[rule]]\ntext = \"half\"\nstop = \"max_tokens\"", convstore.StatePartial, "max_tokens", "half"},
 		{"cut before a word", "[[rule]]\ntext = \"\"\nstop = \"max_tokens\"", convstore.StateBudget, "max_tokens", ""},
 		{"refusal", "[[rule]]\ntext = \"no\"\nstop = \"refusal\"", convstore.StateRefused, "the model refused", "no"},

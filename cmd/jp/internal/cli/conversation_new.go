@@ -89,7 +89,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "")
+	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "", nil)
 	if err != nil {
 		return 0, err
 	}

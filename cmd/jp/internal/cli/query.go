@@ -331,15 +331,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	case isNew:
 		return q.create(ctx, text)
 	case q.o.fork.Set:
-		keep := convstore.Range{}
-		if q.o.fork.Value >= 0 {
-			keep = convstore.LastTurns(q.o.fork.Value)
-		}
-		conv, err := q.store.Fork(ctx, target, convstore.Fork{Turns: keep, Hidden: q.o.hidden, Title: q.o.title.Value, ExpiresAt: q.expiry()})
-		if err != nil {
-			return err
-		}
-		target = conv.ID
+		return q.branch(ctx, target)
 	}
 
 	var err error
@@ -379,17 +371,63 @@ func (q *query) record(ctx context.Context, before []byte) error {
 	if bytes.Equal(before, after) {
 		return nil
 	}
+	_, config, err := q.accept(ctx)
+	if err != nil {
+		return err
+	}
 	delta, err := profiles.Delta(before, after)
 	if err != nil {
 		return err
 	}
+	return q.log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
+		Delta: delta, Reset: q.resolved.ResetKind, Resolved: config,
+	}})
+}
+
+// accept finds out whether what was resolved can be run, and returns its model and what is stored of it. Nothing is made or
+// stored of a config before that.
+func (q *query) accept(ctx context.Context) (model string, config convstore.Config, err error) {
+	if model, err = q.resolved.Config.RequireModel(); err != nil {
+		return "", config, err
+	}
+	if _, _, err = q.openModel(ctx, q.resolved.Config, model); err != nil {
+		return "", config, err
+	}
 	defs, err := q.definitions(ctx, q.resolved)
+	return model, convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)}, err
+}
+
+// branch forks the target and goes on with the fork.
+func (q *query) branch(ctx context.Context, src convstore.ID) (err error) {
+	if q.conv, err = q.store.Get(ctx, src); err != nil {
+		return err
+	}
+	stored, err := q.store.Config(ctx, src)
 	if err != nil {
 		return err
 	}
-	return q.log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
-		Delta: delta, Reset: q.resolved.ResetKind, Resolved: convstore.Config{JSON: after, Tools: toolNames(defs)},
-	}})
+	if err := q.resolve(ctx, stored.JSON, q.o.directives); err != nil {
+		return err
+	}
+	model, config, err := q.accept(ctx)
+	if err != nil {
+		return err
+	}
+	f := convstore.Fork{
+		Hidden: q.o.hidden, Title: q.o.title.Value, ExpiresAt: q.expiry(), Config: &config, Model: model,
+		Profile: q.conv.Profile, ProfileArg: q.conv.ProfileArg, ProfileHash: q.conv.ProfileHash,
+	}
+	if q.o.fork.Value >= 0 {
+		f.Turns = convstore.LastTurns(q.o.fork.Value)
+	}
+	if r := q.resolved; r.Profile != "" {
+		f.Profile, f.ProfileArg, f.ProfileHash = r.Profile, r.ProfileArg, r.ProfileHash
+	}
+	if q.conv, err = q.store.Fork(ctx, src, f); err != nil {
+		return err
+	}
+	q.log, err = q.store.Lock(ctx, q.conv.ID)
+	return err
 }
 
 // childDirectives checks what a delegated run was told against what its caller stored. The store's config is what counts:
@@ -501,14 +539,7 @@ func (q *query) create(ctx context.Context, text string) error {
 	if err := q.resolve(ctx, nil, q.o.directives); err != nil {
 		return err
 	}
-	model, err := q.resolved.Config.RequireModel()
-	if err != nil {
-		return err
-	}
-	if _, _, err := q.openModel(ctx, q.resolved.Config, model); err != nil {
-		return err
-	}
-	defs, err := q.definitions(ctx, q.resolved)
+	model, config, err := q.accept(ctx)
 	if err != nil {
 		return err
 	}
@@ -520,7 +551,7 @@ func (q *query) create(ctx context.Context, text string) error {
 		Title: title, Hidden: q.o.hidden, ExpiresAt: q.expiry(),
 		Profile: q.resolved.Profile, ProfileArg: q.resolved.ProfileArg, ProfileHash: q.resolved.ProfileHash, Model: model,
 		Role:   q.o.role,
-		Config: convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)},
+		Config: config,
 	}); err != nil {
 		return err
 	}

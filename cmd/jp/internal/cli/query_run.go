@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,14 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: f})
+		case tools.SourceInteractive:
+			if def.Name != "ask_user" {
+				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+			}
+			if def.Run == "" {
+				def.Run = tools.RunUnattended // nobody wants to be asked for leave to be asked
+			}
+			armed = append(armed, tools.Tool{Definition: def, Func: q.askUser(def)})
 		default:
 			return tools.Set{}, refusedf("tool %s: source %q is not supported yet", def.Name, def.Source)
 		}
@@ -211,7 +220,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 	}
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs),
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs),
 	}, nil
 }
 
@@ -337,7 +346,14 @@ func (q *query) delegateByHand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value)
+	check := func(config []byte) error {
+		if err := q.resolve(ctx, config, nil); err != nil {
+			return err
+		}
+		_, _, err := q.accept(ctx)
+		return err
+	}
+	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, check)
 	if err != nil {
 		return err
 	}
@@ -365,6 +381,9 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
+// errTried rolls back a reservation that was only tried.
+var errTried = errors.New("tried")
+
 // handed is a delegation made by a person.
 type handed struct {
 	scope  convstore.Scope
@@ -374,7 +393,8 @@ type handed struct {
 
 // handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
 // delegate and with which limits, the profile is the one that --cfg names.
-func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string) (*handed, error) {
+// check, if any, may refuse the profile's config before anything is made.
+func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, check func(config []byte) error) (*handed, error) {
 	store, err := a.store(ctx)
 	if err != nil {
 		return nil, err
@@ -400,6 +420,10 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
+	if !r.Config.Delegation.Enabled {
+		defs = nil // nothing of it can be called
+	}
+	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
 	held, err := effective(conv, defs)
 	if err != nil {
 		return nil, err
@@ -425,14 +449,25 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 		return nil, err
 	}
 	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile}
-	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		child, err := delegate.Decide(s, delegate.Caller{Tools: held, Limits: limits(r.Config)}, ask, 0, 0)
-		if err != nil {
+	reserve := func(commit bool) ([]*convstore.Reservation, error) {
+		return scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+			child, err := delegate.Decide(s, delegate.Caller{Tools: held, Limits: limits(r.Config)}, ask, 0, 0)
+			if err == nil && !commit {
+				err = errTried
+			}
+			child.Hidden = hidden
+			return []convstore.Child{child}, err
+		})
+	}
+	if check != nil { // what the rule refuses comes before what is wrong with the config
+		if _, err := reserve(false); err != errTried {
 			return nil, err
 		}
-		child.Hidden = hidden
-		return []convstore.Child{child}, nil
-	})
+		if err := check(profile.Config.JSON); err != nil {
+			return nil, err
+		}
+	}
+	res, err := reserve(true)
 	if err != nil {
 		return nil, err
 	}

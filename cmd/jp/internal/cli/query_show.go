@@ -159,14 +159,15 @@ func (s *show) delegation(d *stream.Delegation) {
 
 // result writes the last word.
 func (s *show) result(r *stream.Result) error {
+	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) {
+		r.Result = "" // half of a reply that failed is no answer; it stands in the conversation
+	}
 	switch {
 	case s.lines != nil:
 		s.write(r)
 	case s.json():
 		return s.document(r)
 	case s.live && s.shown:
-	case r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial):
-		// Half of a reply that failed is no answer. It stands in the conversation.
 	case r.Result != "":
 		text := s.io.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {

@@ -17,7 +17,7 @@ func personRoles() []string {
 
 // ceiling is what bounds the tools of a conversation, whatever its config enables: the tool profile of its role, that of
 // the role chosen for this run, and its grant. A role that this version does not know is refused.
-func ceiling(conv convstore.Conversation, chosen string) (keep func(name, source string) bool, role string, err error) {
+func ceiling(conv convstore.Conversation, chosen string) (keep func(d tools.Definition) bool, role string, err error) {
 	own, err := profiles.Role(conv.Role)
 	if err != nil {
 		return nil, "", err
@@ -30,9 +30,9 @@ func ceiling(conv convstore.Conversation, chosen string) (keep func(name, source
 	if now.Name() != own.Name() && now.Name() != profiles.RoleMain {
 		role += " as " + now.Name()
 	}
-	return func(name, source string) bool {
-		return own.Matches(name, source) && now.Matches(name, source) &&
-			(conv.Grant == nil || slices.Contains(conv.Grant.Tools, name))
+	return func(d tools.Definition) bool {
+		return own.Matches(d.Name, d.Source) && now.Matches(d.Name, d.Source) &&
+			(conv.Grant == nil || slices.Contains(conv.Grant.Tools, d.Name) && conv.Grant.Authority[d.Name] == d.Authority())
 	}, role, nil
 }
 
@@ -43,7 +43,8 @@ func (q *query) narrow(ctx context.Context, set tools.Set) (tools.Set, error) {
 		return tools.Set{}, err
 	}
 	held := set.Narrow(func(name, source string) bool {
-		return keep(name, source) && (q.resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
+		t, _ := set.Get(name)
+		return keep(t.Definition) && (q.resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
 	})
 	log := q.logger()
 	log.Info("tools", "conversation", q.conv.ID, "role", role, "allowed", held.Len(), "denied", set.Len()-held.Len())
@@ -62,7 +63,7 @@ func effective(conv convstore.Conversation, defs []tools.Definition) ([]string, 
 	}
 	var names []string
 	for _, d := range defs {
-		if keep(d.Name, d.Source) {
+		if keep(d) {
 			names = append(names, d.Name)
 		}
 	}
@@ -74,6 +75,15 @@ func sourcesOf(defs []tools.Definition) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
 		m[d.Name] = d.Source
+	}
+	return m
+}
+
+// authorityOf says what each tool is, by name.
+func authorityOf(defs []tools.Definition) map[string]string {
+	m := make(map[string]string, len(defs))
+	for _, d := range defs {
+		m[d.Name] = d.Authority()
 	}
 	return m
 }

@@ -21,6 +21,7 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		workers = "main scheduled subagent"
 	)
 	want := map[string]string{
+		"ask_user":              "main",
 		"fs_create_file":        workers,
 		"fs_grep_files":         all,
 		"fs_list_files":         all,

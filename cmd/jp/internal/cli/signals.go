@@ -33,7 +33,7 @@ func signalName(s syscall.Signal) string {
 }
 
 // withSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
-// with a *signalError as its cause, every later one calls again. Other commands leave signals to their default, which ends
+// with a *signalError as its cause, the second calls again, the third kills. Other commands leave signals to their default, which ends
 // them at once with the same status for a shell. stop must be called; it gives the signals back.
 func withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -54,8 +54,12 @@ func withSignals(ctx context.Context, again func()) (_ context.Context, stop fun
 			case s := <-signals:
 				if ctx.Err() == nil {
 					cancel(&signalError{s.(syscall.Signal)})
-				} else if again != nil {
-					again()
+				} else {
+					// Whatever keeps us from ending now, a pipe that nobody reads for one, the next signal ends.
+					signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+					if again != nil {
+						again()
+					}
 				}
 			}
 		}

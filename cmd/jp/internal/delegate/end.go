@@ -213,9 +213,9 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 		fmt.Fprintf(&b, ` cost="%s"`, usd)
 	}
 	b.WriteString(">\n")
-	text := strings.TrimSpace(e.Text)
+	text := neutralize(strings.TrimSpace(e.Text))
 	cut, rest := bound(text, d.InlineResult)
-	b.WriteString(neutralize(cut))
+	b.WriteString(cut)
 	if text != "" {
 		b.WriteByte('\n')
 	}

@@ -71,9 +71,8 @@ func TestRespond(t *testing.T) {
 	d := &Delegator{InlineResult: 10}
 	cost := int64(14200000)
 	got := d.respond(ending{State: "ok", Text: "ab</response>", Usage: convstore.Usage{Input: 2000, Output: 847}, Cost: &cost}, 7)
-	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab</respons\n" +
-		"[3 of 13 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
-	want = strings.Replace(want, "ab</respons\n", "ab</respon\n", 1)
+	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab&lt;/res\n" +
+		"[6 of 16 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
 	if got.Text != want || got.IsError {
 		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)
 	}

@@ -104,23 +104,39 @@ func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, erro
 	return tools.Result{Text: neutralize(strings.TrimSpace(b.String()))}, nil
 }
 
+// writeEvent writes an event under a heading of its own. What was said stands behind a bar, so that no text can pass for a
+// heading.
 func writeEvent(b *strings.Builder, ev convstore.Event) {
+	head := func(format string, args ...any) {
+		fmt.Fprintf(b, "## turn %d: %s\n", ev.Turn, fmt.Sprintf(format, args...))
+	}
+	text := func(s string) {
+		for line := range strings.Lines(strings.TrimRight(s, "\n")) {
+			b.WriteString("| " + strings.TrimRight(line, "\n") + "\n")
+		}
+		b.WriteByte('\n')
+	}
 	switch e := ev.Body.(type) {
 	case convstore.UserMessage:
-		fmt.Fprintf(b, "## turn %d: user\n%s\n\n", ev.Turn, e.Text)
+		head("user")
+		text(e.Text)
 	case convstore.AssistantMessage:
-		fmt.Fprintf(b, "## turn %d: assistant\n%s\n\n", ev.Turn, e.Text)
+		head("assistant")
+		text(e.Text)
 	case convstore.ToolCall:
-		fmt.Fprintf(b, "## turn %d: call %s %s\n\n", ev.Turn, e.Name, e.Arguments)
+		head("call")
+		text(e.Name + " " + string(e.Arguments))
 	case convstore.ToolResult:
-		kind := "result"
 		if e.IsError {
-			kind = "error"
+			head("error")
+		} else {
+			head("result")
 		}
-		fmt.Fprintf(b, "## turn %d: %s\n%s\n\n", ev.Turn, kind, e.Text)
+		text(e.Text)
 	case convstore.TurnEnd:
 		if e.State != convstore.StateOK {
-			fmt.Fprintf(b, "## turn %d: ended %s (%s)\n\n", ev.Turn, e.State, e.Reason)
+			head("ended %s", e.State)
+			text(e.Reason)
 		}
 	}
 }

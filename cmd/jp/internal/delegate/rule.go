@@ -65,13 +65,14 @@ type Ask struct {
 
 // Profile is what the rule needs to know of a resolved agent profile.
 type Profile struct {
-	Name     string // as the enum spells it
-	Arg      string // for argv: an absolute path or builtin:name
-	Hash     string
-	Model    string
-	Config   convstore.Config  // resolved; Tools are the names it enables
-	Sources  map[string]string // of these tools, by name
-	MaxDepth int
+	Name      string // as the enum spells it
+	Arg       string // for argv: an absolute path or builtin:name
+	Hash      string
+	Model     string
+	Config    convstore.Config  // resolved; Tools are the names it enables
+	Sources   map[string]string // of these tools, by name
+	Authority map[string]string // what each of them is, by name
+	MaxDepth  int
 }
 
 // Caller is what the rule takes from the calling agent besides the store's word on it.
@@ -118,25 +119,31 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.ID != 0 && child.Profile != a.Profile.Name {
 		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
-	held := a.Profile.Config.Tools
+	held, is := a.Profile.Config.Tools, a.Profile.Authority
 	if a.ID != 0 && child.Grant != nil {
-		held = child.Grant.Tools
+		held, is = child.Grant.Tools, child.Grant.Authority
 	}
 	role, err := profiles.Role(roleSubagent)
 	if err != nil {
 		return convstore.Child{}, err
 	}
-	granted := make([]string, 0, len(held))
+	granted, authority := make([]string, 0, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
 		// What a child holds that goes on was cut to its role when it was forked.
 		ceiling := a.ID != 0 && child.Grant != nil || role.Matches(t, a.Profile.Sources[t])
-		if ceiling && (p.Grant == nil || slices.Contains(p.Grant.Tools, t)) {
+		// A tool that only bears the name of one that the caller holds is another tool.
+		if ceiling && (p.Grant == nil || slices.Contains(p.Grant.Tools, t) && p.Grant.Authority[t] == is[t]) {
 			granted = append(granted, t)
+			authority[t] = is[t]
 		}
 	}
 	total := len(held)
 
-	// 4. Grant: the counts.
+	// 4. Grant: the counts. That of children is the tree's, which a child cannot raise for itself.
+	children := c.Limits.MaxChildren
+	if p.Grant != nil {
+		children = p.Grant.MaxChildren
+	}
 	if n := len(s.Turn) + admitted; n >= c.Limits.MaxPerTurn {
 		return convstore.Child{}, refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", n, c.Limits.MaxPerTurn)
 	}
@@ -147,8 +154,8 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 				made++
 			}
 		}
-		if made >= c.Limits.MaxChildren {
-			return convstore.Child{}, refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, c.Limits.MaxChildren)
+		if made >= children {
+			return convstore.Child{}, refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, children)
 		}
 	}
 
@@ -164,7 +171,7 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.Sticky != "" {
 		kind, labels = kindSpecialization, map[string]string{labelSpecialization: a.Sticky}
 	}
-	grant := convstore.Grant{Tools: granted, MaxDepth: min(ceiling, own), Timeout: c.Limits.Timeout, Deadline: a.Deadline}
+	grant := convstore.Grant{Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxChildren: children, Timeout: c.Limits.Timeout, Deadline: a.Deadline}
 	if a.ID != 0 {
 		// A child that goes on keeps its stored config: its profile is not read again.
 		return convstore.Child{

@@ -22,7 +22,7 @@ var now = time.Unix(1_700_000_000, 0)
 func standing(depth, ceiling int, granted []string) convstore.Standing {
 	s := convstore.Standing{Caller: convstore.Conversation{ID: root, Depth: depth}, Now: now}
 	if depth > 0 {
-		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, Deadline: now.Add(time.Minute)}
+		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, MaxChildren: 64, Deadline: now.Add(time.Minute)}
 	}
 	s.Lookup = func(id convstore.ID) (convstore.Conversation, error) {
 		if id == child {
@@ -215,5 +215,31 @@ func TestRefusalsAreTheSameBytes(t *testing.T) {
 		if a == nil || b == nil || a.Error() != b.Error() {
 			t.Errorf("refusals differ: %v / %v", a, b)
 		}
+	}
+}
+
+// TestDecideByWhatAToolIs: the name of a tool that the caller holds grants no other tool.
+func TestDecideByWhatAToolIs(t *testing.T) {
+	s := standing(1, 3, []string{toolQuery, "fs_read_file"})
+	s.Caller.Grant.Authority = map[string]string{toolQuery: "q", "fs_read_file": "reads"}
+	p := researcher(0, "fs_read_file")
+	for is, want := range map[string][]string{"reads": {"fs_read_file"}, "runs a shell": {}, "": {}} {
+		p.Authority = map[string]string{"fs_read_file": is}
+		got, err := Decide(s, caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p}, 0, 0)
+		if err != nil || !slices.Equal(got.Grant.Tools, want) {
+			t.Errorf("fs_read_file that %q = %v, %v, want %v", is, got.Grant.Tools, err, want)
+		}
+	}
+}
+
+// TestDecideTreeLimit: a child's own profile does not raise the limit of its tree.
+func TestDecideTreeLimit(t *testing.T) {
+	s := standing(1, 3, []string{toolQuery})
+	s.Caller.Grant.MaxChildren = 1
+	s.Session = []convstore.Delegation{{Fresh: true}}
+	c := caller(toolQuery)
+	c.Limits.MaxChildren = 1000
+	if _, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}, 0, 0); codeOf(err) != CodeChildren {
+		t.Errorf("Decide = %v, want a refusal for the children of the tree", err)
 	}
 }

@@ -1,0 +1,42 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+)
+
+// Authority returns a digest of what a call can do to the machine: the source, what is run with which arguments and
+// variables, and what it may reach. Two definitions of one name with the same authority differ in words, limits and leave
+// only; with another one they are different tools, whatever they are called.
+func (d Definition) Authority() string {
+	type local struct {
+		Command CommandLine
+		Schema  json.RawMessage // a looser one lets other arguments through
+		Dash    map[string]bool
+		Env     []string
+		Network Network
+		Sandbox Sandbox
+		Options map[string]any // stand in the arguments
+	}
+	v := struct {
+		Source string
+		FS     []FSRule
+		Local  *local `json:",omitempty"`
+	}{Source: d.Source, FS: d.Access.FS}
+	if d.Source == SourceLocal {
+		l := local{
+			Command: d.Command, Schema: d.Schema, Dash: d.dash, Env: slices.Sorted(slices.Values(d.Env)),
+			Network: d.Network, Sandbox: d.Sandbox, Options: d.Options,
+		}
+		l.Command.ScriptFile = "" // its text counts, not its name
+		v.Local = &l
+	}
+	b, err := json.Marshal(v)
+	if err != nil { // options that JSON cannot hold: no two of these are known to be the same
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
