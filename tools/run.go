@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +36,17 @@ type CommandEnv struct {
 	// Notice is told what the user should know, each time; see [Once]. nil
 	// drops it.
 	Notice func(string)
+	// Main says that the tools are those of an agent in the role main, which
+	// may run them with less confinement than a sub-agent.
+	Main bool
+	// AllowOff lets sandbox = "off" count for others than Main too: the user's
+	// own config says so.
+	AllowOff bool
+	// Deny are folders that no rule of access.fs may cover or lie in, such as
+	// the store's.
+	Deny []string
+	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
+	Enforceable func() proc.Report
 }
 
 // Once returns a function that passes each different text on to f only once.
@@ -53,13 +66,9 @@ func Once(f func(string)) func(string) {
 	}
 }
 
-// Unconfined is what the Notice of a CommandEnv is told before a tool with
-// sandbox = "auto" runs.
-const Unconfined = `tools run unconfined: this version does not enforce access.fs and network for local tools`
-
 // Command returns the tool of a local definition. The program is started
-// directly, in env.Dir, with an environment made of a few variables. Its
-// stdout is the result.
+// directly, in env.Dir, with an environment made of a few variables, confined
+// to what the definition opens. Its stdout is the result.
 func Command(def Definition, env CommandEnv) (Tool, error) {
 	if def.Source != SourceLocal || def.Command.IsZero() {
 		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyCommand, Msg: "only a tool with source = \"local\" and a command can be run"}
@@ -92,14 +101,6 @@ const (
 
 // run is the Func of the tool.
 func (c command) run(ctx context.Context, call Call) (Result, error) {
-	switch c.def.Sandbox {
-	case SandboxRequire:
-		return *refused("sandbox = %q, and this version confines nothing yet", SandboxRequire), nil
-	case SandboxAuto, "":
-		if c.env.Notice != nil {
-			c.env.Notice(Unconfined)
-		}
-	}
 	data, err := c.data(call)
 	if err != nil {
 		return *refused("%v", err), nil
@@ -110,6 +111,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		Dir:  c.env.Dir,
 		Kind: proc.Tool,
 	}
+	var files []string // that carry values
 	if s := c.def.Command.shell; s != nil {
 		call, err := s.call(data, c.def.shellRules(), variable(spec.Env, "TMPDIR"))
 		if err != nil {
@@ -118,12 +120,16 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		// What a failure leaves in the folder for such files harms nobody.
 		defer func() { _ = call.close() }()
 		spec.Path, spec.Args, spec.Env = call.path, call.args, append(spec.Env, call.env...)
+		files = call.files
 	} else {
 		args, err := c.def.Command.render(data, c.def.dash)
 		if err != nil {
 			return *refused("%v", err), nil
 		}
 		spec.Args = append([]string{c.def.Command.Program}, args...)
+	}
+	if refusal := c.confine(&spec, files); refusal != nil {
+		return *refusal, nil
 	}
 	if c.def.Stdin == StdinJSON {
 		in, err := encodeJSON(plainJSON(data))
@@ -140,7 +146,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	spec.Stdout, spec.Stderr = stdout, stderr
 	exit, err := c.env.Host.Run(ctx, spec)
 	if err != nil {
-		return c.failed(c.startError(err), stdout, stderr), nil
+		return c.failed(c.startError(err, spec.Confine != nil), stdout, stderr), nil
 	}
 	switch timeout := (*TimeoutError)(nil); {
 	case errors.As(exit.Cause, &timeout):
@@ -176,15 +182,26 @@ func (c command) data(call Call) (map[string]any, error) {
 }
 
 // startError says why the program did not run, or what went wrong around it.
-func (c command) startError(err error) string {
+func (c command) startError(err error, confined bool) string {
 	var path *fs.PathError
 	switch {
 	case !errors.As(err, &path):
 		return err.Error()
 	case errors.Is(err, fs.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
 		return fmt.Sprintf("program %q: not found in PATH", path.Path)
+	case confined && errors.Is(err, fs.ErrPermission) && c.executable(path.Path):
+		return fmt.Sprintf("program %q: %v (it, or what interprets it, may lie outside what access.fs opens)", path.Path, path.Err)
 	}
 	return fmt.Sprintf("program %q: %v", path.Path, path.Err)
+}
+
+// executable reports whether path is a program that the user may run.
+func (c command) executable(path string) bool {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.env.Dir, path)
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // failed is the result of a run that did not end well.

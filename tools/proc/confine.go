@@ -65,7 +65,16 @@ const scopeLandlock = 6
 // Files reports whether access to the contents of files can be enforced.
 func (r Report) Files() bool { return r.LandlockABI >= MinLandlock }
 
-// missing is what of c cannot be enforced.
+// Missing returns what of c a system with the report r cannot enforce: those of
+// r.Missing that matter to c.
+func (c *Confine) Missing(r Report) []string {
+	if c.Network {
+		r.Seccomp = true
+	}
+	return r.missing()
+}
+
+// missing is what cannot be enforced.
 func (r Report) missing() []string {
 	var list []string
 	switch {
@@ -114,7 +123,7 @@ func System() Confine {
 // c asks for one. The caller removes that (removeTmp).
 func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	if c.Require {
-		if missing := Enforceable().Missing; len(missing) > 0 {
+		if missing := c.Missing(Enforceable()); len(missing) > 0 {
 			return confinement{}, &ConfineError{missing}
 		}
 	}

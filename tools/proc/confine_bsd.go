@@ -12,7 +12,7 @@ func Enforceable() Report {
 // inside calls start. It confines nothing.
 func (c confinement) inside(start func() bool) (bool, error) {
 	if c.Require {
-		return false, &ConfineError{Enforceable().Missing}
+		return false, &ConfineError{c.Missing(Enforceable())}
 	}
 	return start(), nil
 }

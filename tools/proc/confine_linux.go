@@ -77,8 +77,8 @@ func (r *ruleset) close() {
 // rules makes what the kernel has for c.
 func (c confinement) rules() (*ruleset, error) {
 	can := Enforceable()
-	if c.Require && len(can.Missing) > 0 {
-		return nil, &ConfineError{can.Missing}
+	if missing := c.Missing(can); c.Require && len(missing) > 0 {
+		return nil, &ConfineError{missing}
 	}
 	r := &ruleset{landlock: -1}
 	if can.Seccomp {

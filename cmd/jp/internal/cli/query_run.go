@@ -73,8 +73,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 
 // arm gives every definition what runs it.
 func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: []string{filepath.Dir(q.store.Path())}}
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.storeFolders()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
+	env.Main = q.talksAsMain()
+	env.Deny = fs.Deny
+	env.Main = q.conv.Grant == nil && (q.conv.Role == "" || q.conv.Role == profiles.RoleMain)
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
@@ -97,7 +100,7 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 			if def.Name != "ask_user" {
 				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
-			if def.Run == "" {
+			if !q.says(def.Name, "run") {
 				def.Run = tools.RunUnattended // nobody wants to be asked for leave to be asked
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: q.askUser(def)})
@@ -115,6 +118,13 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 	return tools.NewSet(armed...)
 }
 
+// talksAsMain reports whether this run is one of the role main: one that a person started, in a conversation
+// that nobody delegated.
+func (q *query) talksAsMain() bool {
+	main := func(role string) bool { return role == "" || role == profiles.RoleMain }
+	return main(q.conv.Role) && main(q.o.role) && q.conv.Grant == nil
+}
+
 // commandEnv is what local tools run in.
 func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
 	ws, _ := a.workspace()
@@ -130,8 +140,20 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
-		Notice: func(text string) { a.warn("%s", text) },
+		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.storeFolders(),
 	}
+}
+
+// storeFolders are the folders that no tool reaches, whatever it is granted.
+func (a *app) storeFolders() []string {
+	var list []string
+	if dir := a.stateDir(); dir != "" {
+		list = append(list, dir)
+	}
+	if a.places.store != nil {
+		list = append(list, filepath.Dir(a.places.store.Path()))
+	}
+	return list
 }
 
 // system is the prompt: the config's own, then how to use sub-agents where there are such tools.

@@ -223,7 +223,14 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		return tools.Command(d, a.commandEnv(host, nil))
+		env := a.commandEnv(host, nil)
+		env.Main = true // a person runs it
+		st, err := a.store(ctx)
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		env.Deny = []string{filepath.Dir(st.Path())}
+		return tools.Command(d, env)
 	}
 	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		withHint("`jp query` lets an agent call it")
