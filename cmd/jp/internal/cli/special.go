@@ -119,7 +119,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		}
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}
-	special.Profile.Sources = sourcesOf(defs)
+	special.Profile.Sources, special.Profile.Authority = sourcesOf(defs), authorityOf(defs)
 	return special, nil
 }
 

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+	"jp/tools"
+)
+
+// askUser runs the tool ask_user: it puts a question of the model to the person at the terminal. Where nobody can answer,
+// detached.tool decides; options.exclusive = true in the tool's table keeps the model from answering itself.
+func (q *query) askUser(def tools.Definition) tools.Func {
+	return func(ctx context.Context, c tools.Call) (tools.Result, error) {
+		var a struct {
+			Question string   `json:"question"`
+			Options  []string `json:"options"`
+		}
+		if err := json.Unmarshal(c.Arguments, &a); err != nil {
+			return tools.Result{}, fmt.Errorf("arguments: %w", err)
+		}
+		answer, err := "", error(term.ErrNobody)
+		if q.tty != nil {
+			q.tree.Around(func() { answer, err = putQuestion(ctx, q.tty, a.Question, a.Options) })
+		}
+		switch {
+		case errors.Is(err, term.ErrNobody):
+			exclusive, _ := def.Options["exclusive"].(bool)
+			return unasked(def.Detached.Tool, exclusive), nil
+		case errors.Is(err, io.EOF):
+			return tools.Result{Text: "the user gave no answer", IsError: true}, nil
+		}
+		return tools.Result{Text: answer}, err
+	}
+}
+
+// putQuestion asks until something is typed. The number of an option stands for it; io.EOF is Ctrl-D.
+func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "jp: the assistant asks:\n%s\n", strings.TrimSpace(term.Clean(question)))
+	for i, o := range options {
+		fmt.Fprintf(&b, "  %d) %s\n", i+1, term.Line(o))
+	}
+	b.WriteString("answer: ")
+	for text := b.String(); ; text = "answer, or Ctrl-D for none: " {
+		line, err := tty.Ask(ctx, text)
+		if err != nil {
+			return "", err
+		}
+		line = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
+		if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(options) {
+			return options[n-1], nil
+		}
+		if line != "" {
+			return line, nil
+		}
+	}
+}
+
+// unasked is the result of a question that nobody can answer.
+func unasked(mode tools.DetachedMode, exclusive bool) tools.Result {
+	const key = "conversation.tools.ask_user.detached.tool"
+	switch {
+	case mode == tools.DetachedAuto && !exclusive:
+		return tools.Result{Text: "Nobody can answer now: decide yourself what fits the task best, and say in your answer what you decided."}
+	case mode == tools.DetachedAuto:
+		return tools.Result{Text: "nobody can answer, and only a person may (options.exclusive): leave it open, and say so in your answer", IsError: true}
+	case mode == tools.DetachedDefaults:
+		return tools.Result{Text: fmt.Sprintf("nobody can answer, %s is %q, and this question has no default", key, mode), IsError: true}
+	}
+	return tools.Result{Text: fmt.Sprintf("nobody can answer, and %s is %q: with %q you would decide yourself", key, tools.DetachedDeny, tools.DetachedAuto), IsError: true}
+}
+
+// says reports whether the config gives a key of a tool, for it or for all.
+func (q *query) says(tool, key string) bool {
+	_, own := q.resolved.Tools[tool].Values[key]
+	_, all := q.resolved.Tools["*"].Values[key]
+	return own || all
+}
