@@ -76,8 +76,6 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.storeFolders()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
-	env.Deny = fs.Deny
-	env.Main = q.conv.Grant == nil && (q.conv.Role == "" || q.conv.Role == profiles.RoleMain)
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {

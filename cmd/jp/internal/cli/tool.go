@@ -225,11 +225,6 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 	case tools.SourceLocal:
 		env := a.commandEnv(host, nil)
 		env.Main = true // a person runs it
-		st, err := a.store(ctx)
-		if err != nil {
-			return tools.Tool{}, err
-		}
-		env.Deny = []string{filepath.Dir(st.Path())}
 		return tools.Command(d, env)
 	}
 	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
