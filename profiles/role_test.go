@@ -8,6 +8,8 @@ import (
 	"jp/profiles"
 )
 
+// TestToolProfile: cases R1 of the conformance table. The 25 rows of its snapshot name tools of another program; the snapshot of
+// ours, from the registry itself, is in package cli.
 func TestToolProfile(t *testing.T) {
 	none := profiles.ToolProfile{}
 	all := none.With(profiles.ToolRules{Sources: []string{"*"}})

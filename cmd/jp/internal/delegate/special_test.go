@@ -26,6 +26,17 @@ func review(id convstore.ID) Ask {
 // cases of the script bridge and of the RPC server (there is neither), and "root script" (a tool that runs jp comes through the
 // same rule). That ordinary tools run in a sub-agent, and that nothing runs deeper than it may, is tested with real agents
 // (testdata/script/specialization.txtar).
+//
+// Cases S2 (registration, query) are in testdata/script/specialization.txtar: two sections are two tools; a section that has
+// gone takes its tool along; no file, no tools; session, skill and window reach the sub-agent, the skill's text its prompt;
+// its calls and answers are no rows of its caller. Not taken over: skills of the parent (NONE wins: only the one that is
+// named), upserts into a table of tools (there is none), null databases and executors (they cannot be made), a session that
+// is empty becoming "query" (it is an error here), options of scope and depth (nobody passes them: the store knows).
+//
+// Of cases R2 the limits (a full house queues, order of results, a failure that stays alone, an empty listing, text beyond the
+// inline bound, an empty result said as such, bad arguments) are tested in testdata/script/delegation*.txtar and end_test.go. Not
+// taken over: 12 hexadecimal ids, floors of iterations guessed from the task's words, lineage and result keys, worker markers,
+// cancelling by a tool (there are none of these here).
 func TestPolicy(t *testing.T) {
 	tests := []struct {
 		name           string
