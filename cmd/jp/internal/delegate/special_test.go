@@ -33,9 +33,9 @@ func review(id convstore.ID) Ask {
 // named), upserts into a table of tools (there is none), null databases and executors (they cannot be made), a session that
 // is empty becoming "query" (it is an error here), options of scope and depth (nobody passes them: the store knows).
 //
-// Of cases R2 the limits (a full house queues, order of results, a failure that stays alone, an empty listing, text beyond the
-// inline bound, an empty result said as such, bad arguments) are tested in testdata/script/delegation*.txtar and end_test.go. Not
-// taken over: 12 hexadecimal ids, floors of iterations guessed from the task's words, lineage and result keys, worker markers,
+// Of cases R2: a full house queues and results keep the order of the calls (specialization.txtar); a failure stays alone, text
+// beyond the inline bound, an empty result said as such, bad arguments (delegation*.txtar, end_test.go). Not taken over: 12
+// hexadecimal ids, a limit of 0 at once (at least one runs; a limit of 0 calls refuses), texts of an empty listing (a JSON list), floors of iterations guessed from the task's words, lineage and result keys, worker markers,
 // cancelling by a tool (there are none of these here).
 func TestPolicy(t *testing.T) {
 	tests := []struct {
