@@ -117,6 +117,7 @@ func (a *app) commands() []*cli.Command {
 		newToolCommand(a),
 		newConfigCommand(a),
 		newStoreCommand(a),
+		newDoctorCommand(a),
 		newVersionCommand(a),
 		newCompletionCommand(a),
 		newHelpCommand(a),

@@ -223,6 +223,9 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
+		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
+			return tools.Tool{}, err
+		}
 		env := a.commandEnv(host, nil)
 		env.Main = true // a person runs it
 		return tools.Command(d, env)
