@@ -24,11 +24,15 @@ func TestAuthority(t *testing.T) {
 		t.Errorf("other words, leave and limits: authority %q, want %q", got, same)
 	}
 	for name, change := range map[string]func(m map[string]any){
-		"program":  func(m map[string]any) { m["command"].(map[string]any)["program"] = "cat" },
-		"argument": func(m map[string]any) { m["command"].(map[string]any)["args"] = []any{"-c", "--", "{{tool.arguments.path}}"} },
-		"env":      func(m map[string]any) { m["env"] = []any{"GOFLAGS"} },
-		"access":   func(m map[string]any) { m["access"] = map[string]any{"fs": []any{map[string]any{"path": "/", "mode": "ro"}}} },
-		"network":  func(m map[string]any) { m["network"] = "any" },
+		"program": func(m map[string]any) { m["command"].(map[string]any)["program"] = "cat" },
+		"argument": func(m map[string]any) {
+			m["command"].(map[string]any)["args"] = []any{"-c", "--", "{{tool.arguments.path}}"}
+		},
+		"env": func(m map[string]any) { m["env"] = []any{"GOFLAGS"} },
+		"access": func(m map[string]any) {
+			m["access"] = map[string]any{"fs": []any{map[string]any{"path": "/", "mode": "ro"}}}
+		},
+		"network": func(m map[string]any) { m["network"] = "any" },
 		"schema": func(m map[string]any) {
 			m["parameters"].(map[string]any)["path"] = map[string]any{"type": "string", "required": true, "enum": []any{"a"}}
 		},

@@ -102,7 +102,7 @@ func (d *decoder) duration(key string, v any) time.Duration {
 func (d *decoder) size(key string, v any) int {
 	n, isInt := intOf(v)
 	if s, ok := v.(string); ok {
-		number := strings.TrimRight(s, "BKMGiBkb ")
+		number := strings.TrimRight(s, "BKMGikb ")
 		unit := map[string]int64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "KiB": 1 << 10, "MiB": 1 << 20}[strings.TrimSpace(s[len(number):])]
 		m, err := strconv.ParseInt(number, 10, 32)
 		n, isInt = m*unit, err == nil && unit > 0
