@@ -340,9 +340,13 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 			return err
 		}
 	}
-	if q.delegated = inherited != nil; q.delegated {
+	q.delegated = inherited != nil
+	switch {
+	case q.delegated:
 		q.log, err = q.store.Adopt(ctx, target, inherited)
-	} else {
+	case q.conv.Link == convstore.DelegationLink && q.conv.Grant != nil:
+		err = q.goOn(ctx)
+	default:
 		q.log, err = q.store.Lock(ctx, target)
 	}
 	if err != nil {

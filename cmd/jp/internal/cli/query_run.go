@@ -377,13 +377,7 @@ func (q *query) delegateByHand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q.scope, q.hand = hand.scope, hand.res
-	// The log and the reservation hold the lock each by a descriptor of its own: whichever goes first, the other keeps it.
-	lock, err := duplicate(hand.res.LockFile())
-	if err != nil {
-		return err
-	}
-	if q.log, err = q.store.Adopt(ctx, hand.res.Child.ID, lock); err != nil {
+	if err := q.take(ctx, hand.scope, hand.res); err != nil {
 		return err
 	}
 	if q.conv, err = q.log.Get(ctx); err != nil {
@@ -411,40 +405,85 @@ type handed struct {
 	config []byte
 }
 
-// handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
-// delegate and with which limits, the profile is the one that --cfg names.
-// check, if any, may refuse the profile's config before anything is made.
-func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, check func(config []byte) error) (*handed, error) {
+// standFor is what a person has who delegates on behalf of a conversation: its scope, and what its stored config lets it
+// call, and to whom, and how often.
+func (a *app) standFor(ctx context.Context, id convstore.ID, ds []profiles.Directive) (scope convstore.Scope, caller delegate.Caller, err error) {
 	store, err := a.store(ctx)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
-	conv, err := store.Get(ctx, parent)
+	conv, err := store.Get(ctx, id)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
-	stored, err := store.Config(ctx, parent)
+	stored, err := store.Config(ctx, id)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
 	src, err := a.sources(ctx, ds)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
 	src.Stored = stored.JSON
 	r, err := a.resolve(src, nil, nil)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
 	defs, err := a.definitions(ctx, r)
 	if err != nil {
-		return nil, err
+		return scope, caller, err
 	}
 	if !r.Config.Delegation.Enabled {
 		defs = nil // nothing of it can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	held, err := effective(conv, defs)
+	caller.Limits = limits(r.Config)
+	if caller.Tools, err = effective(conv, defs); err != nil {
+		return scope, caller, err
+	}
+	scope, err = store.Below(ctx, id)
+	return scope, caller, err
+}
+
+// goOn reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
+// that delegated it. run settles it.
+func (q *query) goOn(ctx context.Context) error {
+	child := q.conv
+	scope, caller, err := q.standFor(ctx, child.Parent, q.o.directives)
+	if err != nil {
+		return err
+	}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", ID: child.ID, Profile: delegate.Profile{Name: child.Profile}}
+	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
+		ask.Tool, ask.Fixed = child.Profile, true
+	}
+	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		c, err := delegate.Decide(s, caller, ask, 0, 0)
+		return []convstore.Child{c}, err
+	})
+	if err != nil {
+		return err
+	}
+	return q.take(ctx, scope, res[0])
+}
+
+// take makes a reservation the run of this process. The log and the reservation hold the lock each by a descriptor of its own:
+// whichever goes first, the other keeps it.
+func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.Reservation) error {
+	q.scope, q.hand = scope, res
+	lock, err := duplicate(res.LockFile())
+	if err != nil {
+		return err
+	}
+	q.log, err = q.store.Adopt(ctx, res.Child.ID, lock)
+	return err
+}
+
+// handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
+// delegate and with which limits, the profile is the one that --cfg names.
+// check, if any, may refuse the profile's config before anything is made.
+func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, check func(config []byte) error) (*handed, error) {
+	scope, caller, err := a.standFor(ctx, parent, ds)
 	if err != nil {
 		return nil, err
 	}
@@ -464,14 +503,10 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	scope, err := store.Below(ctx, parent)
-	if err != nil {
-		return nil, err
-	}
 	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
 		return scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-			child, err := delegate.Decide(s, delegate.Caller{Tools: held, Limits: limits(r.Config)}, ask, 0, 0)
+			child, err := delegate.Decide(s, caller, ask, 0, 0)
 			if err == nil && !commit {
 				err = errTried
 			}
