@@ -12,7 +12,6 @@
 package stream
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -316,28 +315,4 @@ func (s *Splitter) bad(err error) {
 	if s.Bad != nil {
 		s.Bad(&LineError{Line: s.n, Err: err})
 	}
-}
-
-// Read calls each for every line of r until its end. A bad line is an error that names it.
-func Read(r io.Reader, each func(Line) error) error {
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 0, 64<<10), MaxLine)
-	n := 0
-	for sc.Scan() {
-		n++
-		if len(bytes.TrimSpace(sc.Bytes())) == 0 {
-			continue
-		}
-		l, err := Decode(sc.Bytes())
-		if err != nil {
-			return &LineError{Line: n, Err: err}
-		}
-		if err := each(l); err != nil {
-			return err
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return &LineError{Line: n + 1, Err: err}
-	}
-	return nil
 }

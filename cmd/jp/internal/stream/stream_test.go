@@ -33,11 +33,11 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("lines = %d, want %d", got, want)
 	}
 	var got []Line
-	if err := Read(bytes.NewReader(b.Bytes()), func(l Line) error { got = append(got, l); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	split := &Splitter{Each: func(l Line) { got = append(got, l) }, Bad: func(e *LineError) { t.Error(e) }}
+	_, _ = split.Write(b.Bytes())
+	_ = split.Close()
 	if !reflect.DeepEqual(got, lines()) {
-		t.Errorf("Read = %#v, want %#v", got, lines())
+		t.Errorf("lines = %#v, want %#v", got, lines())
 	}
 }
 
