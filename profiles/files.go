@@ -247,16 +247,33 @@ func (f *files) glob(from location, entry string) ([]location, error) {
 	return found, nil
 }
 
-// folder is the file system below a location.
+// folder is the file system below a location. Looking through it waits for nobody: opening a FIFO would.
 func (f *files) folder(l location) (fs.FS, error) {
 	if !l.place.confined {
-		return os.DirFS(l.path), nil
+		return folderFS(func(name string) (*os.File, error) {
+			return os.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)), openFlags, 0)
+		}), nil
 	}
 	root, err := f.jail()
 	if err != nil {
 		return nil, err
 	}
-	return fs.Sub(root.FS(), l.path)
+	return folderFS(func(name string) (*os.File, error) { return root.OpenFile(path.Join(l.path, name), openFlags, 0) }), nil
+}
+
+// folderFS is an fs.FS that opens files with its function.
+type folderFS func(name string) (*os.File, error)
+
+// Open implements fs.FS.
+func (open folderFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // splitPattern parts an entry at the first path element with a wildcard.

@@ -76,9 +76,7 @@ func (a *app) commandHelp(h *helpText, path []*cli.Command) {
 	h.options("flags", s.Flags)
 	h.line("")
 	h.line("The global flags are in `jp --help`.")
-	if s.Run != nil {
-		h.exits(s.exits())
-	}
+	h.exits(s.exits())
 	h.examples(s.allExamples(a))
 }
 
