@@ -93,8 +93,9 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // PlaceError says that a store must not be kept at Path, and why.
 type PlaceError struct {
-	Path   string
-	Reason string
+	Path      string
+	Reason    string
+	Workspace string // the workspace that Path is in, where that is why
 }
 
 func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }

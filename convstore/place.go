@@ -227,7 +227,7 @@ func checkPlace(dir string) error {
 	}
 	for at := full; ; at = filepath.Dir(at) {
 		if info, err := os.Lstat(filepath.Join(at, ".jp")); err == nil && info.IsDir() {
-			return &PlaceError{Path: dir, Reason: fmt.Sprintf("is inside the workspace %s, where tools can reach it", at)}
+			return &PlaceError{Path: dir, Reason: fmt.Sprintf("is inside the workspace %s, where tools can reach it", at), Workspace: at}
 		}
 		if at == filepath.Dir(at) {
 			break

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 
 	"jp/cmd/jp/internal/delegate"
@@ -132,8 +133,14 @@ func explainPattern(r *report, _ *convstore.PatternError) {
 
 func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exitUsage, "") }
 
-func explainPlace(r *report, _ *convstore.PlaceError) {
-	r.is("store_place", exitUsage, "$JP_STORE or store.path in the user's config.toml names another place")
+func explainPlace(r *report, e *convstore.PlaceError) {
+	const elsewhere = "$JP_STORE or store.path in the user's config.toml names another place"
+	if e.Workspace == "" {
+		r.is("store_place", exitUsage, elsewhere)
+		return
+	}
+	r.is("store_place", exitUsage, fmt.Sprintf("%s, outside of %s; or move %s away, which makes that folder a workspace",
+		elsewhere, e.Workspace, filepath.Join(e.Workspace, ".jp")))
 }
 
 func explainSchema(r *report, e *convstore.SchemaError) {

@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"jp/profiles"
 	"jp/tools"
@@ -195,7 +195,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
 		return j.refusal()
 	}
-	return a.recordTrust(j.path, j.real, j.files.stamps)
+	return a.recordTrust(ctx, j)
 }
 
 // refusal says that the workspace is not trusted, and why not any more.
@@ -215,12 +215,20 @@ func (j judgement) refusal() error {
 	return (&failure{code: "untrusted", status: exitRefused, msg: msg}).withHint(hint)
 }
 
-func (a *app) recordTrust(file, canonical string, stamps map[string]string) error {
-	err := writeTrust(file, trustRecord{Workspace: canonical, TrustedAt: time.Now().UTC().Truncate(time.Second), Files: stamps})
-	if err != nil {
-		return fmt.Errorf("trust record: %w", err)
-	}
-	return nil
+// recordTrust records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
+// stays trusted.
+func (a *app) recordTrust(ctx context.Context, j judgement) error {
+	return a.changeTrust(ctx, j.path, j.real, func(now *trustRecord) trustRecord {
+		stamps := maps.Clone(j.files.stamps)
+		if now != nil && j.record != nil {
+			for key, stamp := range now.Files {
+				if j.record.Files[key] != stamp {
+					stamps[key] = stamp
+				}
+			}
+		}
+		return trustRecord{Files: stamps}
+	})
 }
 
 // trustWritten adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
@@ -230,14 +238,16 @@ func (a *app) trustWritten(ctx context.Context, root string, files map[string][]
 	if err != nil {
 		return err
 	}
-	stamps := map[string]string{}
-	if r, _ := readTrust(file, canonical); r != nil {
-		stamps = r.Files
-	}
-	for name, data := range files {
-		stamps[name] = dataStamp(data)
-	}
-	return a.recordTrust(file, canonical, stamps)
+	return a.changeTrust(ctx, file, canonical, func(now *trustRecord) trustRecord {
+		stamps := map[string]string{}
+		if now != nil && now.Files != nil {
+			stamps = now.Files
+		}
+		for name, data := range files {
+			stamps[name] = dataStamp(data)
+		}
+		return trustRecord{Files: stamps}
+	})
 }
 
 // sources says where config comes from for a command line with these directives. The workspace is part of it only behind the

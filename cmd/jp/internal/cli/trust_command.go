@@ -54,7 +54,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 			return refusedf("workspace %s: there is no place for the record", root).withHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
-			err = a.recordTrust(j.path, j.real, j.files.stamps)
+			err = a.recordTrust(ctx, j)
 		} else {
 			err = a.askTrust(ctx, j)
 			if f := (*failure)(nil); errors.As(err, &f) && f.code == "untrusted" {
@@ -89,6 +89,11 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := lockTrust(ctx, file)
+	if err != nil {
+		return fmt.Errorf("trust record: %w", err)
+	}
+	defer unlock()
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("trust record: %w", err)
 	}

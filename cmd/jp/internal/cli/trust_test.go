@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -264,4 +266,87 @@ func TestTrustWritten(t *testing.T) {
 	if j, err = a.judge(ctx, root); err != nil || !j.ok() {
 		t.Errorf("without the stranger: %+v, %v", j.changes, err)
 	}
+}
+
+// TestTrustTogether has many processes' worth of jp add to one record: each holds the lock through a descriptor of its own, as
+// processes do, and none loses what another added.
+func TestTrustTogether(t *testing.T) {
+	ctx := context.Background()
+	a, root := trustApp(t, map[string]string{".jp/config.toml": "mine"})
+	file, real, err := a.trustPath(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 32
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := a.trustWritten(ctx, root, map[string][]byte{fmt.Sprintf(".jp/config/p%d.toml", i): nil}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	r, complaint := readTrust(file, real)
+	if complaint != "" || r == nil || len(r.Files) != n {
+		t.Errorf("readTrust = %+v, %q, want %d files", r, complaint, n)
+	}
+}
+
+// TestTrustMeanwhile: what jp wrote and trusted while a person was looking stays trusted, what came up otherwise does not.
+func TestTrustMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	a, root := trustApp(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})
+	seen := func() judgement {
+		t.Helper()
+		j, err := a.judge(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	if err := a.recordTrust(ctx, seen()); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".jp/a.toml", "changed by someone")
+	j := seen()
+	write(".jp/config.toml", "set")
+	if err := a.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("set")}); err != nil {
+		t.Fatal(err)
+	}
+	write(".jp/b.toml", "by someone else")
+	if err := a.recordTrust(ctx, j); err != nil {
+		t.Fatal(err)
+	}
+	want := []change{{".jp/b.toml", "new", dataStamp([]byte("by someone else"))}}
+	if j := seen(); !slices.Equal(j.changes, want) {
+		t.Errorf("changes = %+v, want %+v", j.changes, want)
+	}
+}
+
+// TestTrustLocked waits for whoever changes the record, and gives up with its context.
+func TestTrustLocked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trust-0.json")
+	unlock, err := lockTrust(context.Background(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	if _, err := lockTrust(ctx, file); err != why {
+		t.Errorf("lockTrust = %v, want %v", err, why)
+	}
+	unlock()
+	again, err := lockTrust(context.Background(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
 }
