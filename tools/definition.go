@@ -208,6 +208,23 @@ func (d Definition) WithEnum(param string, values []string) (Definition, error) 
 	return d, nil
 }
 
+// Reach returns the rules that hold for the tool's files: those of access.fs, else its default. It is empty
+// for a tool that touches none.
+func (d Definition) Reach() []FSRule {
+	fallback := ReadOnly
+	switch d.Source {
+	case SourceLocal:
+	case SourceBuiltin:
+		_, fallback = builtinFunc(d.Name)
+	default:
+		return nil
+	}
+	if d.Access.FS == nil {
+		return []FSRule{{Path: ".", Mode: fallback}}
+	}
+	return d.Access.FS
+}
+
 // sizeThreshold is the bound of a result in bytes.
 func (d Definition) sizeThreshold() int {
 	if d.SizeThreshold > 0 {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,48 +86,6 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 		return tools.Definition{}, nil, f.withHint("--cfg 'conversation.tools.%s.enable:=true' enables it", name)
 	}
 	return tools.Definition{}, nil, f.withHint("%s", didYouMean(name, toolNames(defs), "`jp tool ls` lists them"))
-}
-
-func newToolShowCommand(a *app) *cli.Command {
-	var o toolOptions
-	return a.command(spec{
-		Name: "show", Summary: "show what a tool is", Args: "NAME",
-		About: "Its description, its arguments as JSON schema, and under which conditions it runs.",
-		Flags: o.options(), Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound, exitBusy},
-		Examples: []string{"jp tool show fs_read_file"},
-		Run: func(ctx context.Context, args []string) error {
-			d, r, err := a.heldTool(ctx, o, args[0])
-			if err != nil {
-				return err
-			}
-			t := r.Tools[d.Name]
-			s := struct {
-				toolShown
-				Schema json.RawMessage `json:"schema"`
-			}{showTool(d, t.Pos("").String()), d.Schema}
-			if len(s.Schema) == 0 {
-				s.Schema = json.RawMessage("null")
-			}
-			if a.json() {
-				return a.document(s)
-			}
-			return a.text(func(w *bufio.Writer) error {
-				fmt.Fprintf(w, "tool      %s\nsource    %s\nrun       %s\nresult    %s\ntimeout   %s\nparallel  %t\nnetwork   %s\nenabled   %s\n",
-					s.Name, s.Source, s.Run, s.Result, s.Timeout, s.Parallel, s.Network, term.Line(a.relative(s.Origin)))
-				for _, rule := range s.Access {
-					fmt.Fprintf(w, "access    %s\n", term.Line(rule))
-				}
-				fmt.Fprintf(w, "\n%s\n\narguments:\n", term.Clean(s.Description))
-				b, err := encodeJSON(s.Schema, true)
-				if err != nil {
-					return err
-				}
-				_, err = w.WriteString(term.Clean(string(b)))
-				return err
-			})
-		},
-	})
 }
 
 func newToolRunCommand(a *app) *cli.Command {
