@@ -47,23 +47,31 @@ func (d Definition) Validate(args json.RawMessage) (json.RawMessage, error) {
 	if _, ok := v.(map[string]any); !ok {
 		return fail("want a JSON object, not " + jsonTypeName(v))
 	}
-	v = s.complete(s.coerce(v))
+	out, found := s.accept(s.complete(s.coerce(v)))
+	if len(found) > 0 {
+		return fail(found...)
+	}
+	return out, nil
+}
+
+// accept writes v as one JSON document with sorted keys and tells what is wrong with it.
+func (s *schema) accept(v any) (json.RawMessage, []string) {
 	var found problems
 	s.check("", v, &found)
 	if len(found.list) > 0 {
-		return fail(found.list...)
+		return nil, found.list
 	}
 	out, err := encodeJSON(v)
 	if err != nil {
-		return fail(err.Error())
+		return nil, []string{err.Error()}
 	}
 	if s.full != nil {
 		var plain any
 		if err := json.Unmarshal(out, &plain); err != nil {
-			return fail(err.Error())
+			return nil, []string{err.Error()}
 		}
 		if err := s.full.Validate(plain); err != nil {
-			return fail(strings.TrimPrefix(err.Error(), "validating root: "))
+			return nil, []string{strings.TrimPrefix(err.Error(), "validating root: ")}
 		}
 	}
 	return out, nil

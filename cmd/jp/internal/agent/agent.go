@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -38,15 +39,19 @@ type Loop struct {
 	MaxTokens   int
 	Reasoning   string
 	Temperature *float64
-	Schema      json.RawMessage
 	MaxRounds   int // tool rounds in one turn; 0 = no limit
 	Window      int // earlier turns that the model is sent; 0 = all
 
 	// Admit is told all calls of a reply before the first runs, Release after the last has ended. Repeat tells which
-	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again. All may be nil.
-	Admit   func(context.Context, []tools.Call)
-	Release func(context.Context)
-	Repeat  func(tool string) bool
+	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again, Recalled which
+	// calls were answered so. All may be nil.
+	Admit    func(context.Context, []tools.Call)
+	Release  func(context.Context)
+	Repeat   func(tool string) bool
+	Recalled func(call string) bool
+
+	Fetch     Fetch     // the context of a turn that Send begins; its Tokens hold for one that goes on too
+	Synthesis Synthesis // takes over where late results are folded in
 
 	Watch Watch
 }
@@ -58,6 +63,7 @@ type Watch struct {
 	Message   func(Message)
 	Call      func(convstore.ToolCall)
 	Result    func(call convstore.ToolCall, r convstore.ToolResult, took time.Duration)
+	Note      func(convstore.Note)
 }
 
 // Message is one complete reply of the model.
@@ -70,13 +76,14 @@ type Message struct {
 
 // Outcome is what a turn came to.
 type Outcome struct {
-	Turn   int
-	State  convstore.State
-	Reason string
-	Text   string // the answer
-	Usage  convstore.Usage
-	Cost   *int64 // nano-dollars, nil when a price was unknown
-	Err    error  // why State is Error, Timeout or Cancelled
+	Turn       int
+	State      convstore.State
+	Reason     string
+	Text       string          // the answer
+	Structured json.RawMessage // the answer as the JSON value that matches the schema of the turn; nil = none
+	Usage      convstore.Usage
+	Cost       *int64 // nano-dollars, nil when a price was unknown
+	Err        error  // why State is Error, Timeout or Cancelled
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.
@@ -88,6 +95,10 @@ type turn struct {
 	events []convstore.Event // of the whole conversation
 	from   int               // where this turn's events begin
 	rounds int               // replies that asked for tools
+	mends  int               // answers that were sent back for not matching the schema
+	tools  tools.Executor    // what this turn may call
+	system []model.Section   // the prompt of this turn, context and schema left out
+	schema *tools.Schema     // that the answer must match; nil = free text
 	out    Outcome
 	priced bool
 	cost   int64
@@ -104,6 +115,9 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 		return Outcome{}, err
 	}
 	if err := t.open(ctx, convstore.TurnStart{}, msg); err != nil {
+		return Outcome{}, err
+	}
+	if err := t.fetch(ctx, l.Fetch); err != nil {
 		return Outcome{}, err
 	}
 	return t.run(ctx)
@@ -124,12 +138,15 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err := t.save(ctx, abandoned(t.events)...); err != nil {
 			return Outcome{}, err
 		}
-		if err := t.open(ctx, convstore.TurnStart{}, convstore.UserMessage{Text: "Continue where you stopped."}); err != nil {
+		again := convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(t.events[start:])}
+		if err := t.open(ctx, convstore.TurnStart{}, again); err != nil {
 			return Outcome{}, err
 		}
 		return t.run(ctx)
 	}
-	t.adopt(start)
+	if err := t.adopt(start); err != nil {
+		return Outcome{}, err
+	}
 	if calls := pending(t.events[start:]); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
 		var lost []convstore.Body
@@ -146,12 +163,18 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 		if err := t.call(ctx, again); err != nil {
 			return Outcome{}, err
 		}
+		if len(again) > 0 && l.late(again, resultsOf(t.events[start:])) {
+			if err := t.note(ctx, convstore.Note{Kind: NoteSynthesis, Text: "late results are folded in: for the rest of this turn nothing is held but what reads"}); err != nil {
+				return Outcome{}, err
+			}
+			t.fold()
+		}
 	}
 	return t.run(ctx)
 }
 
 func (l *Loop) load(ctx context.Context) (*turn, error) {
-	t := &turn{Loop: l, priced: true}
+	t := &turn{Loop: l, priced: true, tools: l.Tools, system: l.System}
 	for ev, err := range l.Log.Events(ctx, convstore.Range{}) {
 		if err != nil {
 			return nil, err
@@ -168,26 +191,34 @@ func (t *turn) open(ctx context.Context, bodies ...convstore.Body) error {
 		return err
 	}
 	t.out.Turn = t.events[len(t.events)-1].Turn
-	return nil
+	return t.hold()
 }
 
 // adopt goes on in the turn whose events begin at start.
-func (t *turn) adopt(start int) {
+func (t *turn) adopt(start int) error {
 	t.from = start
 	t.out.Turn = t.events[start].Turn
 	called := false
 	for _, ev := range t.events[start:] {
 		switch b := ev.Body.(type) {
 		case convstore.ToolCall:
-			called = true
+			called = called || !isFetch(b.ID)
 		case convstore.ModelCall:
 			t.account(b)
 			if called {
 				t.rounds++
 			}
 			called = false
+		case convstore.Note:
+			switch b.Kind {
+			case NoteSchema:
+				t.mends++
+			case NoteSynthesis:
+				t.fold()
+			}
 		}
 	}
+	return t.hold()
 }
 
 // save commits events; what happened is recorded even when the run is being stopped.
@@ -203,6 +234,17 @@ func (t *turn) save(ctx context.Context, bodies ...convstore.Body) error {
 		return err
 	}
 	t.events = append(t.events, events...)
+	return nil
+}
+
+// note commits a remark.
+func (t *turn) note(ctx context.Context, n convstore.Note) error {
+	if err := t.save(ctx, n); err != nil {
+		return err
+	}
+	if t.Watch.Note != nil {
+		t.Watch.Note(n)
+	}
 	return nil
 }
 
@@ -224,12 +266,18 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 		if t.spent() {
 			return t.close(ctx)
 		}
-		r, err := t.ask(ctx, t.rounds+1, "")
+		r, err := t.ask(ctx, "")
 		if err != nil {
 			return t.end(ctx, r, err)
 		}
 		if len(r.calls) == 0 {
-			return t.end(ctx, r, nil)
+			if t.match(&r); !t.mendable(r) {
+				return t.end(ctx, r, nil)
+			}
+			if err := t.mend(ctx, r); err != nil {
+				return Outcome{}, err
+			}
+			continue
 		}
 		if err := t.save(ctx, r.bodies(t.Loop)...); err != nil {
 			return Outcome{}, err
@@ -260,12 +308,13 @@ func (t *turn) close(ctx context.Context) (Outcome, error) {
 	if err := t.save(ctx, refused...); err != nil {
 		return Outcome{}, err
 	}
-	r, err := t.ask(ctx, t.rounds+1, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
+	r, err := t.ask(ctx, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
 	if err != nil {
 		return t.end(ctx, r, err)
 	}
 	r.calls = nil
 	r.limit = fmt.Sprintf("max_turns %d", t.MaxRounds)
+	t.match(&r)
 	return t.end(ctx, r, nil)
 }
 
@@ -281,17 +330,25 @@ type reply struct {
 	took      time.Duration
 	limit     string
 	any       bool // the model said something
+
+	data json.RawMessage // the value of a final reply that matches the schema
+	bad  *SchemaError    // why one does not match
 }
 
 // ask makes one model call. With an error the reply holds what had come by then.
-func (t *turn) ask(ctx context.Context, round int, closing string) (reply, error) {
+func (t *turn) ask(ctx context.Context, closing string) (reply, error) {
 	req := model.Request{
-		Model: t.Name, System: t.System, Messages: Thread(window(t.events, t.Window), t.Provider), Tools: offer(t.Tools.Set),
-		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature, Schema: t.Schema,
-		Profile: t.Profile, Turn: t.out.Turn, Round: round,
+		Model: t.Name, System: slices.Concat(t.system, quoted(t.events[t.from:], t.Fetch.Tokens)),
+		Messages: Thread(window(t.events, t.Window), t.Provider), Tools: offer(t.tools.Set),
+		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
+		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1,
+	}
+	if t.schema != nil {
+		req.Schema = t.schema.JSON()
+		req.System = append(req.System, form(t.schema))
 	}
 	if closing != "" {
-		req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: closing})
+		req.System = append(req.System, model.Section{Text: closing})
 		req.ToolChoice = "none"
 	}
 	r := reply{began: time.Now()}
@@ -322,7 +379,7 @@ func (t *turn) ask(ctx context.Context, round int, closing string) (reply, error
 		case part.Call != nil:
 			r.any = true
 			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
-			if tool, ok := t.Tools.Set.Get(c.Name); ok {
+			if tool, ok := t.tools.Set.Get(c.Name); ok {
 				c.Source = tool.Source
 			}
 			r.calls = append(r.calls, c)
@@ -352,7 +409,10 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 	for _, x := range r.reasoning {
 		list = append(list, convstore.Reasoning{Text: x.Text, Signature: x.Signature, Opaque: x.Opaque, Provider: x.Provider})
 	}
-	if r.text != "" {
+	switch {
+	case r.data != nil:
+		list = append(list, convstore.Structured{Data: r.data})
+	case r.text != "":
 		list = append(list, convstore.AssistantMessage{Text: r.text})
 	}
 	for _, c := range r.calls {
@@ -370,6 +430,20 @@ func (t *turn) tell(r reply) {
 	if t.Watch.Message != nil {
 		t.Watch.Message(Message{Text: r.text, Calls: len(r.calls), Usage: r.usage, Cost: r.cost})
 	}
+}
+
+// mend commits an answer that does not match, and what is wrong with it for the model to read.
+func (t *turn) mend(ctx context.Context, r reply) error {
+	n := complaint(r.bad)
+	if err := t.save(ctx, append(r.bodies(t.Loop), n)...); err != nil {
+		return err
+	}
+	t.mends++
+	t.tell(r)
+	if t.Watch.Note != nil {
+		t.Watch.Note(n)
+	}
+	return nil
 }
 
 // call runs calls, storing each result as it comes.
@@ -393,7 +467,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if t.Release != nil {
 		defer t.Release(ctx)
 	}
-	for c, res := range t.Tools.Run(ctx, list) {
+	for c, res := range t.tools.Run(ctx, list) {
 		r := convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
 		if err := t.save(ctx, r); err != nil {
 			return err
@@ -407,7 +481,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 
 // end closes the turn in the transaction that stores its last reply.
 func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
-	state, reason := convstore.StateOK, ""
+	state, reason, failed := convstore.StateOK, "", err
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		state, reason = convstore.StateTimeout, "the deadline passed"
@@ -423,6 +497,8 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		state, reason = convstore.StateBudget, "max_tokens"
 	case !visible(r.text):
 		state, reason = convstore.StateEmpty, "the model said nothing"
+	case r.bad != nil:
+		state, reason, failed = convstore.StateError, r.bad.Error(), r.bad
 	case r.limit != "":
 		state, reason = convstore.StatePartial, r.limit
 	case r.stop == model.StopMaxTokens:
@@ -443,8 +519,9 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	if len(bodies) > 1 {
 		t.tell(r)
 	}
-	t.out.State, t.out.Reason, t.out.Err = state, reason, err
+	t.out.State, t.out.Reason, t.out.Err = state, reason, failed
 	t.out.Text = Answer(t.events[t.from:])
+	t.out.Structured = r.data
 	if t.priced {
 		t.out.Cost = &t.cost
 	}

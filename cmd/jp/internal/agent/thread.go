@@ -26,6 +26,14 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 			results[r.ID] = r
 		}
 	}
+	said := func(text string) {
+		c := model.Content{Text: text}
+		if n := len(msgs); n > 0 && msgs[n-1].Role == model.User {
+			msgs[n-1].Content = append(msgs[n-1].Content, c)
+		} else {
+			msgs = append(msgs, model.Message{Role: model.User, Content: []model.Content{c}})
+		}
+	}
 	flush := func() {
 		if !slices.ContainsFunc(reply, func(c model.Content) bool { return c.Text != "" || c.Call != nil }) {
 			reply = nil // thinking without a word is no message; providers refuse it
@@ -52,11 +60,11 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 		switch b := ev.Body.(type) {
 		case convstore.UserMessage:
 			flush()
-			text := model.Content{Text: userText(b)}
-			if n := len(msgs); n > 0 && msgs[n-1].Role == model.User {
-				msgs[n-1].Content = append(msgs[n-1].Content, text)
-			} else {
-				msgs = append(msgs, model.Message{Role: model.User, Content: []model.Content{text}})
+			said(userText(b))
+		case convstore.Note:
+			if b.Kind == NoteSchema {
+				flush()
+				said(b.Text)
 			}
 		case convstore.Reasoning:
 			if b.Provider == provider {
@@ -69,6 +77,9 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 		case convstore.Structured:
 			reply = append(reply, model.Content{Text: string(b.Data)})
 		case convstore.ToolCall:
+			if isFetch(b.ID) {
+				continue // stands in the system prompt
+			}
 			reply = append(reply, model.Content{Call: &model.Call{ID: b.ID, Name: b.Name, Arguments: rawArguments(b.Arguments)}})
 		case convstore.ModelCall, convstore.TurnStart:
 			flush()

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// The schema of a turn stands in its user message, so that a turn that goes on after a crash is held to it too. The model is
+// told of it in the system prompt, and the provider natively where it can. The final reply is checked here: one that does not
+// match is answered once with what is wrong, the second one ends the turn as an error.
+
+// NoteSchema is the kind of the note that tells the model why its answer was not accepted. It goes to the model as the user's.
+const NoteSchema = "schema"
+
+// SchemaError is an answer that does not match the schema that it was asked to match.
+type SchemaError struct {
+	Problems []string // at least one
+	Limit    string   // the limit that had cut the answer short, "" = none
+}
+
+func (e *SchemaError) Error() string {
+	text := "schema: " + strings.Join(e.Problems, "; ")
+	if len(text) > 1000 {
+		text = strings.ToValidUTF8(text[:1000], "") + " ..."
+	}
+	if e.Limit != "" {
+		text += " (stopped at a limit: " + e.Limit + ")"
+	}
+	return text
+}
+
+// schemaOf is what the answer of a turn must match; nil is free text.
+func schemaOf(turn []convstore.Event) json.RawMessage {
+	for _, ev := range turn {
+		if u, ok := ev.Body.(convstore.UserMessage); ok && len(u.Schema) > 0 {
+			return u.Schema
+		}
+	}
+	return nil
+}
+
+// hold reads the schema of the turn that begins at t.from.
+func (t *turn) hold() (err error) {
+	if raw := schemaOf(t.events[t.from:]); raw != nil {
+		t.schema, err = tools.ParseSchema(raw)
+	}
+	return err
+}
+
+// form is what the model is told of the schema.
+func form(s *tools.Schema) model.Section {
+	return model.Section{Text: "# The form of the answer\n\n" +
+		"Your last message, the one that answers the request, must be one JSON value that matches this JSON schema, with no\n" +
+		"other word before or after it:\n\n" + string(s.JSON())}
+}
+
+// match checks a final reply against the schema of the turn and keeps its value or what is wrong with it.
+func (t *turn) match(r *reply) {
+	if t.schema == nil || !visible(r.text) || r.stop == model.StopRefusal {
+		return
+	}
+	data, problems := t.schema.Check(Document(r.text))
+	if r.data = data; len(problems) > 0 {
+		r.bad = &SchemaError{Problems: problems, Limit: r.limit}
+		if r.stop == model.StopMaxTokens {
+			r.bad.Limit = "max_tokens"
+		}
+	}
+}
+
+// mendable reports whether the model may try again: once in a turn, and not where a limit has cut it short.
+func (t *turn) mendable(r reply) bool { return r.bad != nil && r.bad.Limit == "" && t.mends == 0 }
+
+// complaint is what the model is told of an answer that does not match.
+func complaint(e *SchemaError) convstore.Note {
+	return convstore.Note{Kind: NoteSchema, Text: "The answer does not match the schema: " + strings.TrimPrefix(e.Error(), "schema: ") +
+		"\nAnswer again: the JSON value alone."}
+}
+
+// Document is the JSON of an answer: all of it, or what stands in the one code fence that is all of it. What is neither comes
+// back as it is.
+func Document(answer string) []byte {
+	text := bytes.TrimSpace([]byte(answer))
+	inner, ok := bytes.CutPrefix(text, []byte("```"))
+	if !ok {
+		return text
+	}
+	inner, ok = bytes.CutSuffix(inner, []byte("\n```"))
+	info, inner, found := bytes.Cut(inner, []byte("\n"))
+	switch lang := string(bytes.TrimSpace(info)); {
+	case !ok || !found, lang != "" && !strings.EqualFold(lang, "json"):
+		return text
+	}
+	return bytes.TrimSpace(inner)
+}

@@ -1,0 +1,65 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestSchemaCheck(t *testing.T) {
+	const person = `{ "type": "object", "required": ["name","age"], "additionalProperties": false,
+		"properties": {"name":{"type":"string"}, "age":{"type":"integer","minimum":0}} }`
+	for _, tt := range []struct {
+		schema, in, out string
+		problems        []string
+	}{
+		{person, ` {"name": "<A>", "age": 3.0} `, `{"age":3.0,"name":"<A>"}`, nil},
+		{person, `{"name":"A"}`, "", []string{`"age" is missing`}},
+		{person, `{"name":"A","age":"3"}`, "", []string{`"age" must be integer, not the string "3"`}}, // nothing is coerced
+		{person, `{"name":null,"age":-1,"x":1}`, "", []string{
+			`"age" must be at least 0, not -1`, `"name" must be string, not null`, `"x" is unknown; there is age, name`}},
+		{person, `[]`, "", []string{"must be object, not a list"}},
+		{person, `{"name":"A","age":1} done`, "", []string{"not JSON: something follows the value"}},
+		{person, "", "", []string{"not JSON: it ends in the middle"}},
+		{`{"type":"object","properties":{"a":{"default":1}}}`, `{}`, `{}`, nil}, // no default is filled in
+		{`{"type":"array","items":{"type":"string"}}`, `["b","a"]`, `["b","a"]`, nil},
+		{`{"type":"number"}`, `1.50`, `1.50`, nil},
+		{`{}`, `null`, `null`, nil},
+		{`{"type":"object"}`, `{"a":1,"a":2}`, `{"a":2}`, nil}, // what was checked is what is handed on
+		{`{"anyOf":[{"type":"string"},{"type":"null"}]}`, `"x"`, `"x"`, nil},
+		{`{}`, `"` + strings.Repeat("x", maxAnswer) + `"`, "", []string{"is larger than 256 KB"}},
+	} {
+		s, err := ParseSchema(json.RawMessage(tt.schema))
+		if err != nil {
+			t.Fatalf("ParseSchema(%s): %v", tt.schema, err)
+		}
+		out, problems := s.Check([]byte(tt.in))
+		if string(out) != tt.out || !reflect.DeepEqual(problems, tt.problems) {
+			t.Errorf("Check(%.80s) by %s = %s, %q, want %s, %q", tt.in, tt.schema, out, problems, tt.out, tt.problems)
+		}
+	}
+}
+
+func TestParseSchemaRefuses(t *testing.T) {
+	deep := strings.Repeat(`{"items":`, 101) + `{}` + strings.Repeat(`}`, 101)
+	for _, tt := range []struct{ schema, want string }{
+		{`true`, "is no object"},
+		{``, "not JSON: it ends in the middle"},
+		{`{"type":"objekt"}`, `type: want string, number, integer, boolean, array, object or null, not "objekt"`},
+		{deep, "is nested too deep"},
+		{`{"title":"` + strings.Repeat("x", maxAnswerSchema) + `"}`, "is larger than 64 KB"},
+		{`{"$ref":"https://example.com/x"}`, `#: $ref "https://example.com/x": only pointers into the schema itself are followed`},
+		{`{"$ref":"#"}`, "#: refers to itself"},
+		{`{"pattern":"("}`, "pattern \"(\": error parsing regexp: missing closing ): `(`"},
+		{`{"pattern":"\\pL{1000}\\pL{1000}\\pL{1000}\\pL{1000}"}`, "its patterns are too large"},
+		{`{"anyOf":[{"Pattern":"x{1000}x{1000}x{1000}x{1000}x"}]}`, "its patterns are too large"},
+		{`{"patternProperties":{"x{999}":{},"y{999}":{},"z{999}":{},"a{999}":{},"b{999}":{}}}`, "its patterns are too large"},
+	} {
+		_, err := ParseSchema(json.RawMessage(tt.schema))
+		if fmt.Sprint(err) != tt.want {
+			t.Errorf("ParseSchema(%.80s): %v, want %s", tt.schema, err, tt.want)
+		}
+	}
+}
