@@ -16,7 +16,9 @@ const workspaceFolder = ".jp"
 
 // guarded are the files and folders that tell programs and agents what to do.
 // They are written only where a rule of access.fs names them.
-var guarded = []string{".git", ".mcp.json", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", ".claude", ".agents"}
+var guarded = []string{gitFolder, ".mcp.json", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", ".claude", ".agents"}
+
+const gitFolder = ".git"
 
 // maxPath bounds a path, and maxLinks the links that one may go through.
 const (

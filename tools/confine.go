@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"jp/tools/proc"
@@ -89,13 +91,91 @@ func (c command) open(box *proc.Confine) error {
 				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
 			}
 		}
-		if r.mode == ReadWrite {
-			box.Write = append(box.Write, r.path)
-		} else {
+		if f.opensHome(r.path, variable(c.env.Environ, "HOME")) {
+			box.KeepHome = true
+		}
+		if r.mode == ReadOnly {
 			box.Read = append(box.Read, r.path)
+			continue
+		}
+		if f.opensWhole(r.path) {
+			box.Write = append(box.Write, r.path)
+			continue
+		}
+		box.Read = append(box.Read, r.path)
+		if err := f.writeInside(box, r.path); err != nil {
+			return fmt.Errorf("%s: %w", visiblePath(r.given), err)
 		}
 	}
 	return nil
+}
+
+// opensHome reports whether a rule for path is meant to open the user's home or something in it: the workspace mostly lies
+// there too, and is no part of it in this sense.
+func (f *files) opensHome(path, home string) bool {
+	if !filepath.IsAbs(home) {
+		return false
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	return within(path, home) || within(home, path) && !within(f.workspace, path)
+}
+
+// opensWhole reports whether a rule opens the folder path to be written as it is. One that holds the workspace, and so .jp and
+// perhaps .git, it does only where another rule opens .git: Landlock cannot close anything inside a folder that is open.
+func (f *files) opensWhole(path string) bool {
+	return !within(path, f.workspace) || f.gitOpen()
+}
+
+// OpensWhole reports whether the rules of d open the folder workspace, absolute, to be written with everything in it, .jp
+// included: see opensWhole.
+func (d Definition) OpensWhole(workspace string) bool {
+	f, err := newFiles(FSEnv{Workspace: workspace}, d, ReadOnly)
+	return err == nil && f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
+		return r.err == nil && r.mode == ReadWrite && within(r.path, f.workspace)
+	})
+}
+
+// maxInside bounds the entries of the folders that writeInside goes through.
+const maxInside = 4096
+
+// writeInside opens what is in the folder dir, which holds the workspace or is it, each entry by itself: all but .jp and what
+// tells programs what to do, which only rules of their own open. So nothing is made or removed in the folder itself. Links
+// are left out; where they lead within the rules is open under its own name.
+func (f *files) writeInside(box *proc.Confine, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return reason(err)
+	}
+	if len(entries) > maxInside {
+		return fmt.Errorf("holds more than %d entries: name the folders that are written", maxInside)
+	}
+	for _, e := range entries {
+		at := filepath.Join(dir, e.Name())
+		switch {
+		case e.Type()&fs.ModeSymlink != 0, isGuarded(e.Name()):
+		case within(at, f.workspace):
+			if err := f.writeInside(box, at); err != nil {
+				return err
+			}
+		default:
+			box.Write = append(box.Write, at)
+		}
+	}
+	return nil
+}
+
+// isGuarded reports whether name is that of a file or folder that a rule for the folder around it does not open to be written.
+func isGuarded(name string) bool {
+	return strings.EqualFold(name, workspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return strings.EqualFold(name, g) })
+}
+
+// gitOpen reports whether a rule opens the workspace's .git, and nothing wider, to be written.
+func (f *files) gitOpen() bool {
+	return slices.ContainsFunc(f.rules, func(r fileRule) bool {
+		return r.err == nil && r.mode == ReadWrite && strings.EqualFold(r.path, filepath.Join(f.workspace, gitFolder))
+	})
 }
 
 // writable is the folder above path that a rule opens to be written, "" if none does.

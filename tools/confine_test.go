@@ -121,7 +121,11 @@ func TestSandboxAccess(t *testing.T) {
 	}{
 		{name: "default", read: []string{"."}},
 		{name: "none", rules: `[]`},
-		{name: "written", rules: `[{ path = ".", mode = "rw" }]`, write: []string{"."}},
+		{name: "written", rules: `[{ path = ".", mode = "rw" }]`, read: []string{"."}, write: []string{"./dir", "./file"}},
+		{name: "written with a guarded file", rules: `[{ path = ".", mode = "rw" }, { path = "AGENTS.md", mode = "rw" }]`,
+			read: []string{"."}, write: []string{"./dir", "./file", "./AGENTS.md"}},
+		{name: "written with .git", rules: `[{ path = ".", mode = "rw" }, { path = ".git", mode = "rw" }]`, write: []string{".", "./.git"}},
+		{name: "the folder around", rules: `[{ path = "..", mode = "rw" }]`, read: []string{"./.."}, write: []string{"./../beside", "./dir", "./file"}},
 		{name: "part written", rules: `[{ path = ".", mode = "ro" }, { path = "dir", mode = "rw" }]`, read: []string{"."}, write: []string{"./dir"}},
 		{name: "a file", rules: `[{ path = "dir/f", mode = "ro" }]`, read: []string{"./dir/f"}},
 		{name: "missing", rules: `[{ path = "/missing", mode = "rw" }]`},
@@ -135,7 +139,12 @@ func TestSandboxAccess(t *testing.T) {
 		{name: "is the store", rules: `[{ path = "/b", mode = "ro" }]`, refused: "access.fs: /b covers /b, which no tool reaches"},
 		{name: "lies in the store", rules: `[{ path = "/b/f", mode = "ro" }]`, refused: "access.fs: /b/f covers /b, which no tool reaches"},
 	} {
-		c := newCommands(t, map[string]string{"dir/f": "x"})
+		c := newCommands(t, map[string]string{
+			"ws/dir/f": "x", "ws/file": "x", "ws/AGENTS.md": "x", "ws/.git/config": "x", "ws/.jp/config.toml": "", "ws/.Claude/x": "",
+			"beside": "x", "CLAUDE.md": "x",
+		})
+		above := c.dir
+		c.dir = c.at("ws")
 		if err := os.Symlink(outside, c.at("out")); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +155,7 @@ func TestSandboxAccess(t *testing.T) {
 		box, got := c.boxed(src, CommandEnv{Enforceable: wholeKernel, Deny: []string{filepath.Join(outside, "b")}})
 		short := func(path string) string {
 			path = strings.ReplaceAll(strings.ReplaceAll(path, outside+"/", "/"), outside, "/")
-			return strings.ReplaceAll(path, c.dir, ".")
+			return strings.Replace(strings.ReplaceAll(path, c.dir, "."), above, "./..", 1)
 		}
 		if tt.refused != "" {
 			got.Text = short(got.Text)
@@ -182,7 +191,7 @@ func TestSandboxTool(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("the secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const escape = `cat "$1" 2>&1; echo x 2>/dev/null >inside || echo read-only; cat here`
+	const escape = `cat "$1" 2>&1; echo x 2>/dev/null >sub/inside || echo read-only; cat here`
 	for _, tt := range []struct{ more, want string }{
 		{`sandbox = "off"`, "the secret\nthe workspace\n"},
 		{`sandbox = "auto"`, "cat: SECRET: Permission denied\nread-only\nthe workspace\n"},
@@ -190,14 +199,14 @@ func TestSandboxTool(t *testing.T) {
 		{`access.fs = [{ path = ".", mode = "rw" }]`, "cat: SECRET: Permission denied\nthe workspace\n"},
 		{`access.fs = [{ path = ` + strconv.Quote(secret) + `, mode = "ro" }]`, "the secret\nread-only\ncat: here: Permission denied"},
 	} {
-		c := newCommands(t, map[string]string{"here": "the workspace\n"})
+		c := newCommands(t, map[string]string{"here": "the workspace\n", "sub/f": "x"})
 		want := strings.ReplaceAll(tt.want, "SECRET", secret)
 		for _, command := range []string{
 			"command = { program = \"/bin/sh\", args = [\"-c\", '''" + escape + " 2>&1''', \"sh\", " + strconv.Quote(secret) + "] }",
 			"command = { script = '''\nset -- " + secret + "\n" + escape + " 2>&1\n''', interpreter = \"bash\" }",
 			"command = { script = '''\nset -- " + secret + "\n" + escape + " 2>&1\n''', interpreter = \"sh\" }",
 		} {
-			_ = os.Remove(c.at("inside"))
+			_ = os.Remove(c.at("sub/inside"))
 			got := c.run(t.Context(), command+"\n"+tt.more, ``)
 			got.Text = strings.TrimSuffix(strings.TrimPrefix(got.Text, "error: exit status 1\nstdout:\n"), "\n")
 			if got.Text != strings.TrimSuffix(want, "\n") {

@@ -133,13 +133,13 @@ func TestCommandEnvironment(t *testing.T) {
 	c := newCommands(t, nil)
 	c.env = append(c.env, "HOME=/h", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp",
 		"GOFLAGS=-v", "OTHER=1", "ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k", "JP_STORE=s", "LD_PRELOAD=x", "BASH_ENV=x", "ENV=x")
-	want := slices.Sorted(slices.Values(append([]string{"HOME=/h", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp", "GOFLAGS=-v"}, c.env[0])))
+	want := slices.Sorted(slices.Values(append([]string{"HOME=/tmp", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp", "GOFLAGS=-v"}, c.env[0])))
 	got := c.run(t.Context(), "command = \"/usr/bin/env\"\nenv = [\"GOFLAGS\", \"UNSET\"]", ``)
 	lines := slices.Sorted(strings.Lines(got.Text))
 	for i := range lines {
 		lines[i] = strings.TrimSuffix(lines[i], "\n")
-		if strings.HasPrefix(lines[i], "TMPDIR=/tmp/jp-tool-") { // its own, in the one given
-			lines[i] = "TMPDIR=/tmp"
+		if name, dir, _ := strings.Cut(lines[i], "="); strings.HasPrefix(dir, "/tmp/jp-tool-") { // its own, in the one given
+			lines[i] = name + "=/tmp"
 		}
 	}
 	if got.IsError || !slices.Equal(lines, want) {
@@ -210,7 +210,7 @@ func TestCommandEnvelope(t *testing.T) {
 // What runs too long is ended with all that it started, and what it said until
 // then is told.
 func TestCommandTimeout(t *testing.T) {
-	c := newCommands(t, map[string]string{"run.sh": `
+	c := newCommands(t, map[string]string{"pids": "", "run.sh": `
 echo err >&2
 sleep 1000 & echo $! >pids
 setsid sleep 1000 & echo $! >>pids

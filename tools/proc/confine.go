@@ -27,8 +27,10 @@ type Confine struct {
 	// allows nothing.
 	Read, Write, Exec []string
 	// TmpDir makes a folder for this run alone, names it in TMPDIR and removes
-	// it when the tree is empty.
-	TmpDir bool
+	// it when the tree is empty. HOME, where it is set, names it too unless
+	// KeepHome is set: programs look there for settings, and many end when they
+	// may not read what they find.
+	TmpDir, KeepHome bool
 	// Network allows sockets. Without it the tool can make none, of any
 	// family, but for connected pairs.
 	Network bool
@@ -157,9 +159,17 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	if out.tmp, err = filepath.EvalSymlinks(dir); err != nil {
 		return confinement{}, errors.Join(fmt.Errorf("sandbox: folder for temporary files: %w", err), removeTmp(dir))
 	}
-	spec.Env = append(slices.DeleteFunc(slices.Clone(spec.Env), func(e string) bool {
-		return strings.HasPrefix(e, "TMPDIR=")
-	}), "TMPDIR="+out.tmp)
+	env := make([]string, 0, len(spec.Env)+1)
+	for _, e := range spec.Env {
+		switch {
+		case strings.HasPrefix(e, "TMPDIR="):
+		case strings.HasPrefix(e, "HOME=") && !c.KeepHome:
+			env = append(env, "HOME="+out.tmp)
+		default:
+			env = append(env, e)
+		}
+	}
+	spec.Env = append(env, "TMPDIR="+out.tmp)
 	return out, nil
 }
 

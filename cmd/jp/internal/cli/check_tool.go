@@ -120,6 +120,10 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 			say("source", "is never in a sub-agent", "leave the tool out")
 		}
 	}
+	if d.Source == tools.SourceLocal && d.OpensWhole(l.files.root) {
+		say("access.fs", "opens the workspace and .git to be written, and with that .jp and hooks: what is written there you, or jp, run later",
+			"leave out one of the two")
+	}
 	unattended := d.Run == tools.RunUnattended || asks && d.Detached.Run == tools.DetachedAuto
 	writes := slices.Contains([]string{"fs_create_file", "fs_modify_file"}, d.Name) && d.Source == tools.SourceBuiltin
 	for i, rule := range d.Access.FS {
