@@ -252,6 +252,21 @@ func BenchmarkLarge(b *testing.B) {
 			b.ReportMetric(float64(len(list)), "conversations")
 		}
 	})
+	for name, f := range map[string]Filter{
+		"limit=50":          {Limit: 50},
+		"created,limit=50":  {Sort: SortCreated, Descending: true, Limit: 50},
+		"activity,limit=50": {Sort: SortActivity, Descending: true, Limit: 50},
+		"title,limit=50":    {Sort: SortTitle, Limit: 50},
+		"label":             {Labels: map[string]string{"k": "v"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if list, err := s.List(b.Context(), f); err != nil || len(list) != f.Limit {
+					b.Fatalf("%d, %v", len(list), err)
+				}
+			}
+		})
+	}
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
 			list, err := s.List(b.Context(), Filter{Hidden: true})

@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -87,7 +88,7 @@ func (c *checker) problem(format string, args ...any) {
 
 func (c *checker) run(ctx context.Context) error {
 	for _, step := range []func() error{
-		c.readRecords, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
+		c.readRecords, c.checkListing, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
 		c.checkConfigs, c.checkDelegations, c.checkExpiring, c.checkSessions,
 	} {
 		if err := step(); err != nil {
@@ -120,6 +121,20 @@ func (c *checker) readRecords() error {
 		if last == 0 {
 			c.problem("meta: there are conversations, but no last id")
 			last = 1
+		}
+		return nil
+	})
+}
+
+func (c *checker) checkListing() error {
+	for id, r := range c.records {
+		if !bytes.Equal(c.t.bucket(bListing).Get(id.key()), r.entry()) {
+			c.problem("conversation %s: its entry in the listing is another's, or missing", id)
+		}
+	}
+	return c.t.prefixed(bListing, nil, func(k, _ []byte) error {
+		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
+			c.problem("listing: %x belongs to no conversation", k)
 		}
 		return nil
 	})

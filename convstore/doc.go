@@ -43,6 +43,7 @@
 //	meta           "schema"    u64          version of this drawing
 //	meta           "last"      u64          the id that was allocated last
 //	conversations  id          json         see below
+//	listing        id          entry        the same in short, see listing.go
 //	roots          id          nothing      those without a parent
 //	children       id id       u8           parent, child: Link
 //	configs        id          config       JSON array of tool names, newline, opaque bytes

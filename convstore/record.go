@@ -121,13 +121,16 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 	}
 }
 
-// save stores a record.
+// save stores a record, and its entry in the listing.
 func (t *tx) save(id ID, r *record) error {
 	v, err := marshalJSON(r)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
-	return t.put(bConversations, id.key(), v)
+	if err := t.put(bConversations, id.key(), v); err != nil {
+		return err
+	}
+	return t.saveEntry(id, r)
 }
 
 // rootOf returns the topmost ancestor of a conversation by all links.

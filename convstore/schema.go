@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // bucketNumber names a bucket in the code.
 type bucketNumber int
@@ -16,6 +16,7 @@ type bucketNumber int
 const (
 	bMeta bucketNumber = iota
 	bConversations
+	bListing
 	bRoots
 	bChildren
 	bConfigs
@@ -34,6 +35,7 @@ const (
 var bucketNames = [bucketCount]string{
 	bMeta:          "meta",
 	bConversations: "conversations",
+	bListing:       "listing",
 	bRoots:         "roots",
 	bChildren:      "children",
 	bConfigs:       "configs",
@@ -72,7 +74,25 @@ type migration struct {
 // migrations are all there are, oldest first, one per step from version 1 to
 // schemaVersion. A change of the drawing adds one here, together with a test that
 // begins with a store of the version before.
-var migrations = []migration{}
+var migrations = []migration{
+	{1, makeListing},
+}
+
+// makeListing gives every conversation its entry in the listing, which version 1
+// did not have.
+func makeListing(t *tx) error {
+	if _, err := t.b.CreateBucketIfNotExists([]byte(bucketNames[bListing])); err != nil {
+		return err
+	}
+	return t.prefixed(bConversations, nil, func(k, _ []byte) error {
+		id := idAt(k, 0)
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		return t.saveEntry(id, r)
+	})
+}
 
 // migrate runs, inside the transaction, all the steps that lead to want. A store
 // from a later version is refused untouched.

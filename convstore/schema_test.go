@@ -67,6 +67,9 @@ func (s shape) matches(b []byte) bool {
 		case "config":
 			_, err := parseConfig(b)
 			return err == nil
+		case "entry":
+			_, ok := parseEntry(b)
+			return ok
 		case "event":
 			_, err := parseStored(b)
 			return err == nil
@@ -258,21 +261,22 @@ func TestMigrate(t *testing.T) {
 	}
 	// A step that fails leaves the store as it was, the steps before it undone.
 	boom := errors.New("boom")
-	failing := []migration{step(1), {2, func(*tx) error { return boom }}}
-	if err := run(failing, 3); !errors.Is(err, boom) {
+	const v = schemaVersion
+	failing := []migration{step(v), {v + 1, func(*tx) error { return boom }}}
+	if err := run(failing, v+2); !errors.Is(err, boom) {
 		t.Fatalf("migrate = %v, want boom", err)
 	}
-	if got := schemaOf(t, s); got != 1 {
-		t.Errorf("after a failed migration: schema %d, want 1", got)
+	if got := schemaOf(t, s); got != v {
+		t.Errorf("after a failed migration: schema %d, want %d", got, v)
 	}
-	if err := run([]migration{step(1)}, 3); err == nil {
+	if err := run([]migration{step(v)}, v+2); err == nil {
 		t.Error("a gap in the steps was passed over")
 	}
-	if err := run([]migration{step(0), step(1), step(2), step(3)}, 3); err != nil {
+	if err := run([]migration{step(v - 1), step(v), step(v + 1), step(v + 2)}, v+2); err != nil {
 		t.Fatal(err)
 	}
-	if got := schemaOf(t, s); got != 3 {
-		t.Errorf("after the migration: schema %d, want 3", got)
+	if got := schemaOf(t, s); got != v+2 {
+		t.Errorf("after the migration: schema %d, want %d", got, v+2)
 	}
 	db := rawOpen(t, s.Path(), true)
 	var steps []string
@@ -283,13 +287,40 @@ func TestMigrate(t *testing.T) {
 		})
 	})
 	_ = db.Close()
-	if want := []string{"step 1", "step 2"}; !slices.Equal(steps, want) {
+	if want := []string{fmt.Sprintf("step %d", v), fmt.Sprintf("step %d", v+1)}; !slices.Equal(steps, want) {
 		t.Errorf("steps run: %q, want %q", steps, want)
 	}
-	if want := []string{fmt.Sprintf("store %s: brought from schema 1 to 3", s.Path())}; !slices.Equal(told, want) {
+	if want := []string{fmt.Sprintf("store %s: brought from schema %d to %d", s.Path(), v, v+2)}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	setSchema(t, s.Path(), schemaVersion)
+}
+
+// TestMigrateListing brings a store of version 1, which had no listing, to the
+// present one. It is no less sound then, and lists what it listed.
+func TestMigrateListing(t *testing.T) {
+	s := richStore(t)
+	for _, n := range []New{{Title: "zebra", Labels: map[string]string{"a": "1", "b": ""}}, {Title: "Ape", Hidden: true}} {
+		mustCreate(t, s, n)
+	}
+	all := Filter{Hidden: true, Archived: true, Sort: SortTitle}
+	want, err := s.List(t.Context(), all)
+	if err != nil || len(want) < 5 {
+		t.Fatalf("List = %d, %v", len(want), err)
+	}
+	db := rawOpen(t, s.Path(), false)
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("listing")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	setSchema(t, s.Path(), 1)
+	got, err := s.List(t.Context(), all)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("after the migration: %v, %v\nbefore: %v", got, err, want)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func schemaOf(t testing.TB, s *Store) uint64 {

@@ -119,27 +119,29 @@ func upperIn(re *syntax.Regexp) bool {
 // choose finds the conversations to search.
 func (s *search) choose(ctx context.Context) error {
 	f := Filter{Hidden: s.query.Hidden, Archived: s.query.Archived, Labels: s.query.Labels}
-	add := func(id ID, r *record) {
-		s.todo = append(s.todo, candidate{id, r.Title, r.UpdatedAt, r.Events == 0})
+	add := func(id ID, e entry) error {
+		s.todo = append(s.todo, candidate{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})
+		return nil
 	}
 	err := s.view.f.read(ctx, func(t *tx) error {
 		s.todo = nil
+		if len(s.query.IDs) == 0 {
+			return s.view.walk(t, f, add)
+		}
+		at := t.entries()
 		for _, id := range s.query.IDs {
-			r, err := s.view.within(t, id)
+			if _, err := s.view.within(t, id); err != nil {
+				return err
+			}
+			e, err := at.at(id)
 			if err != nil {
 				return err
 			}
-			add(id, r)
-		}
-		if len(s.query.IDs) > 0 {
-			return nil
-		}
-		return s.view.walk(t, f, func(id ID, r *record) error {
-			if f.admits(r) {
-				add(id, r)
+			if err := add(id, e); err != nil {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err == errAbsent && len(s.query.IDs) > 0 {
 		return &NotFoundError{ID: s.query.IDs[0]}

@@ -325,7 +325,7 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 			return &ChildrenError{ID: id, Children: r.Children}
 		}
 		all := []ID{id}
-		if err := t.below(id, false, func(below ID) error {
+		if err := t.below(id, false, t.entries(), func(below ID) error {
 			all = append(all, below)
 			return nil
 		}); err != nil {
@@ -420,7 +420,7 @@ func (t *tx) remove(ids []ID) error {
 		if err := t.expires(id, r.ExpiresAt, time.Time{}); err != nil {
 			return err
 		}
-		for _, n := range []bucketNumber{bConversations, bConfigs} {
+		for _, n := range []bucketNumber{bConversations, bListing, bConfigs} {
 			if err := t.drop(n, id.key()); err != nil {
 				return err
 			}
@@ -502,7 +502,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 // something holds them back.
 func (t *tx) expirable(id ID) ([]ID, error) {
 	all := []ID{id}
-	if err := t.below(id, false, func(below ID) error {
+	if err := t.below(id, false, t.entries(), func(below ID) error {
 		all = append(all, below)
 		return nil
 	}); err != nil {

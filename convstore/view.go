@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
-	"strings"
 )
 
 // View reads conversations: all of a store, or the strict descendants of one. It
@@ -125,37 +123,36 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 }
 
 // List returns the conversations in view that the filter lets through. Without a
-// Filter.Sort each one stands before its children.
+// Filter.Sort each one stands before its children. Only what it returns is read
+// whole, so that a limit bounds its cost and its memory.
 func (v View) List(ctx context.Context, f Filter) (list []Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		list = nil
 		if err := t.prepareStatus(); err != nil {
 			return err
 		}
-		return v.walk(t, f, func(id ID, r *record) error {
-			if !f.admits(r) {
-				return nil
+		ids, err := v.choose(t, f)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			r, err := t.load(id)
+			if err != nil {
+				return err
 			}
 			c, err := t.conversation(id, r)
 			if err != nil {
 				return err
 			}
 			list = append(list, c)
-			if f.Sort == SortTree && !f.Descending && f.Limit > 0 && len(list) == f.Limit {
-				return errEnough
-			}
-			return nil
-		})
+		}
+		return nil
 	})
-	if errors.Is(err, errEnough) || err == errAbsent && v.root == 0 && f.Children == 0 {
+	if err == errAbsent && v.root == 0 && f.Children == 0 {
 		err = nil
 	}
 	if err != nil {
 		return nil, absent(err, cmp.Or(f.Children, v.root))
-	}
-	f.order(list)
-	if f.Limit > 0 && len(list) > f.Limit {
-		list = list[:f.Limit]
 	}
 	return list, nil
 }
@@ -163,15 +160,16 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 // errEnough ends a walk early.
 var errEnough = errors.New("enough")
 
-// walk calls fn for the conversations in view that the filter's Roots and
-// Children leave, in preorder. What is not among them costs nothing.
-func (v View) walk(t *tx, f Filter, fn func(ID, *record) error) error {
+// walk calls fn for the conversations in view that the filter lets through, in
+// preorder. What is not among its Roots or Children costs nothing.
+func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
+	at := t.entries()
 	visit := func(id ID) error {
-		r, err := t.load(id)
-		if err != nil {
+		e, err := at.at(id)
+		if err != nil || !f.admits(e) {
 			return err
 		}
-		return fn(id, r)
+		return fn(id, e)
 	}
 	switch {
 	case f.Roots && (v.root != 0 || f.Children != 0):
@@ -192,14 +190,14 @@ func (v View) walk(t *tx, f Filter, fn func(ID, *record) error) error {
 		if _, err := t.load(v.root); err != nil {
 			return err
 		}
-		return t.below(v.root, v.delegated, visit)
+		return t.below(v.root, v.delegated, at, visit)
 	}
 	return t.prefixed(bRoots, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		if err := visit(id); err != nil || f.Roots {
 			return err
 		}
-		return t.below(id, false, visit)
+		return t.below(id, false, at, visit)
 	})
 }
 
@@ -214,18 +212,22 @@ func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
 }
 
 // below calls fn for the strict descendants of a conversation in preorder. The
-// tree may be deep, so the way down is kept here and not on the stack.
-func (t *tx) below(id ID, delegated bool, fn func(ID) error) error {
+// tree may be deep, so the way down is kept here and not on the stack. It looks for
+// children only where at says that there are any.
+func (t *tx) below(id ID, delegated bool, at *entries, fn func(ID) error) error {
 	var todo []ID // in reverse, so that the next one is last
 	push := func(id ID) error {
-		at := len(todo)
+		if e, err := at.at(id); err != nil || !e.is(entryParent) {
+			return err
+		}
+		from := len(todo)
 		err := t.children(id, func(child ID, l Link) error {
 			if !delegated || l == DelegationLink {
 				todo = append(todo, child)
 			}
 			return nil
 		})
-		slices.Reverse(todo[at:])
+		slices.Reverse(todo[from:])
 		return err
 	}
 	if err := push(id); err != nil {
@@ -255,55 +257,6 @@ func (t *tx) prepareStatus() error {
 		return err
 	}
 	return t.runs.readAll()
-}
-
-func (f Filter) admits(r *record) bool {
-	return (f.Hidden || !r.Hidden) && (f.Archived || r.ArchivedAt.IsZero()) && hasLabels(r, f.Labels)
-}
-
-func hasLabels(r *record, want map[string]string) bool {
-	for k, v := range want {
-		if have, ok := r.Labels[k]; !ok || v != "" && v != have {
-			return false
-		}
-	}
-	return true
-}
-
-// order sorts a list that is in preorder. Where two are equal, the older is first.
-func (f Filter) order(list []Conversation) {
-	by := func(a, b Conversation) int { return 0 }
-	switch f.Sort {
-	case SortTree:
-		if f.Descending {
-			slices.Reverse(list)
-		}
-		return
-	case SortActivity:
-		by = func(a, b Conversation) int { return a.UpdatedAt.Compare(b.UpdatedAt) }
-	case SortTitle:
-		by = func(a, b Conversation) int {
-			return cmp.Or(strings.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)), strings.Compare(a.Title, b.Title))
-		}
-	case SortTurns:
-		by = func(a, b Conversation) int { return cmp.Compare(a.Turns, b.Turns) }
-	case SortCost:
-		by = func(a, b Conversation) int { return cmp.Compare(costOf(a), costOf(b)) }
-	}
-	slices.SortStableFunc(list, func(a, b Conversation) int {
-		c := cmp.Or(by(a, b), cmp.Compare(a.ID, b.ID))
-		if f.Descending {
-			c = -c
-		}
-		return c
-	})
-}
-
-func costOf(c Conversation) int64 {
-	if c.CostNano == nil {
-		return math.MaxInt64
-	}
-	return *c.CostNano
 }
 
 // batchBytes and batchEvents bound what one opening of the file reads ahead.

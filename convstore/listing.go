@@ -1,0 +1,347 @@
+package convstore
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// entry is what choosing and ordering conversations needs to know of one. It is
+// stored apart from the record, so that a listing goes through a hundred thousand
+// of them in a few milliseconds and decodes the records of those it returns only:
+//
+//	flags u8, updated u64, turns u64, cost u64, title, labels
+//
+// updated is in nanoseconds since 1970 and cost in billionths of a dollar. The
+// title, and after it the name and the value of each label in the order of the
+// names, are a length as a uvarint and as many bytes.
+type entry struct {
+	flags   entryFlag
+	updated int64
+	turns   int
+	cost    int64  // costUnknown when some price is
+	title   []byte // these two belong to the transaction
+	labels  []byte
+}
+
+// entryFlag is a set of yes-or-no things.
+type entryFlag uint8
+
+const (
+	entryHidden entryFlag = 1 << iota
+	entryArchived
+	entryChild  // has a parent
+	entryParent // has children
+	entryEvents // has events
+)
+
+// costUnknown stands after every cost in order.
+const costUnknown = math.MaxInt64
+
+func (e entry) is(f entryFlag) bool { return e.flags&f != 0 }
+
+// entry returns the entry of a record as stored.
+func (r *record) entry() []byte {
+	var flags entryFlag
+	set := func(flag entryFlag, on bool) {
+		if on {
+			flags |= flag
+		}
+	}
+	set(entryHidden, r.Hidden)
+	set(entryArchived, !r.ArchivedAt.IsZero())
+	set(entryChild, r.Parent != 0)
+	set(entryParent, r.Children > 0)
+	set(entryEvents, r.Events > 0)
+	cost := r.CostNano
+	if r.Unpriced > 0 {
+		cost = costUnknown
+	}
+	b := binary.BigEndian.AppendUint64([]byte{byte(flags)}, uint64(nanoseconds(r.UpdatedAt)))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Turns))
+	b = binary.BigEndian.AppendUint64(b, uint64(cost))
+	b = appendText(b, r.Title)
+	names := make([]string, 0, len(r.Labels))
+	for name := range r.Labels {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b = appendText(appendText(b, name), r.Labels[name])
+	}
+	return b
+}
+
+// nanoseconds is the time since 1970, as far as it can be said.
+func nanoseconds(t time.Time) int64 {
+	switch secs := t.Unix(); {
+	case secs < math.MinInt64/int64(time.Second):
+		return math.MinInt64
+	case secs >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// cutText is the reverse of appendText.
+func cutText(b []byte) (text, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, false
+	}
+	return b[size : size+int(n)], b[size+int(n):], true
+}
+
+// parseEntry is the reverse of record.entry. The texts of the entry are parts of v.
+func parseEntry(v []byte) (e entry, ok bool) {
+	if len(v) < 25 {
+		return e, false
+	}
+	order := binary.BigEndian
+	e.flags, e.updated, e.turns, e.cost = entryFlag(v[0]), int64(order.Uint64(v[1:])), int(order.Uint64(v[9:])), int64(order.Uint64(v[17:]))
+	e.title, e.labels, ok = cutText(v[25:])
+	return e, ok
+}
+
+// hasLabels reports whether the entry has all the labels of want; a value of ""
+// is any value.
+func (e entry) hasLabels(want map[string]string) bool {
+	found := 0
+	for rest := e.labels; len(rest) > 0 && found < len(want); {
+		var name, value []byte
+		var ok bool
+		if name, rest, ok = cutText(rest); ok {
+			value, rest, ok = cutText(rest)
+		}
+		if !ok {
+			return false
+		}
+		if v, wanted := want[string(name)]; wanted && (v == "" || v == string(value)) {
+			found++
+		}
+	}
+	return found == len(want)
+}
+
+func (f Filter) admits(e entry) bool {
+	return (f.Hidden || !e.is(entryHidden)) && (f.Archived || !e.is(entryArchived)) && (!f.Roots || !e.is(entryChild)) && e.hasLabels(f.Labels)
+}
+
+// saveEntry brings the entry of a conversation up to date.
+func (t *tx) saveEntry(id ID, r *record) error {
+	e := r.entry()
+	if bytes.Equal(t.bucket(bListing).Get(id.key()), e) {
+		return nil
+	}
+	return t.put(bListing, id.key(), e)
+}
+
+// entries reads entries one after the other. It is quickest in the order of ids.
+type entries struct {
+	t    *tx
+	c    *bbolt.Cursor
+	k, v []byte
+}
+
+func (t *tx) entries() *entries { return &entries{t: t, c: t.bucket(bListing).Cursor()} }
+
+// at returns the entry of a conversation.
+func (r *entries) at(id ID) (entry, error) {
+	if r.k != nil && idAt(r.k, 0) != id {
+		r.k, r.v = r.c.Next()
+	}
+	if r.k == nil || idAt(r.k, 0) != id {
+		r.k, r.v = r.c.Seek(id.key())
+	}
+	e, ok := parseEntry(r.v)
+	if !ok || idAt(r.k, 0) != id {
+		return entry{}, r.t.damaged("conversation %s: missing in the listing, or malformed there", id)
+	}
+	return e, nil
+}
+
+// all calls fn for every conversation of the store in the order of ids.
+func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
+	step := r.c.Next
+	r.k, r.v = r.c.First()
+	if backwards {
+		step = r.c.Prev
+		r.k, r.v = r.c.Last()
+	}
+	for ; r.k != nil; r.k, r.v = step() {
+		e, ok := parseEntry(r.v)
+		if !ok || len(r.k) != 8 {
+			return r.t.damaged("listing: %x: malformed", r.k)
+		}
+		if err := fn(idAt(r.k, 0), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ranked is a conversation with what it is ordered by.
+type ranked struct {
+	id    ID
+	by    int64
+	lower string
+	title string
+}
+
+// rank returns what a conversation is ordered by; its texts are copies.
+func (s Sort) rank(id ID, e entry) ranked {
+	r := ranked{id: id}
+	switch s {
+	case SortActivity:
+		r.by = e.updated
+	case SortTurns:
+		r.by = int64(e.turns)
+	case SortCost:
+		r.by = e.cost
+	case SortTitle:
+		r.title = string(e.title)
+		r.lower = strings.ToLower(r.title)
+	}
+	return r
+}
+
+// compare orders; where two are equal, the older one is first.
+func (a ranked) compare(b ranked) int {
+	return cmp.Or(cmp.Compare(a.by, b.by), strings.Compare(a.lower, b.lower), strings.Compare(a.title, b.title), cmp.Compare(a.id, b.id))
+}
+
+// first keeps the first ones, in order, of all that it is offered: as many as
+// limit, or all. It holds at most twice as many at a time.
+type first struct {
+	limit      int // 0 = no limit
+	descending bool
+	kept       []ranked
+	worst      ranked // the last of limit ones in order, once full
+	full       bool
+}
+
+func (f *first) compare(a, b ranked) int {
+	if f.descending {
+		return b.compare(a)
+	}
+	return a.compare(b)
+}
+
+func (f *first) offer(r ranked) {
+	if f.full && f.compare(r, f.worst) >= 0 {
+		return
+	}
+	if f.kept = append(f.kept, r); f.limit > 0 && len(f.kept) >= 2*f.limit {
+		f.cut()
+	}
+}
+
+// cut drops what is beyond the limit.
+func (f *first) cut() {
+	slices.SortFunc(f.kept, f.compare)
+	if f.limit > 0 && len(f.kept) >= f.limit {
+		f.kept = f.kept[:f.limit]
+		f.worst, f.full = f.kept[f.limit-1], true
+	}
+}
+
+// ids returns what was kept.
+func (f *first) ids() []ID {
+	f.cut()
+	ids := make([]ID, len(f.kept))
+	for i, r := range f.kept {
+		ids[i] = r.id
+	}
+	return ids
+}
+
+// choose returns the conversations in view that the filter lets through, in its
+// order.
+func (v View) choose(t *tx, f Filter) ([]ID, error) {
+	enough := func(ids []ID) error {
+		if f.Limit > 0 && len(ids) == f.Limit {
+			return errEnough
+		}
+		return nil
+	}
+	var ids []ID
+	var err error
+	whole := v.root == 0 && f.Children == 0
+	switch {
+	case f.Sort == SortTree && f.Descending:
+		last := ring{limit: f.Limit}
+		err = v.walk(t, f, func(id ID, _ entry) error {
+			last.add(id)
+			return nil
+		})
+		ids = last.backwards()
+	case f.Sort == SortTree:
+		err = v.walk(t, f, func(id ID, _ entry) error {
+			ids = append(ids, id)
+			return enough(ids)
+		})
+	case f.Sort == SortCreated && whole:
+		err = t.entries().all(f.Descending, func(id ID, e entry) error {
+			if !f.admits(e) {
+				return nil
+			}
+			ids = append(ids, id)
+			return enough(ids)
+		})
+	default:
+		best := first{limit: f.Limit, descending: f.Descending}
+		offer := func(id ID, e entry) error {
+			best.offer(f.Sort.rank(id, e))
+			return nil
+		}
+		if whole {
+			// What was made last is mostly what is active, has most turns and costs most:
+			// so it is met first when those are wanted.
+			err = t.entries().all(f.Descending, func(id ID, e entry) error {
+				if !f.admits(e) {
+					return nil
+				}
+				return offer(id, e)
+			})
+		} else {
+			err = v.walk(t, f, offer)
+		}
+		ids = best.ids()
+	}
+	if err == errEnough {
+		err = nil
+	}
+	return ids, err
+}
+
+// ring keeps the last ids that were added: as many as limit, or all.
+type ring struct {
+	limit int
+	ids   []ID
+	next  int // where the oldest one is, once full
+}
+
+func (r *ring) add(id ID) {
+	if r.limit == 0 || len(r.ids) < r.limit {
+		r.ids = append(r.ids, id)
+		return
+	}
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % r.limit
+}
+
+func (r *ring) backwards() []ID {
+	ids := append(slices.Clone(r.ids[r.next:]), r.ids[:r.next]...)
+	slices.Reverse(ids)
+	return ids
+}
