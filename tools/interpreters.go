@@ -72,11 +72,23 @@ func interpreterOf(program string) (interpreter, bool) {
 		"nice", "nohup", "timeout", "setsid", "stdbuf", "ionice", "chrt", "taskset", "time", "strace", "ltrace", "flock",
 		"script", "screen", "tmux", "at", "batch", "systemd-run", "busybox", "toybox", "entr", "npx", "bunx", "uvx", "pnpx",
 		"pipx", "exec", "command", "eval", "source", "ld", "ld-linux", "ld-linux-x86-64.so", "bwrap", "firejail", "proot",
-		"fakeroot", "prlimit", "setarch", "valgrind", "perf", "rlwrap", "direnv", "nix-shell", "xvfb-run", "dbus-run-session":
+		"fakeroot", "prlimit", "setarch", "valgrind", "perf", "rlwrap", "direnv", "nix-shell", "xvfb-run", "dbus-run-session",
+		"linux", "i", "x86_", // linux32, i386, x86_64: programName drops digits
+		"setpriv", "capsh", "numactl", "cgexec", "systemd-nspawn", "systemd-inhibit", "machinectl", "systemctl", "service",
+		"start-stop-daemon", "daemonize", "run-parts", "crontab", "gosu", "su-exec", "tini", "dumb-init", "chpst", "softlimit", "envdir",
+		"setlock", "setuidgid", "torsocks", "proxychains", "faketime", "eatmydata", "ccache", "distcc", "unbuffer", "dtach", "abduco", "tmate",
+		"hyperfine", "watchexec", "nodemon", "xdg-open", "npm", "yarn", "pnpm", "poetry", "pipenv", "uv", "hatch", "tox", "nox", "bundle",
+		"rbenv", "pyenv", "asdf", "mise", "devbox", "nix", "guix", "ansible", "ansible-playbook", "vagrant", "fzf":
 		return interpreter{all: runsOthers}, true
+	case "pip", "gem", "apt", "apt-get", "aptitude", "dpkg", "rpm", "yum", "dnf", "brew", "conda", "composer", "cpan":
+		return interpreter{all: "installs what its arguments name, and runs its code"}, true
 	case "make", "gmake", "osascript", "tclsh", "wish", "expect", "guile", "racket", "sbcl", "emacs", "vi", "vim", "nvim",
 		"ex", "ed", "m", "gdb", "lldb", "sqlite", "psql", "mysql", "mariadb", "duckdb", "csh", "tcsh", "deno", "bun",
-		"groovy", "scala", "ghci", "julia", "octave", "bc", "dc", "pwsh", "powershell", "rsync", "socat", "ncat":
+		"groovy", "scala", "ghci", "julia", "octave", "bc", "dc", "pwsh", "powershell", "rsync", "socat", "ncat", "nc", "netcat", "nmap", "tcpdump",
+		"less", "more", "most", "nano", "pico", "mail", "mailx", "mutt", "sendmail", "ftp", "lftp", "gs", "tex", "latex", "pdflatex", "xelatex", "lualatex",
+		"luatex", "pdftex", "gnuplot", "maxima", "gp", "convert", "magick", "mogrify", "rake", "just", "task", "ninja", "ant", "mvn", "gradle",
+		"gradlew", "bazel", "scons", "cmake", "meson", "sage", "mongosh", "mongo", "redis-cli", "clickhouse", "trino", "elixir", "erl", "iex",
+		"clojure", "clj", "sml", "ocaml", "swipl", "vimdiff", "rvim", "view", "nvimdiff":
 		return interpreter{all: ownCode}, true
 	}
 	return interpreter{}, false
@@ -88,6 +100,7 @@ func (c CommandLine) checkInterpreters(dash map[string]bool) error {
 	if in, ok := interpreterOf(c.Program); ok {
 		return in.check(c.Program, c.args, dash)
 	}
+	options, runs := runningOptionsOf(c.Program)
 	switch programName(c.Program) {
 	case "find", "gfind", "fd", "fdfind":
 		if err := checkExec(c.Program, c.args, dash); err != nil {
@@ -95,6 +108,17 @@ func (c CommandLine) checkInterpreters(dash map[string]bool) error {
 		}
 	case "git":
 		if err := checkGit(c.args); err != nil {
+			return err
+		}
+	case "go":
+		if done, err := checkGo(c.args, dash); done || err != nil {
+			return err
+		}
+	case "tar", "gtar", "bsdtar":
+		return checkTar(c.Program, c.args, options, dash)
+	}
+	if runs {
+		if err := options.check(c.Program, c.args, dash); err != nil {
 			return err
 		}
 	}
@@ -245,6 +269,22 @@ func checkGit(args []argument) error {
 		}
 	}
 	return nil
+}
+
+// checkGo refuses placeholders that choose the program of go run and go tool. What follows that goes to it, so then nothing is
+// left to check.
+func checkGo(args []argument, dash map[string]bool) (done bool, err error) {
+	for i, a := range args {
+		switch text, literal := a.literal(); {
+		case !literal:
+			return true, fmt.Errorf("a placeholder in argument %d of go: it would be the command", i+1)
+		case text == "run" || text == "tool":
+			return true, interpreter{ends: true}.check("go "+text, args[i+1:], dash)
+		case !strings.HasPrefix(text, "-"):
+			return false, nil
+		}
+	}
+	return false, nil
 }
 
 // checkNested finds an interpreter with code in the arguments of another
