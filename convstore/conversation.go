@@ -58,6 +58,7 @@ type Grant struct {
 	Authority   map[string]string `json:"authority,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
 	MaxChildren int               `json:"max_children,omitzero"` // of the whole tree in one session
+	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
 	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, at that time
 	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // of a run, from its start; 0 = none
 	Tokens      *int64            `json:"tokens"`

@@ -31,6 +31,8 @@
 //	gate            flock: whoever wants the store passes here one by one
 //	runs            run locks: on Linux one lock on the byte at offset id,
 //	                elsewhere a folder with one locked file per conversation
+//	slots           slots: on Linux locks on the bytes from offset 2048 times the
+//	                root's id on, elsewhere a folder for each root with files
 //	workspace.json  whose store this is, for Locate
 //
 // # The file

@@ -21,6 +21,7 @@ const (
 	fileUnfinished = "store.db.new"   // becomes fileStore when it is complete
 	fileGate       = "gate"           // the turnstile before fileStore's lock
 	fileRuns       = "runs"           // holds the run locks
+	fileSlots      = "slots"          // holds the slots
 	fileWorkspace  = "workspace.json" // whose conversations these are
 )
 

@@ -31,6 +31,7 @@ var programs = map[string]func(args []string) error{
 	"fillup":  fillupProgram,
 	"gaps":    gapsProgram,
 	"lockrun": lockProgram,
+	"slots":   slotsProgram,
 }
 
 const programVariable = "CONVSTORE_TEST_PROGRAM"

@@ -24,9 +24,14 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	defer closeFD(death)
 	files := []uintptr{io.fds[0], io.fds[1], io.fds[2], uintptr(death)}
 	given := inheritVar + "=death=3"
-	if spec.Lock != nil {
-		files = append(files, spec.Lock.Fd())
-		given += ",lock=4"
+	for _, f := range []struct {
+		name string
+		file *os.File
+	}{{"lock", spec.Lock}, {"slot", spec.Slot}} {
+		if f.file != nil {
+			given += fmt.Sprintf(",%s=%d", f.name, len(files))
+			files = append(files, f.file.Fd())
+		}
 	}
 	r := newRun()
 	c, err := family.start(func() (int, error) {
@@ -73,6 +78,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 type Inherited struct {
 	Death *os.File // ends when the parent is gone
 	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
+	Slot  *os.File // Spec.Slot, likewise
 }
 
 // Inherit takes over what the parent jp handed down: it reads and unsets
@@ -109,19 +115,21 @@ func Inherit() (*Inherited, error) {
 			in.Death = os.NewFile(uintptr(fd), name)
 		case "lock":
 			in.Lock = os.NewFile(uintptr(fd), name)
+		case "slot":
+			in.Slot = os.NewFile(uintptr(fd), name)
 		}
 	}
 	return in, nil
 }
 
-// parseInherit reads "death=3,lock=4". death must be there.
+// parseInherit reads "death=3,lock=4,slot=5". death must be there.
 func parseInherit(given string) (map[string]int, error) {
 	fds := map[string]int{}
 	seen := map[int]bool{}
 	for item := range strings.SplitSeq(given, ",") {
 		name, number, _ := strings.Cut(item, "=")
 		fd, err := strconv.Atoi(number)
-		if (name != "death" && name != "lock") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
+		if (name != "death" && name != "lock" && name != "slot") || err != nil || fd < 3 || fd > 1<<20 || strconv.Itoa(fd) != number {
 			return nil, fmt.Errorf("%q is not a descriptor", item)
 		}
 		if _, twice := fds[name]; twice || seen[fd] {
@@ -146,7 +154,7 @@ func checkInherited(name string, fd int) error {
 	if err != nil {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
-	if name == "lock" && kind != syscall.S_IFREG ||
+	if name != "death" && kind != syscall.S_IFREG ||
 		name == "death" && (kind != syscall.S_IFIFO || flags&unix.O_ACCMODE != unix.O_RDONLY) {
 		return fmt.Errorf("descriptor %d is not what a parent jp hands down", fd)
 	}

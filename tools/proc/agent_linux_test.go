@@ -24,16 +24,26 @@ func TestInherit(t *testing.T) {
 	if _, err := lock.WriteString("held"); err != nil {
 		t.Fatal(err)
 	}
+	slot, err := os.Create(filepath.Join(t.TempDir(), "slot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slot.Close()
+	if _, err := slot.WriteString("taken"); err != nil {
+		t.Fatal(err)
+	}
 	env, _ := mark(t)
 	for _, tt := range []struct {
-		lock *os.File
-		want string
+		lock, slot *os.File
+		want       string
 	}{
-		{nil, `death=true lock="" variable=false`},
-		{lock, `death=true lock="held" variable=false`},
+		{nil, nil, `death=true lock="" slot="" variable=false`},
+		{lock, nil, `death=true lock="held" slot="" variable=false`},
+		{nil, slot, `death=true lock="" slot="taken" variable=false`},
+		{lock, slot, `death=true lock="held" slot="taken" variable=false`},
 	} {
 		var out bytes.Buffer
-		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Stdout: &out}
+		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Slot: tt.slot, Stdout: &out}
 		exit, err := h.Run(t.Context(), spec)
 		// ls sees its three and the directory it reads.
 		want := tt.want + "\n" + `tool: "0\n1\n2\n3\n"` + "\n"
@@ -113,12 +123,14 @@ func TestInheritRefuses(t *testing.T) {
 		{"death=99999999999999999999", nil, `"death=99999999999999999999" is not a descriptor`},
 		{"death=3,death=4", nil, `"death=4" comes twice`},
 		{"death=3,lock=3", nil, `"lock=3" comes twice`},
+		{"death=3,lock=4,slot=4", nil, `"slot=4" comes twice`},
 		{"lock=3", nil, `no death pipe in "lock=3"`},
 		{"ready=3", nil, `"ready=3" is not a descriptor`},
 		{"death=3,", nil, `"" is not a descriptor`},
 		{"death=700", nil, "death: descriptor 700: bad file descriptor"},
 		{"death=3", []*os.File{file}, "death: descriptor 3 is not what a parent jp hands down"},
 		{"death=4,lock=3", []*os.File{w, r}, "lock: descriptor 3 is not what a parent jp hands down"},
+		{"death=4,slot=3", []*os.File{w, r}, "slot: descriptor 3 is not what a parent jp hands down"},
 		{"death=3", []*os.File{w}, "death: descriptor 3 is not what a parent jp hands down"},
 	} {
 		cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC="+tt.given), ExtraFiles: tt.extra}
@@ -130,7 +142,7 @@ func TestInheritRefuses(t *testing.T) {
 }
 
 func FuzzParseInherit(f *testing.F) {
-	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
+	for _, s := range []string{"", "death=3", "death=3,lock=4", "lock=4,death=3", "death=3,lock=4,slot=5", "slot=5,death=3", "death=3,death=3", "death=1e3", "death=3,=", "death==3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, given string) {
@@ -138,16 +150,12 @@ func FuzzParseInherit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := fmt.Sprintf("death=%d", fds["death"])
-		if lock, ok := fds["lock"]; ok {
-			again += fmt.Sprintf(",lock=%d", lock)
-		}
-		if given != again && !strings.HasPrefix(given, "lock=") {
-			t.Errorf("parseInherit(%q) = %v, which is %q", given, fds, again)
+		if _, ok := fds["death"]; !ok || len(fds) != strings.Count(given, ",")+1 {
+			t.Errorf("parseInherit(%q) = %v: not what was said", given, fds)
 		}
 		for name, fd := range fds {
-			if fd < 3 {
-				t.Errorf("parseInherit(%q): %s is %d", given, name, fd)
+			if item := fmt.Sprintf("%s=%d", name, fd); fd < 3 || !strings.Contains(","+given+",", ","+item+",") {
+				t.Errorf("parseInherit(%q): %s", given, item)
 			}
 		}
 	})

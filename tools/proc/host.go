@@ -67,6 +67,9 @@ type Spec struct {
 	Stdout, Stderr io.Writer
 	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
 	Lock *os.File
+	// Slot is inherited by an Agent, as Inherited.Slot. It stays open here until
+	// Started was called, which may close it.
+	Slot *os.File
 	Kind Kind
 	// Grace is the time between the interrupt and the kill. 0 is that of Options.
 	// An agent needs more than what runs below it.
@@ -236,8 +239,8 @@ func (h *Host) complete(spec *Spec) error {
 	if spec.Path == "" {
 		return errors.New("program: no path")
 	}
-	if spec.Kind == Tool && spec.Lock != nil {
-		return errors.New("program: a lock is for an agent")
+	if spec.Kind == Tool && (spec.Lock != nil || spec.Slot != nil) {
+		return errors.New("program: a lock or slot is for an agent")
 	}
 	if spec.Kind == Agent && spec.Confine != nil {
 		return errors.New("program: an agent cannot be confined")

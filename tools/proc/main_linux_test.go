@@ -128,14 +128,16 @@ func given([]string) int {
 	if err != nil {
 		return complain(err)
 	}
-	text := ""
-	if in.Lock != nil {
+	text := func(f *os.File) string {
+		if f == nil {
+			return ""
+		}
 		b := make([]byte, 100)
-		n, _ := in.Lock.ReadAt(b, 0)
-		text = string(b[:n])
+		n, _ := f.ReadAt(b, 0)
+		return string(b[:n])
 	}
 	_, again := os.LookupEnv(inheritVar)
-	fmt.Printf("death=%t lock=%q variable=%t\n", in.Death != nil, text, again)
+	fmt.Printf("death=%t lock=%q slot=%q variable=%t\n", in.Death != nil, text(in.Lock), text(in.Slot), again)
 	// What it starts has neither.
 	h := NewHost(Options{})
 	var out bytes.Buffer

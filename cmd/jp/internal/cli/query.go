@@ -205,6 +205,11 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if err := q.open(ctx, text, inherited.Lock); err != nil {
 		return err
 	}
+	if inherited.Slot != nil {
+		if q.slot, err = q.log.Below().AdoptSlot(inherited.Slot); err != nil {
+			return err
+		}
+	}
 	if g := q.conv.Grant; g != nil && (q.delegated || q.hand != nil) {
 		var cancel context.CancelFunc
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
@@ -245,9 +250,10 @@ type query struct {
 	scope     convstore.Scope        // where hand names a delegation of its own
 	hand      *convstore.Reservation // this run was delegated by a person, who settles it here
 	resolved  *profiles.Resolved
-	tty       *term.TTY  // nil when nobody can be asked
-	tree      *term.Tree // nil shows nothing
-	delegated bool       // another jp runs this one and settles it
+	tty       *term.TTY       // nil when nobody can be asked
+	tree      *term.Tree      // nil shows nothing
+	delegated bool            // another jp runs this one and settles it
+	slot      *convstore.Slot // that a delegated run works in
 	began     time.Time
 }
 

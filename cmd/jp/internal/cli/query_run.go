@@ -178,8 +178,8 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: q.log.Below(), Caller: q.conv.ID, Limits: limits(cfg),
-		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, Parallel: cfg.Delegation.MaxParallel,
+		Scope: q.log.Below(), Caller: q.conv.ID, Slot: q.slot, Limits: limits(cfg),
+		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
 		Warn:    q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
@@ -202,7 +202,7 @@ func limits(cfg profiles.Config) delegate.Limits {
 		depth = *cfg.Delegation.MaxDepth
 	}
 	return delegate.Limits{
-		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren,
+		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
 		Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
 	}
 }
@@ -475,7 +475,13 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 	if err != nil {
 		return err
 	}
-	q.log, err = q.store.Adopt(ctx, res.Child.ID, lock)
+	if q.log, err = q.store.Adopt(ctx, res.Child.ID, lock); err != nil {
+		return err
+	}
+	most := res.Delegation.Grant.MaxParallel
+	q.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
+		q.note("waiting for a slot: %s of this tree are at work", plural(most, "sub-agent"))
+	})
 	return err
 }
 

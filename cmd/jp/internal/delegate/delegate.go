@@ -30,13 +30,13 @@ import (
 // Delegator runs sub-agents for one caller. All fields but the noted ones are required.
 type Delegator struct {
 	Scope  convstore.Scope // below the caller
+	Slot   *convstore.Slot // of a sub-agent: the one that it works in, given back and taken again from here on; nil at a root
 	Caller convstore.ID
 	Set    tools.Set // the caller's effective tools; set before the first call
 	Limits Limits
 
 	Models       []string // what an assistant.model override may name; empty: any but script/
 	InlineResult int      // bytes of a result that the model gets; 0 = 16 KiB
-	Parallel     int      // children at once; 0 = 4
 
 	// Resolve loads a profile under NONE with the model override, if any.
 	Resolve func(ctx context.Context, name, model string) (Profile, error)
@@ -54,8 +54,8 @@ type Delegator struct {
 	// crash at each of them is tried. nil is nobody.
 	Checkpoint func(point string)
 
-	once  sync.Once
-	slots chan struct{}
+	once sync.Once
+	tree treeSlots
 
 	mu       sync.Mutex
 	calls    int
@@ -82,11 +82,6 @@ type admission struct {
 
 func (d *Delegator) init() {
 	d.once.Do(func() {
-		n := d.Parallel
-		if n <= 0 {
-			n = 4
-		}
-		d.slots = make(chan struct{}, n)
 		d.admitted, d.profiles, d.specials = map[string]admission{}, map[string]Profile{}, map[string]Special{}
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
@@ -146,9 +141,11 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.mu.Unlock()
 }
 
-// Release settles what was admitted and never ran.
+// Release ends what Admit began: it settles what was admitted and never ran, and takes a slot again where this agent gave its
+// own to those that it waited for.
 func (d *Delegator) Release(ctx context.Context) {
 	d.init()
+	defer d.resume(ctx)
 	d.mu.Lock()
 	left := d.admitted
 	d.admitted = map[string]admission{}

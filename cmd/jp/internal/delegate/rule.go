@@ -44,6 +44,7 @@ type Limits struct {
 	MaxDepth    int // levels below this caller; a child without the key has 0
 	MaxPerTurn  int // delegations in one turn of the caller
 	MaxChildren int // conversations made in one session of the tree
+	MaxParallel int // sub-agents of the tree that work at the same time
 	Timeout     time.Duration
 	Profiles    []string // what the config enum lists
 }
@@ -139,10 +140,10 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	}
 	total := len(held)
 
-	// 4. Grant: the counts. That of children is the tree's, which a child cannot raise for itself.
-	children := c.Limits.MaxChildren
+	// 4. Grant: the counts. Those of the tree a child cannot raise for itself.
+	children, parallel := c.Limits.MaxChildren, c.Limits.MaxParallel
 	if p.Grant != nil {
-		children = p.Grant.MaxChildren
+		children, parallel = p.Grant.MaxChildren, p.Grant.MaxParallel
 	}
 	if n := len(s.Turn) + admitted; n >= c.Limits.MaxPerTurn {
 		return convstore.Child{}, refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", n, c.Limits.MaxPerTurn)
@@ -171,7 +172,7 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	if a.Sticky != "" {
 		kind, labels = kindSpecialization, map[string]string{labelSpecialization: a.Sticky}
 	}
-	grant := convstore.Grant{Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxChildren: children, Timeout: c.Limits.Timeout, Deadline: a.Deadline}
+	grant := convstore.Grant{Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxChildren: children, MaxParallel: parallel, Timeout: c.Limits.Timeout, Deadline: a.Deadline}
 	if a.ID != 0 {
 		// A child that goes on keeps its stored config: its profile is not read again.
 		return convstore.Child{

@@ -73,12 +73,13 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	d.checkpoint(Reserved)
 	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now()}
 
-	if err := d.slot(ctx, f); err != nil {
+	slot, err := d.slot(ctx, res, f)
+	if err != nil {
 		e := ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
 		f.end(e.State, e.Reason)
 		return tools.Result{}, errors.Join(err, d.settle(ctx, res, e))
 	}
-	defer func() { <-d.slots }()
+	defer d.free(slot)
 
 	// The time of a child runs from here, and never beyond its caller's.
 	f.begun = time.Now()
@@ -94,8 +95,9 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	exit, runErr := d.Host.Run(run, proc.Spec{
 		Path: proc.Self(), Args: d.argv(child, del.Fresh, r), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
 		Stdin: strings.NewReader(r.query), Stdout: out, Stderr: tail,
-		Lock: res.LockFile(), Kind: proc.Agent, Grace: grace(del),
+		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
+			_ = slot.Pass() // of a regular file nobody wrote to
 			d.Log.Info("delegation started", "child", child, "pid", pid, "profile", del.Profile)
 			d.checkpoint(Running)
 		},
@@ -105,7 +107,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 
 	e := d.judge(context.WithoutCancel(ctx), del, exit, runErr, f.result, f.bad)
 	e.Stderr, e.LastTool = tail.String(), f.lastTool
-	err := d.settle(ctx, res, e)
+	err = d.settle(ctx, res, e)
 	f.end(e.State, e.Reason)
 	d.Log.Info("delegation ended", "child", child, "state", e.State, "reason", e.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
@@ -116,25 +118,6 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		return tools.Result{Text: d.respond(e, child).Text, IsError: true}, cause
 	}
 	return d.respond(e, child), nil
-}
-
-// slot waits for one of the places of children that run at once.
-func (d *Delegator) slot(ctx context.Context, f *follower) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	select {
-	case d.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	f.tell(stream.Queued)
-	select {
-	case d.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // own is how much later than a child itself its caller ends it at its time: a child that ends by itself says so.

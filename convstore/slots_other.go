@@ -1,0 +1,95 @@
+//go:build !linux
+
+package convstore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Without OFD locks each slot is a file of its own with an flock on it, and the
+// head of the line one more. It is weaker than on Linux in one way: nobody is told
+// that a slot has come free, so whoever is first in line looks every 20 ms.
+
+func (s *Slots) open(name string) (*os.File, error) {
+	dir := filepath.Join(s.f.path(fileSlots), s.root.String())
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return openOwn(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE)
+}
+
+// head waits until this process is first in line. wait is called before it does.
+func (s *Slots) head(ctx context.Context, wait func()) (leave func(), err error) {
+	file, err := s.open("line")
+	if err != nil {
+		return nil, err
+	}
+	wait()
+	if err := lockFile(ctx, file, unix.LOCK_EX); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = unlockSlot(file)
+		file.Close()
+	}, nil
+}
+
+// looker looks for a free slot.
+type looker struct{ *Slots }
+
+func (s *Slots) looker() looker { return looker{s} }
+
+func (l looker) close() {}
+
+// free takes a slot that is free, or returns nil.
+func (l looker) free() (*os.File, error) {
+	for n := range l.n {
+		file, err := l.open(strconv.Itoa(n + 1))
+		if err != nil {
+			return nil, err
+		}
+		switch err := flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
+		case nil:
+			return file, nil
+		case unix.EWOULDBLOCK:
+			file.Close()
+		default:
+			file.Close()
+			return nil, os.NewSyscallError("flock", err)
+		}
+	}
+	return nil, nil
+}
+
+func unlockSlot(file *os.File) error { return flock(file, unix.LOCK_UN) }
+
+func (f *folder) tellSlots() {}
+
+func (f *folder) adoptSlot(file *os.File) error {
+	mine, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	// Which of the files it is only its name could tell: that it is one of them is
+	// found by looking at all.
+	dirs, err := filepath.Glob(filepath.Join(f.path(fileSlots), "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range dirs {
+		if ours, err := os.Lstat(path); err == nil && os.SameFile(mine, ours) {
+			unix.CloseOnExec(int(file.Fd()))
+			return nil
+		}
+	}
+	return errors.New("not of this store")
+}
+
+// wait returns when it is time to look again, or ctx has ended.
+func (l looker) wait(ctx context.Context) error { return pollSlots(ctx) }

@@ -1,0 +1,228 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// slotsProgram takes slots of the tree of a root and keeps them until its input ends. With a third argument
+// the first of them is the one that descriptor 3 holds.
+func slotsProgram(args []string) error {
+	s, root, err := programStore(args)
+	if err != nil {
+		return err
+	}
+	scope := Scope{View: View{f: s.f, root: root}}
+	n, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	if len(args) > 3 {
+		if _, err := scope.AdoptSlot(os.NewFile(3, "slot")); err != nil {
+			return err
+		}
+		fmt.Println("adopted")
+		n--
+	}
+	slots := scope.Slots(root, n)
+	for range n {
+		if _, err := slots.Take(context.Background(), nil); err != nil {
+			return err
+		}
+		fmt.Println("took")
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// slotsOf returns the slots of a new store's root as another process would have them at each call.
+func slotsOf(t *testing.T) (dir string, root ID, slots func(n int) *Slots) {
+	dir = filepath.Join(memoryDir(t), "store")
+	s := openStoreIn(t, dir, Options{})
+	root = mustCreate(t, s, New{}).ID
+	scope, err := s.Below(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, root, func(n int) *Slots { return scope.Slots(root, n) }
+}
+
+func mustTake(t *testing.T, s *Slots) *Slot {
+	t.Helper()
+	p, err := s.Take(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// taking takes a slot in a goroutine and returns once it waits for it.
+func taking(t *testing.T, ctx context.Context, s *Slots) <-chan error {
+	t.Helper()
+	queued, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		p, err := s.Take(ctx, func() { close(queued) })
+		if err == nil {
+			err = p.Release()
+		}
+		done <- err
+	}()
+	select {
+	case <-queued:
+	case err := <-done:
+		t.Fatalf("Take returned %v without waiting", err)
+	}
+	return done
+}
+
+func TestSlotsCap(t *testing.T) {
+	const n, takers, rounds = 3, 12, 20
+	_, _, slots := slotsOf(t)
+	var at, most atomic.Int32
+	var all sync.WaitGroup
+	for range takers {
+		s := slots(n)
+		for range 2 { // two goroutines of one process
+			all.Go(func() {
+				for range rounds {
+					p, err := s.Take(t.Context(), nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					now := at.Add(1)
+					for {
+						seen := most.Load()
+						if now <= seen || most.CompareAndSwap(seen, now) {
+							break
+						}
+					}
+					at.Add(-1)
+					if err := p.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := most.Load(); got > n || got < 1 {
+		t.Errorf("%d slots were taken at the same time, want at most %d", got, n)
+	}
+}
+
+func TestSlotsOfKilledProcess(t *testing.T) {
+	dir, root, slots := slotsOf(t)
+	p := start(t, "slots", nil, dir, root.String(), "2")
+	p.expect("took")
+	p.expect("took")
+	done := taking(t, t.Context(), slots(2))
+	p.kill()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlotsInherited(t *testing.T) {
+	dir, root, slots := slotsOf(t)
+	slot := mustTake(t, slots(1))
+	p := start(t, "slots", []*os.File{slot.File()}, dir, root.String(), "1", "adopt")
+	p.expect("adopted")
+	if err := slot.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	if slot.File() != nil || slot.Release() != nil { // it is the child's now: this changes nothing
+		t.Fatal("a passed slot can still be released")
+	}
+	done := taking(t, t.Context(), slots(1))
+	p.kill()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlotsReleasedDespiteCopies(t *testing.T) {
+	dir, root, slots := slotsOf(t)
+	slot := mustTake(t, slots(1))
+	p := start(t, "slots", []*os.File{slot.File()}, dir, root.String(), "1", "adopt")
+	p.expect("adopted")
+	done := taking(t, t.Context(), slots(1))
+	if err := slot.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	p.finish()
+}
+
+func TestSlotsCancelled(t *testing.T) {
+	_, _, slots := slotsOf(t)
+	held := mustTake(t, slots(1))
+	gone := errors.New("gone")
+	first, cancelFirst := context.WithCancelCause(t.Context())
+	second, cancelSecond := context.WithCancelCause(t.Context())
+	third, cancelThird := context.WithCancelCause(t.Context())
+	s := slots(1)
+	atHead := taking(t, first, s)
+	behind := taking(t, second, s)      // in the line of its process
+	other := taking(t, third, slots(1)) // in that of all processes
+	last := taking(t, t.Context(), slots(1))
+	cancelSecond(gone)
+	if err := <-behind; err != gone {
+		t.Errorf("Take = %v, want the cause", err)
+	}
+	cancelThird(gone)
+	if err := <-other; err != gone {
+		t.Errorf("Take = %v, want the cause", err)
+	}
+	cancelFirst(gone)
+	if err := <-atHead; err != gone {
+		t.Errorf("Take = %v, want the cause", err)
+	}
+	if _, err := slots(1).Take(first, nil); err != gone {
+		t.Errorf("Take with an ended context = %v, want the cause", err)
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-last; err != nil { // those who gave up are in nobody's way
+		t.Fatal(err)
+	}
+}
+
+func TestSlotsOfTwoTrees(t *testing.T) {
+	_, root, slots := slotsOf(t)
+	s := slots(1)
+	held := mustTake(t, s)
+	other := &Slots{f: s.f, root: root + 1, n: 1, line: make(chan struct{}, 1)}
+	beside := mustTake(t, other)
+	for _, p := range []*Slot{held, beside} {
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAdoptSlotOfAnotherFile(t *testing.T) {
+	_, _, slots := slotsOf(t)
+	s := slots(1)
+	p := mustTake(t, s)
+	defer p.Release()
+	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := (Scope{View: View{f: s.f}}).AdoptSlot(file); err == nil {
+		t.Error("AdoptSlot took a file that is none of the store's")
+	}
+}
