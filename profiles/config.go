@@ -78,6 +78,7 @@ type Delegation struct {
 	BudgetInheritance float64       // 0 to 1, default 0.5
 	Timeout           time.Duration // of one child, default 10 minutes
 	LLMQuery          LLMQuery
+	ContextTool       string // of a sub-agent, that answers a context_query; "" = none
 }
 
 // LLMQuery is the generic sub-agent.

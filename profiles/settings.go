@@ -136,6 +136,8 @@ func table() []setting {
 			doc:   "longest run of one sub-agent, from its start"},
 		{key: "delegation.llm_query.tools", kind: texts, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Delegation.LLMQuery.Tools },
 			doc: "tools of the generic sub-agent; none when not set"},
+		{key: "delegation.context_tool", kind: text, check: notEmpty, field: func(c *Config, _ []string) any { return &c.Delegation.ContextTool },
+			doc: "tool of a sub-agent that answers the context_query of jp_query before it begins; none when not set"},
 		{key: specializationsKey, kind: text, class: loader, check: notEmpty,
 			doc: "INI file whose sections [llm_tool_<name>] define delegation tools; not set: .jp/specializations.ini"},
 

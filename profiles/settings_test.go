@@ -91,6 +91,7 @@ func TestSettings(t *testing.T) {
 		{"delegation.budget_inheritance", "1", func(c Config) any { return c.Delegation.BudgetInheritance }, 1.0, map[string]string{"1.1": "must be between 0 and 1"}},
 		{"delegation.timeout", "90s", func(c Config) any { return c.Delegation.Timeout }, 90 * time.Second, map[string]string{
 			"0s": "must be longer than nothing", "-1s": "must be longer than nothing", "10": `must be a duration such as "90s" or "10m"`, ":10": `must be a duration such as "90s" or "10m", not a whole number`}},
+		{"delegation.context_tool", "docs_search", func(c Config) any { return c.Delegation.ContextTool }, "docs_search", map[string]string{" ": "must not be empty"}},
 		{"delegation.llm_query.tools", `:["a"]`, func(c Config) any { return c.Delegation.LLMQuery.Tools }, []string{"a"}, map[string]string{`:[""]`: "item 1 must not be empty"}},
 		{"style.reasoning.display", "full", func(c Config) any { return c.Style.Reasoning }, "full", nil},
 		{"style.tool_call.show", "1", func(c Config) any { return c.Style.ShowToolCall }, true, nil},

@@ -365,7 +365,7 @@ func (t *turn) ask(ctx context.Context, closing string) (reply, error) {
 		case part.Text != "":
 			r.any = true
 			text.WriteString(part.Text)
-			if t.Watch.Text != nil {
+			if t.Watch.Text != nil && t.schema == nil { // else it is no answer before it was checked
 				t.Watch.Text(part.Text)
 			}
 		case part.ReasoningDelta != "":

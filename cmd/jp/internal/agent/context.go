@@ -86,14 +86,25 @@ func onlyText(d tools.Definition) (string, bool) {
 	return name, s.Properties[name].Type == "string"
 }
 
-// NoContext is why a turn has no context although it was asked for; "" when nothing says so.
+// NoContext is why a turn that was to have context has none; "" when it has.
 func NoContext(turn []convstore.Event) string {
+	results := resultsOf(turn)
+	done := false
 	for _, ev := range turn {
-		if n, ok := ev.Body.(convstore.Note); ok && n.Kind == NoteContext {
-			return strings.TrimPrefix(n.Text, "no context: ")
+		switch b := ev.Body.(type) {
+		case convstore.Note:
+			if b.Kind == NoteContext {
+				return strings.TrimPrefix(b.Text, "no context: ")
+			}
+		case convstore.ToolCall:
+			r, ok := results[b.ID]
+			done = done || isFetch(b.ID) && ok && !r.IsError
 		}
 	}
-	return ""
+	if done {
+		return ""
+	}
+	return "it was not fetched"
 }
 
 // quoted is the context of a turn as data for the system prompt, in at most tokens.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,6 +38,8 @@ type queryOptions struct {
 	maxSub     maybe[int]
 	maxDepth   maybe[int]
 	print      bool
+	schema     maybe[string]
+	input      string
 }
 
 // toggle is one --tool or --no-tool, in order. An empty name means all tools.
@@ -50,7 +51,7 @@ type toggle struct {
 const defaultTmp = 24 * time.Hour
 
 func newQueryCommand(a *app) *cli.Command {
-	var o queryOptions
+	o := queryOptions{input: inputText}
 	toggled := func(name, short, usage string, on bool) *option {
 		f := &option{name: name, short: []string{short}, arg: "NAME", maybe: true, usage: usage}
 		f.set = func(s string, _ bool) error {
@@ -85,6 +86,8 @@ func newQueryCommand(a *app) *cli.Command {
 		sub("no-sub-calls", "allow no sub-agents", false),
 		intFlag(&o.maxSub, "max-sub-calls", "N", 0, "sub-agent calls in this turn"),
 		intFlag(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
+		stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s"),
+		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(), "what stdin is: text, or json, a task of {query, schema, context}"),
 		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
 	)
 	return a.command(spec{
@@ -102,6 +105,7 @@ func newQueryCommand(a *app) *cli.Command {
 			`jp query "How are errors retried here?"`,
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
 			`git diff | jp query --new "Review this change."`,
+			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
 		},
 		Run: func(ctx context.Context, args []string) error {
@@ -197,12 +201,12 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		}
 	}
 	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
-	text, err := q.content(ctx)
+	t, err := q.task(ctx)
 	if err != nil {
 		return err
 	}
 	defer q.close(ctx)
-	if err := q.open(ctx, text, inherited.Lock); err != nil {
+	if err := q.open(ctx, t.text, inherited.Lock); err != nil {
 		return err
 	}
 	if inherited.Slot != nil {
@@ -216,7 +220,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 			defer cancel()
 		}
 	}
-	return q.run(ctx, text)
+	return q.run(ctx, t)
 }
 
 // withGrant bounds a delegated run by its time, which runs from here, and by the deadline of its caller.
@@ -257,28 +261,6 @@ type query struct {
 	began     time.Time
 }
 
-// content is the words of the command line with what is piped in below them. "" asks to resume.
-func (q *query) content(ctx context.Context) (string, error) {
-	words := strings.Join(q.o.words, " ")
-	piped, err := q.stdin(ctx)
-	if err != nil {
-		return "", err
-	}
-	text := words
-	switch {
-	case strings.TrimSpace(piped) == "":
-	case words == "":
-		text = piped
-	default:
-		text = words + "\n\n" + piped
-	}
-	text = strings.TrimRight(text, "\n")
-	if strings.ContainsRune(text, 0) {
-		return "", usagef("query: holds a NUL byte")
-	}
-	return strings.ToValidUTF8(text, "\uFFFD"), nil
-}
-
 // close gives up the conversation; a delegation by hand that did not come to its end is settled as that.
 func (q *query) close(ctx context.Context) {
 	if q.hand != nil {
@@ -301,8 +283,8 @@ func (q *query) settle(ctx context.Context, o convstore.Outcome) {
 }
 
 // run asks and shows the answer.
-func (q *query) run(ctx context.Context, text string) error {
-	resume := text == ""
+func (q *query) run(ctx context.Context, t task) error {
+	resume := t.text == ""
 	if s := q.conv.Status; resume && (s == convstore.StatusNew || s == convstore.Status(convstore.StateOK)) {
 		return errNothing()
 	}
@@ -327,11 +309,12 @@ func (q *query) run(ctx context.Context, text string) error {
 		}
 	} else {
 		if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-			if err := q.log.SetTitle(ctx, delegate.Title(text)); err != nil {
+			if err := q.log.SetTitle(ctx, delegate.Title(t.text)); err != nil {
 				return err
 			}
 		}
-		out, err = loop.Send(ctx, convstore.UserMessage{Text: text})
+		loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
+		out, err = loop.Send(ctx, convstore.UserMessage{Text: t.text, Schema: t.schema})
 	}
 	show.stop()
 	if err != nil {
@@ -356,7 +339,7 @@ func (q *query) run(ctx context.Context, text string) error {
 // result is the last word on stdout.
 func (q *query) result(loop *agent.Loop, d *delegate.Delegator, out agent.Outcome) *stream.Result {
 	return &stream.Result{
-		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text,
+		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
 		Model: loop.Model, Usage: usage(out.Usage), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
 		SubCalls: d.Calls(),
 	}
@@ -384,6 +367,9 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
+	}
+	if bad, ok := out.Err.(*agent.SchemaError); ok {
+		return schemaFailure(id, bad)
 	}
 	if out.Err != nil {
 		return fmt.Errorf("conversation %s: %w", id, out.Err)

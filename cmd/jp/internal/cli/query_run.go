@@ -63,7 +63,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
 		MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window,
-		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats,
+		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
+		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
+	}
+	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
+		return nil, nil, err
 	}
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
@@ -179,7 +183,7 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 func (q *query) delegator(cfg profiles.Config) *delegate.Delegator {
 	return &delegate.Delegator{
 		Scope: q.log.Below(), Caller: q.conv.ID, Slot: q.slot, Limits: limits(cfg),
-		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult,
+		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
 		Warn:    q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,

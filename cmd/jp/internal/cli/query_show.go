@@ -20,6 +20,7 @@ type show struct {
 	clean term.Cleaner
 	live  bool // stdout is a terminal, text goes out as it comes
 	open  bool // a line of live text is not ended
+	said  bool // something of the message that is coming was shown live
 	shown bool // the latest message was shown live
 	err   error
 }
@@ -74,13 +75,14 @@ func (s *show) write(l stream.Line) {
 
 // watch is told by the loop.
 func (s *show) watch() agent.Watch {
-	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult}
+	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark}
 	if s.live {
 		w.Text = func(delta string) {
 			text := s.clean.Clean(delta)
 			if text == "" {
 				return
 			}
+			s.said = true
 			s.tree.Around(func() { s.put(text) })
 			s.open = !strings.HasSuffix(text, "\n")
 		}
@@ -115,7 +117,7 @@ func (s *show) endLine() {
 
 func (s *show) message(m agent.Message) {
 	s.endLine()
-	s.shown = s.live && m.Text != ""
+	s.shown, s.said = s.said, false
 	if s.lines != nil {
 		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost)})
 	}
@@ -145,6 +147,14 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	if s.tree != nil && r.IsError && c.Source != "delegation" {
 		line, _, _ := strings.Cut(r.Text, "\n")
 		s.tree.Around(func() { s.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.io.UTF8)) })
+	}
+}
+
+// remark is what the loop did unasked.
+func (s *show) remark(n convstore.Note) {
+	if s.tree != nil {
+		line, _, _ := strings.Cut(n.Text, "\n")
+		s.tree.Around(func() { s.note("%s", line) })
 	}
 }
 

@@ -36,6 +36,7 @@ type Delegator struct {
 	Limits Limits
 
 	Models       []string // what an assistant.model override may name; empty: any but script/
+	ContextTool  string   // of the child, that answers a context_query; "" = none
 	InlineResult int      // bytes of a result that the model gets; 0 = 16 KiB
 
 	// Resolve loads a profile under NONE with the model override, if any.
@@ -62,6 +63,7 @@ type Delegator struct {
 	profiles map[string]Profile   // resolved in this run, by name and model
 	specials map[string]Special   // the same, by tool
 	admitted map[string]admission // by call id
+	recalled map[string]bool      // calls that were answered from a run that had ended
 }
 
 // request is one call of a delegation tool, read.
@@ -69,6 +71,8 @@ type request struct {
 	Ask
 	query     string
 	overrides []string
+	schema    *tools.Schema // that the answer must match; nil = free text
+	context   string        // to ask the context tool for; "" = nothing
 }
 
 // admission is what Admit decided for one call.
@@ -83,6 +87,7 @@ type admission struct {
 func (d *Delegator) init() {
 	d.once.Do(func() {
 		d.admitted, d.profiles, d.specials = map[string]admission{}, map[string]Profile{}, map[string]Special{}
+		d.recalled = map[string]bool{}
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
 		}
@@ -242,21 +247,32 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 // nothing is resolved: its stored config stands.
 func (d *Delegator) read(ctx context.Context, c tools.Call) (request, error) {
 	var a struct {
-		Config    string   `json:"config"`
-		Query     string   `json:"query"`
-		ID        string   `json:"id"`
-		Overrides []string `json:"overrides"`
+		Config    string          `json:"config"`
+		Query     string          `json:"query"`
+		ID        string          `json:"id"`
+		Overrides []string        `json:"overrides"`
+		Context   string          `json:"context_query"`
+		Schema    json.RawMessage `json:"schema"`
 	}
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return request{}, fmt.Errorf("arguments: %w", err)
 	}
-	r := request{Ask: Ask{Call: c.ID, Tool: c.Name, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides}
+	r := request{Ask: Ask{Call: c.ID, Tool: c.Name, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
 	r.Deadline, _ = ctx.Deadline()
 	if strings.TrimSpace(a.Query) == "" {
 		return r, errors.New("query: is empty")
 	}
 	if strings.ContainsRune(a.Query, 0) {
 		return r, errors.New("query: holds a NUL byte")
+	}
+	if a.Context != "" && strings.TrimSpace(a.Context) == "" {
+		return r, errors.New("context_query: is empty")
+	}
+	if len(a.Schema) > 0 {
+		var err error
+		if r.schema, err = tools.ParseSchema(a.Schema); err != nil {
+			return r, fmt.Errorf("schema: %w", err)
+		}
 	}
 	if c.Name != toolQuery {
 		var err error
@@ -329,6 +345,13 @@ func (d *Delegator) Calls() int {
 
 // Repeats reports whether a call of the tool may be made again after a crash: one that has run answers from its run.
 func (d *Delegator) Repeats(tool string) bool { return d.delegates(tool) }
+
+// Recalled reports whether a call was answered from a run that had ended before this one began.
+func (d *Delegator) Recalled(call string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.recalled[call]
+}
 
 // Title is the first line of a query as the title of its conversation: printable and short.
 func Title(query string) string {

@@ -25,12 +25,14 @@ type ending struct {
 	Cost     *int64 // nano-dollars; nil when a price is unknown
 	Stderr   string
 	LastTool string
+
+	NoContext string // why the context that was asked for is not there
 }
 
 // judge decides the one terminal state from three witnesses: the operating system (exit), the store (the child's last
 // turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
 // lost. Usage is summed from the stored events: what was recorded is what is owed.
-func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
+func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r request, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
 	var (
 		e      ending
 		stored *convstore.TurnEnd
@@ -67,7 +69,21 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, exit pr
 		e.Cost = &cost
 	}
 	e.State, e.Reason = verdict(exit, runErr, stored, result, bad)
+	e.check(r, events)
 	return e
+}
+
+// check holds what was handed in to what was asked for, by the events of its turn.
+func (e *ending) check(r request, turn []convstore.Event) {
+	if r.context != "" {
+		e.NoContext = agent.NoContext(turn)
+	}
+	if r.schema == nil || e.State != convstore.StateOK && e.State != convstore.StatePartial {
+		return
+	}
+	if _, problems := r.schema.Check([]byte(e.Text)); len(problems) > 0 {
+		e.State, e.Reason = convstore.StateError, (&agent.SchemaError{Problems: problems}).Error()
+	}
 }
 
 // verdict is the decision table of judge.
@@ -185,19 +201,19 @@ func noTurn(err error) bool {
 	return errors.As(err, &r) || errors.As(err, &n)
 }
 
-// answer is the final text of one turn of a descendant, "" when there is none.
-func (d *Delegator) answer(ctx context.Context, child convstore.ID, turn int) (string, error) {
+// turn is one turn of a descendant, nil when there is none.
+func (d *Delegator) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
 	var events []convstore.Event
 	for ev, err := range d.Scope.Events(ctx, child, convstore.Turn(turn)) {
 		if noTurn(err) {
 			break
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		events = append(events, ev)
 	}
-	return agent.Answer(events), nil
+	return events, nil
 }
 
 // respond wraps an ending for the model: bounded, truthful, and unable to close the wrapper.
@@ -211,6 +227,9 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if e.Cost != nil {
 		usd, _ := stream.USD(*e.Cost).MarshalJSON()
 		fmt.Fprintf(&b, ` cost="%s"`, usd)
+	}
+	if e.NoContext != "" {
+		fmt.Fprintf(&b, ` context="none: %s"`, attribute(e.NoContext))
 	}
 	b.WriteString(">\n")
 	text := neutralize(strings.TrimSpace(e.Text))

@@ -1,14 +1,17 @@
 package delegate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -47,23 +50,28 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 		return denied(a.err)
 	}
 	if a.res.Existed {
-		return d.recall(ctx, a.res)
+		return d.recall(ctx, a.res, a.request)
 	}
 	d.aged(a.res, a.Ask)
 	return d.run(ctx, a.res, a.request)
 }
 
 // recall answers a repeated call from the run that exists.
-func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation) (tools.Result, error) {
+func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r request) (tools.Result, error) {
 	del := res.Delegation
 	if del.State == "" {
 		return tools.Result{Text: fmt.Sprintf("%s is still being worked on by an earlier run of this call", del.Child), IsError: true}, nil
 	}
-	text, err := d.answer(ctx, del.Child, del.ChildTurn)
+	events, err := d.turn(ctx, del.Child, del.ChildTurn)
 	if err != nil {
 		return tools.Result{}, err
 	}
-	return d.respond(ending{State: del.State, Reason: del.Reason, Text: text, Usage: del.Usage, Cost: del.CostNano}, del.Child), nil
+	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Usage: del.Usage, Cost: del.CostNano}
+	e.check(r, events)
+	d.mu.Lock()
+	d.recalled[del.Call] = true
+	d.mu.Unlock()
+	return d.respond(e, del.Child), nil
 }
 
 // run starts the child, follows it to the end of its process tree, judges and settles.
@@ -90,11 +98,12 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		defer cancel()
 	}
 	f.tell(stream.Started)
+	stdin, asJSON := d.stdin(r)
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
-		Path: proc.Self(), Args: d.argv(child, del.Fresh, r), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
-		Stdin: strings.NewReader(r.query), Stdout: out, Stderr: tail,
+		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
+		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
 			_ = slot.Pass() // of a regular file nobody wrote to
@@ -105,7 +114,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	_ = out.Close()
 	d.checkpoint(Ended)
 
-	e := d.judge(context.WithoutCancel(ctx), del, exit, runErr, f.result, f.bad)
+	e := d.judge(context.WithoutCancel(ctx), del, r, exit, runErr, f.result, f.bad)
 	e.Stderr, e.LastTool = tail.String(), f.lastTool
 	err = d.settle(ctx, res, e)
 	f.end(e.State, e.Reason)
@@ -131,7 +140,7 @@ func grace(del convstore.Delegation) time.Duration {
 }
 
 // argv is what the child is started with: the boundary in plain sight. The store's word decides, not this.
-func (d *Delegator) argv(child convstore.ID, fresh bool, r request) []string {
+func (d *Delegator) argv(child convstore.ID, fresh bool, r request, asJSON bool) []string {
 	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
 	if fresh {
 		argv = append(argv, "--cfg=NONE", "--cfg="+r.Profile.Arg)
@@ -139,7 +148,26 @@ func (d *Delegator) argv(child convstore.ID, fresh bool, r request) []string {
 	for _, o := range r.overrides {
 		argv = append(argv, "--cfg="+o)
 	}
+	if asJSON {
+		argv = append(argv, "--input-format=json")
+	}
 	return append(argv, "--root-id="+d.Caller.String(), "--id="+child.String())
+}
+
+// stdin is what the child reads: the query, or a task where there is more to tell it.
+func (d *Delegator) stdin(r request) (text []byte, asJSON bool) {
+	if r.schema == nil && r.context == "" {
+		return []byte(r.query), false
+	}
+	t := stream.Task{Query: r.query}
+	if r.schema != nil {
+		t.Schema = r.schema.JSON()
+	}
+	if r.context != "" {
+		t.Context = &stream.Context{Tool: d.ContextTool, Query: r.context}
+	}
+	text, _ = json.Marshal(t) // text and a schema that was read as JSON
+	return text, true
 }
 
 // The points of a delegation's way.

@@ -128,11 +128,13 @@ type Result struct {
 	Status         string `json:"status"`
 	Reason         string `json:"reason,omitempty"`
 	Result         string `json:"result"`
-	Model          string `json:"model"`
-	Usage          Usage  `json:"usage"`
-	CostUSD        *USD   `json:"cost_usd"`
-	SubCalls       int    `json:"sub_calls"`
-	DurationMS     int64  `json:"duration_ms"`
+	// Structured is Result as a value, where the answer had a schema to match.
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Model      string          `json:"model"`
+	Usage      Usage           `json:"usage"`
+	CostUSD    *USD            `json:"cost_usd"`
+	SubCalls   int             `json:"sub_calls"`
+	DurationMS int64           `json:"duration_ms"`
 }
 
 // Other is a line of a type that this version does not know.

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// task is what a run is asked. An empty text asks to resume.
+type task struct {
+	text   string
+	schema json.RawMessage // that the answer must match; nil = free text
+	fetch  agent.Fetch     // its Tokens are those of the run
+}
+
+// How stdin is read.
+const (
+	inputText = "text"
+	inputJSON = "json"
+)
+
+func inputFormats() []string { return []string{inputText, inputJSON} }
+
+// task reads the words of the command line, stdin and --schema.
+func (q *query) task(ctx context.Context) (task, error) {
+	t, err := q.content(ctx)
+	if err != nil {
+		return t, err
+	}
+	if q.o.schema.Set {
+		switch {
+		case t.text == "":
+			return t, usagef("--schema: needs a question; a turn that goes on keeps its own")
+		case t.schema != nil:
+			return t, usagef("--schema: the task on stdin has one too")
+		}
+		if t.schema, err = q.readSchema(q.o.schema.Value); err != nil {
+			return t, err
+		}
+	}
+	if t.schema == nil {
+		return t, nil
+	}
+	s, err := tools.ParseSchema(t.schema)
+	if err != nil {
+		return t, usagef("--schema: %v", err)
+	}
+	t.schema = s.JSON()
+	return t, nil
+}
+
+// content is the words of the command line with what is piped in below them, or the task on stdin.
+func (q *query) content(ctx context.Context) (task, error) {
+	words := strings.Join(q.o.words, " ")
+	piped, err := q.stdin(ctx)
+	if err != nil {
+		return task{}, err
+	}
+	if q.o.input == inputJSON {
+		if words != "" {
+			return task{}, usagef("--input-format json: the query is in the task on stdin, not in words")
+		}
+		in, err := stream.ReadTask([]byte(piped))
+		if err != nil {
+			return task{}, usagef("stdin: %v", err)
+		}
+		t := task{schema: in.Schema}
+		if c := in.Context; c != nil {
+			t.fetch = agent.Fetch{Tool: c.Tool, Query: c.Query}
+		}
+		t.text, err = clean(in.Query)
+		return t, err
+	}
+	text := words
+	switch {
+	case strings.TrimSpace(piped) == "":
+	case words == "":
+		text = piped
+	default:
+		text = words + "\n\n" + piped
+	}
+	text, err = clean(text)
+	return task{text: text}, err
+}
+
+func clean(text string) (string, error) {
+	if strings.ContainsRune(text, 0) {
+		return "", usagef("query: holds a NUL byte")
+	}
+	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
+}
+
+// readSchema is the value of --schema: JSON, or @ and the path of a file.
+func (q *query) readSchema(value string) (json.RawMessage, error) {
+	path, ok := strings.CutPrefix(value, "@")
+	if !ok {
+		return json.RawMessage(value), nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(q.env.Dir, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("--schema: %v", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // what is larger is refused as larger than a schema may be
+	if err != nil {
+		return nil, usagef("--schema: %v", err)
+	}
+	return b, nil
+}
+
+// contextTokens is what fetched context may take: half of the run's grant, and never more than 4000.
+func contextTokens(conv convstore.Conversation) int64 {
+	most := int64(4000)
+	if g := conv.Grant; g != nil && g.Tokens != nil {
+		most = min(most, *g.Tokens/2)
+	}
+	return most
+}
+
+// synthesis is what this run becomes where late results are folded in.
+func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
+	role, err := profiles.Role(profiles.RoleSynthesis)
+	if err != nil {
+		return agent.Synthesis{}, err
+	}
+	set := held.Narrow(role.Matches)
+	return agent.Synthesis{System: system(cfg, set), Tools: set}, nil
+}
+
+// schemaFailure is the end of a run whose answer does not match.
+func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
+	f := &failure{code: "schema", status: exitFailed, msg: fmt.Sprintf("conversation %s: %v", id, e), err: e}
+	return f.withHint("the answer stands in the conversation: jp conversation print %s --last", id)
+}

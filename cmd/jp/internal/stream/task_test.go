@@ -1,0 +1,32 @@
+package stream
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+)
+
+func TestReadTask(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want Task
+		err  string
+	}{
+		{`{"query":"a"}`, Task{Query: "a"}, "<nil>"},
+		{` {"query":"a","schema":{"type":"object"},"context":{"tool":"docs","query":"b"}} ` + "\n",
+			Task{Query: "a", Schema: json.RawMessage(`{"type":"object"}`), Context: &Context{Tool: "docs", Query: "b"}}, "<nil>"},
+		{``, Task{}, "task: empty; want one JSON object"},
+		{`{`, Task{}, "task: unexpected EOF"},
+		{`"a"`, Task{}, "task: json: cannot unmarshal string into Go value of type stream.Task"},
+		{`{"query":"a"}{}`, Task{Query: "a"}, "task: something follows the object"},
+		{`{"query":"a","system":"b"}`, Task{Query: "a"}, `task: json: unknown field "system"`},
+		{`{"schema":{}}`, Task{Schema: json.RawMessage(`{}`)}, "task: query: is empty"},
+		{`{"query":"a","context":{}}`, Task{Query: "a", Context: &Context{}}, "task: context: query: is empty"},
+	} {
+		got, err := ReadTask([]byte(tt.in))
+		if !reflect.DeepEqual(got, tt.want) || fmt.Sprint(err) != tt.err {
+			t.Errorf("ReadTask(%s) = %+v, %v, want %+v, %s", tt.in, got, err, tt.want, tt.err)
+		}
+	}
+}
