@@ -116,6 +116,7 @@ func (a *app) commands() []*cli.Command {
 		newProfileCommand(a),
 		newToolCommand(a),
 		newConfigCommand(a),
+		newUsageCommand(a),
 		newStoreCommand(a),
 		newDoctorCommand(a),
 		newVersionCommand(a),

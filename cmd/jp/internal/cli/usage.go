@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+type usageOptions struct {
+	check bool
+	all   bool
+	since maybe[time.Duration]
+}
+
+func newUsageCommand(a *app) *cli.Command {
+	var o usageOptions
+	return a.command(spec{
+		Name: "usage", Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
+		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
+			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +
+			"A session is one turn of the root, life is all of them. A cost is unknown as soon as one price is.\n\n" +
+			"A terminal gets tables; a pipe gets tab-separated lines: what, name, model calls, runs of sub-agents, tokens of input, " +
+			"output, cache reads and cache writes, cost in dollars (empty when unknown), seconds of model time.",
+		Flags: []*option{
+			boolFlag(&o.check, "check", "compare with what the ledger settled for each sub-agent, and fail when it differs"),
+			boolFlag(&o.all, "all", "all conversations of the workspace, day by day"),
+			durationFlag(&o.since, "since", "DURATION", "with --all: only the time from DURATION ago, such as 7d"),
+		},
+		Max:      1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp usage", "jp usage . --check", "jp usage --all --since 30d -F json-pretty"},
+		Run: func(ctx context.Context, args []string) error {
+			switch {
+			case o.since.Set && !o.all:
+				return usagef("--since: goes with --all only")
+			case o.all && o.check:
+				return errMixed("--all", "--check")
+			case o.all && len(args) > 0:
+				return errMixed("--all", args[0])
+			case o.all:
+				return runUsageAll(ctx, a, o)
+			}
+			return runUsage(ctx, a, o, args)
+		},
+	})
+}
+
+// tally adds up charges.
+type tally struct {
+	ModelCalls int             `json:"model_calls"`
+	Runs       *int            `json:"runs,omitempty"` // of sub-agents; not with --all
+	Tokens     int64           `json:"tokens"`         // as the ledger counts: input, cache writes and output
+	Usage      convstore.Usage `json:"usage"`
+	CostUSD    *stream.USD     `json:"cost_usd"` // null when some price is unknown
+	Unpriced   int             `json:"unpriced"` // model calls, and runs of removed conversations, without a price
+	ModelMS    int64           `json:"model_ms"`
+
+	nano int64
+	took time.Duration
+}
+
+func (t *tally) add(c convstore.Charge) {
+	if !c.Recorded {
+		t.ModelCalls++
+	}
+	t.Usage = t.Usage.Add(c.Usage)
+	t.Tokens += c.Usage.Input + c.Usage.CacheWrite + c.Usage.Output
+	t.took += c.Took
+	if c.CostNano == nil {
+		t.Unpriced++
+	} else {
+		t.nano += *c.CostNano
+	}
+}
+
+// done fixes the sums for output.
+func (t *tally) done() {
+	t.ModelMS = t.took.Milliseconds()
+	if t.Unpriced == 0 {
+		t.CostUSD = (*stream.USD)(&t.nano)
+	}
+}
+
+// period is what was used in a session, or ever.
+type period struct {
+	Own      tally `json:"own"`
+	SubCalls tally `json:"sub_calls"`
+	Total    tally `json:"total"`
+}
+
+func (p *period) add(c convstore.Charge, own bool) {
+	p.Total.add(c)
+	if own {
+		p.Own.add(c)
+	} else {
+		p.SubCalls.add(c)
+	}
+}
+
+// run counts one run of a sub-agent.
+func (t *tally) run() {
+	if t.Runs == nil {
+		t.Runs = new(int)
+	}
+	*t.Runs++
+}
+
+func (p *period) run() {
+	p.SubCalls.run()
+	p.Total.run()
+}
+
+func (p *period) done() {
+	for _, t := range []*tally{&p.Own, &p.SubCalls, &p.Total} {
+		if t.Runs == nil {
+			t.Runs = new(int)
+		}
+	}
+	p.Own.done()
+	p.SubCalls.done()
+	p.Total.done()
+}
+
+// tallies are sums by a name.
+type tallies map[string]*tally
+
+func (m tallies) at(name string) *tally {
+	if m[name] == nil {
+		m[name] = &tally{}
+	}
+	return m[name]
+}
+
+// named is a tally in a list. Only one of the names is set.
+type named struct {
+	Model   *string `json:"model,omitempty"`
+	Profile *string `json:"profile,omitempty"`
+	Day     *string `json:"day,omitempty"`
+	tally
+}
+
+func (n named) name() string { return *cmp.Or(n.Model, n.Profile, n.Day) }
+
+// list returns the sums by what they cost, or by name.
+func (m tallies) list(name func(*named, *string), byName bool) []named {
+	out := make([]named, 0, len(m))
+	for _, k := range sortedKeys(m) {
+		m[k].done()
+		n := named{tally: *m[k]}
+		name(&n, &k)
+		out = append(out, n)
+	}
+	if !byName {
+		slices.SortStableFunc(out, func(a, b named) int {
+			return cmp.Or(cmp.Compare(b.nano, a.nano), cmp.Compare(b.Tokens, a.Tokens))
+		})
+	}
+	return out
+}
+
+func asModel(n *named, s *string)   { n.Model = s }
+func asProfile(n *named, s *string) { n.Profile = s }
+func asDay(n *named, s *string)     { n.Day = s }
+
+// usageJSON is the document of `jp usage`.
+type usageJSON struct {
+	ID          convstore.ID      `json:"conversation_id"`
+	Title       string            `json:"title"`
+	Ledger      convstore.ID      `json:"ledger_id"` // the root whose sessions these are
+	SessionTurn int               `json:"session_turn"`
+	Session     period            `json:"session"`
+	Life        period            `json:"life"`
+	Models      []named           `json:"models"`
+	Profiles    []named           `json:"profiles"`
+	Removed     int               `json:"removed_runs"` // counted from the records of their delegations
+	Differences *[]differenceJSON `json:"differences,omitempty"`
+}
+
+type differenceJSON struct {
+	ID          convstore.ID    `json:"conversation_id"`
+	Events      convstore.Usage `json:"events"`
+	EventsUSD   *stream.USD     `json:"events_cost_usd"`
+	Recorded    convstore.Usage `json:"ledger"`
+	RecordedUSD *stream.USD     `json:"ledger_cost_usd"`
+}
+
+func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error {
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	word := "active"
+	if len(args) > 0 {
+		word = args[0]
+	}
+	id, err := a.resolveTarget(ctx, word)
+	if err != nil {
+		return err
+	}
+	s, err := st.Spent(ctx, id)
+	if err == nil && len(args) == 0 && s.Ledger != id {
+		s, err = st.Spent(ctx, s.Ledger)
+	}
+	if err != nil {
+		return err
+	}
+	u := usageOf(s)
+	if o.check {
+		u.Differences = &[]differenceJSON{}
+		for _, d := range s.Differences() {
+			*u.Differences = append(*u.Differences, differenceJSON{d.Child, d.Events, (*stream.USD)(d.EventsNano), d.Recorded, (*stream.USD)(d.RecordedNano)})
+		}
+	}
+	switch {
+	case a.json():
+		err = a.document(u)
+	case a.pretty():
+		err = a.text(func(w *bufio.Writer) error { return a.writeUsage(w, u) })
+	default:
+		err = a.text(func(w *bufio.Writer) error {
+			writePeriod(w, "session", u.Session)
+			writePeriod(w, "life", u.Life)
+			writeNamed(w, "model", u.Models)
+			writeNamed(w, "profile", u.Profiles)
+			return nil
+		})
+	}
+	if err != nil || !o.check || len(*u.Differences) == 0 {
+		return err
+	}
+	var told []string
+	for _, d := range *u.Differences {
+		told = append(told, fmt.Sprintf("%s has %s (%s) in its events, %s (%s) in the ledger", d.ID,
+			usageText(d.Events), shortDollars((*int64)(d.EventsUSD)), usageText(d.Recorded), shortDollars((*int64)(d.RecordedUSD))))
+	}
+	return &failure{code: "differs", status: exitFailed, msg: "usage: events and ledger differ: " + strings.Join(told, "; ")}
+}
+
+// usageOf sums up a tree.
+func usageOf(s convstore.Spending) usageJSON {
+	u := usageJSON{ID: s.Conversation.ID, Title: s.Conversation.Title, Ledger: s.Ledger, SessionTurn: s.Session}
+	models, profiles := tallies{}, tallies{}
+	for _, c := range s.Charges {
+		own := c.Conversation == u.ID
+		u.Life.add(c, own)
+		if c.Session == s.Session {
+			u.Session.add(c, own)
+		}
+		models.at(c.Model).add(c)
+		profiles.at(c.Profile).add(c)
+		if c.Recorded {
+			u.Removed++
+		}
+	}
+	for _, d := range s.Runs {
+		u.Life.run()
+		if d.Session == s.Session {
+			u.Session.run()
+		}
+		models.at(d.Model).run()
+		profiles.at(d.Profile).run()
+	}
+	u.Life.done()
+	u.Session.done()
+	u.Models, u.Profiles = models.list(asModel, false), profiles.list(asProfile, false)
+	return u
+}
+
+// usageColumns are those of every table of sums, after the name.
+func usageColumns(name string) []term.Column {
+	return []term.Column{
+		{Title: name}, {Title: "calls", Right: true, Drop: 3}, {Title: "runs", Right: true, Drop: 2}, {Title: "input", Right: true},
+		{Title: "cached", Right: true, Drop: 4}, {Title: "written", Right: true, Drop: 5}, {Title: "output", Right: true},
+		{Title: "cost", Right: true}, {Title: "time", Right: true, Drop: 1},
+	}
+}
+
+func (t tally) runs() int {
+	if t.Runs == nil {
+		return 0
+	}
+	return *t.Runs
+}
+
+func (t tally) cells(name string) []string {
+	some := func(n int64) string { return pick(n == 0, "", term.Count(n)) }
+	return []string{name, term.Count(int64(t.ModelCalls)), some(int64(t.runs())), term.Count(t.Usage.Input), some(t.Usage.CacheRead),
+		some(t.Usage.CacheWrite), term.Count(t.Usage.Output), shortDollars((*int64)(t.CostUSD)), term.Elapsed(t.took)}
+}
+
+func namedTable(title, none string, list []named) term.Table {
+	t := term.Table{Columns: usageColumns(title)}
+	for _, n := range list {
+		t.Rows = append(t.Rows, n.cells(cmp.Or(n.name(), none)))
+	}
+	return t
+}
+
+func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
+	fmt.Fprintln(w, term.Line(strings.TrimSpace(u.ID.String()+"  "+u.Title)))
+	if u.Ledger != u.ID {
+		fmt.Fprintf(w, "below %s\n", u.Ledger)
+	}
+	for _, p := range []struct {
+		title string
+		period
+	}{{"session " + strconv.Itoa(u.SessionTurn), u.Session}, {"life", u.Life}} {
+		t := term.Table{Columns: usageColumns(p.title), Rows: [][]string{p.Own.cells("own"), p.SubCalls.cells("sub-calls"), p.Total.cells("total")}}
+		fmt.Fprintln(w)
+		if err := t.Write(w, a.io); err != nil {
+			return err
+		}
+	}
+	for _, t := range []term.Table{namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
+		fmt.Fprintln(w)
+		if err := t.Write(w, a.io); err != nil {
+			return err
+		}
+	}
+	if u.Life.Total.Unpriced > 0 {
+		fmt.Fprintf(w, "\ncost unknown: %s without a price; [providers.llm.prices] can name it\n", plural(u.Life.Total.Unpriced, "call"))
+	}
+	if u.Removed > 0 {
+		fmt.Fprintf(w, "\n%s of removed conversations: counted from their records, without calls and time\n", plural(u.Removed, "run"))
+	}
+	return nil
+}
+
+func writePeriod(w *bufio.Writer, what string, p period) {
+	writeTally(w, what, "own", p.Own)
+	writeTally(w, what, "sub-calls", p.SubCalls)
+	writeTally(w, what, "total", p.Total)
+}
+
+func writeNamed(w *bufio.Writer, what string, list []named) {
+	for _, n := range list {
+		writeTally(w, what, n.name(), n.tally)
+	}
+}
+
+// writeTally writes sums for a pipe.
+func writeTally(w *bufio.Writer, what, name string, t tally) {
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%.3f\n", what, term.Escape(name), t.ModelCalls, t.runs(), t.Usage.Input, t.Usage.Output,
+		t.Usage.CacheRead, t.Usage.CacheWrite, dollars((*int64)(t.CostUSD)), t.took.Seconds())
+}
+
+// usageAllJSON is the document of `jp usage --all`.
+type usageAllJSON struct {
+	Since    *time.Time `json:"since"`
+	Total    tally      `json:"total"`
+	Days     []named    `json:"days"` // of local time
+	Models   []named    `json:"models"`
+	Profiles []named    `json:"profiles"`
+}
+
+func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	var since time.Time
+	if o.since.Set {
+		since = time.Now().Add(-o.since.Value)
+	}
+	u := usageAllJSON{Since: orNil(since)}
+	days, models, profiles := tallies{}, tallies{}, tallies{}
+	for c, err := range st.Charges(ctx, since) {
+		if err != nil {
+			return err
+		}
+		for _, t := range []*tally{&u.Total, days.at(c.Time.Local().Format(time.DateOnly)), models.at(c.Model), profiles.at(c.Profile)} {
+			t.add(c)
+		}
+	}
+	u.Total.done()
+	u.Days, u.Models, u.Profiles = days.list(asDay, true), models.list(asModel, false), profiles.list(asProfile, false)
+	switch {
+	case a.json():
+		return a.document(u)
+	case !a.pretty():
+		return a.text(func(w *bufio.Writer) error {
+			writeNamed(w, "day", u.Days)
+			writeNamed(w, "model", u.Models)
+			writeNamed(w, "profile", u.Profiles)
+			writeTally(w, "total", "", u.Total)
+			return nil
+		})
+	}
+	return a.text(func(w *bufio.Writer) error {
+		byDay := namedTable("day", "-", u.Days)
+		byDay.Rows = append(byDay.Rows, u.Total.cells("total"))
+		for i, t := range []term.Table{byDay, namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
+			fmt.Fprint(w, pick(i > 0, "\n", ""))
+			if err := t.Write(w, a.io); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

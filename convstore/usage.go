@@ -1,0 +1,344 @@
+package convstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Charge is one thing that was paid for: a model call or, where the conversation
+// is not in the tree any more, the run of it that a delegation recorded.
+type Charge struct {
+	Conversation ID
+	Profile      string // of the conversation, "" = none
+	Model        string
+	Turn         int
+	Session      int       // the turn of the ledger's root that it belongs to, 0 = not known
+	Time         time.Time // when it ended
+	Usage        Usage
+	CostNano     *int64        // billionths of a dollar, nil = price unknown
+	Took         time.Duration // of a model call, 0 when Recorded
+
+	// Recorded marks a run that stands for all model calls in it, which are gone.
+	Recorded bool
+}
+
+// Run is a delegation as far as it concerns what was used.
+type Run struct {
+	Caller   ID        `json:"caller_id"`
+	Child    ID        `json:"child_id"`
+	Turn     int       `json:"child_turn"` // of the child
+	Session  int       `json:"session"`
+	Profile  string    `json:"profile"`
+	Model    string    `json:"model"`
+	Ended    time.Time `json:"ended_at,omitzero"` // zero = not settled yet
+	Usage    Usage     `json:"usage"`
+	CostNano *int64    `json:"cost_nano"`
+}
+
+// Spending is what a conversation and everything below it by delegation has
+// used, in one moment of the store.
+type Spending struct {
+	Conversation Conversation
+	Ledger       ID  // the root that owns the ledger; the conversation itself in a root
+	Session      int // the present turn of that root
+	Charges      []Charge
+	Below        []ID  // strict descendants by delegation links, each before its children
+	Runs         []Run // delegations by the conversation or below it, oldest first, those of removed conversations too
+}
+
+// Spent adds up what the events of a conversation and of its strict descendants by
+// delegation links say. A conversation that was removed, or moved out of the tree,
+// counts with what the records of its delegations hold. It fails as Get does.
+//
+// It reads no more of a descendant than its model calls: a tree may be large.
+func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		s = Spending{}
+		r, err := v.within(t, id)
+		if err != nil {
+			return err
+		}
+		if s.Conversation, err = t.conversation(id, r); err != nil {
+			return err
+		}
+		top := r
+		s.Ledger = id
+		if r.Link == DelegationLink {
+			for at, up := range t.ancestors(id, r, &err) {
+				if s.Ledger, top = at, up; up.Link != DelegationLink {
+					break
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		s.Session = top.Turns
+		here := map[ID]bool{id: true}
+		if err := t.below(id, true, func(child ID) error {
+			here[child] = true
+			s.Below = append(s.Below, child)
+			return nil
+		}); err != nil {
+			return err
+		}
+		all, err := t.runsOf(s.Ledger)
+		if err != nil {
+			return err
+		}
+		s.Runs = madeBelow(all, here)
+		byTurn := make(map[turnOf]*Run, len(all))
+		byChild := make(map[ID]*Run, len(all))
+		for i := range all {
+			byTurn[turnOf{all[i].Child, all[i].Turn}] = &all[i]
+			byChild[all[i].Child] = &all[i]
+		}
+		for _, member := range append([]ID{id}, s.Below...) {
+			profile := ""
+			if run := byChild[member]; run != nil {
+				profile = run.Profile
+			} else {
+				r, err := t.load(member)
+				if err != nil {
+					return err
+				}
+				profile = r.Profile
+			}
+			from := len(s.Charges)
+			if s.Charges, err = t.charges(s.Charges, member, profile, time.Time{}); err != nil {
+				return err
+			}
+			for i := range s.Charges[from:] {
+				c := &s.Charges[from+i]
+				if run := byTurn[turnOf{member, c.Turn}]; run != nil {
+					c.Session, c.Profile = run.Session, run.Profile
+				} else if member == s.Ledger {
+					c.Session = c.Turn
+				}
+			}
+		}
+		s.Charges = append(s.Charges, recordedCharges(s.Runs, func(id ID) bool { return here[id] })...)
+		return nil
+	})
+	return s, absent(err, id)
+}
+
+// turnOf names a turn of a conversation.
+type turnOf struct {
+	id   ID
+	turn int
+}
+
+// runsOf returns the delegations of a ledger, or of all for the zero ID.
+func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
+	var prefix []byte
+	if ledger != 0 {
+		prefix = ledger.key()
+	}
+	err = t.prefixed(bDelegations, prefix, func(k, v []byte) error {
+		var r Run
+		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
+			return t.damaged("delegation of %s: %w", idAt(k, 0), err)
+		}
+		runs = append(runs, r)
+		return nil
+	})
+	return runs, err
+}
+
+// madeBelow returns those of a ledger's runs that were ordered by one of the
+// conversations or, now gone, below one. A run is younger than the one that made
+// its caller.
+func madeBelow(all []Run, here map[ID]bool) []Run {
+	within := maps.Clone(here)
+	var made []Run
+	for _, r := range all {
+		if within[r.Caller] {
+			within[r.Child] = true
+			made = append(made, r)
+		}
+	}
+	return made
+}
+
+// charges adds the model calls of a conversation that ended since a moment to a
+// list.
+func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]Charge, error) {
+	prefix := string(id.key())
+	cur := t.bucket(bEvents).Cursor()
+	for k, v := cur.Seek(pairKey(id, 0)); len(k) == 16 && string(k[:8]) == prefix; k, v = cur.Next() {
+		s, err := parseStored(v)
+		if err != nil {
+			return list, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+		}
+		at := time.Unix(0, s.nano).UTC()
+		if s.kind != kindModelCall || at.Before(since) {
+			continue
+		}
+		call, err := decodeAs[ModelCall](s.body)
+		if err != nil {
+			return list, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+		}
+		m := call.(ModelCall)
+		list = append(list, Charge{
+			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.turn),
+			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration,
+		})
+	}
+	return list, nil
+}
+
+// recordedCharges stand for the runs of children that are not here any more.
+func recordedCharges(runs []Run, here func(ID) bool) []Charge {
+	var list []Charge
+	for _, r := range runs {
+		if here(r.Child) || r.Ended.IsZero() {
+			continue
+		}
+		list = append(list, Charge{
+			Conversation: r.Child, Profile: r.Profile, Model: r.Model, Turn: r.Turn, Session: r.Session,
+			Time: r.Ended, Usage: r.Usage, CostNano: r.CostNano, Recorded: true,
+		})
+	}
+	return list
+}
+
+// Difference is a child whose events tell another use than the ledger.
+type Difference struct {
+	Child        ID
+	Events       Usage
+	EventsNano   *int64 // nil = some price unknown
+	Recorded     Usage
+	RecordedNano *int64
+}
+
+// Differences compares the events of every child in the tree with what the ledger
+// settled for it. What runs now is not settled yet, and left out.
+func (s Spending) Differences() []Difference {
+	type sums struct {
+		usage    Usage
+		cost     int64
+		unpriced bool
+	}
+	add := func(m map[ID]*sums, id ID, u Usage, cost *int64) {
+		if m[id] == nil {
+			m[id] = &sums{}
+		}
+		at := m[id]
+		at.usage = at.usage.Add(u)
+		if cost == nil {
+			at.unpriced = true
+		} else {
+			at.cost += *cost
+		}
+	}
+	events, recorded, open := map[ID]*sums{}, map[ID]*sums{}, map[ID]bool{}
+	var none int64
+	for _, id := range s.Below {
+		add(events, id, Usage{}, &none)
+		add(recorded, id, Usage{}, &none)
+	}
+	for _, c := range s.Charges {
+		if !c.Recorded && events[c.Conversation] != nil {
+			add(events, c.Conversation, c.Usage, c.CostNano)
+		}
+	}
+	for _, d := range s.Runs {
+		if recorded[d.Child] == nil {
+			continue
+		}
+		if d.Ended.IsZero() {
+			open[d.Child] = true
+			continue
+		}
+		add(recorded, d.Child, d.Usage, d.CostNano)
+	}
+	nano := func(x *sums) *int64 {
+		if x.unpriced {
+			return nil
+		}
+		return &x.cost
+	}
+	var out []Difference
+	for _, id := range s.Below {
+		e, r := events[id], recorded[id]
+		if open[id] || e.usage == r.usage && e.unpriced == r.unpriced && (e.unpriced || e.cost == r.cost) {
+			continue
+		}
+		out = append(out, Difference{Child: id, Events: e.usage, EventsNano: nano(e), Recorded: r.usage, RecordedNano: nano(r)})
+	}
+	return out
+}
+
+// Charges yields what all conversations of the store have used since a moment, by
+// their events and, where they were removed, by the records of their delegations.
+// They come conversation by conversation, without a session. Like Search it holds
+// the store for a few milliseconds at a time.
+func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, error] {
+	return func(yield func(Charge, error) bool) {
+		var todo []ID
+		var gone []Charge
+		err := s.f.read(ctx, func(t *tx) error {
+			todo, gone = todo[:0], nil
+			if err := t.prefixed(bConversations, nil, func(k, _ []byte) error {
+				todo = append(todo, idAt(k, 0))
+				return nil
+			}); err != nil {
+				return err
+			}
+			runs, err := t.runsOf(0)
+			if err != nil {
+				return err
+			}
+			gone = recordedCharges(runs, func(id ID) bool {
+				_, there := slices.BinarySearch(todo, id)
+				return there
+			})
+			return nil
+		})
+		for len(todo) > 0 && err == nil {
+			var charges []Charge
+			done := 0
+			err = s.f.read(ctx, func(t *tx) error {
+				charges, done = nil, 0
+				for until := time.Now().Add(visitTime); done < len(todo) && time.Now().Before(until); done++ {
+					r, err := t.load(todo[done])
+					var removed *NotFoundError
+					if errors.As(err, &removed) {
+						continue // since the list was made
+					}
+					if err == nil && !r.UpdatedAt.Before(since) {
+						charges, err = t.charges(charges, todo[done], r.Profile, since)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return ctx.Err()
+			})
+			if err != nil {
+				break
+			}
+			todo = todo[done:]
+			for _, c := range charges {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}
+		if err != nil && err != errAbsent {
+			yield(Charge{}, err)
+			return
+		}
+		for _, c := range gone {
+			if !c.Time.Before(since) && !yield(c, nil) {
+				return
+			}
+		}
+	}
+}

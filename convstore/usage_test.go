@@ -1,0 +1,157 @@
+package convstore
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// spend appends a turn with one model call.
+func spend(t *testing.T, l *Log, model string, in int64, nano *int64) {
+	t.Helper()
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "q"}, AssistantMessage{Text: "a"},
+		ModelCall{Model: model, Usage: Usage{Input: in, Output: 1}, CostNano: nano, Duration: time.Second}, TurnEnd{State: StateOK})
+}
+
+// delegate runs one child of caller to its end; id 0 makes a new one.
+func delegate(t *testing.T, s *Store, caller *Log, call string, id ID, in int64, nano *int64) ID {
+	t.Helper()
+	rs, err := caller.Below().Reserve(t.Context(), admit(Child{Call: call, ID: id, Kind: "sub_complete", Profile: "agent/r", Model: "m/child"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Adopt(t.Context(), rs[0].Child.ID, os.NewFile(uintptr(fd), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spend(t, l, "m/child", in, nano)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := caller.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK, Usage: Usage{Input: in, Output: 1}, CostNano: nano}); err != nil {
+		t.Fatal(err)
+	}
+	return rs[0].Child.ID
+}
+
+func chargeTexts(cs []Charge) []string {
+	var out []string
+	for _, c := range cs {
+		cost := "?"
+		if c.CostNano != nil {
+			cost = fmt.Sprint(*c.CostNano)
+		}
+		out = append(out, fmt.Sprintf("%s %s t%d s%d in=%d cost=%s took=%s recorded=%v", c.Profile, c.Model, c.Turn, c.Session, c.Usage.Input, cost, c.Took, c.Recorded))
+	}
+	return out
+}
+
+func TestSpent(t *testing.T) {
+	s := openStore(t)
+	five, seven := int64(5), int64(7)
+	root := mustCreate(t, s, New{Title: "root"})
+	other := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	spend(t, l, "m/main", 100, &five)
+	first := delegate(t, s, l, "c1", 0, 10, &seven)
+	gone := delegate(t, s, l, "c2", 0, 20, nil)
+	spend(t, l, "m/main", 200, nil)
+	delegate(t, s, l, "c3", first, 30, &seven)
+	lo := mustLock(t, s, other.ID)
+	spend(t, lo, "m/main", 999, &five)
+
+	got, err := s.Spent(t.Context(), root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		" m/main t1 s1 in=100 cost=5 took=1s recorded=false",
+		" m/main t2 s2 in=200 cost=? took=1s recorded=false",
+		"agent/r m/child t1 s1 in=10 cost=7 took=1s recorded=false",
+		"agent/r m/child t2 s2 in=30 cost=7 took=1s recorded=false",
+		"agent/r m/child t1 s1 in=20 cost=? took=1s recorded=false",
+	}
+	if texts := chargeTexts(got.Charges); !reflect.DeepEqual(texts, want) {
+		t.Errorf("Spent(root) charges\n%q, want\n%q", texts, want)
+	}
+	if got.Session != 2 || got.Ledger != root.ID || len(got.Runs) != 3 || len(got.Below) != 2 {
+		t.Errorf("Spent(root) = session %d, ledger %s, %d delegations, %d below", got.Session, got.Ledger, len(got.Runs), len(got.Below))
+	}
+	if d := got.Differences(); d != nil {
+		t.Errorf("Differences() = %v, want none", d)
+	}
+
+	// What is removed counts as its delegation recorded it.
+	if _, err := s.Remove(t.Context(), gone, RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = s.Spent(t.Context(), root.ID); err != nil {
+		t.Fatal(err)
+	}
+	want[4] = "agent/r m/child t1 s1 in=20 cost=? took=0s recorded=true"
+	if texts := chargeTexts(got.Charges); !reflect.DeepEqual(texts, want) {
+		t.Errorf("Spent(root) after a removal\n%q, want\n%q", texts, want)
+	}
+	if len(got.Runs) != 3 || len(got.Differences()) != 0 {
+		t.Errorf("after a removal: %d delegations, differences %v", len(got.Runs), got.Differences())
+	}
+
+	// A child's own view has its ledger's session.
+	below, err := s.Spent(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if texts := chargeTexts(below.Charges); !reflect.DeepEqual(texts, want[2:4]) || below.Ledger != root.ID || below.Session != 2 {
+		t.Errorf("Spent(child) = %q, ledger %s, session %d", texts, below.Ledger, below.Session)
+	}
+
+	var all []Charge
+	for c, err := range s.Charges(t.Context(), time.Time{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	if len(all) != 6 || !all[5].Recorded {
+		t.Errorf("Charges() = %q", chargeTexts(all))
+	}
+	for c, err := range s.Charges(t.Context(), time.Now().Add(time.Hour)) {
+		t.Errorf("Charges(future) = %v, %v", c, err)
+	}
+	if _, err := s.Spent(t.Context(), gone); err == nil {
+		t.Error("Spent of a removed conversation: no error")
+	}
+}
+
+// What a child used beyond what was settled for it is told.
+func TestSpentDifferences(t *testing.T) {
+	s := openStore(t)
+	seven := int64(7)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	spend(t, l, "m/main", 100, &seven)
+	child := delegate(t, s, l, "c1", 0, 10, &seven)
+	lc, err := s.Lock(t.Context(), child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spend(t, lc, "m/child", 3, &seven)
+	if err := lc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Spent(t.Context(), root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := got.Differences()
+	if len(d) != 1 || d[0].Child != child || d[0].Events.Input != 13 || *d[0].EventsNano != 14 || d[0].Recorded.Input != 10 || *d[0].RecordedNano != 7 {
+		t.Errorf("Differences() = %+v", d)
+	}
+}
