@@ -80,7 +80,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 		}
 		s.Session = top.Turns
 		here := map[ID]bool{id: true}
-		if err := t.below(id, true, func(child ID) error {
+		if err := t.below(id, true, t.entries(), func(child ID) error {
 			here[child] = true
 			s.Below = append(s.Below, child)
 			return nil
