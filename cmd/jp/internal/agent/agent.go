@@ -462,7 +462,10 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	}
 	began := time.Now()
 	if t.Admit != nil {
-		t.Admit(ctx, list)
+		t.Admit(ctx, slices.DeleteFunc(slices.Clone(list), func(c tools.Call) bool {
+			_, held := t.tools.Set.Get(c.Name) // by this turn, which may hold less than the agent
+			return !held
+		}))
 	}
 	if t.Release != nil {
 		defer t.Release(ctx)
