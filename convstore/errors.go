@@ -115,6 +115,19 @@ func (e *ChildrenError) Error() string {
 	return fmt.Sprintf("conversation %s: has %d %s", e.ID, e.Children, noun)
 }
 
+// CycleError says that a conversation cannot go below Parent, which is itself or
+// below it.
+type CycleError struct {
+	ID, Parent ID
+}
+
+func (e *CycleError) Error() string {
+	if e.ID == e.Parent {
+		return fmt.Sprintf("conversation %s: cannot be its own parent", e.ID)
+	}
+	return fmt.Sprintf("conversation %s: cannot go below %s, which is below it", e.ID, e.Parent)
+}
+
 // PatternError says that a search pattern cannot be used.
 type PatternError struct {
 	Pattern string

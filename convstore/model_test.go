@@ -31,6 +31,7 @@ func TestModel(t *testing.T) {
 			"fork":     m.fork,
 			"append":   m.append,
 			"edit":     m.edit,
+			"move":     m.move,
 			"delegate": m.delegate,
 			"remove":   m.remove,
 			"expire":   m.expire,
@@ -210,6 +211,28 @@ func (m *model) edit(rt *rapid.T) {
 		}
 		return nil
 	}))
+}
+
+func (m *model) move(rt *rapid.T) {
+	c := m.pick(rt)
+	var parent ID
+	if rapid.Bool().Draw(rt, "below") {
+		parent = m.pick(rt).id
+	}
+	err := m.s.Edit(m.t.Context(), c.id, func(e *Conversation) error { e.Parent = parent; return nil })
+	if parent == c.id || slices.Contains(m.preorder(c.id, false), parent) {
+		if want := (&CycleError{c.id, parent}); !reflect.DeepEqual(err, want) {
+			rt.Fatalf("moving %s below %s: error %v, want %v", c.id, parent, err, want)
+		}
+		return
+	}
+	must(rt, err)
+	if c.parent == parent {
+		return
+	}
+	if c.parent, c.link = parent, ForkLink; parent == 0 {
+		c.link = NoLink
+	}
 }
 
 func (m *model) delegate(rt *rapid.T) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // record is a conversation's metadata as stored, JSON under its id. The counts
@@ -123,6 +125,7 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 
 // save stores a record, and its entry in the listing.
 func (t *tx) save(id ID, r *record) error {
+	r.validUTF8()
 	v, err := marshalJSON(r)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
@@ -131,6 +134,23 @@ func (t *tx) save(id ID, r *record) error {
 		return err
 	}
 	return t.saveEntry(id, r)
+}
+
+// validUTF8 makes of the texts that people and models choose what JSON can hold.
+func (r *record) validUTF8() {
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	r.Title = valid(r.Title)
+	for k, v := range r.Labels {
+		if utf8.ValidString(k) && utf8.ValidString(v) {
+			continue
+		}
+		labels := make(map[string]string, len(r.Labels))
+		for k, v := range r.Labels {
+			labels[valid(k)] = valid(v)
+		}
+		r.Labels = labels
+		return
+	}
 }
 
 // rootOf returns the topmost ancestor of a conversation by all links.

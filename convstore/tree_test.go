@@ -159,7 +159,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("parent of a hidden one: %+v", p)
 	}
 	for field, change := range map[string]func(*Conversation){
-		"Parent":   func(c *Conversation) { c.Parent = 0 },
+		"Root":     func(c *Conversation) { c.Root++ },
 		"Depth":    func(c *Conversation) { c.Depth = 0; c.Depth-- },
 		"Role":     func(c *Conversation) { c.Role = "main" },
 		"Grant":    func(c *Conversation) { c.Grant = &Grant{} },

@@ -1,0 +1,202 @@
+package convstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+)
+
+// Edit changes one conversation as EditAll does.
+func (s *Store) Edit(ctx context.Context, id ID, edit func(*Conversation) error) error {
+	return s.EditAll(ctx, []ID{id}, edit)
+}
+
+// EditAll changes conversations in one transaction, all or none: their title,
+// whether they are hidden, pinned or archived, their labels, their expiry and
+// their parent, 0 being none. It calls edit, inside the transaction, with each one
+// as it is; edit must not use the store. An error of edit undoes everything and is
+// returned as it is; a change of anything else is an error.
+//
+// A conversation that is given another parent takes along all that is below it. It
+// keeps its role, its grant and its depth; its link becomes a fork's, so that it is
+// in nobody's scope and its spending starts a ledger of its own, while what was
+// spent stays where it was. EditAll fails with a *CycleError when the parent is the
+// conversation itself or below it, and with a *BusyError while anything runs in
+// the tree it leaves or the one it comes to.
+func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) error) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := s.f.write(ctx, func(t *tx) error {
+		m := mover{t: t, held: make(map[ID]bool)}
+		defer m.release()
+		for _, id := range ids {
+			r, err := t.loadWhole(id)
+			if err != nil {
+				return err
+			}
+			was, err := t.conversation(id, r)
+			if err != nil {
+				return err
+			}
+			c := was
+			c.Labels = maps.Clone(was.Labels)
+			if err := edit(&c); err != nil {
+				return err
+			}
+			if field := frozen(was, c); field != "" {
+				return fmt.Errorf("conversation %s: %s cannot be edited", id, field)
+			}
+			if err := t.edit(id, r, c); err != nil {
+				return err
+			}
+			if c.Parent != was.Parent {
+				if err := m.move(id, c.Parent); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return absent(err, ids[0])
+}
+
+// frozen names a field that differs although Edit must not change it.
+func frozen(was, is Conversation) string {
+	a, b := reflect.ValueOf(was), reflect.ValueOf(is)
+	for i := range a.NumField() {
+		switch name := a.Type().Field(i).Name; name {
+		case "Title", "Hidden", "Pinned", "ArchivedAt", "ExpiresAt", "Labels", "Parent":
+		default:
+			if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// edit takes over what Edit may change, but for the parent.
+func (t *tx) edit(id ID, r *record, c Conversation) error {
+	if err := t.expires(id, r.ExpiresAt, c.ExpiresAt); err != nil {
+		return err
+	}
+	if c.Hidden != r.Hidden && r.Parent != 0 {
+		by := -1
+		if c.Hidden {
+			by = 1
+		}
+		p, err := t.load(r.Parent)
+		if err != nil {
+			return err
+		}
+		p.HiddenChildren += by
+		if err := t.save(r.Parent, p); err != nil {
+			return err
+		}
+	}
+	r.Title, r.Hidden, r.Pinned, r.Labels = c.Title, c.Hidden, c.Pinned, c.Labels
+	r.ArchivedAt, r.ExpiresAt = c.ArchivedAt.UTC(), c.ExpiresAt.UTC()
+	return t.save(id, r)
+}
+
+// mover gives conversations other parents, within one transaction.
+type mover struct {
+	t        *tx
+	held     map[ID]bool // run locks taken here
+	releases []func()
+}
+
+func (m *mover) release() {
+	for _, release := range m.releases {
+		release()
+	}
+}
+
+// move makes parent, 0 = none, the parent of a conversation.
+func (m *mover) move(id, parent ID) error {
+	t := m.t
+	r, err := t.load(id)
+	if err != nil {
+		return err
+	}
+	trees := []ID{id}
+	if r.Parent != 0 {
+		trees = append(trees, r.Parent)
+	}
+	if parent != 0 {
+		p, err := t.loadWhole(parent)
+		if err != nil {
+			return err
+		}
+		if parent == id {
+			return &CycleError{ID: id, Parent: parent}
+		}
+		for at := range t.ancestors(parent, p, &err) {
+			if at == id {
+				return &CycleError{ID: id, Parent: parent}
+			}
+		}
+		trees = append(trees, parent)
+	}
+	if err := m.take(trees); err != nil {
+		return err
+	}
+	moved, err := t.withBelow(id)
+	if err != nil {
+		return err
+	}
+	if err := t.settleLost(moved); err != nil {
+		return err
+	}
+	if r, err = t.load(id); err != nil { // settling may have touched it
+		return err
+	}
+	if err := t.detach(id, r); err != nil {
+		return err
+	}
+	if r.Parent, r.Link = parent, ForkLink; parent == 0 {
+		r.Link = NoLink
+	}
+	t.roots = nil
+	if err := t.attach(id, r); err != nil {
+		return err
+	}
+	return t.save(id, r)
+}
+
+// take takes the run locks of the whole trees that conversations are in.
+func (m *mover) take(in []ID) error {
+	t := m.t
+	var roots, missing []ID
+	for _, id := range in {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		root, err := t.rootOf(id, r)
+		if err != nil {
+			return err
+		}
+		roots = append(roots, root)
+	}
+	all, err := t.withBelow(roots...)
+	if err != nil {
+		return err
+	}
+	for _, id := range all {
+		if !m.held[id] {
+			missing = append(missing, id)
+		}
+	}
+	release, err := t.takeAll(missing)
+	if err != nil {
+		return err
+	}
+	m.releases = append(m.releases, release)
+	for _, id := range missing {
+		m.held[id] = true
+	}
+	return nil
+}

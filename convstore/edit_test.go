@@ -1,0 +1,142 @@
+package convstore
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestMove: a conversation takes its descendants along and keeps what it may and
+// what it has spent; links, counts and scopes follow.
+func TestMove(t *testing.T) {
+	s := openStore(t)
+	ctx := t.Context()
+	a, b := mustCreate(t, s, New{Title: "a"}).ID, mustCreate(t, s, New{Title: "b"}).ID
+	la := mustLock(t, s, a)
+	mustAppend(t, la, TurnStart{})
+	rs, err := la.Below().Reserve(ctx, admit(Child{Call: "1", Hidden: true, Role: "subagent", Grant: Grant{Tools: []string{"x"}, MaxDepth: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := rs[0].Child.ID
+	grandchild, err := s.Fork(ctx, child, Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := func(id, parent ID) error {
+		return s.Edit(ctx, id, func(c *Conversation) error { c.Parent = parent; return nil })
+	}
+	// While anything runs in either tree, nothing moves.
+	if err := move(grandchild.ID, b); busyID(err) != a {
+		t.Errorf("moved out of a tree that runs: %v", err)
+	}
+	if err := move(b, grandchild.ID); busyID(err) != a {
+		t.Errorf("moved into a tree that runs: %v", err)
+	}
+	if err := rs[0].Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := la.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, parent := range []ID{child, grandchild.ID} {
+		var cycle *CycleError
+		if err := move(child, parent); !errors.As(err, &cycle) || *cycle != (CycleError{child, parent}) {
+			t.Errorf("moving %s below %s: %v", child, parent, err)
+		}
+	}
+	checkError(t, "moving below nobody", move(child, 1), &NotFoundError{ID: 1})
+
+	before := mustGet(t, s.View, child)
+	if err := move(child, b); err != nil {
+		t.Fatal(err)
+	}
+	got, want := mustGet(t, s.View, child), before
+	want.Parent, want.Root, want.Link = b, b, ForkLink
+	want.Status, want.Reason = StatusLost, reasonLost // its open delegation was settled
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("moved %+v, want %+v", got, want)
+	}
+	if c := mustGet(t, s.View, grandchild.ID); c.Root != b || c.Parent != child {
+		t.Errorf("below what was moved: %+v", c)
+	}
+	if c := mustGet(t, s.View, a); c.Children != 0 || c.HiddenChildren != 0 {
+		t.Errorf("where it was: %+v", c)
+	}
+	if c := mustGet(t, s.View, b); c.Children != 1 || c.HiddenChildren != 1 {
+		t.Errorf("where it is: %+v", c)
+	}
+	if ds, err := s.Delegations(ctx, a); err != nil || len(ds) != 1 || ds[0].Child != child || ds[0].State != StateLost {
+		t.Errorf("the ledger it left: %+v, %v", ds, err)
+	}
+	for _, caller := range []ID{a, b} {
+		scope, err := s.Below(ctx, caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var outside *ScopeError
+		if _, err := scope.Get(ctx, child); !errors.As(err, &outside) {
+			t.Errorf("%s reaches what a person moved: %v", caller, err)
+		}
+	}
+	// One mistake in many leaves all as they were.
+	err = s.EditAll(ctx, []ID{a, child, b}, func(c *Conversation) error { c.Title, c.Parent = "moved", grandchild.ID; return nil })
+	var cycle *CycleError
+	if !errors.As(err, &cycle) {
+		t.Errorf("EditAll = %v, want a *CycleError", err)
+	}
+	if c := mustGet(t, s.View, a); c.Title != "a" || c.Parent != 0 {
+		t.Errorf("after a failed EditAll: %+v", c)
+	}
+	if err := s.EditAll(ctx, []ID{grandchild.ID, child}, func(c *Conversation) error { c.Parent = a; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustList(t, s.View, Filter{Hidden: true}); !slices.Equal(got, []ID{a, child, grandchild.ID, b}) {
+		t.Errorf("after moving two: %v", got)
+	}
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTextsAreUTF8: whatever bytes a person types, the store says the same twice.
+func TestTextsAreUTF8(t *testing.T) {
+	s := openStore(t)
+	given := map[string]string{"a\xff": "b\xfe\xfd", "ok": ""}
+	id := mustCreate(t, s, New{Title: "x\xff\xfey", Labels: given}).ID
+	c := mustGet(t, s.View, id)
+	if c.Title != "x\uFFFDy" || !reflect.DeepEqual(c.Labels, map[string]string{"a\uFFFD": "b\uFFFD", "ok": ""}) {
+		t.Errorf("title %q, labels %q", c.Title, c.Labels)
+	}
+	if len(given) != 2 || given["ok"] != "" || given["a\xff"] == "" {
+		t.Errorf("the caller's map was changed: %q", given)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRemoveAll(t *testing.T) {
+	s := openStore(t)
+	ctx := t.Context()
+	a, b := mustCreate(t, s, New{}).ID, mustCreate(t, s, New{}).ID
+	c, err := s.Fork(ctx, a, Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children *ChildrenError
+	if _, err := s.RemoveAll(ctx, []ID{b, a}, RemoveOptions{}); !errors.As(err, &children) || children.ID != a {
+		t.Errorf("RemoveAll = %v, want a *ChildrenError of %s", err, a)
+	}
+	if got := mustList(t, s.View, Filter{}); !slices.Equal(got, []ID{a, c.ID, b}) {
+		t.Errorf("a refused removal left %v", got)
+	}
+	removed, err := s.RemoveAll(ctx, []ID{b, a, c.ID}, RemoveOptions{Cascade: true})
+	if want := []ID{b, a, c.ID}; err != nil || !slices.Equal(removed, want) {
+		t.Errorf("RemoveAll = %v, %v, want %v", removed, err, want)
+	}
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,292 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// RemoveOptions says what becomes of the children of a removed conversation.
+type RemoveOptions struct {
+	Cascade bool // they are removed too, with all below them
+	Promote bool // they become children of its parent, or roots
+}
+
+// Remove removes one conversation as RemoveAll does.
+func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []ID, err error) {
+	return s.RemoveAll(ctx, []ID{id}, o)
+}
+
+// RemoveAll removes conversations one after the other in one transaction, all or
+// none, and returns what it removed, parents first. One that went with an earlier
+// one is passed over. It gives way, with a *BusyError, when one of them or anything
+// below runs, and with a *ChildrenError when there are children and neither option
+// is set. The records of delegations stay.
+func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if o.Cascade && o.Promote {
+		return nil, fmt.Errorf("conversation %s: remove: cascade and promote exclude each other", ids[0])
+	}
+	err = s.f.write(ctx, func(t *tx) error {
+		removed = nil
+		all, err := t.withBelow(ids...)
+		if err != nil {
+			return err
+		}
+		release, err := t.takeAll(all)
+		if err != nil {
+			return err
+		}
+		defer release()
+		went := make(map[ID]bool)
+		for _, id := range ids {
+			if went[id] {
+				continue
+			}
+			gone, err := t.removeOne(id, o)
+			if err != nil {
+				return err
+			}
+			for _, id := range gone {
+				went[id] = true
+			}
+			removed = append(removed, gone...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, absent(err, ids[0])
+	}
+	return removed, nil
+}
+
+// removeOne removes a conversation whose run locks, and those below it, are taken.
+func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
+	r, err := t.loadWhole(id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Children > 0 && !o.Cascade && !o.Promote {
+		return nil, &ChildrenError{ID: id, Children: r.Children}
+	}
+	gone := []ID{id}
+	if o.Promote {
+		err = t.promote(id, r)
+	} else {
+		gone, err = t.withBelow(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return gone, t.remove(gone)
+}
+
+// withBelow returns conversations and all that is below them, parents first, each
+// once.
+func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
+	seen := make(map[ID]bool)
+	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		if _, err := t.load(id); err != nil {
+			return nil, err
+		}
+		add := func(id ID) error {
+			if !seen[id] {
+				seen[id] = true
+				all = append(all, id)
+			}
+			return nil
+		}
+		_ = add(id)
+		if err := t.below(id, false, t.entries(), add); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// promote hands the children of a conversation to its parent. A child stays
+// within reach of agents only where it was before: by an unbroken line of
+// delegations.
+func (t *tx) promote(id ID, r *record) error {
+	var children []ID
+	if err := t.children(id, func(child ID, _ Link) error {
+		children = append(children, child)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, child := range children {
+		c, err := t.load(child)
+		if err != nil {
+			return err
+		}
+		if err := t.detach(child, c); err != nil {
+			return err
+		}
+		switch {
+		case r.Parent == 0:
+			c.Link = NoLink
+		case r.Link != DelegationLink:
+			c.Link = ForkLink
+		}
+		c.Parent = r.Parent
+		if err := t.attach(child, c); err != nil {
+			return err
+		}
+		if err := t.save(child, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes conversations, children after their parents, and settles the
+// delegations that nobody can settle any more.
+func (t *tx) remove(ids []ID) error {
+	if err := t.settleLost(ids); err != nil {
+		return err
+	}
+	for _, id := range slices.Backward(ids) {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		if err := t.detach(id, r); err != nil {
+			return err
+		}
+		if err := t.expires(id, r.ExpiresAt, time.Time{}); err != nil {
+			return err
+		}
+		for _, n := range []bucketNumber{bConversations, bListing, bConfigs} {
+			if err := t.drop(n, id.key()); err != nil {
+				return err
+			}
+		}
+		for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns, bCalls} {
+			if err := t.dropPrefixed(n, id.key()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settleLost settles the delegations of conversations, and by them, that nobody
+// can settle any more.
+func (t *tx) settleLost(ids []ID) error {
+	ledgers := make(map[ID]bool)
+	for _, id := range ids {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		root, err := t.ledgerOf(id, r)
+		if err != nil {
+			return err
+		}
+		ledgers[root] = true
+		if r.Run != nil {
+			ledgers[r.Run.Root] = true
+		}
+	}
+	for root := range ledgers {
+		if err := t.reconcile(root, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Expire removes the conversations that have expired, with all below them, and
+// returns their ids. One stays as long as it is pinned or runs, and as long as
+// anything below it does, or was forked by a person and has not expired itself.
+func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
+	due := false
+	err = s.f.read(ctx, func(t *tx) error {
+		k, _ := t.bucket(bExpiring).Cursor().First()
+		due = k != nil && string(k) < string(expiryKey(t.now, 0))
+		return nil
+	})
+	if err != nil || !due {
+		if err == errAbsent {
+			err = nil
+		}
+		return nil, err
+	}
+	err = s.f.write(ctx, func(t *tx) error {
+		removed = nil
+		now := expiryKey(t.now, 0)
+		var expired []ID
+		c := t.bucket(bExpiring).Cursor()
+		for k, _ := c.First(); k != nil && string(k) < string(now); k, _ = c.Next() {
+			expired = append(expired, idAt(k, 8))
+		}
+		gone := make(map[ID]bool)
+		for _, id := range expired {
+			if gone[id] {
+				continue
+			}
+			all, err := t.expirable(id)
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				continue
+			}
+			release, err := t.takeAll(all)
+			var busy *BusyError
+			if errors.As(err, &busy) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			defer release()
+			if err := t.remove(all); err != nil {
+				return err
+			}
+			for _, id := range all {
+				gone[id] = true
+			}
+			removed = append(removed, all...)
+		}
+		if len(removed) == 0 {
+			return errUnchanged
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removed, nil
+}
+
+// expirable returns an expired conversation with all below it, or nothing when
+// something holds them back.
+func (t *tx) expirable(id ID) ([]ID, error) {
+	all, err := t.withBelow(id)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range all {
+		r, err := t.load(id)
+		if err != nil {
+			return nil, err
+		}
+		lives := r.ExpiresAt.After(t.now)
+		if r.ExpiresAt.IsZero() {
+			lives = i == 0 || r.Link != DelegationLink
+		}
+		if lives || r.Pinned {
+			return nil, nil
+		}
+	}
+	return all, nil
+}
