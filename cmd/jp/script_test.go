@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -117,7 +118,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // seed NAME [KEY[=VALUE]...]: makes a conversation in the store of the workspace $WORK is in and sets the variable NAME to its
-// id. Keys: title, profile, model, label=K:V, hidden; parent=ID (by fork) or caller=ID (by delegation); then, in order, turn=Q|A (\n is a newline),
+// id. Keys: title, profile, model, label=K:V, hidden, expired (an hour ago); parent=ID (by fork) or caller=ID (by delegation); then, in order, turn=Q|A (\n is a newline),
 // tool=NAME|ARGUMENTS|RESULT (in the turn before it), open (a turn without an end).
 func seed(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -147,6 +148,8 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 			n.Model = value
 		case "hidden":
 			n.Hidden = true
+		case "expired":
+			n.ExpiresAt = time.Now().Add(-time.Hour)
 		case "label":
 			k, v, _ := strings.Cut(value, ":")
 			n.Labels[k] = v
@@ -174,7 +177,7 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 	var id convstore.ID
 	switch {
 	case parent != 0:
-		c, err := st.Fork(ctx, parent, convstore.Fork{Turns: convstore.LastTurns(0), Title: n.Title, Hidden: n.Hidden})
+		c, err := st.Fork(ctx, parent, convstore.Fork{Turns: convstore.LastTurns(0), Title: n.Title, Hidden: n.Hidden, ExpiresAt: n.ExpiresAt})
 		ts.Check(err)
 		id = c.ID
 	case caller != 0:

@@ -17,12 +17,12 @@ import (
 func newConversationCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "conversation", Aliases: []string{"c"},
-		Summary: "make, list, read, search and remove conversations",
+		Summary: "make, list, read, search, change and remove conversations",
 		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +
 			"(the one before), recent (latest activity) and newest (made last). - reads ids from stdin.",
 		Subs: []*cli.Command{
 			newNewCommand(a), newForkCommand(a), newListCommand(a), newShowCommand(a), newPrintCommand(a), newGrepCommand(a),
-			newRemoveCommand(a),
+			newRemoveCommand(a), newEditCommand(a), newUseCommand(a), newArchiveCommand(a), newUnarchiveCommand(a), newTreeCommand(a),
 		},
 	})
 }
@@ -38,7 +38,7 @@ func (f *createFlags) options() []*option {
 	return []*option{
 		boolFlag(&f.hidden, "hidden", "leave it out of listings"),
 		stringFlag(&f.title, "title", "T", "its title"),
-		durationMaybe(&f.tmp, "tmp", "DURATION", defaultTmp, "remove it after DURATION without activity being asked for (a day without DURATION)"),
+		durationMaybe(&f.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION (a day without DURATION): the first jp query after that removes it"),
 	}
 }
 

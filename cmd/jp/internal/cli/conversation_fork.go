@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -94,16 +93,13 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 			return err
 		}
 	}
-	made := make([]convstore.ID, 0, len(ids))
-	for i, id := range ids {
-		conv, err := st.Fork(ctx, id, forks[i])
-		if err != nil {
-			if len(made) > 0 {
-				a.note("made before the error: %s", joinIDs(made))
-			}
-			return err
-		}
-		made = append(made, conv.ID)
+	convs, err := st.ForkAll(ctx, ids, forks)
+	if err != nil {
+		return err
+	}
+	made := make([]convstore.ID, len(convs))
+	for i, c := range convs {
+		made[i] = c.ID
 	}
 	if o.activate && len(made) == 1 {
 		if err := st.Activate(ctx, a.session(), made[0]); err != nil {
@@ -177,12 +173,4 @@ func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, fro
 		return convstore.LastTurns(0), nil
 	}
 	return convstore.Range{First: first, Last: last}, nil
-}
-
-func joinIDs(ids []convstore.ID) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = id.String()
-	}
-	return strings.Join(words, " ")
 }

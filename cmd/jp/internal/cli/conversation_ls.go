@@ -24,6 +24,7 @@ type listOptions struct {
 	descending bool
 	limit      maybe[int]
 	labels     []string
+	top        convstore.ID // of tree: the conversation to begin with, 0 = none
 }
 
 func newListCommand(a *app) *cli.Command {
@@ -54,6 +55,34 @@ func newListCommand(a *app) *cli.Command {
 	})
 }
 
+func newTreeCommand(a *app) *cli.Command {
+	o := listOptions{tree: true}
+	return a.command(spec{
+		Name: "tree", Summary: "draw conversations below their parents", Args: "[ID]",
+		About: "The same as ls --tree; with ID that conversation and what is below it.",
+		Flags: []*option{
+			boolFlag(&o.hidden, "hidden", "hidden ones too"),
+			boolFlag(&o.archived, "archived", "archived ones too"),
+			intFlag(&o.limit, "limit", "N", 1, "at most N"),
+			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+		},
+		Max:      1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp conversation tree . --hidden"},
+		Run: func(ctx context.Context, args []string) error {
+			if len(args) == 0 {
+				return runList(ctx, a, o)
+			}
+			id, err := a.resolveOne(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			o.top = id
+			return runList(ctx, a, o)
+		},
+	})
+}
+
 func runList(ctx context.Context, a *app, o listOptions) error {
 	if o.tree && o.sort != "" {
 		return errMixed("--tree", "--sort")
@@ -80,9 +109,23 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 			return err
 		}
 	}
-	cs, err := view.List(ctx, f)
+	var cs []convstore.Conversation
+	if o.top != 0 {
+		c, err := st.Get(ctx, o.top)
+		if err != nil {
+			return err
+		}
+		if view, err = st.Under(ctx, o.top); err != nil {
+			return err
+		}
+		cs = append(cs, c)
+	}
+	below, err := view.List(ctx, f)
 	if err != nil {
 		return err
+	}
+	if cs = append(cs, below...); f.Limit > 0 {
+		cs = cs[:min(len(cs), f.Limit)]
 	}
 	switch {
 	case a.json():

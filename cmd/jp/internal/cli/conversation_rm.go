@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,7 +21,8 @@ func newRemoveCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
 		About: "Asks first, unless --yes is given. A conversation with children is removed only with --cascade or --promote; " +
-			"one that runs, or with something below it that runs, is not removed. The ids of what was removed are printed.",
+			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +
+			"none; the ids of what was removed are printed.",
 		Flags: []*option{
 			boolFlag(&o.cascade, "cascade", "remove everything below too"),
 			boolFlag(&o.promote, "promote", "hand the children to the grandparent"),
@@ -63,27 +63,14 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 			return err
 		}
 	}
-	removed := []convstore.ID{}
-	for _, id := range ids {
-		if slices.Contains(removed, id) {
-			continue // went with an earlier one
-		}
-		gone, rmErr := st.Remove(ctx, id, convstore.RemoveOptions{Cascade: o.cascade, Promote: o.promote})
-		removed = append(removed, gone...)
-		if rmErr != nil {
-			err = rmErr
-			break
-		}
+	removed, err := st.RemoveAll(ctx, ids, convstore.RemoveOptions{Cascade: o.cascade, Promote: o.promote})
+	if err != nil {
+		return err
 	}
-	// What is gone is said even when something after it failed.
 	if a.json() {
-		if out := a.document(removed); err == nil {
-			err = out
-		}
-	} else if out := a.printIDs(removed); err == nil {
-		err = out
+		return a.document(pick(removed == nil, []convstore.ID{}, removed))
 	}
-	return err
+	return a.printIDs(removed)
 }
 
 // confirmRemoval asks about one conversation.

@@ -73,7 +73,7 @@ func runShow(ctx context.Context, a *app, word string) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.resolveTarget(ctx, word)
+	id, err := a.resolveOne(ctx, word)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,7 @@ func explain(err error) report {
 		as(&r, err, explainScope) ||
 		as(&r, err, explainBusy) ||
 		as(&r, err, explainChildren) ||
+		as(&r, err, explainCycle) ||
 		as(&r, err, explainPattern) ||
 		as(&r, err, explainRange) ||
 		as(&r, err, explainPlace) ||
@@ -125,6 +126,10 @@ func explainBusy(r *report, e *convstore.BusyError) {
 
 func explainChildren(r *report, _ *convstore.ChildrenError) {
 	r.is("children", exitUsage, "--cascade removes them too, --promote hands them to its parent")
+}
+
+func explainCycle(r *report, _ *convstore.CycleError) {
+	r.is("cycle", exitUsage, "--no-parent makes a root of it, and then the other can go below")
 }
 
 func explainPattern(r *report, _ *convstore.PatternError) {

@@ -49,6 +49,21 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	return convstore.ParseID(word)
 }
 
+// resolveOne is resolveTarget for a command that takes one conversation and leaves stdin free: - is the one id on it.
+func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error) {
+	if word != "-" {
+		return a.resolveTarget(ctx, word)
+	}
+	ids, err := a.resolveTargets(ctx, []string{word})
+	switch {
+	case err != nil:
+		return 0, err
+	case len(ids) != 1:
+		return 0, usagef("-: %s on stdin, and one is wanted", plural(len(ids), "id"))
+	}
+	return ids[0], nil
+}
+
 // resolveTargets finds several conversations. - stands for the ids on stdin, one per line or separated by spaces; none there is no
 // error. Ids given twice are kept once.
 func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.ID, error) {

@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/convstore"
+)
+
+type editOptions struct {
+	title        maybe[string]
+	hide, unhide bool
+	pin, unpin   bool
+	tmp          maybe[time.Duration]
+	noTmp        bool
+	labels       []string
+	noLabels     []string
+	parent       maybe[string]
+	noParent     bool
+}
+
+func newEditCommand(a *app) *cli.Command {
+	var o editOptions
+	return a.command(spec{
+		Name: "edit", Summary: "change what is known of conversations", Args: "ID...",
+		About: "Changes all of them or, when one cannot be changed, none, and prints their ids.\n\n" +
+			"--parent moves a conversation with everything below it, --no-parent makes it a root. What it may do and what was " +
+			"spent stay as they were, and no agent reaches it from then on. Nothing is moved while anything in either tree runs, nor " +
+			"below itself.\n\n" +
+			"One with --tmp expires: the first jp query after that removes it, unless it or something below it is pinned, runs or " +
+			"lives longer.",
+		Flags: []*option{
+			stringFlag(&o.title, "title", "T", "its title"),
+			boolFlag(&o.hide, "hide", "leave it out of listings"),
+			boolFlag(&o.unhide, "unhide", "list it again"),
+			boolFlag(&o.pin, "pin", "never let it expire"),
+			boolFlag(&o.unpin, "unpin", "take the pin away"),
+			durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
+			boolFlag(&o.noTmp, "no-tmp", "let it not expire"),
+			listFlag(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
+			listFlag(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
+			stringFlag(&o.parent, "parent", "ID", "move it below ID"),
+			boolFlag(&o.noParent, "no-parent", "make it a root"),
+		},
+		Min: 1, Max: -1,
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation edit . --title 'Release notes' --pin --label team=red",
+			"jp conversation edit jp-c17543982411 --no-parent --unhide",
+			"jp c ls --label scratch | cut -f1 | jp c edit - --tmp=2h",
+		},
+		Run: func(ctx context.Context, args []string) error { return runEdit(ctx, a, o, args) },
+	})
+}
+
+// check refuses flags that contradict one another, or no flag at all.
+func (o *editOptions) check() error {
+	for _, pair := range []struct {
+		a, b       string
+		hasA, hasB bool
+	}{
+		{"--hide", "--unhide", o.hide, o.unhide}, {"--pin", "--unpin", o.pin, o.unpin},
+		{"--tmp", "--no-tmp", o.tmp.Set, o.noTmp}, {"--parent", "--no-parent", o.parent.Set, o.noParent},
+	} {
+		if pair.hasA && pair.hasB {
+			return errMixed(pair.a, pair.b)
+		}
+	}
+	given := o.title.Set || o.hide || o.unhide || o.pin || o.unpin || o.tmp.Set || o.noTmp ||
+		len(o.labels) > 0 || len(o.noLabels) > 0 || o.parent.Set || o.noParent
+	if !given {
+		return usagef("conversation edit: no flag says what to change").withHint("see `jp conversation edit --help`")
+	}
+	return nil
+}
+
+// apply makes the change to one conversation.
+func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string, parent convstore.ID, now time.Time) {
+	if o.title.Set {
+		c.Title = o.title.Value
+	}
+	c.Hidden = (c.Hidden || o.hide) && !o.unhide
+	c.Pinned = (c.Pinned || o.pin) && !o.unpin
+	if o.tmp.Set {
+		c.ExpiresAt = now.Add(o.tmp.Value)
+	}
+	if o.noTmp {
+		c.ExpiresAt = time.Time{}
+	}
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	for _, name := range o.noLabels {
+		delete(c.Labels, name)
+	}
+	maps.Copy(c.Labels, labels)
+	if o.parent.Set || o.noParent {
+		c.Parent = parent
+	}
+}
+
+func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
+	if err := a.persist("conversation edit"); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	labels, err := labelFilter(o.labels)
+	if err != nil {
+		return err
+	}
+	for _, name := range o.noLabels {
+		if _, both := labels[name]; both || name == "" || strings.Contains(name, "=") {
+			return usagef("--no-label: %q", name).withHint("--no-label takes the name of a label that --label does not set")
+		}
+	}
+	st, ids, err := a.openStore(ctx, words)
+	if err != nil {
+		return err
+	}
+	var parent convstore.ID
+	if o.parent.Set {
+		if parent, err = a.resolveTarget(ctx, o.parent.Value); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	edited := make([]convstore.Conversation, 0, len(ids))
+	if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
+		o.apply(c, labels, parent, now)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if !a.json() {
+		return a.printIDs(ids)
+	}
+	for _, id := range ids {
+		c, err := st.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		edited = append(edited, c)
+	}
+	return a.document(edited)
+}
+
+func newArchiveCommand(a *app) *cli.Command {
+	return newShelfCommand(a, "archive", "put conversations away",
+		"An archived conversation is left out of listings and searches, unless they are told --archived. It can go on like any other.",
+		func(c *convstore.Conversation, now time.Time) {
+			if !c.Archived() {
+				c.ArchivedAt = now
+			}
+		})
+}
+
+func newUnarchiveCommand(a *app) *cli.Command {
+	return newShelfCommand(a, "unarchive", "take conversations out of the archive", "They are listed and searched again.",
+		func(c *convstore.Conversation, _ time.Time) { c.ArchivedAt = time.Time{} })
+}
+
+// newShelfCommand makes archive and unarchive.
+func newShelfCommand(a *app, name, summary, about string, change func(*convstore.Conversation, time.Time)) *cli.Command {
+	var cascade bool
+	return a.command(spec{
+		Name: name, Summary: summary, Args: "ID...",
+		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
+		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too")},
+		Min:   1, Max: -1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},
+		Run: func(ctx context.Context, words []string) error {
+			if err := a.persist("conversation " + name); err != nil {
+				return err
+			}
+			st, ids, err := a.openStore(ctx, words)
+			if err == nil && cascade {
+				ids, err = withDescendants(ctx, st, ids)
+			}
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			if err := st.EditAll(ctx, ids, func(c *convstore.Conversation) error {
+				change(c, now)
+				return nil
+			}); err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(pick(ids == nil, []convstore.ID{}, ids))
+			}
+			return a.printIDs(ids)
+		},
+	})
+}
+
+// withDescendants adds to ids everything below them, each once.
+func withDescendants(ctx context.Context, st *convstore.Store, ids []convstore.ID) (all []convstore.ID, err error) {
+	seen := map[convstore.ID]bool{}
+	add := func(id convstore.ID) {
+		if !seen[id] {
+			seen[id] = true
+			all = append(all, id)
+		}
+	}
+	for _, id := range ids {
+		add(id)
+		view, err := st.Under(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		below, err := view.List(ctx, convstore.Filter{Hidden: true, Archived: true})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range below {
+			add(c.ID)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/convstore"
+)
+
+func newUseCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
+		About: "Makes ID the active conversation, the one that jp query goes on with, and prints its id; without ID prints the one that " +
+			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +
+			"and forth.",
+		Max:      1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp conversation use previous", "JP_SESSION=review jp conversation use newest"},
+		Run:      func(ctx context.Context, args []string) error { return runUse(ctx, a, args) },
+	})
+}
+
+func runUse(ctx context.Context, a *app, words []string) error {
+	session := a.session()
+	if session == "" {
+		return usagef("conversation use: this process belongs to no session").
+			withHint("it has no terminal; set JP_SESSION to a name of your choice")
+	}
+	word := "active"
+	if len(words) > 0 {
+		if err := a.persist("conversation use"); err != nil {
+			return err
+		}
+		word = words[0]
+	}
+	id, err := a.resolveOne(ctx, word)
+	if err != nil {
+		return err
+	}
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		if err := st.Activate(ctx, session, id); err != nil {
+			return err
+		}
+	}
+	if !a.json() {
+		return a.printIDs([]convstore.ID{id})
+	}
+	_, previous, err := st.Active(ctx, session)
+	if err != nil {
+		return err
+	}
+	return a.document(struct {
+		ID       convstore.ID  `json:"id"`
+		Previous *convstore.ID `json:"previous_id"`
+	}{id, pick(previous == 0, nil, &previous)})
+}
