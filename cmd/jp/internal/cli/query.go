@@ -258,6 +258,7 @@ type query struct {
 	tree      *term.Tree      // nil shows nothing
 	delegated bool            // another jp runs this one and settles it
 	slot      *convstore.Slot // that a delegated run works in
+	lines     *stream.Writer  // of stream-json, else nil
 	began     time.Time
 }
 

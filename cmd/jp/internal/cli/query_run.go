@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/anthropic"
+	"jp/cmd/jp/internal/model/gate"
 	"jp/cmd/jp/internal/model/openai"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/term"
@@ -32,7 +33,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, info, err := q.openModel(ctx, cfg, id)
+	stream, info, err := q.openModel(ctx, cfg, id, q.waits())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -296,8 +297,8 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 	return env
 }
 
-// openModel opens a model with its retries and limits.
-func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
+// openModel opens a model with its retries, its limits and the gate that all runs of its account share.
+func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
 	p := a.modelProviders(cfg)
 	s, info, err := model.Open(ctx, id, map[string]model.Provider{
 		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
@@ -315,11 +316,11 @@ func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string) (mo
 		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
 	}
 	s = model.Limit(s, limits)
-	s = model.Retry(s, model.RetryOptions{
-		Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff,
-		Notice: func(n model.Retrying) { a.note("%v; trying again in %s", n.Err, n.Wait.Round(1e8)) },
-	})
-	return s, info, nil
+	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
+	if dir := a.stateDir(); dir != "" && info.Account != (model.Account{}) {
+		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.warn("%v", err) })
+	}
+	return model.Retry(s, retry), info, nil
 }
 
 // modelProviders is what the models may know of this machine.

@@ -16,7 +16,6 @@ import (
 type show struct {
 	*query
 	loop  *agent.Loop
-	lines *stream.Writer // stream-json
 	clean term.Cleaner
 	live  bool // stdout is a terminal, text goes out as it comes
 	open  bool // a line of live text is not ended
@@ -28,7 +27,7 @@ type show struct {
 func (q *query) show(loop *agent.Loop) *show {
 	s := &show{query: q, loop: loop, live: q.pretty() && q.io.OutTTY}
 	if q.format() == formatStream {
-		s.lines = stream.NewWriter(escaping{q.io.Out})
+		q.lines = stream.NewWriter(escaping{q.io.Out})
 	} else if !q.globals.quiet && !q.json() {
 		q.tree = term.NewTree(q.io, term.TreeOptions{})
 	}

@@ -221,6 +221,12 @@ func (f *follower) line(l stream.Line) {
 		f.tell(stream.Running)
 	case *stream.ToolResult:
 		f.tool = ""
+	case *stream.Wait:
+		if l.Reason == "" {
+			f.tell(stream.Running)
+		} else {
+			f.emit(stream.Waiting, "", l.Reason)
+		}
 	case *stream.Delegation:
 		if f.d.Watch != nil {
 			f.d.Watch(l)

@@ -82,6 +82,14 @@ type Info struct {
 	Price     *Price // nil = unknown
 	Local     bool   // runs on this machine or is a script
 	Endpoint  string // base URL, "" for script models
+	Account   Account
+}
+
+// Account is whom a provider counts requests for: what a limit holds for. The zero value is that of script models.
+// Formatting one does not show the key.
+type Account struct {
+	Endpoint string // base URL
+	Key      Secret // "" = none is sent, or it was not looked up
 }
 
 const (
@@ -154,6 +162,7 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 		return nil, Info{}, &Error{Provider: t.name, Kind: KindUnknownModel, Final: true,
 			Message: fmt.Sprintf("wire format %q is not part of this program", t.format)}
 	}
+	info.Account = Account{Endpoint: c.BaseURL, Key: c.Key}
 	if c.BaseURL != "" {
 		if strings.HasPrefix(c.BaseURL, "https:") {
 			Warm()

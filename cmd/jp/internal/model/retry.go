@@ -17,16 +17,35 @@ type RetryOptions struct {
 	Max      time.Duration // longest wait of our own; 0 = 60 s
 	MaxAfter time.Duration // longest wait that a provider may ask for, longer ones are cut; 0 = 2 min
 
+	Gate   Gate                                             // waits for all who share a limit; nil = each waits by itself
 	Notice func(Retrying)                                   // told before each wait; nil = nobody
+	Goes   func()                                           // told when a request goes after a wait; nil = nobody
 	Sleep  func(ctx context.Context, d time.Duration) error // nil = a timer; returns the context's cause
 	Rand   func() float64                                   // in [0, 1), for jitter; nil = math/rand
 }
 
-// Retrying tells that a request failed and is going to be repeated.
+// Retrying tells that a request waits.
 type Retrying struct {
-	Attempt int // the one that failed, 1-based
-	Wait    time.Duration
-	Err     *Error
+	Attempt int           // the one that failed, 1-based; 0 = none did, the Gate holds the first one back
+	Wait    time.Duration // with a Gate, at least
+	Err     *Error        // why it failed; nil with Attempt 0
+}
+
+// Gate holds requests back while a provider limits them, for all that share the limit. See package gate.
+type Gate interface {
+	// Enter returns when a request may be sent; waits is told, at most once, that it has to wait, and for how long at
+	// least. The error is the context's cause or an *Error.
+	Enter(ctx context.Context, waits func(time.Duration)) (Pass, error)
+	// Heard tells that the request is being answered.
+	Heard(Pass)
+	// Limited tells that it met a limit, and for how long to hold others back; false says that the gate cannot.
+	Limited(p Pass, wait time.Duration) bool
+}
+
+// Pass is the leave of a Gate to send one request.
+type Pass struct {
+	At   time.Duration // on the gate's clock
+	Open bool          // nothing was known of a limit
 }
 
 // Retry returns s with repetition: an *Error that is Temporary, before anything was said, is
@@ -34,6 +53,10 @@ type Retrying struct {
 // wait, that counts (and a little more, so that processes that failed together do not come back
 // together); otherwise the wait grows from attempt to attempt. A wait that would outlast the
 // context's deadline is not begun: the error is yielded at once.
+//
+// With a Gate every attempt enters it, the first one too, and where a limit was met (KindRateLimit,
+// KindOverloaded) the wait is the gate's: it may be longer than what Notice was told, since
+// others wait there too.
 //
 // What failed attempts cost is added to the usage of the last one.
 func Retry(s Stream, o RetryOptions) Stream {
@@ -58,22 +81,40 @@ func Retry(s Stream, o RetryOptions) Stream {
 	if o.Rand == nil {
 		o.Rand = rand.Float64
 	}
+	if o.Goes == nil {
+		o.Goes = func() {}
+	}
+	if o.Gate == nil {
+		o.Gate = noGate{}
+	}
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
 			var lost convstore.Usage // by attempts that failed
+			var last *Error
 			for n := 1; ; n++ {
 				r.Attempt = n
 				a := attempt{lost: lost, yield: yield}
-				a.run(s(ctx, r))
+				pass, err := o.enter(ctx, n-1, last)
+				if a.err = err; err == nil {
+					a.heard = func() { o.Gate.Heard(pass) }
+					a.run(s(ctx, r))
+				}
+				gated := o.limited(pass, n, a.err)
 				if a.done {
 					return
 				}
 				if a.usage != nil {
 					lost = lost.Add(*a.usage)
 				}
-				wait, again := o.again(ctx, n, a)
-				if again {
+				wait, e := o.again(ctx, n, a)
+				if last = e; e != nil {
+					if gated {
+						continue
+					}
+					o.Notice(Retrying{Attempt: n, Wait: wait, Err: e})
 					if a.err = o.Sleep(ctx, wait); a.err == nil {
+						last = nil
+						o.Goes()
 						continue
 					}
 				}
@@ -86,11 +127,44 @@ func Retry(s Stream, o RetryOptions) Stream {
 	}
 }
 
+// enter passes the gate after n attempts, the last of which failed with e unless that is nil.
+func (o RetryOptions) enter(ctx context.Context, n int, e *Error) (Pass, error) {
+	waited := false
+	pass, err := o.Gate.Enter(ctx, func(wait time.Duration) {
+		waited = true
+		if e == nil {
+			n = 0
+		}
+		o.Notice(Retrying{Attempt: n, Wait: wait, Err: e})
+	})
+	if waited && err == nil {
+		o.Goes()
+	}
+	return pass, err
+}
+
+// limited tells the gate of a limit that attempt n met, and reports whether it takes care of the wait.
+func (o RetryOptions) limited(p Pass, n int, err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || !e.Temporary() || e.Kind != KindRateLimit && e.Kind != KindOverloaded {
+		return false
+	}
+	return o.Gate.Limited(p, o.wait(n, e))
+}
+
+// noGate lets everybody wait by himself.
+type noGate struct{}
+
+func (noGate) Enter(context.Context, func(time.Duration)) (Pass, error) { return Pass{Open: true}, nil }
+func (noGate) Heard(Pass)                                               {}
+func (noGate) Limited(Pass, time.Duration) bool                         { return false }
+
 // attempt is one request of several. It passes on what the reply brings, but holds the usage
 // back until it knows whether the attempt counts.
 type attempt struct {
 	lost  convstore.Usage
 	yield func(Part, error) bool
+	heard func() // called when the first part comes
 
 	said  bool // something was passed on, the request cannot be repeated unseen
 	done  bool // the reply is complete, or the consumer wants no more
@@ -102,6 +176,10 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 	for p, err := range reply {
 		if a.err = err; err != nil {
 			return
+		}
+		if a.heard != nil {
+			a.heard()
+			a.heard = nil
 		}
 		if p.Usage != nil {
 			a.usage = p.Usage
@@ -122,18 +200,16 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 	a.err = &Error{Kind: KindStream, Message: "the reply ended too early"}
 }
 
-// again decides whether to repeat the request, and after how long.
-func (o RetryOptions) again(ctx context.Context, n int, a attempt) (time.Duration, bool) {
-	var e *Error
+// again decides whether to repeat the request that failed with e, and after how long; nil is no.
+func (o RetryOptions) again(ctx context.Context, n int, a attempt) (wait time.Duration, e *Error) {
 	if a.said || n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.Temporary() {
-		return 0, false
+		return 0, nil
 	}
-	wait := o.wait(n, e)
+	wait = o.wait(n, e)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return 0, false
+		return 0, nil
 	}
-	o.Notice(Retrying{Attempt: n, Wait: wait, Err: e})
-	return wait, true
+	return wait, e
 }
 
 // wait returns how long to wait after attempt n.

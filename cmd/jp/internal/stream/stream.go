@@ -5,6 +5,7 @@
 //	{"type":"assistant",...}                 a complete assistant message, with the usage of its model call
 //	{"type":"tool_call",...}                 a call about to run
 //	{"type":"tool_result",...}               its end
+//	{"type":"wait",...}                      the model cannot be asked yet; and again, without a reason, when it can
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
 //
@@ -21,7 +22,7 @@ import (
 	"sync"
 )
 
-// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *Delegation, *Result or, when read, *Other.
+// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *Wait, *Delegation, *Result or, when read, *Other.
 type Line interface{ kind() string }
 
 // Usage counts tokens.
@@ -97,15 +98,24 @@ type ToolResult struct {
 	DurationMS     int64  `json:"duration_ms"`
 }
 
+// Wait tells that a request to the model is held back, or repeated later.
+type Wait struct {
+	ConversationID string `json:"conversation_id"`
+	Reason         string `json:"reason,omitempty"` // "rate_limit", "overloaded", "network", ...; "" = the wait is over
+	WaitMS         int64  `json:"wait_ms"`          // at least
+}
+
 // Phases of a delegation.
 const (
 	Queued  = "queued"
 	Started = "started"
 	Running = "running"
+	Waiting = "waiting" // for the model; Reason says for what
 	Ended   = "ended"
 )
 
-// Delegation is a change in one sub-agent. Status is the terminal state, set when Phase is Ended.
+// Delegation is a change in one sub-agent. Status is the terminal state, set when Phase is Ended; Reason tells of that or of
+// what a Waiting one waits for.
 type Delegation struct {
 	Phase          string `json:"phase"`
 	ConversationID string `json:"conversation_id"`
@@ -144,6 +154,7 @@ func (*Init) kind() string       { return "system" }
 func (*Assistant) kind() string  { return "assistant" }
 func (*ToolCall) kind() string   { return "tool_call" }
 func (*ToolResult) kind() string { return "tool_result" }
+func (*Wait) kind() string       { return "wait" }
 func (*Delegation) kind() string { return "delegation" }
 func (*Result) kind() string     { return "result" }
 func (*Other) kind() string      { return "" }
@@ -198,6 +209,8 @@ func Decode(line []byte) (Line, error) {
 		l = &ToolCall{}
 	case "tool_result":
 		l = &ToolResult{}
+	case "wait":
+		l = &Wait{}
 	case "delegation":
 		l = &Delegation{}
 	case "result":

@@ -17,6 +17,7 @@ func lines() []Line {
 		&ToolCall{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)},
 		&ToolResult{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Text: "line\nline", IsError: true, DurationMS: 3},
 		&Delegation{Phase: Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "x", Profile: "agent/researcher", Status: "ok", Tokens: 12},
+		&Wait{ConversationID: "jp-c1", Reason: "rate_limit", WaitMS: 1200},
 		&Result{ConversationID: "jp-c1", Turn: 1, Status: "ok", Result: "done", Model: "m", SubCalls: 2, DurationMS: 9},
 	}
 }

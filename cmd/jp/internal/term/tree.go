@@ -299,6 +299,8 @@ func (n *node) state() string {
 		return d.Status + ": " + d.Reason
 	case d.Phase == stream.Ended:
 		return orDash(d.Status)
+	case d.Phase == stream.Waiting:
+		return stream.Waiting + ": " + orDash(d.Reason)
 	case d.Tool != "":
 		return stream.Running + " " + d.Tool
 	}
@@ -307,7 +309,7 @@ func (n *node) state() string {
 
 func (n *node) elapsed(now time.Time) string {
 	e := time.Duration(n.last.ElapsedMS) * time.Millisecond
-	if n.last.Phase == stream.Running || n.last.Phase == stream.Started {
+	if p := n.last.Phase; p == stream.Running || p == stream.Started || p == stream.Waiting {
 		e += max(0, now.Sub(n.at))
 	}
 	return Elapsed(e)

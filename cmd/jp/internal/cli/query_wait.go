@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/stream"
+)
+
+// modelWaits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
+type modelWaits struct {
+	begin func(model.Retrying)
+	end   func()
+}
+
+// waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
+func (q *query) waits() modelWaits {
+	return modelWaits{
+		begin: func(r model.Retrying) {
+			q.tree.Around(func() { q.note("%s", waitText(r)) })
+			if q.lines != nil {
+				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
+			}
+		},
+		end: func() {
+			if q.lines != nil {
+				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String()})
+			}
+		},
+	}
+}
+
+func waitReason(r model.Retrying) string {
+	if r.Err == nil {
+		return string(model.KindRateLimit)
+	}
+	return string(r.Err.Kind)
+}
+
+// waitText is a wait in words.
+func waitText(r model.Retrying) string {
+	wait := r.Wait.Round(100 * time.Millisecond)
+	if r.Err == nil {
+		return fmt.Sprintf("the provider limits requests; waiting at least %s", wait)
+	}
+	return fmt.Sprintf("%v; trying again in %s", r.Err, wait)
+}

@@ -1,0 +1,197 @@
+// Package gate holds requests to a provider back while it limits them, for all processes of a user together.
+//
+// A [Gate] stands before one account: an endpoint and a key. It is open until some process meets a limit (429, 529). Then
+// nobody sends anything before the time is over that the provider asked for, and after it requests go one by one: the first
+// finds out whether the limit still holds, each that is answered brings the next ones closer together, each that meets the limit
+// again doubles the distance. When nothing of it is left, or nobody has asked for two minutes, the gate is open again.
+//
+// The state is a file of some 200 bytes below the user's state folder. Who has to wait stands in a line: the lock of a second
+// file, which the kernel hands on in order and takes from a process that dies. Only the first in the line looks at the clock,
+// so however many wait, one wakes at a time.
+//
+// A gate never makes things worse. It holds a request back for [Most] at the longest, whatever the provider or the
+// file says, its line included; then the request goes, and the provider decides. A file that makes no sense is an open
+// gate. A gate that cannot be used (a folder of somebody else, a full disk) warns once and lets everything through, and
+// each process waits by itself. While no limit was met, a request costs one look for a file that is not there.
+//
+// Waiting counts against a deadline: who set one waits for the run and not for its replies. A wait that would
+// outlast it is not begun.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+)
+
+// Gate is the gate of one account. Safe for concurrent use, by any number of processes.
+type Gate struct {
+	dir     string
+	account model.Account
+	warn    func(error)
+
+	now  func() time.Duration
+	boot func() string
+	most time.Duration // Most
+
+	mu     sync.Mutex
+	path   string // of the state; "" = not known yet
+	broken bool   // was warned of
+}
+
+var _ model.Gate = (*Gate)(nil)
+
+// New returns the gate of an account, kept in the folder dir, which is made when the first limit is met. warn, which may be
+// nil, is told once why the gate cannot be used.
+func New(dir string, account model.Account, warn func(error)) *Gate {
+	return &Gate{dir: dir, account: account, warn: warn, now: now, boot: sync.OnceValue(boot), most: Most}
+}
+
+// errMost is the cause of a wait that has lasted for Most.
+var errMost = errors.New("held back for long enough")
+
+// Enter returns when a request may be sent. waits is told, at most once, that there is something to wait for, and for how
+// long at least. The error is the context's cause, or an *Error of KindRateLimit when the wait would outlast its deadline.
+func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
+	open := model.Pass{At: g.now(), Open: true}
+	path, err := g.find()
+	if err != nil {
+		g.fail(err)
+		return open, nil
+	}
+	if path == "" {
+		return open, nil
+	}
+	if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return open, nil
+	}
+
+	bound, cancel := context.WithTimeoutCause(ctx, g.most, errMost)
+	defer cancel()
+	pass, err := g.stand(ctx, bound, path, waits)
+	switch {
+	case err == nil:
+		return pass, nil
+	case ctx.Err() != nil:
+		return model.Pass{}, context.Cause(ctx)
+	case errors.As(err, new(*model.Error)):
+		return model.Pass{}, err
+	case !errors.Is(err, errMost):
+		g.fail(err)
+	}
+	return model.Pass{At: g.now(), Open: true}, nil
+}
+
+// stand waits in the line and then for the turn, until bound ends, which is sooner than ctx.
+func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Duration)) (model.Pass, error) {
+	told := false
+	tell := func(d time.Duration) {
+		if !told {
+			told = true
+			waits(d)
+		}
+	}
+	look := func(s state, _ time.Duration) state { return s }
+	s, err := g.update(bound, path, look)
+	if err != nil || s.open() {
+		return model.Pass{At: g.now(), Open: true}, err
+	}
+	wait := s.wait(g.now())
+	if err := inTime(ctx, wait); err != nil {
+		return model.Pass{}, err
+	}
+	if wait > 0 {
+		tell(wait)
+	}
+	line, err := openOwn(path+lineExt, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return model.Pass{}, err
+	}
+	if err := lockFile(bound, line); err != nil {
+		return model.Pass{}, err
+	}
+	defer unlock(line)
+	for {
+		var pass model.Pass
+		_, err := g.update(bound, path, func(s state, now time.Duration) state {
+			if wait = s.wait(now); wait > 0 {
+				return s
+			}
+			pass = model.Pass{At: now, Open: s.open()}
+			return s.take(now)
+		})
+		if err != nil || wait == 0 {
+			return pass, err
+		}
+		if err := inTime(ctx, wait); err != nil {
+			return model.Pass{}, err
+		}
+		tell(wait)
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-bound.Done():
+			t.Stop()
+			return model.Pass{}, context.Cause(bound)
+		}
+	}
+}
+
+// inTime refuses a wait that would outlast the caller's deadline.
+func inTime(ctx context.Context, wait time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return &model.Error{Kind: model.KindRateLimit, Final: true,
+			Message: fmt.Sprintf("the limit holds for another %s, longer than the run may take", wait.Round(100*time.Millisecond))}
+	}
+	return nil
+}
+
+// Heard tells that a request which was let through is being answered.
+func (g *Gate) Heard(p model.Pass) {
+	if p.Open {
+		return
+	}
+	g.change(func(s state, _ time.Duration) state { return s.heard(p.At) })
+}
+
+// Limited tells that a request which was let through has met a limit, and how long to wait. It reports whether the gate sees
+// to that; if not, the caller waits by itself.
+func (g *Gate) Limited(p model.Pass, wait time.Duration) bool {
+	if err := g.prepare(); err != nil {
+		g.fail(err)
+		return false
+	}
+	return g.change(func(s state, now time.Duration) state { return s.limited(now, p.At, wait, g.boot()) })
+}
+
+// stateWait bounds the wait for the lock of the state, which is held for as long as it takes to write 200 bytes.
+const stateWait = 2 * time.Second
+
+func (g *Gate) change(f func(state, time.Duration) state) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
+	defer cancel()
+	path, err := g.find()
+	if err == nil && path != "" {
+		_, err = g.update(ctx, path, f)
+	}
+	if err != nil {
+		g.fail(err)
+	}
+	return err == nil && path != ""
+}
+
+func (g *Gate) fail(err error) {
+	g.mu.Lock()
+	first := !g.broken
+	g.broken = true
+	g.mu.Unlock()
+	if first && g.warn != nil {
+		g.warn(fmt.Errorf("rate-limit gate: %w", err))
+	}
+}
