@@ -128,6 +128,42 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+const closed = `{"type":"object","additionalProperties":false}`
+
+// TestNative: what the vendor's API would refuse is not sent to it.
+func TestNative(t *testing.T) {
+	for _, tt := range []struct {
+		schema string
+		want   bool
+	}{
+		{closed, true},
+		{`{"type":"object","additionalProperties":false,"required":["a"],"properties":{"a":{"type":"array","minItems":1,"items":{"$ref":"#/$defs/d"}},
+			"b":{"anyOf":[{"type":"null"},{"enum":[1,"x"]}]},"c":{"const":true,"description":"d"}},"$defs":{"d":{"type":"string"}}}`, true},
+		{`{}`, false},
+		{`{"type":"array","items":{"type":"string"}}`, false},
+		{`{"type":"object","additionalProperties":true}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"object"}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"string","minLength":1}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"string","pattern":"^a"}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"integer","minimum":1}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"type":"array","minItems":2}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"enum":[[1]]}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"const":{}}}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":true}}`, false},
+		{`{"type":"object","additionalProperties":false,"properties":{"a":{"$ref":"#"}}}`, false},
+		{`{"type":"object","additionalProperties":false,"$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/a"}}}}`, false},
+		{`{"type":"object","additionalProperties":false,"oneOf":[{}]}`, false},
+	} {
+		s, tr := stream(t, "")
+		r := modeltest.Ask("q")
+		r.Model, r.Schema = "x", json.RawMessage(tt.schema)
+		_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
+		if got := strings.Contains(string(tr.Sent), `"output_config"`); got != tt.want {
+			t.Errorf("%s: sent = %v, want %v", tt.schema, got, tt.want)
+		}
+	}
+}
+
 func TestParams(t *testing.T) {
 	temperature := 0.5
 	tests := []struct {
@@ -139,8 +175,12 @@ func TestParams(t *testing.T) {
 	}{
 		{"least", model.Info{}, "x", model.Request{}, `{"max_tokens":32000}`},
 		{"limits", model.Info{MaxOutput: 1000}, "x", model.Request{MaxTokens: 2000, Temperature: &temperature}, `{"max_tokens":1000,"temperature":0.5}`},
-		{"schema", model.Info{}, "x", model.Request{Schema: json.RawMessage(`{"type":"object"}`)},
-			`{"max_tokens":32000,"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}}`},
+		{"schema", model.Info{}, "x", model.Request{Schema: json.RawMessage(closed)},
+			`{"max_tokens":32000,"output_config":{"format":{"type":"json_schema","schema":` + closed + `}}}`},
+		{"schema, 4.5", model.Info{}, "claude-haiku-4-5", model.Request{Schema: json.RawMessage(closed)},
+			`{"max_tokens":32000,"output_config":{"format":{"type":"json_schema","schema":` + closed + `}}}`},
+		{"schema, before 4.5", model.Info{}, "claude-opus-4-1", model.Request{Schema: json.RawMessage(closed)}, `{"max_tokens":32000}`},
+		{"schema, open", model.Info{}, "x", model.Request{Schema: json.RawMessage(`{"type":"object"}`)}, `{"max_tokens":32000}`},
 		{"no calls", model.Info{}, "x", model.Request{ToolChoice: "none", Tools: []model.Tool{{Name: "t", Schema: json.RawMessage(`{"type":"object"}`)}}},
 			`{"max_tokens":32000,"tool_choice":{"type":"none"},"tools":[{"name":"t","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}]}`},
 		{"no calls of nothing", model.Info{}, "x", model.Request{ToolChoice: "none"}, `{"max_tokens":32000}`},

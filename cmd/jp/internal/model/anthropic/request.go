@@ -51,7 +51,7 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 	if r.Temperature != nil {
 		out.Temperature = sdk.Float(*r.Temperature)
 	}
-	if len(r.Schema) > 0 {
+	if len(r.Schema) > 0 && p.native(r.Model, r.Schema) {
 		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema}) // checked to be JSON
 		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(format))
 	}

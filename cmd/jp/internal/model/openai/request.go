@@ -46,7 +46,7 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	if r.Temperature != nil {
 		out.Temperature = sdk.Float(*r.Temperature)
 	}
-	if len(r.Schema) > 0 {
+	if len(r.Schema) > 0 && native(r, official) {
 		out.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
 			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "answer", Schema: r.Schema},
 		}
@@ -174,6 +174,18 @@ func (p provider) reason(out *sdk.ChatCompletionNewParams, r model.Request) erro
 	}
 	out.ReasoningEffort = shared.ReasoningEffort(effort)
 	return nil
+}
+
+// native reports whether the server can be asked to hold its model to the schema; where it cannot, the schema in the prompt has
+// to do. The vendor takes objects only, from GPT-4o on; other servers force each reply into the schema and so would get no
+// call of a tool.
+func native(r model.Request, official bool) bool {
+	if !official {
+		return len(r.Tools) == 0
+	}
+	var root struct{ Type any }
+	return json.Unmarshal(r.Schema, &root) == nil && root.Type == "object" &&
+		r.Model != "gpt-4" && !hasPrefix(r.Model, "gpt-3", "gpt-4-", "o1-mini", "o1-preview")
 }
 
 func hasPrefix(s string, prefixes ...string) bool {
