@@ -187,11 +187,18 @@ func (l *Loop) load(ctx context.Context) (*turn, error) {
 // open begins a new turn.
 func (t *turn) open(ctx context.Context, bodies ...convstore.Body) error {
 	t.from = len(t.events)
+	for _, b := range bodies {
+		if u, ok := b.(convstore.UserMessage); ok {
+			if err := t.hold(u.Schema); err != nil { // before anything is stored
+				return err
+			}
+		}
+	}
 	if err := t.save(ctx, bodies...); err != nil {
 		return err
 	}
 	t.out.Turn = t.events[len(t.events)-1].Turn
-	return t.hold()
+	return nil
 }
 
 // adopt goes on in the turn whose events begin at start.
@@ -218,7 +225,7 @@ func (t *turn) adopt(start int) error {
 			}
 		}
 	}
-	return t.hold()
+	return t.hold(schemaOf(t.events[start:]))
 }
 
 // save commits events; what happened is recorded even when the run is being stopped.

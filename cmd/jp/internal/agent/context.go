@@ -40,6 +40,9 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	none := func(format string, a ...any) error {
 		return t.note(ctx, convstore.Note{Kind: NoteContext, Text: "no context: " + fmt.Sprintf(format, a...)})
 	}
+	if f.Tokens <= 0 {
+		return none("the grant leaves no tokens for it")
+	}
 	if f.Tool == "" {
 		return none("no context tool is configured")
 	}

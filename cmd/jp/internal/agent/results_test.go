@@ -211,6 +211,7 @@ text = "without"`
 		{"fetched", "echo", "auth", 100, "with context", ""},
 		{"nothing to fetch", "echo", "", 100, "without", ""},
 		{"not configured", "", "auth", 100, "without", "no context tool is configured"},
+		{"no room", "echo", "auth", 0, "without", "the grant leaves no tokens for it"},
 		{"not held", "ohce", "auth", 100, "without", "this agent has no tool ohce"},
 		{"failing", "fails", "auth", 100, "without", "fails: no such thing"},
 		{"two parameters", "two", "auth", 100, "without", "the tool two cannot fetch any: it needs exactly one required parameter, a string"},
@@ -387,5 +388,34 @@ text = "went on"`, nil, false)
 	}
 	if out, err := r.loop.Resume(t.Context()); err != nil || out.Text != "folded in" || *calls != 0 {
 		t.Errorf("Resume = %q, %v after %d calls, want folded in", out.Text, err, *calls)
+	}
+}
+
+// A schema that is of no use, of an imported conversation say, stops a turn that would go on, and nothing is stored.
+func TestSchemaOfNoUse(t *testing.T) {
+	const rules = `[[rule]]
+text = "free"`
+	for _, ended := range []bool{false, true} {
+		r := newRun(t, rules)
+		events := []convstore.Event{
+			{Body: convstore.TurnStart{}},
+			{Body: convstore.UserMessage{Text: "go", Schema: json.RawMessage(`{"type":"objekt"}`)}},
+		}
+		want := "\n1 start\n1 user go\n"
+		if ended {
+			events = append(events, convstore.Event{Body: convstore.TurnEnd{State: convstore.StateBudget}})
+			want += "1 end budget\n"
+		}
+		if err := r.log.Append(t.Context(), events...); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.loop.Resume(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "the schema that the turn was asked to match: type: want ") {
+			t.Errorf("Resume = %v, want an error about the schema", err)
+		}
+		r.want(want)
+		if out := r.send(t.Context(), "anew"); out.Text != "free" {
+			t.Errorf("Send = %q, want free", out.Text)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
@@ -44,12 +45,15 @@ func schemaOf(turn []convstore.Event) json.RawMessage {
 	return nil
 }
 
-// hold reads the schema of the turn that begins at t.from.
-func (t *turn) hold() (err error) {
-	if raw := schemaOf(t.events[t.from:]); raw != nil {
-		t.schema, err = tools.ParseSchema(raw)
+// hold holds the turn to a schema, if any. One that came with an imported conversation may be of no use.
+func (t *turn) hold(schema json.RawMessage) (err error) {
+	if len(schema) == 0 {
+		return nil
 	}
-	return err
+	if t.schema, err = tools.ParseSchema(schema); err != nil {
+		return fmt.Errorf("the schema that the turn was asked to match: %w", err)
+	}
+	return nil
 }
 
 // form is what the model is told of the schema.
