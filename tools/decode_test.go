@@ -425,12 +425,32 @@ func TestWithEnum(t *testing.T) {
 	if _, err := none.Validate(json.RawMessage(`{"config":"","query":"q"}`)); err == nil {
 		t.Error("an empty enum takes a value")
 	}
+
+	batch, _ := Embedded("jp_batch_query")
+	items, err := batch.WithEnum("queries.config", []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{
+		`{"queries":[{"config":"a","query":"q"}]}`: "",
+		`{"queries":[]}`: "",
+		`{"queries":[{"config":"a","query":"q"},{"config":"c","query":"q"}]}`: `arguments of jp_batch_query: "queries[1].config" must be "a", not "c"`,
+	} {
+		if _, err := items.Validate(json.RawMessage(arg)); fmt.Sprint(err) != want && !(err == nil && want == "") {
+			t.Errorf("Validate(%s): %v, want %s", arg, err, want)
+		}
+	}
+	for _, param := range []string{"queries", "queries.nope", "max_parallel.config", "config"} {
+		if _, err := batch.WithEnum(param, nil); (err == nil) != (param == "queries") {
+			t.Errorf("WithEnum(%s): %v", param, err)
+		}
+	}
 }
 
 // All that is embedded can be read, and stands under its own name.
 func TestEmbedded(t *testing.T) {
 	names := EmbeddedNames()
-	want := []string{"ask_user", "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print", "jp_query", "llm_query"}
+	want := []string{"ask_user", "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "jp_batch_query", "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print", "jp_query", "llm_query"}
 	if !reflect.DeepEqual(names, want) {
 		t.Errorf("EmbeddedNames = %v, want %v", names, want)
 	}

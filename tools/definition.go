@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -180,32 +181,53 @@ func (e *DefinitionError) Error() string {
 }
 
 // WithEnum returns a copy of d whose string parameter takes only these values,
-// in this order. It is for enumerations known only at run time. It fails when
-// the schema has no such property; an empty list leaves no valid value.
+// in this order. It is for enumerations known only at run time. A parameter of
+// the items of an array is named like queries.config. It fails when the schema
+// has no such property; an empty list leaves no valid value.
 func (d Definition) WithEnum(param string, values []string) (Definition, error) {
-	var schema map[string]json.RawMessage
-	if err := json.Unmarshal(d.Schema, &schema); err != nil {
-		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
-	}
-	var props map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(schema["properties"], &props); err != nil || props[param] == nil {
-		return d, fmt.Errorf("tool %s: no parameter %q", d.Name, param)
-	}
 	if values == nil {
 		values = []string{}
 	}
-	enum, err := json.Marshal(values)
+	schema, err := withEnum(d.Schema, strings.Split(param, "."), values)
 	if err != nil {
-		return d, fmt.Errorf("tool %s: enum of %q: %w", d.Name, param, err)
+		return d, fmt.Errorf("tool %s: parameter %q: %w", d.Name, param, err)
 	}
-	props[param]["enum"] = enum
-	if schema["properties"], err = json.Marshal(props); err != nil {
-		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
-	}
-	if d.Schema, err = json.Marshal(schema); err != nil {
-		return d, fmt.Errorf("tool %s: schema: %w", d.Name, err)
-	}
+	d.Schema = schema
 	return d, nil
+}
+
+// withEnum returns the schema of an object with the enum of the property at path.
+func withEnum(schema json.RawMessage, path []string, values []string) (json.RawMessage, error) {
+	var object, prop, props map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(schema, &object), json.Unmarshal(orNull(object["properties"]), &props)); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(orNull(props[path[0]]), &prop); err != nil || prop == nil {
+		return nil, errors.Join(err, errors.New("there is none"))
+	}
+	var err error
+	if len(path) == 1 {
+		prop["enum"], err = json.Marshal(values)
+	} else {
+		prop["items"], err = withEnum(orNull(prop["items"]), path[1:], values)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if props[path[0]], err = json.Marshal(prop); err != nil {
+		return nil, err
+	}
+	if object["properties"], err = json.Marshal(props); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
 }
 
 // Reach returns the rules that hold for the tool's files: those of access.fs, else its default. It is empty
@@ -225,8 +247,8 @@ func (d Definition) Reach() []FSRule {
 	return d.Access.FS
 }
 
-// sizeThreshold is the bound of a result in bytes.
-func (d Definition) sizeThreshold() int {
+// SizeLimit is the bound of a result in bytes.
+func (d Definition) SizeLimit() int {
 	if d.SizeThreshold > 0 {
 		return d.SizeThreshold
 	}

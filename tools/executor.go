@@ -41,7 +41,7 @@ type Executor struct {
 // result for every call, in no fixed order. It never fails as a whole. An
 // unknown name, arguments that do not fit the schema, a refusal, a panic, a timeout and the
 // end of ctx are results with IsError. The text of such a result begins with
-// "error: ", or is a <response status="..."> of a sub-agent.
+// "error: ", or is a <response status="..."> of a sub-agent, or a JSON array of such.
 //
 // A tool whose definition says parallel = false runs alone: what stands before
 // it in calls is finished first, what stands after it starts after it. Other
@@ -261,10 +261,10 @@ func errorText(text string) string {
 	return errorMark + strings.TrimPrefix(text, errorMark)
 }
 
-// tellsStatus reports whether text is the element that sub-agents answer with,
-// which has an attribute that says how it went.
+// tellsStatus reports whether text is what sub-agents answer with, which says by
+// itself how it went: an element with an attribute, or rows with a member.
 func tellsStatus(t Tool, text string) bool {
-	return t.Source == SourceDelegation && strings.HasPrefix(text, "<response ")
+	return t.Source == SourceDelegation && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }
 
 // deliver asks for leave to hand over the result and bounds it.
@@ -280,7 +280,7 @@ func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	case !d.Allow:
 		return Result{Text: errorText("the tool ran; its result is withheld: " + orText(d.Reason, "not allowed to be delivered")), IsError: true}
 	}
-	r.Text = bound(r.Text, j.tool.sizeThreshold(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
+	r.Text = bound(r.Text, j.tool.SizeLimit(), fmt.Sprintf("not kept; ask for less, or raise size_threshold of %s", j.tool.Name))
 	return r
 }
 

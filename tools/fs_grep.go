@@ -67,7 +67,7 @@ func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	return Result{Text: g.text(def.sizeThreshold())}, nil
+	return Result{Text: g.text(def.SizeLimit())}, nil
 }
 
 // grep searches files. Folders and handfuls of files are searched at the same

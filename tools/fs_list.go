@@ -36,7 +36,7 @@ func listFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 		return Result{}, err
 	}
 	defer top.dir.Close()
-	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: def.sizeThreshold() - smallResult/4}
+	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: def.SizeLimit() - smallResult/4}
 	if err := l.folder(top); err != nil {
 		return Result{}, err
 	}

@@ -54,7 +54,7 @@ func readFile(ctx context.Context, f *files, def Definition, raw json.RawMessage
 		in:    in,
 		start: max(args.Start, 1),
 		end:   args.End,
-		room:  def.sizeThreshold() - smallResult/2,
+		room:  def.SizeLimit() - smallResult/2,
 	}
 	if err := r.read(ctx); err != nil {
 		return Result{}, named(p.shown, err)

@@ -138,7 +138,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		}
 		spec.Stdin = bytes.NewReader(append(in, '\n'))
 	}
-	keep := c.def.sizeThreshold()
+	keep := c.def.SizeLimit()
 	if c.def.Output == OutputJSON {
 		keep = DefaultBatchBytes // an envelope is read whole or not at all
 	}
@@ -160,7 +160,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	case c.def.Output == OutputJSON:
 		return c.envelope(stdout), nil
 	}
-	return Result{Text: c.cutOutput(stdout, c.def.sizeThreshold())}, nil
+	return Result{Text: c.cutOutput(stdout, c.def.SizeLimit())}, nil
 }
 
 // data is what the templates of a call see.
@@ -217,7 +217,7 @@ func (c command) failed(why string, stdout *head, stderr *tail) Result {
 	}
 	if stdout.size > 0 {
 		b.WriteString("\nstdout:\n")
-		b.WriteString(c.cutOutput(stdout, c.def.sizeThreshold()-b.Len()-len(errorMark)))
+		b.WriteString(c.cutOutput(stdout, c.def.SizeLimit()-b.Len()-len(errorMark)))
 	}
 	return Result{Text: b.String(), IsError: true}
 }

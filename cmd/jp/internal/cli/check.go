@@ -326,17 +326,15 @@ func (l *linter) load(at configFile) *profiles.Resolved {
 func (l *linter) agent(r *profiles.Resolved, at configFile) {
 	l.model(r)
 	l.enabled(r, at.main)
-	delegates := false
-	for name, t := range r.Tools {
-		delegates = delegates || name == "jp_query" && tools.Enabled(t.Values)
-	}
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {
 			l.say(last(r, "delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
 		}
 	}
-	if delegates && len(r.Config.Delegation.Profiles) == 0 {
-		l.say(r.Tools["jp_query"].Pos(""), "tool jp_query", "can name no profile", "list some in delegation.profiles")
+	for _, name := range []string{"jp_query", "jp_batch_query"} {
+		if t, ok := r.Tools[name]; ok && tools.Enabled(t.Values) && len(r.Config.Delegation.Profiles) == 0 {
+			l.say(t.Pos(""), "tool "+name, "can name no profile", "list some in delegation.profiles")
+		}
 	}
 	for _, name := range r.Config.Delegation.LLMQuery.Tools {
 		_, embedded := tools.Embedded(name)

@@ -27,6 +27,7 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		"fs_list_files":         all,
 		"fs_modify_file":        workers,
 		"fs_read_file":          all,
+		"jp_batch_query":        workers,
 		"jp_conversation_grep":  all,
 		"jp_conversation_list":  all,
 		"jp_conversation_print": all,

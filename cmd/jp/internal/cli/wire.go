@@ -54,8 +54,13 @@ func defined(name string, r *profiles.Resolved, files map[string]tools.Definitio
 			return d, err
 		}
 	}
-	if d.Name == "jp_query" && d.Source == tools.SourceDelegation {
-		return d.WithEnum("config", r.Config.Delegation.Profiles)
+	if d.Source == tools.SourceDelegation {
+		switch name {
+		case "jp_query":
+			return d.WithEnum("config", r.Config.Delegation.Profiles)
+		case "jp_batch_query":
+			return d.WithEnum("queries.config", r.Config.Delegation.Profiles)
+		}
 	}
 	return d, nil
 }

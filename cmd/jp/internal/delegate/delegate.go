@@ -102,9 +102,7 @@ func (d *Delegator) init() {
 // Every admitted call must reach its tool or Release.
 func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.init()
-	admitted := map[string]admission{}
-	last := map[string]chan struct{}{} // the end of the latest call to one child
-	var together []request
+	var asked []admission
 	for _, c := range calls {
 		if !d.delegates(c.Name) {
 			continue
@@ -119,19 +117,26 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 			continue
 		}
 		c.Arguments = valid
-		r, err := d.read(ctx, c)
-		a := admission{request: r, err: err}
-		if queue := r.queue(); err == nil && queue != "" {
-			if before := last[queue]; before != nil {
-				a.after = before
-			}
+		asked = append(asked, d.read(ctx, c)...)
+	}
+	d.admit(ctx, asked)
+}
+
+// admit reserves what was asked together and keeps it for whoever claims it.
+func (d *Delegator) admit(ctx context.Context, asked []admission) {
+	admitted := map[string]admission{}
+	last := map[string]chan struct{}{} // the end of the latest call to one child
+	var together []request
+	for _, a := range asked {
+		if queue := a.queue(); a.err == nil && queue != "" {
+			a.after = last[queue]
 			a.done = make(chan struct{})
 			last[queue] = a.done
 		}
-		if err == nil && a.after == nil {
-			together = append(together, r)
+		if a.err == nil && a.after == nil {
+			together = append(together, a.request)
 		}
-		admitted[c.ID] = a
+		admitted[a.Call] = a
 	}
 	if len(together) > 0 {
 		res, errs := d.reserve(ctx, together)
@@ -144,6 +149,15 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.mu.Lock()
 	maps.Copy(d.admitted, admitted)
 	d.mu.Unlock()
+}
+
+// claim takes over what was admitted for a call.
+func (d *Delegator) claim(call string) (admission, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.admitted[call]
+	delete(d.admitted, call)
+	return a, ok
 }
 
 // Release ends what Admit began: it settles what was admitted and never ran, and takes a slot again where this agent gave its
@@ -243,21 +257,33 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 	}
 }
 
-// read reads the arguments of one call. The executor has validated them or will refuse the call. Of a child that goes on
-// nothing is resolved: its stored config stands.
-func (d *Delegator) read(ctx context.Context, c tools.Call) (request, error) {
-	var a struct {
-		Config    string          `json:"config"`
-		Query     string          `json:"query"`
-		ID        string          `json:"id"`
-		Overrides []string        `json:"overrides"`
-		Context   string          `json:"context_query"`
-		Schema    json.RawMessage `json:"schema"`
+// arguments are those of a call of jp_query, and an item of jp_batch_query.
+type arguments struct {
+	Config    string          `json:"config"`
+	Query     string          `json:"query"`
+	ID        string          `json:"id"`
+	Overrides []string        `json:"overrides"`
+	Context   string          `json:"context_query"`
+	Schema    json.RawMessage `json:"schema"`
+}
+
+// read reads the arguments of one call: one delegation, or those of a batch. The executor has validated them or will refuse
+// the call.
+func (d *Delegator) read(ctx context.Context, c tools.Call) []admission {
+	if c.Name == toolBatch {
+		return d.items(ctx, c)
 	}
+	var a arguments
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
-		return request{}, fmt.Errorf("arguments: %w", err)
+		return []admission{{request: request{Ask: Ask{Call: c.ID}}, err: fmt.Errorf("arguments: %w", err)}}
 	}
-	r := request{Ask: Ask{Call: c.ID, Tool: c.Name, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
+	r, err := d.request(ctx, c.ID, c.Name, a)
+	return []admission{{request: r, err: err}}
+}
+
+// request reads one delegation. Of a child that goes on nothing is resolved: its stored config stands.
+func (d *Delegator) request(ctx context.Context, call, tool string, a arguments) (request, error) {
+	r := request{Ask: Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
 	r.Deadline, _ = ctx.Deadline()
 	if strings.TrimSpace(a.Query) == "" {
 		return r, errors.New("query: is empty")
@@ -274,7 +300,7 @@ func (d *Delegator) read(ctx context.Context, c tools.Call) (request, error) {
 			return r, fmt.Errorf("schema: %w", err)
 		}
 	}
-	if c.Name != toolQuery {
+	if tool != toolQuery && tool != toolBatch {
 		var err error
 		r.Ask, err = d.special(ctx, r.Ask)
 		return r, err

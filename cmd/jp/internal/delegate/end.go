@@ -21,6 +21,7 @@ type ending struct {
 	State    convstore.State
 	Reason   string
 	Text     string
+	Calls    int // of its model
 	Usage    convstore.Usage
 	Cost     *int64 // nano-dollars; nil when a price is unknown
 	Stderr   string
@@ -38,7 +39,6 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r reque
 		stored *convstore.TurnEnd
 		cost   int64
 		priced = true
-		calls  int
 		events []convstore.Event
 	)
 	for ev, err := range d.Scope.Events(ctx, del.Child, convstore.Turn(del.ChildTurn)) {
@@ -55,7 +55,6 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r reque
 		case convstore.TurnStart:
 			stored = nil
 		case convstore.ModelCall:
-			calls++
 			e.Usage = e.Usage.Add(b.Usage)
 			if b.CostNano == nil {
 				priced = false
@@ -64,7 +63,7 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r reque
 			}
 		}
 	}
-	e.Text = agent.Answer(events)
+	e.Text, e.Calls = agent.Answer(events), modelCalls(events)
 	if priced {
 		e.Cost = &cost
 	}
@@ -216,6 +215,16 @@ func (d *Delegator) turn(ctx context.Context, child convstore.ID, turn int) ([]c
 	return events, nil
 }
 
+// modelCalls is how often the model was called.
+func modelCalls(events []convstore.Event) (n int) {
+	for _, ev := range events {
+		if _, ok := ev.Body.(convstore.ModelCall); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // respond wraps an ending for the model: bounded, truthful, and unable to close the wrapper.
 func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	var b strings.Builder
@@ -231,9 +240,21 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if e.NoContext != "" {
 		fmt.Fprintf(&b, ` context="none: %s"`, attribute(e.NoContext))
 	}
-	b.WriteString(">\n")
+	b.WriteString(">\n" + e.told(child, d.InlineResult) + "</response>")
+	return tools.Result{Text: b.String(), IsError: !e.handedIn()}
+}
+
+// handedIn reports whether there is a result to use.
+func (e *ending) handedIn() bool {
+	return e.State == convstore.StateOK || e.State == convstore.StatePartial
+}
+
+// told is what the model reads of an ending: its text, at most limit bytes of it, and of a failure what came along. Each
+// line of it ends with a line break.
+func (e *ending) told(child convstore.ID, limit int) string {
+	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))
-	cut, rest := bound(text, d.InlineResult)
+	cut, rest := bound(text, limit)
 	b.WriteString(cut)
 	if text != "" {
 		b.WriteByte('\n')
@@ -241,8 +262,7 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if rest > 0 {
 		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
 	}
-	ok := e.State == convstore.StateOK || e.State == convstore.StatePartial
-	if !ok {
+	if !e.handedIn() {
 		if e.LastTool != "" {
 			last, _ := bound(e.LastTool, 300)
 			fmt.Fprintf(&b, "last tool call: %s\n", neutralize(last))
@@ -251,8 +271,7 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 			fmt.Fprintf(&b, "its last messages:\n%s\n", neutralize(e.Stderr))
 		}
 	}
-	b.WriteString("</response>")
-	return tools.Result{Text: b.String(), IsError: !ok}
+	return b.String()
 }
 
 // bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.

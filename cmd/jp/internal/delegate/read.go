@@ -13,6 +13,7 @@ import (
 // The names of the tools of this package.
 const (
 	toolQuery    = "jp_query"
+	toolBatch    = "jp_batch_query"
 	toolLLMQuery = "llm_query"
 	toolList     = "jp_conversation_list"
 	toolPrint    = "jp_conversation_print"
@@ -24,6 +25,8 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 	switch name {
 	case toolQuery:
 		return d.query, true
+	case toolBatch:
+		return d.batch, true
 	case toolList:
 		return d.list, true
 	case toolPrint:

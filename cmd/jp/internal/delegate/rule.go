@@ -166,6 +166,9 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	}
 	kind := kindSingle
 	var labels map[string]string
+	if a.Tool == toolBatch {
+		kind = kindBatch
+	}
 	if a.Fixed {
 		own = depth
 	}
@@ -199,6 +202,7 @@ func ceilingOf(p convstore.Conversation, configured int) int {
 
 const (
 	kindSingle         = "sub_complete"
+	kindBatch          = "batch_complete"
 	kindSpecialization = "specialization"
 
 	labelSpecialization = "specialization" // of the one child of a caller, tool and session: <tool>/<session>

@@ -18,13 +18,34 @@ import (
 	"jp/tools/proc"
 )
 
-// query is every delegation tool: it takes what Admit reserved, or reserves now, runs the child and tells its end.
+// query is every delegation tool but the batch: it takes what Admit reserved, or reserves now, runs the child and tells its end.
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
-	d.mu.Lock()
-	a, ok := d.admitted[c.ID]
-	delete(d.admitted, c.ID)
-	d.mu.Unlock()
+	a, ok := d.claim(c.ID)
+	if !ok { // a person was asked for leave
+		d.admit(ctx, d.read(ctx, c))
+		a, _ = d.claim(c.ID)
+	}
+	o, err := d.carryOut(ctx, a)
+	switch {
+	case o.denied != nil:
+		return denied(o.denied)
+	case o.child == 0:
+		return tools.Result{}, err
+	}
+	return d.respond(o.ending, o.child), err
+}
+
+// outcome is what a delegation came to.
+type outcome struct {
+	denied   error        // why it was not run; nil = it was
+	child    convstore.ID // 0 when it had none yet
+	recalled bool         // the run had ended before
+	ending                // its State is empty when the store has failed
+}
+
+// carryOut runs what was admitted, in its turn. With an error the run is being stopped, or the store has failed.
+func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) {
 	if a.done != nil {
 		defer close(a.done)
 	}
@@ -32,11 +53,8 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 		select {
 		case <-a.after:
 		case <-ctx.Done():
-			return tools.Result{}, context.Cause(ctx)
+			return outcome{ending: unstarted()}, context.Cause(ctx)
 		}
-	}
-	if !ok {
-		a.request, a.err = d.read(ctx, c)
 	}
 	if a.err == nil && a.res == nil {
 		res, errs := d.reserve(ctx, []request{a.request})
@@ -47,7 +65,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 		if refused(a.err) || errors.As(a.err, &busy) {
 			d.Log.Info("delegation refused", "caller", d.Caller, "why", a.err)
 		}
-		return denied(a.err)
+		return outcome{denied: a.err}, nil
 	}
 	if a.res.Existed {
 		return d.recall(ctx, a.res, a.request)
@@ -56,26 +74,31 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	return d.run(ctx, a.res, a.request)
 }
 
+// unstarted is the end of what was stopped while it waited.
+func unstarted() ending {
+	return ending{State: convstore.StateCancelled, Reason: "cancelled before it started", Cost: new(int64)}
+}
+
 // recall answers a repeated call from the run that exists.
-func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r request) (tools.Result, error) {
+func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	if del.State == "" {
-		return tools.Result{Text: fmt.Sprintf("%s is still being worked on by an earlier run of this call", del.Child), IsError: true}, nil
+		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil
 	}
 	events, err := d.turn(ctx, del.Child, del.ChildTurn)
 	if err != nil {
-		return tools.Result{}, err
+		return outcome{}, err
 	}
-	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Usage: del.Usage, Cost: del.CostNano}
+	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Usage: del.Usage, Cost: del.CostNano}
 	e.check(r, events)
 	d.mu.Lock()
 	d.recalled[del.Call] = true
 	d.mu.Unlock()
-	return d.respond(e, del.Child), nil
+	return outcome{child: del.Child, recalled: true, ending: e}, nil
 }
 
 // run starts the child, follows it to the end of its process tree, judges and settles.
-func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r request) (tools.Result, error) {
+func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	child := del.Child
 	d.checkpoint(Reserved)
@@ -83,9 +106,12 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 
 	slot, err := d.slot(ctx, res, f)
 	if err != nil {
-		e := ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
+		e := unstarted()
+		if ctx.Err() == nil {
+			e = ending{State: convstore.StateError, Reason: err.Error()}
+		}
 		f.end(e.State, e.Reason)
-		return tools.Result{}, errors.Join(err, d.settle(ctx, res, e))
+		return outcome{child: child, ending: e}, errors.Join(err, d.settle(ctx, res, e))
 	}
 	defer d.free(slot)
 
@@ -120,13 +146,10 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	f.end(e.State, e.Reason)
 	d.Log.Info("delegation ended", "child", child, "state", e.State, "reason", e.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
-		return tools.Result{}, fmt.Errorf("delegation %s: settle: %w", child, err)
+		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
 	d.checkpoint(Settled)
-	if cause := context.Cause(ctx); cause != nil {
-		return tools.Result{Text: d.respond(e, child).Text, IsError: true}, cause
-	}
-	return d.respond(e, child), nil
+	return outcome{child: child, ending: e}, context.Cause(ctx)
 }
 
 // own is how much later than a child itself its caller ends it at its time: a child that ends by itself says so.

@@ -25,7 +25,7 @@ func IsSpecial(name, source string) bool {
 // delegates reports whether calls of a tool start sub-agents.
 func (d *Delegator) delegates(tool string) bool {
 	t, ok := d.Set.Get(tool)
-	return ok && (tool == toolQuery || IsSpecial(tool, t.Source))
+	return ok && (tool == toolQuery || tool == toolBatch || IsSpecial(tool, t.Source))
 }
 
 // special completes the ask of a call of a special tool. What stands behind the tool is resolved once in a run, like a

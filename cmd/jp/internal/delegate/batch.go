@@ -1,0 +1,161 @@
+package delegate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// Row is what one item of a batch came to, as JSON shows it.
+type Row struct {
+	ConversationID *string     `json:"conversation_id"` // nil when there is none
+	Status         string      `json:"status"`          // a terminal state
+	Reason         string      `json:"reason"`
+	Text           string      `json:"text"`
+	TokensUsed     int64       `json:"tokens_used"`
+	CostUSD        *stream.USD `json:"cost_usd"` // nil when a price is unknown
+	Calls          int         `json:"calls"`    // of its model
+	Context        string      `json:"context,omitempty"`
+}
+
+// batchArguments are those of a call of jp_batch_query.
+type batchArguments struct {
+	Queries     []arguments `json:"queries"`
+	MaxParallel int         `json:"max_parallel"`
+}
+
+// itemCall identifies an item of a batch, counted from 1, among all delegations of its caller.
+func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(item) }
+
+// items reads a call of a batch. Each item is a delegation of its own: refused, failed and repeated after a crash alone.
+func (d *Delegator) items(ctx context.Context, c tools.Call) []admission {
+	var a batchArguments
+	if err := json.Unmarshal(c.Arguments, &a); err != nil {
+		return nil // the tool says so
+	}
+	list := make([]admission, len(a.Queries))
+	for i, q := range a.Queries {
+		list[i].request, list[i].err = d.request(ctx, itemCall(c.ID, i+1), c.Name, q)
+	}
+	return list
+}
+
+// batch is jp_batch_query: it runs what Admit reserved for its items, some at a time, and tells their ends in order.
+func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, error) {
+	d.init()
+	var a batchArguments
+	if err := json.Unmarshal(c.Arguments, &a); err != nil {
+		return tools.Result{}, fmt.Errorf("arguments: %w", err)
+	}
+	items := make([]admission, len(a.Queries))
+	for i := range items {
+		var ok bool
+		if items[i], ok = d.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for leave
+			d.admit(ctx, d.items(ctx, c))
+			items[i], _ = d.claim(itemCall(c.ID, i+1))
+		}
+	}
+	ends := make([]outcome, len(items))
+	errs := make([]error, len(items))
+	slots := make(chan struct{}, max(a.MaxParallel, 1))
+	var all sync.WaitGroup
+	for i, item := range items {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done(): // nothing of it is run any more
+			ends[i], errs[i] = d.carryOut(ctx, item)
+			continue
+		}
+		all.Go(func() {
+			defer func() { <-slots }()
+			ends[i], errs[i] = d.carryOut(ctx, item)
+		})
+	}
+	all.Wait()
+
+	useful, recalled, began := len(items) == 0, true, false
+	for i := range ends {
+		useful = useful || ends[i].useful()
+		if ends[i].denied == nil {
+			began = true
+			recalled = recalled && ends[i].recalled
+		}
+	}
+	if began && recalled {
+		d.mu.Lock()
+		d.recalled[c.ID] = true
+		d.mu.Unlock()
+	}
+	t, _ := d.Set.Get(toolBatch)
+	text, err := rows(ends, errs, d.InlineResult, t.SizeLimit())
+	if err != nil {
+		return tools.Result{}, err
+	}
+	return tools.Result{Text: text, IsError: !useful}, context.Cause(ctx)
+}
+
+// useful reports whether an outcome has a result to use.
+func (o *outcome) useful() bool { return o.denied == nil && o.handedIn() }
+
+// rows is the result of a batch: a JSON array of at most size bytes, where that is possible by shortening texts, each of which
+// is at most limit bytes.
+func rows(ends []outcome, errs []error, limit, size int) (string, error) {
+	for {
+		list := make([]Row, len(ends))
+		for i := range ends {
+			list[i] = ends[i].row(errs[i], limit)
+		}
+		text, err := encode(list)
+		if err != nil || len(text) <= size || limit == 0 {
+			return text, err
+		}
+		limit /= 2 // what a text comes to depends on what must be escaped in it
+	}
+}
+
+// encode is v as JSON on one line.
+func encode(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSpace(b.String()), err
+}
+
+// row is an outcome with at most limit bytes of its text. err is why the run was stopped or the store has failed.
+func (o *outcome) row(err error, limit int) Row {
+	r := Row{CostUSD: new(stream.USD)}
+	if o.child != 0 {
+		id := o.child.String()
+		r.ConversationID = &id
+	}
+	switch {
+	case refused(o.denied):
+		r.Status, r.Reason = string(convstore.StateRefused), o.denied.Error()
+	case o.denied != nil:
+		r.Status, r.Reason = string(convstore.StateError), o.denied.Error()
+	case o.State != "":
+		r.Status, r.Reason = string(o.State), o.Reason
+		r.Text = strings.TrimSuffix(o.told(o.child, limit), "\n")
+		r.TokensUsed, r.Calls = o.Usage.Input+o.Usage.CacheWrite+o.Usage.Output, o.Calls
+		if o.NoContext != "" {
+			r.Context = "none: " + attribute(o.NoContext)
+		}
+		if r.CostUSD = nil; o.Cost != nil {
+			usd := stream.USD(*o.Cost)
+			r.CostUSD = &usd
+		}
+	default:
+		r.Status, r.Reason = string(convstore.StateError), fmt.Sprint(err)
+	}
+	r.Reason, _ = bound(neutralize(r.Reason), 300)
+	return r
+}

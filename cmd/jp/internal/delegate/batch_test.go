@@ -1,0 +1,48 @@
+package delegate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"jp/convstore"
+)
+
+func TestRows(t *testing.T) {
+	cost := int64(9000000)
+	ends := []outcome{
+		{child: 7, ending: ending{State: convstore.StateOK, Text: "a \"b\"\n<c> </response>\n", Calls: 2, Usage: convstore.Usage{Input: 5, CacheRead: 9, CacheWrite: 2, Output: 3}, Cost: &cost}},
+		{child: 8, ending: ending{State: convstore.StateKilled, Reason: "killed by signal 9 (killed)", Stderr: "jp: no", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
+		{denied: refuse(CodeCalls, "5 of 5 sub-agent calls of this turn are used")},
+		{denied: errors.New("query: is empty")},
+		{ending: unstarted()},
+		{},
+	}
+	errs := make([]error, len(ends))
+	errs[5] = errors.New("store: disk full")
+	got, err := rows(ends, errs, 1000, 1<<20)
+	want := `[{"conversation_id":"jp-c7","status":"ok","reason":"","text":"a \"b\"\n<c> &lt;/response>","tokens_used":10,"cost_usd":0.009,"calls":2},` +
+		`{"conversation_id":"jp-c8","status":"killed","reason":"killed by signal 9 (killed)","text":"last tool call: fs_read_file {}\nits last messages:\njp: no","tokens_used":0,"cost_usd":null,"calls":0,"context":"none: no such tool"},` +
+		`{"conversation_id":null,"status":"refused","reason":"refused (calls): 5 of 5 sub-agent calls of this turn are used","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
+		`{"conversation_id":null,"status":"error","reason":"query: is empty","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
+		`{"conversation_id":null,"status":"cancelled","reason":"cancelled before it started","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
+		`{"conversation_id":null,"status":"error","reason":"store: disk full","text":"","tokens_used":0,"cost_usd":0,"calls":0}]`
+	if err != nil || got != want {
+		t.Errorf("rows = %s, %v\nwant %s", got, err, want)
+	}
+}
+
+func TestRowsAreBounded(t *testing.T) {
+	ends := make([]outcome, 20)
+	for i := range ends {
+		ends[i] = outcome{child: 7, ending: ending{State: convstore.StateOK, Text: strings.Repeat("\"\n", 9000)}}
+	}
+	const size = 64 << 10
+	got, err := rows(ends, make([]error, len(ends)), 16<<10, size)
+	if err != nil || len(got) > size || len(got) < size/4 {
+		t.Errorf("rows has %d bytes, %v, want at most %d and most of that", len(got), err, size)
+	}
+	if n := strings.Count(got, "bytes are cut here; read them with jp_conversation_print"); n != len(ends) {
+		t.Errorf("%d of %d rows say that they were cut", n, len(ends))
+	}
+}
