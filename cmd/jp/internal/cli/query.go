@@ -175,7 +175,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
-	ctx, stop := withSignals(ctx, host.Kill)
+	ctx, stop := a.withSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -184,6 +184,8 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, fmt.Errorf("--timeout: %w", context.DeadlineExceeded))
 		defer cancel()
+		a.io.Bound(ctx)
+		defer a.io.Bound(nil)
 	}
 
 	a.places.reset(o.directives)
@@ -218,6 +220,8 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		var cancel context.CancelFunc
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
 			defer cancel()
+			a.io.Bound(ctx)
+			defer a.io.Bound(nil)
 		}
 	}
 	return q.run(ctx, t)
@@ -325,7 +329,9 @@ func (q *query) run(ctx context.Context, t task) error {
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, Usage: out.Usage, CostNano: out.Cost, Ended: time.Now()})
 	}
-	if err := show.result(q.result(loop, delegator, out)); err != nil {
+	if err := show.result(q.result(loop, delegator, out)); errors.Is(err, term.ErrUnread) {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	} else if err != nil {
 		return err
 	}
 	if !q.delegated {

@@ -34,9 +34,11 @@ func signalName(s syscall.Signal) string {
 
 // withSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
 // with a *signalError as its cause, the second calls again, the third kills. Other commands leave signals to their default, which ends
-// them at once with the same status for a shell. stop must be called; it gives the signals back.
-func withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
+// them at once with the same status for a shell. Once ctx has ended nobody waits for long for who does not read our output; a
+// command with a deadline tells a.io of that itself. stop must be called; it gives the signals back.
+func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	a.io.Bound(ctx)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		// What nohup, or a shell without job control, set to be ignored stays ignored; Notify would undo that.
@@ -55,7 +57,7 @@ func withSignals(ctx context.Context, again func()) (_ context.Context, stop fun
 				if ctx.Err() == nil {
 					cancel(&signalError{s.(syscall.Signal)})
 				} else {
-					// Whatever keeps us from ending now, a pipe that nobody reads for one, the next signal ends.
+					// Whatever keeps us from ending now, the next signal ends.
 					signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 					if again != nil {
 						again()
@@ -68,6 +70,7 @@ func withSignals(ctx context.Context, again func()) (_ context.Context, stop fun
 		signal.Stop(signals)
 		close(quit)
 		<-gone
+		a.io.Bound(nil)
 		cancel(nil)
 	}
 }

@@ -132,7 +132,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }()
-	ctx, stop := withSignals(ctx, host.Kill)
+	ctx, stop := a.withSignals(ctx, host.Kill)
 	defer stop()
 	t, err := a.handTool(ctx, d, host)
 	if err != nil {

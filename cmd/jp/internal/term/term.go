@@ -13,6 +13,8 @@
 package term
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +23,16 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 )
 
 // ErrClosed is returned by writes to a stdout whose reader has gone away.
 var ErrClosed = errors.New("stdout: closed by its reader")
+
+// ErrUnread is returned by writes to a stdout that nobody reads, after Bound.
+var ErrUnread = errors.New("stdout: nobody reads it")
 
 // IO is a process's standard streams and what they can show. Its fields are read-only after New.
 type IO struct {
@@ -84,22 +90,44 @@ func (s *IO) Text(text string) string {
 	return text
 }
 
+// Bound has writes to Out and Err given up that nobody has taken some time after ctx ended: a reader that stands still
+// shall not outlast a deadline or a signal. Until then a write takes as long as its reader does. nil lifts the bound, unless its
+// context has ended.
+func (s *IO) Bound(ctx context.Context) {
+	for _, w := range []io.Writer{s.Out, s.Err} {
+		if o, ok := w.(*output); ok {
+			o.mu.Lock()
+			if ctx != nil || o.bound == nil || o.bound.Err() == nil {
+				o.bound = ctx
+			}
+			o.mu.Unlock()
+		}
+	}
+}
+
+// unreadWait is how long after the end of its context a write may still take. It is shorter than what a jp that is told to
+// stop has for that.
+const unreadWait = time.Second
+
 // output is a stream whose first failure is its last: what was cut is not continued somewhere in the middle.
 type output struct {
-	mu   sync.Mutex
-	w    io.Writer
-	mute bool
-	err  error
+	mu    sync.Mutex
+	w     io.Writer
+	mute  bool
+	err   error
+	bound context.Context // see IO.Bound; nil = none
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
-		n, err := o.w.Write(p)
+		n, err := o.write(p)
 		switch {
 		case err == nil:
 			return n, nil
+		case err == ErrUnread:
+			o.err = err
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
 			o.err = ErrClosed
 		default:
@@ -115,6 +143,37 @@ func (o *output) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return 0, o.err
+}
+
+// write writes within the bound. A write that is given up stays behind with its goroutine: nothing wakes one that is stuck in a
+// pipe.
+func (o *output) write(p []byte) (int, error) {
+	if o.bound == nil {
+		return o.w.Write(p)
+	}
+	type outcome struct {
+		n   int
+		err error
+	}
+	done := make(chan outcome, 1)
+	own := bytes.Clone(p) // the caller's again once we return
+	go func() {
+		n, err := o.w.Write(own)
+		done <- outcome{n, err}
+	}()
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-o.bound.Done():
+	}
+	late := time.NewTimer(unreadWait)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-late.C:
+		return 0, ErrUnread
+	}
 }
 
 // isTerminal asks the descriptor of an *os.File, or of anything else that has one.

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"jp/convstore"
+)
+
+// TestUnreadOutput: a reader that stands still outlasts neither a deadline nor a signal. The run is settled as what it was.
+func TestUnreadOutput(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		unread int // descriptor
+		args   []string
+		signal syscall.Signal // sent once the conversation is there; 0 = none
+		exit   int
+		state  convstore.Status
+	}{
+		{"answer, deadline", 1, []string{"--timeout", "3s"}, 0, 124, "ok"},
+		{"lines, deadline", 1, []string{"--timeout", "3s", "-F", "stream-json"}, 0, 124, "timeout"},
+		{"chrome, deadline", 2, []string{"--timeout", "3s"}, 0, 124, "timeout"},
+		{"answer, signal", 1, nil, syscall.SIGTERM, 143, "ok"},
+		{"lines, signal", 1, []string{"-F", "stream-json"}, syscall.SIGINT, 130, "cancelled"},
+		{"chrome, signal", 2, nil, syscall.SIGINT, 130, "cancelled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, map[string]string{
+				".jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n[conversation.tools.fs_list_files]\nsource = \"builtin\"\nrun = \"unattended\"\n",
+				"m.toml":          "[[rule]]\nround = 1\ntool_calls = [{ name = \"fs_list_files\", arguments = { path = \".\" } }]\n[[rule]]\ntext = \"the answer\"\n",
+			})
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.WriteString(strings.Repeat("x", size)); err != nil {
+				t.Fatal(err)
+			}
+			cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "query", "--new", "q"}, tt.args...), Dir: s.dir, Env: s.environ()}
+			if cmd.Stdout = w; tt.unread == 2 {
+				cmd.Stdout, cmd.Stderr = nil, w
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			if tt.signal != 0 {
+				s.eventually("the turn", func() bool {
+					c := s.all()["q"]
+					if tt.state == "ok" {
+						return s.ended(c.ID)
+					}
+					return c.Status == convstore.StatusRunning
+				})
+				_ = cmd.Process.Signal(tt.signal)
+			}
+			over := make(chan error, 1)
+			go func() { over <- cmd.Wait() }()
+			s.eventually("jp to end", func() bool { return len(over) > 0 })
+			if got := cmd.ProcessState.ExitCode(); got != tt.exit {
+				t.Errorf("exit = %d, want %d", got, tt.exit)
+			}
+			if got := s.all()["q"].Status; got != tt.state {
+				t.Errorf("status = %s, want %s", got, tt.state)
+			}
+		})
+	}
+}
+
+// ended reports whether the last event of a conversation is the end of a turn.
+func (s *site) ended(id convstore.ID) (over bool) {
+	s.t.Helper()
+	if id == 0 {
+		return false
+	}
+	for ev, err := range s.store.Events(s.t.Context(), id, convstore.Range{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, over = ev.Body.(convstore.TurnEnd)
+	}
+	return over
+}
