@@ -15,6 +15,7 @@ const (
 	maxAnswerSchema  = 64_000  // bytes
 	maxAnswer        = 256_000 // bytes
 	maxPatternStates = 4000    // of all patterns of a schema together
+	maxEnum          = 1000    // values of all enums of a schema together
 )
 
 // Schema is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It loads nothing from outside
@@ -34,8 +35,8 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	states := 0
-	if err := bounded(v, 0, &states); err != nil {
+	var b bounds
+	if err := b.check(v, 0); err != nil {
 		return nil, err
 	}
 	s, err := parseSchema(raw)
@@ -69,49 +70,65 @@ func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
 	return out, nil
 }
 
-// bounded refuses a schema that is nested too deep or whose patterns are too large. Any text under "pattern" counts as one,
-// and so does any key under "patternProperties", in any case: the full validator reads them so.
-func bounded(v any, depth int, states *int) error {
+// bounds adds up what makes a schema slow. Keywords are counted in any case and wherever they stand, since any part of a schema
+// may be referred to.
+type bounds struct{ states, values int }
+
+func (b *bounds) check(v any, depth int) error {
 	if depth > maxSchemaAt {
 		return errors.New("is nested too deep")
-	}
-	add := func(pattern string) error {
-		re, err := syntax.Parse(pattern, syntax.Perl)
-		if err != nil {
-			return fmt.Errorf("pattern %s: %w", quoteShort(pattern), err)
-		}
-		if *states += statesOf(re); *states > maxPatternStates {
-			return errors.New("its patterns are too large")
-		}
-		return nil
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			if p, ok := e.(string); ok && strings.EqualFold(k, "pattern") {
-				if err := add(p); err != nil {
-					return err
-				}
+			if err := b.keyword(k, e); err != nil {
+				return err
 			}
-			if props, ok := e.(map[string]any); ok && strings.EqualFold(k, "patternProperties") {
-				for p := range props {
-					if err := add(p); err != nil {
-						return err
-					}
-				}
-			}
-			if err := bounded(e, depth+1, states); err != nil {
+			if err := b.check(e, depth+1); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for _, e := range v {
-			if err := bounded(e, depth+1, states); err != nil {
+			if err := b.check(e, depth+1); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (b *bounds) keyword(k string, v any) error {
+	switch v := v.(type) {
+	case string:
+		if strings.EqualFold(k, "pattern") {
+			b.pattern(v)
+		}
+	case map[string]any:
+		if strings.EqualFold(k, "patternProperties") {
+			for p := range v {
+				b.pattern(p)
+			}
+		}
+	case []any:
+		if strings.EqualFold(k, "enum") {
+			b.values += len(v)
+		}
+	}
+	switch {
+	case b.states > maxPatternStates:
+		return errors.New("its patterns are too large")
+	case b.values > maxEnum:
+		return fmt.Errorf("its enums have more than %d values", maxEnum)
+	}
+	return nil
+}
+
+// pattern counts one. What is none is found where it is used; elsewhere it may be a word like any other.
+func (b *bounds) pattern(p string) {
+	if re, err := syntax.Parse(p, syntax.Perl); err == nil {
+		b.states = min(b.states+statesOf(re), maxPatternStates+1)
+	}
 }
 
 // statesOf is about how many steps a pattern compiles to, and never more than a little above the bound: repetitions multiply.

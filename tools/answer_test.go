@@ -29,6 +29,11 @@ func TestSchemaCheck(t *testing.T) {
 		{`{}`, `null`, `null`, nil},
 		{`{"type":"object"}`, `{"a":1,"a":2}`, `{"a":2}`, nil}, // what was checked is what is handed on
 		{`{"anyOf":[{"type":"string"},{"type":"null"}]}`, `"x"`, `"x"`, nil},
+		{`{"enum":[1,{"a":[2.0]}]}`, `{"a":[2]}`, `{"a":[2]}`, nil},
+		{`{"enum":[1,"1"]}`, `2`, "", []string{`must be 1 or "1", not 2`}},
+		{`{"enum":[]}`, `2`, "", []string{"has no valid value"}},
+		{`{"const":1}`, `1.0`, `1.0`, nil},
+		{`{"default":{"pattern":"("}}`, `{}`, `{}`, nil}, // no pattern, only called so
 		{`{}`, `"` + strings.Repeat("x", maxAnswer) + `"`, "", []string{"is larger than 256 KB"}},
 	} {
 		s, err := ParseSchema(json.RawMessage(tt.schema))
@@ -52,14 +57,45 @@ func TestParseSchemaRefuses(t *testing.T) {
 		{`{"title":"` + strings.Repeat("x", maxAnswerSchema) + `"}`, "is larger than 64 KB"},
 		{`{"$ref":"https://example.com/x"}`, `#: $ref "https://example.com/x": only pointers into the schema itself are followed`},
 		{`{"$ref":"#"}`, "#: refers to itself"},
-		{`{"pattern":"("}`, "pattern \"(\": error parsing regexp: missing closing ): `(`"},
+		{`{"pattern":"("}`, "pattern: error parsing regexp: missing closing ): `(`"},
 		{`{"pattern":"\\pL{1000}\\pL{1000}\\pL{1000}\\pL{1000}"}`, "its patterns are too large"},
 		{`{"anyOf":[{"Pattern":"x{1000}x{1000}x{1000}x{1000}x"}]}`, "its patterns are too large"},
 		{`{"patternProperties":{"x{999}":{},"y{999}":{},"z{999}":{},"a{999}":{},"b{999}":{}}}`, "its patterns are too large"},
+		{`{"items":{"enum":[` + strings.Repeat("1,", 600) + `1]},"contains":{"Enum":[` + strings.Repeat("1,", 600) + `1]}}`, "its enums have more than 1000 values"},
 	} {
 		_, err := ParseSchema(json.RawMessage(tt.schema))
 		if fmt.Sprint(err) != tt.want {
 			t.Errorf("ParseSchema(%.80s): %v, want %s", tt.schema, err, tt.want)
 		}
 	}
+}
+
+// FuzzSchemaCheck: nothing panics, refusals repeat word for word, and what was accepted is accepted again as it is.
+func FuzzSchemaCheck(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}}}`, `{"enum":[1,"a",null]}`, `{"items":{"pattern":"^a+$"}}`,
+		`{"anyOf":[{"type":"string"},{"$ref":"#/$defs/n"}],"$defs":{"n":{"minimum":3}}}`, `{"uniqueItems":true}`, `{"not":{}}`, `{"patternProperties":{"a*":{}}}`,
+	} {
+		f.Add(s, `{"a":1.0}`)
+		f.Add(s, `["aa", 4e0, "\ud800"]`)
+	}
+	f.Fuzz(func(t *testing.T, schema, value string) {
+		s, err := ParseSchema(json.RawMessage(schema))
+		if err != nil {
+			return
+		}
+		if _, err := ParseSchema(s.JSON()); err != nil {
+			t.Errorf("ParseSchema(%s) of what it gave: %v", s.JSON(), err)
+		}
+		out, problems := s.Check([]byte(value))
+		if _, again := s.Check([]byte(value)); !reflect.DeepEqual(problems, again) {
+			t.Errorf("Check(%q) by %q: %q, then %q", value, schema, problems, again)
+		}
+		if len(problems) > 0 {
+			return
+		}
+		if again, problems := s.Check(out); string(again) != string(out) || len(problems) > 0 {
+			t.Errorf("Check(%s) of what it gave = %s, %q", out, again, problems)
+		}
+	})
 }

@@ -103,11 +103,10 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// equalJSON compares values as JSON schema does: 1.0 equals 1.
-func equalJSON(a, b any) bool {
-	x, errX := encodeJSON(canonical(a))
-	y, errY := encodeJSON(canonical(b))
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+// keyOf is the same for values that JSON schema takes for equal, as 1.0 and 1, and for no others.
+func keyOf(v any) (string, bool) {
+	b, err := encodeJSON(canonical(v))
+	return string(b), err == nil
 }
 
 // canonical is v with every number in one spelling.

@@ -25,6 +25,7 @@ type schema struct {
 	closed     bool // no other properties
 	items      *schema
 	enum       []any
+	valid      map[string]bool // the same, by keyOf
 	fallback   any
 	hasDefault bool
 
@@ -132,12 +133,9 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 		if !ok {
 			return errors.New("is no list")
 		}
-		s.enum = list
-		if s.enum == nil {
-			s.enum = []any{}
-		}
+		s.oneOf(list)
 	case "const":
-		s.enum = []any{v}
+		s.oneOf([]any{v})
 	case "default":
 		s.fallback, s.hasDefault = v, true
 	case "minimum":
@@ -175,6 +173,16 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 		*more = *more || !slices.Contains(annotations, k)
 	}
 	return err
+}
+
+// oneOf allows these values and no others.
+func (s *schema) oneOf(list []any) {
+	s.enum, s.valid = append([]any{}, list...), make(map[string]bool, len(list))
+	for _, v := range list {
+		if key, ok := keyOf(v); ok {
+			s.valid[key] = true
+		}
+	}
 }
 
 // subSchema reads a schema in a schema, which may be a boolean.

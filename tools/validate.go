@@ -160,8 +160,13 @@ func (s *schema) omit(v any) any {
 // problems collects what is wrong, up to a few.
 type problems struct{ list []string }
 
+// enough is how many problems are told.
+const enough = 10
+
+// full reports whether no more is to be found.
+func (p *problems) full() bool { return len(p.list) > enough }
+
 func (p *problems) add(at, format string, args ...any) {
-	const enough = 10
 	msg := fmt.Sprintf(format, args...)
 	if at != "" {
 		msg = quoteShort(at) + " " + msg
@@ -176,11 +181,14 @@ func (p *problems) add(at, format string, args ...any) {
 
 // check finds what is wrong with v, in a fixed order. at is where v stands.
 func (s *schema) check(at string, v any, p *problems) {
+	if p.full() {
+		return
+	}
 	if len(s.types) > 0 && !s.hasType(v) {
 		p.add(at, "must be %s, not %s", orList(s.types), jsonTypeName(v))
 		return
 	}
-	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e any) bool { return equalJSON(e, v) }) {
+	if s.enum != nil && !s.hasValue(v) {
 		words := make([]string, 0, len(s.enum))
 		for _, e := range s.enum {
 			words = append(words, valueShort(e))
@@ -244,15 +252,15 @@ func (s *schema) checkList(at string, v []any, p *problems) {
 	if s.unique {
 		seen := map[string]int{}
 		for i, e := range v {
-			key, err := encodeJSON(canonical(e))
-			if err != nil {
+			key, ok := keyOf(e)
+			if !ok {
 				continue
 			}
-			if j, ok := seen[string(key)]; ok {
+			if j, ok := seen[key]; ok {
 				p.add(at, "holds the same element twice, at %d and %d", j, i)
 				break
 			}
-			seen[string(key)] = i
+			seen[key] = i
 		}
 	}
 	if s.items == nil {
@@ -291,6 +299,12 @@ func (s *schema) checkObject(at string, v map[string]any, p *problems) {
 			}
 		}
 	}
+}
+
+// hasValue reports whether v is one of the values that there are.
+func (s *schema) hasValue(v any) bool {
+	key, ok := keyOf(v)
+	return ok && s.valid[key]
 }
 
 // hasType reports whether v is of one of the types.
