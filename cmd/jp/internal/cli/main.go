@@ -117,6 +117,7 @@ func (a *app) commands() []*cli.Command {
 		newToolCommand(a),
 		newConfigCommand(a),
 		newUsageCommand(a),
+		newTraceCommand(a),
 		newStoreCommand(a),
 		newDoctorCommand(a),
 		newVersionCommand(a),

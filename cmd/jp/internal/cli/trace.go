@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"iter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/trace"
+	"jp/convstore"
+)
+
+// The values of `jp trace --output`.
+const (
+	traceText   = "text"
+	traceJSON   = "json"
+	traceChrome = "chrome"
+	traceHTML   = "html"
+)
+
+func newTraceCommand(a *app) *cli.Command {
+	output := ""
+	return a.command(spec{
+		Name: "trace", Summary: "show when a conversation and its sub-agents did what", Args: "ID",
+		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
+			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run.\n\n" +
+			"text is a tree with bars; json is documented in docs/trace.md; chrome is the Trace Event Format, which " +
+			"https://ui.perfetto.dev opens; html is one page that loads nothing from elsewhere. Texts are kept to their first 4096 bytes.",
+		Flags: []*option{
+			choiceFlag(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
+		},
+		Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp trace .", "jp trace jp-c17543982411 --output html > trace.html", "jp trace . --output chrome > trace.json"},
+		Run:      func(ctx context.Context, args []string) error { return runTrace(ctx, a, output, args[0]) },
+	})
+}
+
+func runTrace(ctx context.Context, a *app, output, word string) error {
+	if output == "" {
+		output = pick(a.json(), traceJSON, traceText)
+	}
+	t, err := a.trace(ctx, word)
+	if err != nil {
+		return err
+	}
+	switch output {
+	case traceJSON:
+		if !a.json() {
+			a.globals.format = formatJSON
+		}
+		return a.document(t)
+	case traceChrome:
+		return a.text(func(w *bufio.Writer) error { return t.Chrome(w) })
+	case traceHTML:
+		return a.text(func(w *bufio.Writer) error { return t.HTML(w) })
+	}
+	return a.text(func(w *bufio.Writer) error {
+		t.Text(w, a.io)
+		return nil
+	})
+}
+
+// trace builds the trace of what word names.
+func (a *app) trace(ctx context.Context, word string) (*trace.Trace, error) {
+	st, err := a.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.resolveTarget(ctx, word)
+	if err != nil {
+		return nil, err
+	}
+	spent, err := st.Spent(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	scope, err := st.Below(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	below, err := scope.List(ctx, convstore.Filter{Hidden: true, Archived: true})
+	if err != nil {
+		return nil, err
+	}
+	delegations, err := st.Delegations(ctx, spent.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	return trace.Build(trace.Source{
+		Conversation: spent.Conversation, Below: below, Delegations: delegations, Now: time.Now(),
+		Events: func(id convstore.ID) iter.Seq2[convstore.Event, error] { return st.Events(ctx, id, convstore.Range{}) },
+	})
+}

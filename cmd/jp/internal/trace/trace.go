@@ -1,0 +1,428 @@
+// Package trace lays out when a tree of agents did what: turns, model calls, tool calls and delegations, each with its
+// start, its end and what it used. Build makes a Trace from stored events; Text, Chrome and HTML are forms of it, and it
+// encodes to JSON itself.
+//
+// Traps:
+//
+//   - A delegation stands for the tool call that ordered it and for the turn that its child ran: one span, not three.
+//   - Times come from events, which may be imported and say anything. A span never ends before it starts, and what has not
+//     ended is drawn to the moment of the last thing known of it.
+//   - Names, reasons and texts are a model's or a tool's. Every form escapes them for what it is read by.
+package trace
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+)
+
+// The kinds of spans.
+const (
+	Turn       = "turn"
+	ModelCall  = "model_call"
+	ToolCall   = "tool_call"
+	Delegation = "delegation"
+)
+
+// MaxText is how many bytes of each text a span keeps.
+const MaxText = 4096
+
+// Trace is the timeline of a conversation and of everything it delegated.
+type Trace struct {
+	ID          convstore.ID    `json:"conversation_id"`
+	Title       string          `json:"title"`
+	Status      string          `json:"status"`
+	Start       time.Time       `json:"started_at"`
+	End         *time.Time      `json:"ended_at"` // null while anything runs
+	DurationMS  float64         `json:"duration_ms"`
+	Delegations int             `json:"delegations"`
+	ModelCalls  int             `json:"model_calls"`
+	ToolCalls   int             `json:"tool_calls"`
+	Tokens      int64           `json:"tokens"` // as the ledger counts: input, cache writes and output
+	Usage       convstore.Usage `json:"usage"`
+	CostUSD     *stream.USD     `json:"cost_usd"` // null when some price is unknown
+	Spans       []*Span         `json:"spans"`    // each before what is in it
+
+	until time.Time
+}
+
+// Span is one thing that took time.
+type Span struct {
+	ID           string          `json:"id"`        // unique in the trace
+	ParentID     string          `json:"parent_id"` // "" at the top
+	Kind         string          `json:"kind"`
+	Name         string          `json:"name"`            // the turn, the model, the tool or the profile
+	Conversation convstore.ID    `json:"conversation_id"` // that it happened in; of a delegation, the child
+	TurnNumber   int             `json:"turn"`
+	State        string          `json:"state"` // a terminal state, or what the conversation is doing
+	Reason       string          `json:"reason"`
+	Start        time.Time       `json:"started_at"`
+	End          *time.Time      `json:"ended_at"` // null when it has not ended
+	DurationMS   float64         `json:"duration_ms"`
+	Tokens       int64           `json:"tokens"` // of a turn or a delegation: with everything in it
+	Usage        convstore.Usage `json:"usage"`
+	CostUSD      *stream.USD     `json:"cost_usd"`
+	Input        string          `json:"input"`        // the query or the arguments, its first MaxText bytes
+	InputBytes   int             `json:"input_bytes"`  // of all of it
+	Output       string          `json:"output"`       // the answer or the result
+	OutputBytes  int             `json:"output_bytes"` //
+	Stop         string          `json:"stop,omitempty"`
+	Run          *Run            `json:"delegation,omitempty"`
+
+	depth      int
+	callerTurn int // of a delegation
+	parent     *Span
+	children   []*Span
+	until      time.Time // where its bar ends
+	unpriced   bool
+	nano       int64
+}
+
+// Run is what is known of a delegation beside its span.
+type Run struct {
+	Caller       convstore.ID `json:"caller_id"`
+	Call         string       `json:"call"`
+	Tool         string       `json:"tool"` // "" where the call is gone, or a person made it
+	Kind         string       `json:"kind"`
+	Title        string       `json:"title"`
+	Profile      string       `json:"profile"`
+	ProfileHash  string       `json:"profile_hash"`
+	Model        string       `json:"model"`
+	Depth        int          `json:"depth"`
+	Begun        *time.Time   `json:"begun_at"` // when its process started
+	PID          int          `json:"pid,omitempty"`
+	GrantTokens  *int64       `json:"grant_tokens"` // null = unlimited
+	GrantUSD     *stream.USD  `json:"grant_usd"`
+	ToolsAllowed int          `json:"tools_allowed"`
+	ToolsTotal   int          `json:"tools_total"`
+	ToolsDenied  int          `json:"tools_denied"`
+	Removed      bool         `json:"removed"` // the conversation is gone, the record stayed
+}
+
+// Source is what a Trace is built from.
+type Source struct {
+	Conversation convstore.Conversation
+	Below        []convstore.Conversation // its strict descendants by delegation links, each before its children
+	Delegations  []convstore.Delegation   // of the ledger, oldest first; those from elsewhere in it are left out
+	Events       func(convstore.ID) iter.Seq2[convstore.Event, error]
+	Now          time.Time
+}
+
+// place names a turn of a conversation.
+type place struct {
+	id   convstore.ID
+	turn int
+}
+
+// call names a tool call.
+type call struct {
+	id   convstore.ID
+	call string
+}
+
+type builder struct {
+	Source
+	spans   []*Span
+	byTurn  map[place]*Span // turns, and the delegations that ran them
+	byCall  map[call]*Span  // delegations
+	ordered map[*Span]bool  // delegations whose tool call was found
+	here    map[convstore.ID]convstore.Conversation
+}
+
+// Build lays out a trace. It fails only when the events cannot be read.
+func Build(src Source) (*Trace, error) {
+	b := &builder{
+		Source: src, byTurn: map[place]*Span{}, byCall: map[call]*Span{}, ordered: map[*Span]bool{},
+		here: map[convstore.ID]convstore.Conversation{},
+	}
+	members := append([]convstore.Conversation{src.Conversation}, src.Below...)
+	for _, c := range members {
+		b.here[c.ID] = c
+	}
+	b.delegations()
+	for _, c := range members {
+		if err := b.conversation(c); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range b.spans {
+		if s.Kind == Delegation && s.parent == nil && b.here[s.Run.Caller].ID == 0 {
+			s.parent = b.byTurn[place{s.Run.Caller, s.callerTurn}] // its tool call went with the caller
+		}
+	}
+	return b.trace(), nil
+}
+
+// delegations makes the spans of the runs in the tree, those of removed conversations too.
+func (b *builder) delegations() {
+	within := map[convstore.ID]bool{}
+	for id := range b.here {
+		within[id] = true
+	}
+	for _, d := range b.Delegations {
+		if !within[d.Caller] {
+			continue
+		}
+		within[d.Child] = true
+		child, there := b.here[d.Child]
+		s := &Span{
+			ID: d.ID, Kind: Delegation, Name: cmp.Or(d.Profile, d.Kind), Conversation: d.Child, TurnNumber: d.ChildTurn,
+			State: string(d.State), Reason: d.Reason, Start: d.Reserved, until: d.Reserved,
+			callerTurn: d.Turn,
+			Run: &Run{
+				Caller: d.Caller, Call: d.Call, Kind: d.Kind, Title: child.Title, Profile: d.Profile, ProfileHash: d.ProfileHash,
+				Model: d.Model, Depth: d.Depth, Begun: orNil(d.Started), PID: d.PID,
+				GrantTokens: d.Grant.Tokens, GrantUSD: (*stream.USD)(d.Grant.CostNano),
+				ToolsAllowed: d.ToolsAllowed, ToolsTotal: d.ToolsTotal, ToolsDenied: d.ToolsDenied, Removed: !there,
+			},
+		}
+		if !d.Ended.IsZero() {
+			s.end(d.Ended)
+		}
+		if d.State == "" {
+			s.State = string(cmp.Or(child.Status, convstore.StatusQueued))
+			s.until = b.Now
+		}
+		if !there {
+			s.use(d.Usage, d.CostNano)
+		}
+		b.spans = append(b.spans, s)
+		b.byTurn[place{d.Child, d.ChildTurn}] = s
+		b.byCall[call{d.Caller, d.Call}] = s
+	}
+}
+
+// conversation makes the spans of one conversation's events.
+func (b *builder) conversation(c convstore.Conversation) error {
+	var holder *Span // the turn, or the delegation that runs it
+	var said []byte  // since the last model call
+	pending := map[string]*Span{}
+	for ev, err := range b.Events(c.ID) {
+		if err != nil {
+			return err
+		}
+		if holder != nil && holder.End == nil && ev.Time.After(holder.until) {
+			holder.until = ev.Time
+		}
+		switch body := ev.Body.(type) {
+		case convstore.TurnStart:
+			holder, said, pending = b.open(c, ev), nil, map[string]*Span{}
+			continue
+		case convstore.UserMessage:
+			if holder != nil {
+				holder.Input, holder.InputBytes = cut(body.Text)
+			}
+		case convstore.AssistantMessage:
+			said = append(said, body.Text...)
+			if holder != nil {
+				holder.Output, holder.OutputBytes = cut(body.Text)
+			}
+		case convstore.Structured:
+			said = append(said, body.Data...)
+			if holder != nil {
+				holder.Output, holder.OutputBytes = cut(string(body.Data))
+			}
+		case convstore.ModelCall:
+			s := b.add(holder, c, ev, Span{Kind: ModelCall, Name: body.Model, State: "ok", Stop: body.Stop})
+			s.Start = ev.Time.Add(-max(0, body.Duration))
+			if holder != nil && s.Start.Before(holder.Start) {
+				s.Start = holder.Start
+			}
+			s.end(ev.Time)
+			s.Output, s.OutputBytes = cut(string(said))
+			s.use(body.Usage, body.CostNano)
+			said = nil
+		case convstore.ToolCall:
+			s := b.byCall[call{c.ID, body.ID}]
+			if s == nil {
+				s = b.add(holder, c, ev, Span{Kind: ToolCall, Name: body.Name, Start: ev.Time})
+				s.Input, s.InputBytes = cut(string(body.Arguments))
+				s.State = "interrupted"
+				if s.until = ev.Time; c.Status == convstore.StatusRunning {
+					s.State, s.until = "running", b.Now
+				}
+			} else if !b.ordered[s] {
+				b.ordered[s] = true
+				s.Run.Tool = body.Name
+				if s.Run.Removed {
+					s.Input, s.InputBytes = cut(string(body.Arguments))
+				}
+				s.parent = holder
+			}
+			pending[body.ID] = s
+		case convstore.ToolResult:
+			s := pending[body.ID]
+			if s == nil {
+				continue
+			}
+			delete(pending, body.ID)
+			if s.Kind == ToolCall {
+				s.State = "ok"
+				if body.IsError {
+					s.State = "error"
+				}
+				s.Output, s.OutputBytes = cut(body.Text)
+				s.end(ev.Time)
+			} else if s.Run.Removed {
+				s.Output, s.OutputBytes = cut(body.Text)
+			}
+		case convstore.TurnEnd:
+			if holder != nil && holder.Kind == Turn {
+				holder.State, holder.Reason = string(body.State), body.Reason
+				holder.end(ev.Time)
+			}
+		}
+	}
+	return nil
+}
+
+// open begins a turn.
+func (b *builder) open(c convstore.Conversation, ev convstore.Event) *Span {
+	at := place{c.ID, ev.Turn}
+	if s := b.byTurn[at]; s != nil {
+		return s
+	}
+	s := b.add(nil, c, ev, Span{Kind: Turn, Name: "turn " + strconv.Itoa(ev.Turn), State: string(c.Status), Reason: c.Reason, Start: ev.Time, until: ev.Time})
+	if ev.Turn < c.Turns {
+		s.State, s.Reason = "interrupted", "" // a later turn began
+	} else if c.Status == convstore.StatusRunning {
+		s.until = b.Now
+	}
+	b.byTurn[at] = s
+	return s
+}
+
+// add makes the span of an event, in another.
+func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event, s Span) *Span {
+	s.ID = c.ID.String() + "/" + strconv.FormatUint(ev.Seq, 10)
+	s.Conversation, s.TurnNumber, s.parent = c.ID, ev.Turn, parent
+	b.spans = append(b.spans, &s)
+	return &s
+}
+
+// end closes a span, not before its start.
+func (s *Span) end(at time.Time) {
+	if at.Before(s.Start) {
+		at = s.Start
+	}
+	s.End, s.until = &at, at
+}
+
+// use adds what was used.
+func (s *Span) use(u convstore.Usage, nano *int64) {
+	s.Usage = s.Usage.Add(u)
+	s.Tokens += u.Input + u.CacheWrite + u.Output
+	if nano == nil {
+		s.unpriced = true
+	} else {
+		s.nano += *nano
+	}
+}
+
+// include adds what another span used.
+func (s *Span) include(o *Span) {
+	s.use(o.Usage, &o.nano)
+	s.unpriced = s.unpriced || o.unpriced
+}
+
+// trace puts the spans in order and sums them up.
+func (b *builder) trace() *Trace {
+	t := &Trace{ID: b.Conversation.ID, Title: b.Conversation.Title, Status: string(b.Conversation.Status), Spans: []*Span{}}
+	var top []*Span
+	for _, s := range b.spans {
+		if s.parent == nil {
+			top = append(top, s)
+		} else {
+			s.parent.children = append(s.parent.children, s)
+		}
+	}
+	var all Span
+	var walk func(list []*Span, depth int)
+	walk = func(list []*Span, depth int) {
+		slices.SortStableFunc(list, func(a, b *Span) int { return a.Start.Compare(b.Start) })
+		for _, s := range list {
+			s.depth = depth
+			t.Spans = append(t.Spans, s)
+			if s.parent != nil {
+				s.ParentID = s.parent.ID
+			}
+			walk(s.children, depth+1)
+			for _, c := range s.children {
+				s.include(c)
+			}
+			t.finish(s)
+		}
+	}
+	walk(top, 0)
+	open := false
+	for _, s := range top {
+		all.include(s)
+		open = open || s.End == nil
+	}
+	t.Usage, t.Tokens, t.CostUSD = all.Usage, all.Tokens, all.cost()
+	if len(t.Spans) == 0 {
+		t.Start, t.until = b.Conversation.CreatedAt, b.Conversation.CreatedAt
+	}
+	t.DurationMS = milliseconds(t.until.Sub(t.Start))
+	if !open && len(t.Spans) > 0 {
+		t.End = &t.until
+	}
+	return t
+}
+
+// finish counts a span whose children are done.
+func (t *Trace) finish(s *Span) {
+	if s.until.Before(s.Start) {
+		s.until = s.Start
+	}
+	s.DurationMS, s.CostUSD = milliseconds(s.until.Sub(s.Start)), s.cost()
+	switch s.Kind {
+	case ModelCall:
+		t.ModelCalls++
+	case ToolCall:
+		t.ToolCalls++
+	case Delegation:
+		t.Delegations++
+	}
+	if t.Start.IsZero() || s.Start.Before(t.Start) {
+		t.Start = s.Start
+	}
+	if s.until.After(t.until) {
+		t.until = s.until
+	}
+}
+
+func (s *Span) cost() *stream.USD {
+	if s.unpriced {
+		return nil
+	}
+	return (*stream.USD)(&s.nano)
+}
+
+// cut returns the start of a text, at most MaxText bytes and whole runes, and how long all of it is.
+func cut(text string) (start string, bytes int) {
+	bytes = len(text)
+	if bytes > MaxText {
+		end := MaxText
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	return text, bytes
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
