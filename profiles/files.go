@@ -52,11 +52,12 @@ func (l location) abs() string {
 
 // files opens config files for one Resolve and counts what it opens.
 type files struct {
-	jp    string // the workspace's .jp folder, "" = none
-	home  string
-	root  *os.Root
-	count int
-	bytes int
+	jp      string // the workspace's .jp folder, "" = none
+	home    string
+	instead map[string][]byte // see Sources
+	root    *os.Root
+	count   int
+	bytes   int
 }
 
 func (f *files) close() {
@@ -101,6 +102,9 @@ func (f *files) jail() (*os.Root, error) {
 
 // exists reports whether something is at l, links followed.
 func (f *files) exists(l location) (bool, error) {
+	if _, ok := f.instead[l.abs()]; ok {
+		return true, nil
+	}
 	stat := os.Stat
 	if l.place.confined {
 		stat = func(name string) (fs.FileInfo, error) {
@@ -121,8 +125,15 @@ func (f *files) exists(l location) (bool, error) {
 	}
 }
 
-// read returns the bytes of a regular file and its identity. Errors name neither operation nor path.
+// read returns the bytes of a regular file and its identity, nil for one that is not as it is on disk. Errors name neither
+// operation nor path.
 func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
+	if data, ok := f.instead[l.abs()]; ok {
+		if len(data) > maxFileBytes {
+			return nil, nil, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
+		}
+		return data, nil, nil
+	}
 	if f.count++; f.count > maxFiles {
 		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
 	}

@@ -44,6 +44,10 @@ func tomlString(p string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
 		case !strconv.IsPrint(r):
 			fmt.Fprintf(&b, `\U%08X`, r)
 		default:

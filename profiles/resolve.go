@@ -16,6 +16,9 @@ type Sources struct {
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 	Reserved  []string // names of tools that no specialization may take
+
+	// Instead holds, by absolute path, what is taken for the content of a config file, which need not exist: the file as it would be.
+	Instead map[string][]byte
 }
 
 // Directive is one flag of the command line.
@@ -120,7 +123,7 @@ type resolver struct {
 
 func newResolver(src Sources) (*resolver, error) {
 	env := environment(src.Environ)
-	f := &files{}
+	f := &files{instead: src.Instead}
 	if home := env["HOME"]; filepath.IsAbs(home) {
 		f.home = filepath.Clean(home)
 	}

@@ -297,3 +297,25 @@ func sortedKeys[V any](m map[string]V) []string {
 	slices.Sort(keys)
 	return keys
 }
+
+// Describe returns what is known of a key: of one that config may hold, of a table of such keys, or of one in the table of a
+// tool. Its Key is key in the form that Value has. The *Error for any other has a hint.
+func Describe(key string) (Setting, error) {
+	parts, ok := splitKey(key)
+	if !ok {
+		return Setting{}, &Error{Key: printable(key), Msg: "is no key"}
+	}
+	s := newSchema()
+	row, n, known := s.find(parts)
+	switch {
+	case row == nil && !known:
+		return Setting{}, &Error{Key: joinKey(parts), Msg: "unknown key", Hint: s.suggestion(parts[:n+1])}
+	case row == nil:
+		return Setting{Key: joinKey(parts)}, nil
+	case n < len(parts) && row.kind != open:
+		return Setting{}, &Error{Key: joinKey(parts), Msg: "unknown key", Hint: joinKey(parts[:n]) + " holds " + string(row.kind) + ", no keys of its own"}
+	case n < len(parts):
+		return Setting{Key: joinKey(parts), Doc: "a key of a tool: `jp tool check` says what is wrong with it"}, nil
+	}
+	return Setting{joinKey(parts), string(row.kind), row.def, row.class == machine, row.doc}, nil
+}

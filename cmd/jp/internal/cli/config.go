@@ -15,9 +15,9 @@ import (
 
 func newConfigCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "config", Summary: "show the config",
+		Name: "config", Summary: "show, explain and change the config",
 		About: "What an agent of this workspace is and can do, resolved from all layers.",
-		Subs:  []*cli.Command{newConfigShowCommand(a)},
+		Subs:  []*cli.Command{newConfigShowCommand(a), newConfigExplainCommand(a), newConfigSetCommand(a), newConfigFormatCommand(a)},
 	})
 }
 

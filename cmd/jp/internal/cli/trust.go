@@ -143,6 +143,9 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 		return nil, err
 	}
 	j, err := a.judge(ctx, root)
+	if err == nil && !j.ok() {
+		j, err = a.settled(ctx, root, j)
+	}
 	if err == nil && a.distrustByEnv() {
 		err = j.refusal()
 	} else if err == nil && !j.ok() {
@@ -154,6 +157,20 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 	}
 	g.passed = j.files
 	return g.passed, nil
+}
+
+// settled looks again at a workspace that is not as it was trusted, when no other jp is about to write to it.
+func (a *app) settled(ctx context.Context, root string, j judgement) (judgement, error) {
+	lock := j.path + ".lock"
+	if _, err := os.Stat(lock); j.path == "" || err != nil {
+		return j, nil // no jp has written to it
+	}
+	unlock, err := lockFile(ctx, lock)
+	if err != nil {
+		return j, fmt.Errorf("trust record: %w", err)
+	}
+	defer unlock()
+	return a.judge(ctx, root)
 }
 
 // trustedAlready is the gate without a question: nil when the workspace is not trusted, or not found.
@@ -218,7 +235,7 @@ func (j judgement) refusal() error {
 // recordTrust records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
 // stays trusted.
 func (a *app) recordTrust(ctx context.Context, j judgement) error {
-	return a.changeTrust(ctx, j.path, j.real, func(now *trustRecord) trustRecord {
+	return a.changeTrust(ctx, j.path, j.real, func(now *trustRecord) (trustRecord, error) {
 		stamps := maps.Clone(j.files.stamps)
 		if now != nil && j.record != nil {
 			for key, stamp := range now.Files {
@@ -227,26 +244,37 @@ func (a *app) recordTrust(ctx context.Context, j judgement) error {
 				}
 			}
 		}
-		return trustRecord{Files: stamps}
+		return trustRecord{Files: stamps}, nil
 	})
 }
 
 // trustWritten adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
 // else: files that were there before stay as trusted or untrusted as they were.
 func (a *app) trustWritten(ctx context.Context, root string, files map[string][]byte) error {
+	return a.writeTrusted(ctx, root, files, nil)
+}
+
+// writeTrusted is trustWritten for files that write brings to where they belong, as one step with the record: whoever looks
+// at both holds the lock or looks again, see settled.
+func (a *app) writeTrusted(ctx context.Context, root string, files map[string][]byte, write func() error) error {
 	file, canonical, err := a.trustPath(ctx, root)
 	if err != nil {
 		return err
 	}
-	return a.changeTrust(ctx, file, canonical, func(now *trustRecord) trustRecord {
+	return a.changeTrust(ctx, file, canonical, func(now *trustRecord) (trustRecord, error) {
 		stamps := map[string]string{}
 		if now != nil && now.Files != nil {
 			stamps = now.Files
 		}
+		if write != nil {
+			if err := write(); err != nil {
+				return trustRecord{}, err
+			}
+		}
 		for name, data := range files {
 			stamps[name] = dataStamp(data)
 		}
-		return trustRecord{Files: stamps}
+		return trustRecord{Files: stamps}, nil
 	})
 }
 

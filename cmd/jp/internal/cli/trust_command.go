@@ -89,7 +89,7 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := lockTrust(ctx, file)
+	unlock, err := lockFile(ctx, file+".lock")
 	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}

@@ -93,44 +93,16 @@ func readTrust(file, canonical string) (r *trustRecord, complaint string) {
 }
 
 // writeTrust replaces the record of a workspace, whole or not at all.
-func writeTrust(file string, r trustRecord) (err error) {
+func writeTrust(file string, r trustRecord) error {
 	r.Version = trustVersion
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), file); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
+	return replaceFile(file, append(data, '\n'), 0o600)
 }
 
 // change is a difference between what was trusted and what is there.

@@ -333,18 +333,18 @@ func TestTrustMeanwhile(t *testing.T) {
 // TestTrustLocked waits for whoever changes the record, and gives up with its context.
 func TestTrustLocked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trust-0.json")
-	unlock, err := lockTrust(context.Background(), file)
+	unlock, err := lockFile(context.Background(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	if _, err := lockTrust(ctx, file); err != why {
-		t.Errorf("lockTrust = %v, want %v", err, why)
+	if _, err := lockFile(ctx, file); err != why {
+		t.Errorf("lockFile = %v, want %v", err, why)
 	}
 	unlock()
-	again, err := lockTrust(context.Background(), file)
+	again, err := lockFile(context.Background(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

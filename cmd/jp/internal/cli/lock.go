@@ -10,19 +10,22 @@ import (
 	"time"
 )
 
-// trustWait is how long a change of a trust record waits for another jp's, which takes milliseconds.
-const trustWait = 10 * time.Second
+// lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
+const lockWait = 10 * time.Second
 
 // changeTrust replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
 // step: no other jp changes it meanwhile. A file of its own is locked, since the record is replaced, and never removed.
-func (a *app) changeTrust(ctx context.Context, file, canonical string, change func(now *trustRecord) trustRecord) error {
-	unlock, err := lockTrust(ctx, file)
+func (a *app) changeTrust(ctx context.Context, file, canonical string, change func(now *trustRecord) (trustRecord, error)) error {
+	unlock, err := lockFile(ctx, file+".lock")
 	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
 	now, _ := readTrust(file, canonical)
-	r := change(now)
+	r, err := change(now)
+	if err != nil {
+		return err
+	}
 	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
 	if err := writeTrust(file, r); err != nil {
 		return fmt.Errorf("trust record: %w", err)
@@ -30,13 +33,13 @@ func (a *app) changeTrust(ctx context.Context, file, canonical string, change fu
 	return nil
 }
 
-// lockTrust waits for the lock on the record in file and returns what gives it up.
-func lockTrust(ctx context.Context, file string) (unlock func(), err error) {
+// lockFile waits for the lock that file, which is made and never removed, stands for, and returns what gives it up.
+func lockFile(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
 	const flags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	lock, err := os.OpenFile(file+".lock", flags, 0o600)
+	lock, err := os.OpenFile(file, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func lockTrust(ctx context.Context, file string) (unlock func(), err error) {
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, trustWait)
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	select {
 	case err := <-got:

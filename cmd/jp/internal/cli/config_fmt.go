@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+)
+
+func newConfigFormatCommand(a *app) *cli.Command {
+	var check, user bool
+	return a.command(spec{
+		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
+		About: "Of the workspace's config, profiles and tools, or the given files of it, or with --user your own config.toml: one space " +
+			"around =, an empty line before a table, nothing indented. Comments, order and values stay. Prints the files that " +
+			"it changes. The workspace has to be trusted, and stays so; with --check nothing is written, and it need not be.",
+		Flags: []*option{
+			boolFlag(&check, "check", "only print the files that are not in that form; status 2 when there are any"),
+			boolFlag(&user, "user", "your own config.toml"),
+		},
+		Exits:    []Status{exitNotFound, exitBusy, exitRefused},
+		Examples: []string{"jp config fmt", "jp config fmt --check"},
+		Run: func(ctx context.Context, args []string) error {
+			if user && len(args) > 0 {
+				return usagef("config fmt: --user and FILE: give only one")
+			}
+			return runConfigFormat(ctx, a, check, user, args)
+		},
+	})
+}
+
+func runConfigFormat(ctx context.Context, a *app, check, user bool, args []string) error {
+	if !check && !user {
+		if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
+			return err
+		}
+	}
+	if !check {
+		unlock, err := a.lockConfig(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	files, err := a.formatted(ctx, check, user, args)
+	if err != nil {
+		return err
+	}
+	var changed []editedFile
+	var texts [][]byte
+	for _, f := range files { // all of them before the first is written
+		out, err := profiles.Format(f.old)
+		if err != nil {
+			var bad *profiles.Error
+			if errors.As(err, &bad) {
+				bad.File = f.name
+			}
+			return err
+		}
+		if !bytes.Equal(out, f.old) {
+			changed, texts = append(changed, f), append(texts, out)
+		}
+	}
+	names := make([]string, len(changed))
+	for i := range changed {
+		names[i] = a.relative(changed[i].name)
+		if check {
+			continue
+		}
+		if err := changed[i].write(ctx, texts[i]); err != nil {
+			return fmt.Errorf("config fmt: %w", err)
+		}
+	}
+	if a.json() {
+		err = a.document(names)
+	} else {
+		err = a.text(func(w *bufio.Writer) error {
+			for _, n := range names {
+				fmt.Fprintln(w, term.Line(n))
+			}
+			return nil
+		})
+	}
+	if err == nil && check && len(names) > 0 {
+		return quiet(exitUsage)
+	}
+	return err
+}
+
+// formatted are the files that are meant, in the order of their names.
+func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
+	if user {
+		f, err := a.userConfig()
+		if err == nil && !f.had {
+			err = notFoundf("%s: there is none", f.name)
+		}
+		return []editedFile{f}, err
+	}
+	root, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	var files *contribution
+	if check {
+		var j judgement
+		j, err = a.judge(ctx, root)
+		files = j.files
+	} else {
+		files, err = a.trustedNow(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for key := range files.data {
+		if path.Ext(key) == ".toml" && strings.HasPrefix(key, ".jp/") && files.stamps[key] == dataStamp(files.data[key]) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	if len(args) > 0 {
+		var named []string
+		for _, arg := range args {
+			rel, err := filepath.Rel(root, a.abs(arg))
+			if key := filepath.ToSlash(rel); err == nil && slices.Contains(keys, key) {
+				named = append(named, key)
+				continue
+			}
+			return nil, notFoundf("%s: no config file of this workspace", arg).withHint("`jp config fmt` takes the .toml files below .jp")
+		}
+		keys = slices.Compact(slices.Sorted(slices.Values(named)))
+	}
+	list := make([]editedFile, len(keys))
+	for i, key := range keys {
+		if list[i], err = a.workspaceConfig(files, key); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}

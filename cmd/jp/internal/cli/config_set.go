@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+)
+
+// settingWritten is one setting that `config set` wrote.
+type settingWritten struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	File  string `json:"file"`
+	Line  int    `json:"line"`
+	Holds bool   `json:"holds"` // nothing that is read later says otherwise
+}
+
+func newConfigSetCommand(a *app) *cli.Command {
+	var user bool
+	return a.command(spec{
+		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
+		About: "Writes into the workspace's .jp/config.toml, or with --user into your own config.toml, which is made when there is " +
+			"none. Comments, order and everything else in the file stay as they are. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +
+			"The config that comes of it is checked first: when it is not good, nothing is written. All is written or nothing. The " +
+			"workspace has to be trusted, and stays so.",
+		Flags: []*option{boolFlag(&user, "user", "your own config.toml, for all workspaces; the only file for machine settings")},
+		Exits: []Status{exitNotFound, exitBusy, exitRefused},
+		Examples: []string{
+			"jp config set assistant.model=anthropic/claude-sonnet-5-5",
+			`jp config set conversation.tools.fs_read_file.run=unattended 'delegation.profiles:=["agent/researcher"]'`,
+			"jp config set --user editor.cmd='code --wait'",
+		},
+		Run: func(ctx context.Context, args []string) error { return runConfigSet(ctx, a, user, args) },
+	})
+}
+
+func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
+	if !user {
+		if _, err := a.workspace(); err != nil {
+			return err
+		}
+		if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
+			return err
+		}
+	}
+	unlock, err := a.lockConfig(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	src := a.userSources()
+	var file editedFile
+	var files *contribution
+	if user {
+		file, err = a.userConfig()
+	} else {
+		if files, err = a.trustedNow(ctx); err == nil {
+			file, err = a.workspaceConfig(files, ".jp/config.toml")
+		}
+		src.Workspace = a.places.workspace
+	}
+	if err != nil {
+		return err
+	}
+	text, written := file.old, make([]settingWritten, len(args))
+	for i, arg := range args {
+		e, err := profiles.Edit(text, profiles.Directive{Flag: "config set", Text: arg})
+		if err != nil {
+			var bad *profiles.Error
+			if errors.As(err, &bad) && bad.Layer == "" {
+				bad.File = file.name
+			}
+			return err
+		}
+		text, written[i] = e.Text, settingWritten{Key: e.Key, Value: e.Value, File: file.name}
+	}
+	r, err := checkWritten(src, files, file.name, text)
+	if err != nil {
+		return err
+	}
+	for i := range written {
+		w := &written[i]
+		for _, o := range r.Origin(w.Key) {
+			if o.File == w.File {
+				w.Line = o.Line // the last line of it: a later setting may have moved it
+			}
+			if !o.Dropped {
+				w.Holds = o.File == w.File
+			}
+		}
+	}
+	if err := file.write(ctx, text); err != nil {
+		return fmt.Errorf("config set: %w", err)
+	}
+	for _, w := range written {
+		if !w.Holds {
+			a.note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
+		}
+	}
+	if a.json() {
+		return a.document(written)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, s := range written {
+			b, err := encodeJSON(s.Value, false)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "%s\n", term.Line(fmt.Sprintf("%s:%d: %s = %s", a.relative(s.File), s.Line, s.Key, b)))
+		}
+		return nil
+	})
+}
+
+// checkWritten resolves config as it would be with text in the place of file, and, in a workspace, looks at the tools that it
+// enables.
+func checkWritten(src profiles.Sources, c *contribution, file string, text []byte) (*profiles.Resolved, error) {
+	src.Instead = map[string][]byte{file: text}
+	r, err := profiles.Resolve(src, nil, nil)
+	if err != nil || src.Workspace == "" {
+		return r, err
+	}
+	files, err := c.tools()
+	if err == nil {
+		_, err = definitions(r, files)
+	}
+	return r, err
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"jp/profiles"
+)
+
+// editedFile is a config file that jp changes on a person's behalf. One of the workspace was trusted with just these bytes, and is
+// with those that replace them; nothing else becomes trusted by that.
+type editedFile struct {
+	app  *app
+	name string // how config names it, absolute
+	path string // where it is: what a link to the user's own leads to
+	key  string // by slash path below the workspace; "" = the user's own
+	old  []byte
+	mode fs.FileMode
+	had  bool // it exists
+}
+
+// lockConfig keeps other jp from changing config files of this user until unlock.
+func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
+	dir := a.stateDir()
+	if dir == "" {
+		return nil, errors.New("neither XDG_STATE_HOME nor HOME says where locks are")
+	}
+	if unlock, err = lockFile(ctx, filepath.Join(dir, "config.lock")); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return unlock, nil
+}
+
+// userConfig is the user's config.toml, under lockConfig.
+func (a *app) userConfig() (editedFile, error) {
+	dir := profiles.UserDir(a.env.Environ)
+	if dir == "" {
+		return editedFile{}, notFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
+	}
+	f := editedFile{app: a, name: filepath.Join(dir, "config.toml"), path: filepath.Join(dir, "config.toml"), mode: 0o600}
+	if real, err := filepath.EvalSymlinks(f.path); err == nil {
+		f.path = real
+	} else if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return f, usagef("%s: leads nowhere", f.path)
+	}
+	return f, f.read()
+}
+
+// workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in the state that is trusted.
+func (a *app) workspaceConfig(files *contribution, key string) (editedFile, error) {
+	f := editedFile{app: a, name: filepath.Join(files.root, filepath.FromSlash(key)), key: key, mode: 0o644}
+	f.path = f.name
+	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return f, refusedf("%s: is a symbolic link", a.relative(f.path)).withHint("edit the file that it leads to")
+	}
+	if err := f.read(); err != nil {
+		return f, err
+	}
+	if stamp, ok := files.stamps[key]; ok != f.had || ok && stamp != dataStamp(f.old) {
+		return f, exchanged(f.path)
+	}
+	return f, nil
+}
+
+// trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
+func (a *app) trustedNow(ctx context.Context) (*contribution, error) {
+	if _, err := a.trusted(ctx); err != nil {
+		return nil, err
+	}
+	j, err := a.judge(ctx, a.places.workspace)
+	if err != nil {
+		return nil, err
+	}
+	if !j.ok() {
+		return nil, j.refusal()
+	}
+	return j.files, nil
+}
+
+func (f *editedFile) read() error {
+	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return usagef("%s: is not a regular file", f.path)
+	}
+	f.mode, f.had = info.Mode().Perm(), true
+	if f.old, err = io.ReadAll(io.LimitReader(file, maxConfig+1)); err == nil && len(f.old) > maxConfig {
+		err = usagef("%s: larger than %d KiB", f.path, maxConfig>>10)
+	}
+	return err
+}
+
+// maxConfig bounds a config file in bytes, as loading does.
+const maxConfig = 1 << 20
+
+// write replaces the file, unless it is no longer what was read, and keeps the workspace trusted.
+func (f *editedFile) write(ctx context.Context, data []byte) error {
+	now := editedFile{path: f.path}
+	if err := now.read(); err != nil {
+		return err
+	}
+	if now.had != f.had || !bytes.Equal(now.old, f.old) {
+		return &failure{code: "changed", status: exitFailed, msg: fmt.Sprintf("%s: changed while jp was running", f.path), hint: "try again"}
+	}
+	put := func() error {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+			return err
+		}
+		return replaceFile(f.path, data, f.mode)
+	}
+	if f.key == "" || f.app.trustByEnv() {
+		return put()
+	}
+	return f.app.writeTrusted(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
+}
