@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks that need more than Go and make: the race detector (a C compiler), and the shells that shell texts of tools run
-# in, which `make test` passes over where they are missing. What is missing is installed where apt can do it, else named.
+# in and the browser that looks at the page of a trace, both of which `make test` passes over where they are missing. What is
+# missing is installed where apt can do it, else named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,3 +18,9 @@ need bash bash
 need dash dash
 make race
 CGO_ENABLED=0 go test -count=1 -run 'Shell' ./tools
+
+for browser in chromium chromium-browser google-chrome; do
+  command -v "$browser" >/dev/null && break
+done
+command -v "$browser" >/dev/null || { need chromium chromium && browser=chromium; }
+JP_BROWSER=$browser CGO_ENABLED=0 go test -count=1 -run Browser ./cmd/jp/internal/trace

@@ -11,10 +11,12 @@
     children.set(span.parent_id, list);
   }
   const $ = (id) => document.getElementById(id);
+  // Characters that reorder or hide text are left out, so that what is read is what was written.
+  const clean = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]|[\u{e0000}-\u{e007f}]/gu, "");
   const make = (tag, className, text) => {
     const e = document.createElement(tag);
     if (className) e.className = className;
-    if (text !== undefined) e.textContent = text;
+    if (text !== undefined) e.textContent = clean(text);
     return e;
   };
   const count = (n) => n.toLocaleString("en-US");
@@ -33,8 +35,8 @@
   const kinds = { turn: "turn", model_call: "model call", tool_call: "tool call", delegation: "delegation" };
 
   // The head of the page.
-  document.title = trace.conversation_id + " " + trace.title;
-  $("title").append(trace.title || "Untitled", make("small", "", trace.conversation_id));
+  document.title = clean(trace.conversation_id + " " + trace.title);
+  $("title").append(clean(trace.title) || "Untitled", make("small", "", trace.conversation_id));
   const pairs = (list, rows) => {
     for (const [key, value] of rows) {
       if (value === "" || value === null || value === undefined) continue;
