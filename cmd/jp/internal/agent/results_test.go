@@ -419,3 +419,22 @@ text = "free"`
 		}
 	}
 }
+
+// FuzzDocument: what is JSON comes back as it is, anything else as a part of what it was; a fence is taken off once.
+func FuzzDocument(f *testing.F) {
+	for _, s := range []string{"{}", "```json\n{}\n```", "```\n```json\n{}\n```\n```", "a```b", "\r\n```JSON\r\n[]\n```", "\"```\""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		got := string(Document(in))
+		if !strings.Contains(in, got) {
+			t.Errorf("Document(%q) = %q, which is no part of it", in, got)
+		}
+		if trimmed := strings.TrimSpace(in); json.Valid([]byte(in)) && got != trimmed {
+			t.Errorf("Document(%q) = %q, want %q", in, got, trimmed)
+		}
+		if fenced := string(Document("```json\n" + in + "\n```")); !strings.HasPrefix(fenced, "```") && fenced != strings.TrimSpace(in) {
+			t.Errorf("Document of %q in a fence = %q", in, fenced)
+		}
+	})
+}

@@ -11,6 +11,7 @@ conclusion, not what they read.
   that the sub-agent needs to know; it sees nothing of this conversation.
 - Use a direct tool for a single read or a single search. Prefer a specialist when its role fits the task.
 - Tools named llm_tool_... are such specialists, each with one conversation: a later call goes on where the last one ended.
+- Where you need fields and not prose, give the call a schema; where the facts stand in documents, a context_query.
 - Work that does not depend on each other goes out together, in one reply.
 - Before you pay for new work, look at what was done: list your sub-conversations, grep them, and ask one that knows a
   follow-up by its id. Print a whole conversation only when you need its text.

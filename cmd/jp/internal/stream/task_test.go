@@ -30,3 +30,23 @@ func TestReadTask(t *testing.T) {
 		}
 	}
 }
+
+// FuzzReadTask: a task that is read is written and read again as the same.
+func FuzzReadTask(f *testing.F) {
+	f.Add([]byte(`{"query":"a","schema":{"type":"object"},"context":{"tool":"docs","query":"b"}}`))
+	f.Add([]byte(`{"query":"\u0000<","schema":null}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		task, err := ReadTask(in)
+		if err != nil {
+			return
+		}
+		b, err := json.Marshal(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ReadTask(b)
+		if err != nil || again.Query != task.Query || !reflect.DeepEqual(again.Context, task.Context) {
+			t.Errorf("ReadTask(%q) = %+v, written %q and read %+v, %v", in, task, b, again, err)
+		}
+	})
+}
