@@ -142,7 +142,10 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if d.Network == tools.NetworkAny {
 		say("network", "reaches every network, this machine's own services included", "")
 	}
-	if d.Sandbox == tools.SandboxOff {
+	switch {
+	case d.Sandbox == tools.SandboxOff && child && !l.app.offByUser(d):
+		say("sandbox", "a sub-agent's calls are refused: only your own config.toml, with the same tool, can say off", "")
+	case d.Sandbox == tools.SandboxOff:
 		say("sandbox", "runs unconfined: it can do what you can do", "")
 	}
 	for i, name := range d.Env {

@@ -88,7 +88,9 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 		case tools.SourceBuiltin:
 			builtin = append(builtin, def)
 		case tools.SourceLocal:
-			t, err := tools.Command(def, env)
+			own := env
+			own.AllowOff = !env.Main && q.offByUser(def)
+			t, err := tools.Command(def, own)
 			if err != nil {
 				return tools.Set{}, err
 			}
