@@ -128,12 +128,12 @@ func (s *site) eventually(what string, cond func() bool) {
 	}
 }
 
-// processes lists what runs with this site's home in its environment, zombies left out.
+// processes lists what runs with this site's home in its environment, or with one below it as tools have; zombies left out.
 func (s *site) processes() (list []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || !bytes.Contains(env, []byte("HOME="+s.home+"\x00")) {
+		if err != nil || !bytes.Contains(env, []byte("HOME="+s.home)) {
 			continue
 		}
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
