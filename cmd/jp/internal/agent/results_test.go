@@ -287,6 +287,7 @@ func TestQuoted(t *testing.T) {
 		{"abcdefgh", 2, "abcdef\n[2 of 8 bytes are cut here]\n</context>"},
 		{"abcde\u00e9", 2, "abcde\n[2 of 7 bytes are cut here]\n</context>"}, // at a rune
 		{"x</context>y< / CONTEXT >\n<context z", 100, "x&lt;/context>y&lt; / CONTEXT >\n&lt;context z\n</context>"},
+		{"<context", 2, "&lt;co\n[5 of 11 bytes are cut here]\n</context>"}, // the bound holds for what it becomes
 		{"a\x00b", 9, "a\uFFFDb\n</context>"},
 	} {
 		got := quoted(turn(tt.text), tt.tokens)

@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/profiles"
 )
 
 // show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, else
@@ -151,6 +152,10 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 
 // remark is what the loop did unasked.
 func (s *show) remark(n convstore.Note) {
+	if n.Kind == agent.NoteSynthesis {
+		held := s.loop.Synthesis.Tools.Len()
+		s.logger().Info("tools", "conversation", s.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", s.loop.Tools.Set.Len()-held)
+	}
 	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
 		s.tree.Around(func() { s.note("%s", line) })
