@@ -96,10 +96,14 @@ func guard(ctl int) int {
 func (k *keeper) launch(o order, files []int) bool {
 	k.report(report{what: "launch"}) // a tool may kill its guard before it can say more
 	var err error
+	fds := make([]uintptr, len(files))
+	for i, fd := range files {
+		fds[i] = uintptr(fd)
+	}
 	k.tool, k.ended, err = spawn(o.path, o.args, &syscall.ProcAttr{
 		Dir:   o.dir,
 		Env:   o.env,
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		Files: fds,
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	for _, fd := range files {
@@ -257,11 +261,11 @@ func (k *keeper) report(rs ...report) {
 	}
 }
 
-// receive reads an order and the three descriptors that come with it. It
+// receive reads an order and the descriptors that come with it, three or four. It
 // returns no descriptors when the stream ends first.
 func receive(ctl int) (o order, files []int, err error) {
 	var head [4]byte
-	oob := make([]byte, unix.CmsgSpace(3*4))
+	oob := make([]byte, unix.CmsgSpace(4*4))
 	if files, err = receiveFull(ctl, head[:], oob); err != nil || files == nil {
 		return order{}, nil, err
 	}
@@ -278,7 +282,7 @@ func receive(ctl int) (o order, files []int, err error) {
 }
 
 // receiveFull fills b, and returns the descriptors received on the way: not
-// nil, and 3 of them where oob has room. It returns nil at the end of the stream.
+// nil, and 3 or 4 of them where oob has room. It returns nil at the end of the stream.
 func receiveFull(ctl int, b, oob []byte) (files []int, err error) {
 	want := len(oob) > 0
 	files = []int{}
@@ -306,8 +310,8 @@ func receiveFull(ctl int, b, oob []byte) (files []int, err error) {
 		}
 		oob = oob[:0]
 	}
-	if want && len(files) != 3 {
-		return nil, fmt.Errorf("order: %d descriptors, want 3", len(files))
+	if want && len(files) != 3 && len(files) != 4 {
+		return nil, fmt.Errorf("order: %d descriptors, want 3 or 4", len(files))
 	}
 	for _, fd := range files {
 		syscall.CloseOnExec(fd)

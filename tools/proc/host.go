@@ -25,7 +25,7 @@ type Kind uint8
 
 const (
 	// Tool is any program. It runs under a guard in a session of its own, without
-	// a terminal, and has descriptors 0, 1 and 2 and no others.
+	// a terminal, and has descriptors 0, 1 and 2, Spec.Socket as 3, and no others.
 	Tool Kind = iota
 	// Agent is a jp, which keeps what is below itself (Inherit, Watch). It runs
 	// in a process group of its own.
@@ -70,7 +70,10 @@ type Spec struct {
 	// Slot is inherited by an Agent, as Inherited.Slot. It stays open here until
 	// Started was called, which may close it.
 	Slot *os.File
-	Kind Kind
+	// Socket is given to a Tool as its descriptor 3; see Pair. nil is none. It
+	// stays open here.
+	Socket *os.File
+	Kind   Kind
 	// Grace is the time between the interrupt and the kill. 0 is that of Options.
 	// An agent needs more than what runs below it.
 	Grace time.Duration
@@ -244,6 +247,9 @@ func (h *Host) complete(spec *Spec) error {
 	}
 	if spec.Kind == Agent && spec.Confine != nil {
 		return errors.New("program: an agent cannot be confined")
+	}
+	if spec.Kind == Agent && spec.Socket != nil {
+		return errors.New("program: a socket is for a tool")
 	}
 	if len(spec.Args) == 0 {
 		spec.Args = []string{spec.Path}

@@ -126,7 +126,7 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		err := g.send(message, io)
+		err := g.send(message, io, spec.Socket)
 		io.handed()
 		for err == nil {
 			select {
@@ -150,13 +150,17 @@ func (h *Host) runTool(spec *Spec, io *stdio) (*run, error) {
 	return r, nil
 }
 
-// send writes the order, the program's descriptors with its first bytes.
-func (g *guarded) send(message []byte, io *stdio) error {
+// send writes the order, the program's descriptors with its first bytes. socket may be nil.
+func (g *guarded) send(message []byte, io *stdio, socket *os.File) error {
 	raw, err := g.ctl.SyscallConn()
 	if err != nil {
 		return err
 	}
-	rights := syscall.UnixRights(int(io.fds[0]), int(io.fds[1]), int(io.fds[2]))
+	fds := []int{int(io.fds[0]), int(io.fds[1]), int(io.fds[2])}
+	if socket != nil {
+		fds = append(fds, int(socket.Fd()))
+	}
+	rights := syscall.UnixRights(fds...)
 	var n int
 	var sendErr error
 	err = raw.Write(func(fd uintptr) bool {
@@ -168,6 +172,7 @@ func (g *guarded) send(message []byte, io *stdio) error {
 		}
 	})
 	runtime.KeepAlive(io.files)
+	runtime.KeepAlive(socket)
 	if err = errors.Join(err, sendErr); err != nil {
 		return err
 	}

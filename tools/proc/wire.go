@@ -11,8 +11,8 @@ import (
 
 // jp and a guard talk over one stream socket, the guard's descriptor 2.
 //
-// jp sends one order, with the tool's descriptors 0, 1 and 2 attached, then
-// requests of one byte each. The end of the stream means that jp is gone. The
+// jp sends one order, with the tool's descriptors 0, 1 and 2 attached, and its 3
+// where it has one, then requests of one byte each. The end of the stream means that jp is gone. The
 // order is not in the guard's argv, which anyone may read and the kernel bounds.
 //
 // The guard sends reports, a line each. Whatever else arrives is what the Go
