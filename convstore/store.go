@@ -56,15 +56,6 @@ func Open(dir string, o Options) (*Store, error) {
 // Path returns the path of the store's file. It need not exist.
 func (s *Store) Path() string { return s.f.path(fileStore) }
 
-// Under returns the view of all that is below root, by all links: a person's
-// reach. It fails with a *NotFoundError when there is no such conversation.
-func (s *Store) Under(ctx context.Context, root ID) (View, error) {
-	if _, err := s.Get(ctx, root); err != nil {
-		return View{}, err
-	}
-	return View{f: s.f, root: root}, nil
-}
-
 // Below returns the scope of parent, for delegating by hand. Unlike Log.Below it
 // does not need the parent's run lock.
 func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {

@@ -65,6 +65,14 @@ func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	return c, absent(err, id)
 }
 
+// Under returns the view of all that is below root, by the links that v follows. It fails with the errors of Get.
+func (v View) Under(ctx context.Context, root ID) (View, error) {
+	if _, err := v.Get(ctx, root); err != nil {
+		return View{}, err
+	}
+	return View{f: v.f, root: root, delegated: v.delegated}, nil
+}
+
 // Config returns the stored config of a conversation, with the errors of Get.
 func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
 	err = v.f.read(ctx, func(t *tx) error {

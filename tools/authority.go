@@ -23,9 +23,10 @@ func (d Definition) Authority() string {
 	v := struct {
 		Source string
 		FS     []FSRule
+		JP     []Verb `json:",omitempty"`
 		Local  *local `json:",omitempty"`
-	}{Source: d.Source, FS: d.Access.FS}
-	if d.Source == SourceLocal {
+	}{Source: d.Source, FS: d.Access.FS, JP: d.Access.JP}
+	if d.Local() {
 		l := local{
 			Command: d.Command, Schema: d.Schema, Dash: d.dash, Env: slices.Sorted(slices.Values(d.Env)),
 			Network: d.Network, Sandbox: d.Sandbox, Options: d.Options,

@@ -47,6 +47,9 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 		}
 		box.Read = append(box.Read, path)
 	}
+	if c.env.Program != "" {
+		box.Exec = append(box.Exec, c.env.Program)
+	}
 	if err := c.open(&box); err != nil {
 		return refused("access.fs: %v", err)
 	}

@@ -15,6 +15,7 @@ const (
 	keySizeThreshold, keyParallel, keyEnv, keyAccess          = "size_threshold", "parallel", "env", "access"
 	keyNetwork, keySandbox, keyStdin, keyOutput               = "network", "sandbox", "stdin", "output"
 	keyOptions, keyParameters                                 = "options", "parameters"
+	keyAccessFS, keyAccessJP                                  = keyAccess + ".fs", keyAccess + ".jp"
 )
 
 // layer says which keys a table may have.
@@ -76,9 +77,10 @@ func decode(name string, table map[string]any, pos func(key string) string, read
 func Overlay(base Definition, table map[string]any, pos func(key string) string) (Definition, error) {
 	d := newDecoder(base.Name, table, pos)
 	def := base
+	def.Source = base.Declared()
 	d.into(&def, overlayLayer)
-	if d.err == nil && def.Source != base.Source {
-		d.fail(keySource, "is %q for this tool, not %q", base.Source, def.Source)
+	if d.err == nil && def.Source != base.Declared() {
+		d.fail(keySource, "is %q for this tool, not %q", base.Declared(), def.Source)
 	}
 	d.whole(&def)
 	return def, d.err
@@ -90,6 +92,9 @@ func (def Definition) WithDefaults(table map[string]any, pos func(key string) st
 	d := newDecoder("'*'", table, pos)
 	star := Definition{Name: "'*'"}
 	d.into(&star, defaultsLayer)
+	if star.set[keyAccessJP] {
+		d.fail(keyAccessJP, "%s", defaultsLayer.why)
+	}
 	if d.err != nil {
 		return def, d.err
 	}
@@ -110,7 +115,7 @@ func (def Definition) WithDefaults(table map[string]any, pos func(key string) st
 		def.Detached.Tool = star.Detached.Tool
 	}
 	// The tools that delegate have times of their own.
-	if take(keyTimeout) && (def.Source == SourceLocal || def.Source == SourceBuiltin) {
+	if take(keyTimeout) && (def.Local() || def.Source == SourceBuiltin) {
 		def.Timeout = star.Timeout
 	}
 	if take(keySizeThreshold) {
@@ -122,8 +127,8 @@ func (def Definition) WithDefaults(table map[string]any, pos func(key string) st
 	if take(keyEnv) {
 		def.Env = star.Env
 	}
-	if take(keyAccess) {
-		def.Access = star.Access
+	if take(keyAccessFS) {
+		def.Access.FS = star.Access.FS
 	}
 	if take(keyNetwork) {
 		def.Network = star.Network
@@ -219,7 +224,7 @@ func (d *decoder) into(def *Definition, l layer) {
 		case keyEnv:
 			def.Env = d.env(key, v)
 		case keyAccess:
-			def.Access = d.access(key, v)
+			d.access(key, v, def)
 		case keyNetwork:
 			def.Network = choice(d, key, v, NetworkNone, NetworkAny)
 		case keySandbox:
@@ -277,6 +282,10 @@ func (d *decoder) whole(def *Definition) {
 		d.fail(keyStdin, "only a tool with source = %q has one", SourceLocal)
 	case !local && def.set[keyOutput]:
 		d.fail(keyOutput, "only a tool with source = %q has one", SourceLocal)
+	case !local && len(def.Access.JP) > 0:
+		d.fail(keyAccessJP, "only a tool with source = %q has one", SourceLocal)
+	case len(def.Access.JP) > 0:
+		def.Source = SourceDelegation
 	}
 	if def.Schema == nil && !strings.HasPrefix(def.Source, "mcp.") {
 		def.Schema = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
@@ -349,26 +358,30 @@ func (d *decoder) env(key string, v any) []string {
 	return names
 }
 
-func (d *decoder) access(key string, v any) Access {
+// access reads what the table says; the rest of what def may reach stays.
+func (d *decoder) access(key string, v any, def *Definition) {
 	t := d.sub(key, v, "fs", "jp")
-	var a Access
 	if jp, ok := t["jp"]; ok {
-		key := key + ".jp"
-		for i, verb := range d.strs(key, jp) {
-			choice(d, fmt.Sprintf("%s[%d]", key, i), any(verb), "fork", "query", "ls", "print", "grep")
+		def.Access.JP = nil
+		for i, verb := range d.strs(keyAccessJP, jp) {
+			def.Access.JP = append(def.Access.JP, choice(d, fmt.Sprintf("%s[%d]", keyAccessJP, i), any(verb), VerbFork, VerbQuery, VerbLs, VerbPrint, VerbGrep))
 		}
-		d.fail(key, "running jp inside a tool %s", notYet)
+		slices.Sort(def.Access.JP)
+		def.Access.JP = slices.Compact(def.Access.JP)
+		*def = def.withSet(keyAccessJP)
 	}
-	fs, ok := t["fs"]
-	if !ok || d.err != nil {
-		return a
+	if fs, ok := t["fs"]; ok && d.err == nil {
+		def.Access.FS = d.accessFS(keyAccessFS, fs)
+		*def = def.withSet(keyAccessFS)
 	}
-	key += ".fs"
+}
+
+func (d *decoder) accessFS(key string, fs any) []FSRule {
+	rules := []FSRule{}
 	list, ok := listOf(fs)
 	if !ok {
 		d.fail(key, `want a list such as [{ path = ".", mode = "ro" }], not %s`, typeName(fs))
 	}
-	a.FS = []FSRule{}
 	for i, e := range list {
 		key := fmt.Sprintf("%s[%d]", key, i)
 		t := d.sub(key, e, "path", "mode")
@@ -390,9 +403,9 @@ func (d *decoder) access(key string, v any) Access {
 		case hasWorkspaceFolder(r.Path):
 			d.fail(key+".path", "%q: no tool reaches into %s", r.Path, workspaceFolder)
 		}
-		a.FS = append(a.FS, r)
+		rules = append(rules, r)
 	}
-	return a
+	return rules
 }
 
 func (d *decoder) command(key string, v any) CommandLine {

@@ -166,7 +166,7 @@ func TestDecodeErrors(t *testing.T) {
 		{`access.fs = [{ path = "~/x" }]`, `t.toml:3: tool a: access.fs[0].path: "~/x": write the home folder as an absolute path`, ``},
 		{`access.fs = [{ path = ".jp/config", mode = "rw" }]`, `t.toml:3: tool a: access.fs[0].path: ".jp/config": no tool reaches into .jp`, ``},
 		{`access.fs = [{ path = "/w/.JP", mode = "rw" }]`, `t.toml:3: tool a: access.fs[0].path: "/w/.JP": no tool reaches into .jp`, ``},
-		{`access.jp = ["query", "ls"]`, `t.toml:3: tool a: access.jp: running jp inside a tool is not supported yet in this version`, ``},
+		{`access.jp = "query"`, `t.toml:3: tool a: access.jp: want a list of strings, not a string`, ``},
 		{`access.jp = ["rm"]`, `t.toml:3: tool a: access.jp[0]: want fork, query, ls, print or grep, not "rm"`, ``},
 		{`network = "some"`, `t.toml:3: tool a: network: want none or any, not "some"`, ``},
 		{`sandbox = "on"`, `t.toml:3: tool a: sandbox: want auto, require or off, not "on"`, ``},

@@ -13,7 +13,7 @@ import (
 const (
 	SourceBuiltin      = "builtin"      // in Go, in this package
 	SourceLocal        = "local"        // a command of the user's
-	SourceDelegation   = "delegation"   // starts sub-agents
+	SourceDelegation   = "delegation"   // starts sub-agents, or is a command that runs jp
 	SourceConversation = "conversation" // reads the caller's sub-conversations
 	SourceInteractive  = "interactive"  // asks the person
 )
@@ -78,7 +78,20 @@ type FSRule struct {
 // workspace, read-only, or read-write for the built-in tools that write.
 type Access struct {
 	FS []FSRule
+	JP []Verb // what a local tool may run jp for, sorted; none = jp refuses to run in it
 }
+
+// Verb is a command of jp that a local tool may run.
+type Verb string
+
+// The verbs. All but VerbQuery are those of jp conversation.
+const (
+	VerbFork  Verb = "fork"
+	VerbGrep  Verb = "grep"
+	VerbLs    Verb = "ls"
+	VerbPrint Verb = "print"
+	VerbQuery Verb = "query"
+)
 
 // Network says what network a tool may use.
 type Network string
@@ -133,7 +146,10 @@ const (
 // note that a zero Parallel means alone, a zero Timeout no limit and a zero
 // SizeThreshold the default.
 type Definition struct {
-	Name        string
+	Name string
+	// Source is what roles, grants and limits go by. That of a command with
+	// Access.JP is SourceDelegation, though its definition says "local": see
+	// Local and Declared.
 	Source      string
 	Description string          // for the model
 	Schema      json.RawMessage // of the arguments, type object; nil = no arguments
@@ -234,7 +250,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 // for a tool that touches none.
 func (d Definition) Reach() []FSRule {
 	fallback := ReadOnly
-	switch d.Source {
+	switch d.Declared() {
 	case SourceLocal:
 	case SourceBuiltin:
 		_, fallback = builtinFunc(d.Name)
@@ -245,6 +261,17 @@ func (d Definition) Reach() []FSRule {
 		return []FSRule{{Path: ".", Mode: fallback}}
 	}
 	return d.Access.FS
+}
+
+// Local reports whether a command of the user's runs the tool, whatever its Source counts as.
+func (d Definition) Local() bool { return d.Source == SourceLocal || !d.Command.IsZero() }
+
+// Declared is the source as a definition spells it.
+func (d Definition) Declared() string {
+	if d.Local() {
+		return SourceLocal
+	}
+	return d.Source
 }
 
 // SizeLimit is the bound of a result in bytes.

@@ -264,7 +264,7 @@ func errorText(text string) string {
 // tellsStatus reports whether text is what sub-agents answer with, which says by
 // itself how it went: an element with an attribute, or rows with a member.
 func tellsStatus(t Tool, text string) bool {
-	return t.Source == SourceDelegation && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
+	return t.Source == SourceDelegation && !t.Local() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }
 
 // deliver asks for leave to hand over the result and bounds it.

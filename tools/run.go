@@ -47,7 +47,30 @@ type CommandEnv struct {
 	Deny []string
 	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
+	// Program is the file of this jp, absolute, which every tool may execute
+	// wherever it lies; without a line it refuses to do anything. "" is none.
+	Program string
+	// JP opens the line on which a call of a tool with access.jp runs jp; nil
+	// refuses such tools. It is closed when the tool's last process has ended.
+	JP func(ctx context.Context, def Definition, call Call) (*Line, error)
 }
+
+// Line is how one call of a tool runs jp.
+type Line struct {
+	Socket *os.File // for the tool; see CallVariable
+	Dir    string   // holds a link "jp" to CommandEnv.Program and nothing else; first in the tool's PATH
+	Close  func()   // ends what was begun over the line, and returns when it has
+}
+
+// CallVariable tells a jp that it runs inside a tool: the number of the
+// descriptor that leads to the jp that the call is of, or CallNone where the
+// tool has no access.jp.
+const (
+	CallVariable = "JP_CALL_FD"
+	CallNone     = "none"
+
+	callFD = "3" // as package proc hands it over
+)
 
 // Once returns a function that passes each different text on to f only once.
 // It is safe for concurrent use; f may be nil.
@@ -70,7 +93,7 @@ func Once(f func(string)) func(string) {
 // directly, in env.Dir, with an environment made of a few variables, confined
 // to what the definition opens. Its stdout is the result.
 func Command(def Definition, env CommandEnv) (Tool, error) {
-	if def.Source != SourceLocal || def.Command.IsZero() {
+	if !def.Local() || def.Command.IsZero() {
 		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyCommand, Msg: "only a tool with source = \"local\" and a command can be run"}
 	}
 	for _, name := range def.Env {
@@ -98,6 +121,9 @@ const (
 	stderrLines = 20
 	stderrBytes = 4 << 10
 )
+
+// usualPath is where programs are looked for without a PATH.
+const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
 // run is the Func of the tool.
 func (c command) run(ctx context.Context, call Call) (Result, error) {
@@ -127,6 +153,20 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 			return *refused("%v", err), nil
 		}
 		spec.Args = append([]string{c.def.Command.Program}, args...)
+	}
+	if len(c.def.Access.JP) > 0 {
+		if c.env.JP == nil {
+			return *refused("access.jp: there is no conversation that jp could run for"), nil
+		}
+		line, err := c.env.JP(ctx, c.def, call)
+		if err != nil {
+			return *refused("access.jp: %v", err), nil
+		}
+		defer line.Close()
+		spec.Socket = line.Socket
+		spec.Env = proc.Environ(spec.Env, "*", CallVariable+"="+callFD, "PATH="+line.Dir+":"+orText(variable(spec.Env, "PATH"), usualPath))
+	} else {
+		spec.Env = proc.Environ(spec.Env, "*", CallVariable+"="+CallNone)
 	}
 	if refusal := c.confine(&spec, files); refusal != nil {
 		return *refusal, nil

@@ -131,9 +131,9 @@ func TestCommandNotStarted(t *testing.T) {
 // A tool has what it was promised of the environment and nothing else.
 func TestCommandEnvironment(t *testing.T) {
 	c := newCommands(t, nil)
-	c.env = append(c.env, "HOME=/h", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp",
+	c.env = append(c.env, "HOME=/h", "JP_CALL_FD=7", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp",
 		"GOFLAGS=-v", "OTHER=1", "ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k", "JP_STORE=s", "LD_PRELOAD=x", "BASH_ENV=x", "ENV=x")
-	want := slices.Sorted(slices.Values(append([]string{"HOME=/tmp", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp", "GOFLAGS=-v"}, c.env[0])))
+	want := slices.Sorted(slices.Values(append([]string{"HOME=/tmp", "JP_CALL_FD=none", "LANG=C", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "USER=u", "TMPDIR=/tmp", "GOFLAGS=-v"}, c.env[0])))
 	got := c.run(t.Context(), "command = \"/usr/bin/env\"\nenv = [\"GOFLAGS\", \"UNSET\"]", ``)
 	lines := slices.Sorted(strings.Lines(got.Text))
 	for i := range lines {

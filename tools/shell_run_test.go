@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,15 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/tools/proc"
 )
 
-// The tools of the sub-agent guide, written as its readers write them, with a
-// jp that shows how it was called.
+// The tools of the sub-agent guide, as people copy them, with a jp that shows how it was called.
 func TestShellGuide(t *testing.T) {
 	if lookShell("bash") == "" {
 		t.Skip("bash is not installed")
 	}
-	defs, err := LoadDir("testdata/shell")
+	defs, err := LoadDir("../scripts")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,13 @@ func TestShellGuide(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "jp"), []byte(strings.ReplaceAll(jp, "$JP_CALLS", calls)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	line := func(context.Context, Definition, Call) (*Line, error) {
+		ours, theirs, err := proc.Pair()
+		if err != nil {
+			return nil, err
+		}
+		return &Line{Socket: theirs, Dir: bin, Close: func() { ours.Close(); theirs.Close() }}, nil
+	}
 	const evil = `"; touch pwned; $(touch pwned) 'x' *`
 	for _, tt := range []struct {
 		tool  string
@@ -39,24 +47,25 @@ func TestShellGuide(t *testing.T) {
 		calls string
 	}{
 		{"jp_query", map[string]any{"config": "agent/researcher", "query": evil, "overrides": []string{"assistant.model=a b"}},
-			text("<response conversation_id=\"jp-c9\">\nanswer\n</response>\n"),
-			"<conversation><fork><jp-c7><--last=0><--cfg=NONE><--cfg=.jp/config/agent/researcher.toml><--cfg><assistant.model=a b><--hidden>\n" +
-				"<query><--non-interactive><--id=jp-c9><--no-activate><--root-id=jp-c7><--cfg><assistant.model=a b><" + evil + ">\n"},
-		{"jp_query", map[string]any{"config": "agent/researcher", "query": "q", "id": evil},
-			text("<response conversation_id=\"" + evil + "\">\nanswer\n</response>\n"),
-			"<query><--non-interactive><--id=" + evil + "><--no-activate><--root-id=jp-c7><q>\n"},
+			text("<response conversation_id=\"jp-c9\" status=\"ok\">\nanswer\n</response>\n"),
+			"<conversation><fork><jp-c7><--last=0><--cfg=NONE><--cfg=agent/researcher><--cfg><assistant.model=a b><--hidden>\n" +
+				"<query><--non-interactive><--id=jp-c9><--no-activate><--root-id=jp-c7><--cfg><assistant.model=a b><--><" + evil + ">\n"},
+		{"jp_query", map[string]any{"config": "agent/researcher", "query": "--id=x", "id": evil},
+			text("<response conversation_id=\"" + evil + "\" status=\"ok\">\nanswer\n</response>\n"),
+			"<query><--non-interactive><--id=" + evil + "><--no-activate><--root-id=jp-c7><--><--id=x>\n"},
 		{"jp_query", map[string]any{"config": "agent/researcher", "query": "q", "overrides": []string{"assistant.model=a", evil}},
 			failed("exit status 1\nstdout:\nError: only assistant.model overrides are allowed, got: " + evil + "\n"), ""},
 		{"jp_conversation_list", map[string]any{}, text(""), "<conversation><ls><--root=jp-c7><--hidden><--format=json>\n"},
 		{"jp_conversation_print", map[string]any{"id": evil}, text(""), "<conversation><print><" + evil + "><--root-id=jp-c7>\n"},
 		{"jp_conversation_print", map[string]any{"id": "jp-c8", "last": 2}, text(""), "<conversation><print><jp-c8><--root-id=jp-c7><--last=2>\n"},
 		{"jp_conversation_print", map[string]any{"id": "--all"}, refusal(`argument "id" must not start with '-': "--all" would be an option of jp, not a value`), ""},
-		{"jp_conversation_grep", map[string]any{"pattern": "-v " + evil}, text(""), "<conversation><grep><--root=jp-c7><--hidden><-i><-v " + evil + ">\n"},
-		{"jp_conversation_grep", map[string]any{"pattern": "p", "id": evil}, text(""), "<conversation><grep><--id=" + evil + "><--root-id=jp-c7><-i><p>\n"},
+		{"jp_conversation_grep", map[string]any{"pattern": "-v " + evil}, text(""), "<conversation><grep><--root=jp-c7><--hidden><-i><--><-v " + evil + ">\n"},
+		{"jp_conversation_grep", map[string]any{"pattern": "p", "id": evil}, text(""), "<conversation><grep><--id=" + evil + "><--root-id=jp-c7><-i><--><p>\n"},
 	} {
 		def := defs[tt.tool]
-		def.Access.FS = []FSRule{{Path: ".", Mode: ReadOnly}, {Path: bin, Mode: ReadWrite}} // jp writes there that it was called
-		tool, err := Command(def, CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}, Main: true})
+		def.Access.FS = []FSRule{{Path: bin, Mode: ReadWrite}} // jp writes there that it was called
+		env := CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}, Main: true, Program: filepath.Join(bin, "jp"), JP: line}
+		tool, err := Command(def, env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +104,7 @@ func TestShellCommand(t *testing.T) {
 		{"list", `command = { script = "echo {{tool.options.l}}" }` + "\noptions.l = [1, \"a b\"]", ``, text("[1,\"a b\"]\n")},
 		{"omitted", `command = { script = "echo {{tool.arguments.x}}" }` + "\nparameters.x.type = \"string\"", ``,
 			refusal("line 1, column 6: tool.arguments.x was not given; ask for it with {{#if tool.arguments.x}}")},
-		{"nothing of ours", `command = { script = "env | grep -c ^JP_; env | grep -c ^BASH" }`, ``, failed("exit status 1\nstdout:\n0\n0\n")},
+		{"nothing of ours", `command = { script = "env | grep ^JP_; env | grep -c ^BASH" }`, ``, failed("exit status 1\nstdout:\nJP_CALL_FD=none\n0\n")},
 	} {
 		if lookShell("bash") == "" {
 			t.Skip("bash is not installed")

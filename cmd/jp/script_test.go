@@ -56,6 +56,10 @@ func TestScript(t *testing.T) {
 // when the tests run in a terminal.
 func setup(e *testscript.Env) error {
 	// Beside the work folder, not in it: a store inside of a workspace is refused.
+	scripts, err := filepath.Abs("../../scripts")
+	if err != nil {
+		return err
+	}
 	home := filepath.Join(filepath.Dir(e.WorkDir), "home-"+filepath.Base(e.WorkDir))
 	for k, v := range map[string]string{
 		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_STATE_HOME": filepath.Join(home, "state"),
@@ -63,6 +67,7 @@ func setup(e *testscript.Env) error {
 		"LC_ALL": "C.UTF-8", "TZ": "UTC", "JP_SESSION": "script", "JP_NONINTERACTIVE": "1",
 		"JP_TRUST_WORKSPACE": "1",           // scripts bring their workspaces along; those about trust unset it
 		"OLLAMA_HOST":        "127.0.0.1:1", // nothing listens there
+		"SCRIPTS":            scripts,       // the shell tools that people can copy
 	} {
 		e.Setenv(k, v)
 	}

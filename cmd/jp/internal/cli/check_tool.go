@@ -128,7 +128,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	writes := slices.Contains([]string{"fs_create_file", "fs_modify_file"}, d.Name) && d.Source == tools.SourceBuiltin
 	for i, rule := range d.Access.FS {
 		key := fmt.Sprintf("access.fs[%d]", i)
-		writes = writes || rule.Mode == tools.ReadWrite && d.Source == tools.SourceLocal
+		writes = writes || rule.Mode == tools.ReadWrite && d.Local()
 		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.root, abs) {
 			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
 		}
@@ -136,7 +136,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if unattended && writes && d.Run != tools.RunDeny {
 		say("run", "writes files without a question", "")
 	}
-	if d.Source != tools.SourceLocal {
+	if !d.Local() {
 		return
 	}
 	if d.Network == tools.NetworkAny {

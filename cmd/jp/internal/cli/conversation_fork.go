@@ -72,6 +72,9 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 	if err := a.persist("conversation fork"); err != nil {
 		return err
 	}
+	if a.guest != nil {
+		return a.guest.fork(ctx, a, o, words)
+	}
 	given := map[string]bool{"--last": o.turns.last.Set, "--first": o.turns.first.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
 	if err := onlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
 		return err

@@ -91,7 +91,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.store(ctx)
+	view, err := a.view(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,6 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 			"title": convstore.SortTitle, "turns": convstore.SortTurns, "cost": convstore.SortCost,
 		}[o.sort],
 	}
-	view := st.View
 	if o.root.Value != "" {
 		if view, err = a.below(ctx, o.root.Value); err != nil {
 			return err

@@ -93,11 +93,10 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 // scoped returns the view and the ids of a command that takes --root-id. A root that does not exist is told before a target
 // that does not.
 func (a *app) scoped(ctx context.Context, rootID maybe[string], words []string) (convstore.View, []convstore.ID, error) {
-	st, err := a.store(ctx)
+	view, err := a.view(ctx)
 	if err != nil {
-		return convstore.View{}, nil, err
+		return view, nil, err
 	}
-	view := st.View
 	if rootID.Set {
 		if view, err = a.below(ctx, rootID.Value); err != nil {
 			return view, nil, err

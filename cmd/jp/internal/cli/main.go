@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/tools"
 )
 
 //go:generate go test -run TestReference -update .
@@ -44,6 +45,7 @@ type app struct {
 	specs   map[*cli.Command]spec
 	places  places
 	log     logFile
+	guest   *guest // this command line came from a jp inside a tool; nil for all others
 }
 
 // globals are the flags that every command takes.
@@ -77,6 +79,9 @@ func formats() []string {
 func Main(ctx context.Context, env Env) int {
 	defer keepBrokenPipe()()
 	a := newApp(env)
+	if fd := a.getenv(tools.CallVariable); fd != "" {
+		return a.insideTool(fd)
+	}
 	defer func() { _ = a.log.Close() }()
 	err := a.run(ctx, env.Args)
 	if err == nil {

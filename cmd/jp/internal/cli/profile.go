@@ -102,7 +102,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			ts := shownTools(r, defs)
 			defined := files.definedIn()
 			for i, t := range ts {
-				if t.Source == tools.SourceLocal && t.Origin == r.Tools[t.Name].Pos("command").String() {
+				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
 					ts[i].Defined = defined[t.Name]
 				}
 			}
@@ -135,7 +135,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		for _, rule := range t.Access {
 			fmt.Fprintf(w, "    access %s\n", term.Line(rule))
 		}
-		if t.Source != tools.SourceLocal {
+		if t.Command == "" {
 			continue
 		}
 		fmt.Fprintf(w, "    runs %s\n", term.Line(t.Command))
@@ -193,6 +193,9 @@ func showTool(d tools.Definition, origin string) toolShown {
 	}
 	for _, rule := range d.Access.FS {
 		s.Access = append(s.Access, string(rule.Mode)+" "+rule.Path)
+	}
+	for _, verb := range d.Access.JP {
+		s.Access = append(s.Access, "jp "+string(verb))
 	}
 	return s
 }

@@ -163,6 +163,9 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if a.guest != nil {
+		return a.guest.query(ctx, a, o)
+	}
 	if a.globals.noPersist {
 		return usagef("query: --no-persist is not supported yet").withHint("--tmp lets the conversation expire")
 	}

@@ -81,13 +81,11 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.storeFolders()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
+	env.JP = q.line(d)
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
-		switch def.Source {
-		case tools.SourceBuiltin:
-			builtin = append(builtin, def)
-		case tools.SourceLocal:
+		if def.Local() {
 			own := env
 			own.AllowOff = !env.Main && q.offByUser(def)
 			t, err := tools.Command(def, own)
@@ -95,6 +93,11 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 				return tools.Set{}, err
 			}
 			armed = append(armed, t)
+			continue
+		}
+		switch def.Source {
+		case tools.SourceBuiltin:
+			builtin = append(builtin, def)
 		case tools.SourceDelegation, tools.SourceConversation:
 			f, ok := d.Func(def.Name)
 			if !ok {
@@ -145,7 +148,7 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.storeFolders(),
+		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.storeFolders(), Program: ownProgram(),
 	}
 }
 

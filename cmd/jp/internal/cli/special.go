@@ -149,7 +149,7 @@ func leafTools(r *profiles.Resolved, granted bool) (map[string]map[string]any, e
 // specialTools reports whether a set holds a tool that special resolves.
 func specialTools(set tools.Set) bool {
 	for t := range set.All() {
-		if delegate.IsSpecial(t.Name, t.Source) {
+		if delegate.IsSpecial(t.Definition) {
 			return true
 		}
 	}

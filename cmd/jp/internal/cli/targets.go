@@ -9,8 +9,11 @@ import (
 )
 
 // resolveTarget finds one conversation by what a user calls it: an id, ., active, recent, newest or previous. Whether an id
-// exists is left to whoever looks at it.
+// exists is left to whoever looks at it. Inside a tool only an id names one.
 func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, error) {
+	if a.guest != nil {
+		return convstore.ParseID(word)
+	}
 	st, err := a.store(ctx)
 	if err != nil {
 		return 0, err
@@ -105,9 +108,21 @@ func (a *app) below(ctx context.Context, word string) (convstore.View, error) {
 	if err != nil {
 		return convstore.View{}, err
 	}
+	view, err := a.view(ctx)
+	if err != nil || a.guest != nil && id == a.guest.scope.Caller() {
+		return view, err
+	}
+	return view.Under(ctx, id)
+}
+
+// view returns all conversations that the command may see: those of the store, or inside a tool those below its caller.
+func (a *app) view(ctx context.Context) (convstore.View, error) {
+	if a.guest != nil {
+		return a.guest.scope.View, nil
+	}
 	st, err := a.store(ctx)
 	if err != nil {
 		return convstore.View{}, err
 	}
-	return st.Under(ctx, id)
+	return st.View, nil
 }

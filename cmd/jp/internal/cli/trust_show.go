@@ -181,7 +181,7 @@ func (a *app) agentShown(src profiles.Sources, c *contribution, name, file strin
 	}
 	// What can do most comes first.
 	slices.SortStableFunc(s.Tools, func(a, b toolGrant) int {
-		rank := func(t toolGrant) int { return pick(t.Source == tools.SourceLocal, 0, 1) }
+		rank := func(t toolGrant) int { return pick(t.Command != "", 0, 1) }
 		return rank(a) - rank(b)
 	})
 	return s
@@ -257,7 +257,7 @@ func (s trustShown) text(a *app, asked bool) string {
 			if t.Access != "" {
 				line += ", " + t.Access
 			}
-			if t.Source == tools.SourceLocal {
+			if t.Command != "" {
 				line += ", network " + t.Network + ", runs: " + t.Command
 			}
 			add("%s", line)

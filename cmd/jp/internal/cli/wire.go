@@ -54,7 +54,7 @@ func defined(name string, r *profiles.Resolved, files map[string]tools.Definitio
 			return d, err
 		}
 	}
-	if d.Source == tools.SourceDelegation {
+	if d.Source == tools.SourceDelegation && !d.Local() {
 		switch name {
 		case "jp_query":
 			return d.WithEnum("config", r.Config.Delegation.Profiles)
@@ -68,10 +68,10 @@ func defined(name string, r *profiles.Resolved, files map[string]tools.Definitio
 func define(name string, t profiles.Table, files map[string]tools.Definition) (tools.Definition, error) {
 	source, given := t.Values["source"].(string)
 	base, known := files[name]
-	if !known || given && base.Source != source {
+	if !known || given && base.Declared() != source {
 		base, known = tools.Embedded(name)
 	}
-	if known && (!given || base.Source == source) {
+	if known && (!given || base.Declared() == source) {
 		return tools.Overlay(base, t.Values, position(t))
 	}
 	return tools.Decode(name, t.Values, position(t))

@@ -32,6 +32,9 @@ func (p *places) reset(ds []profiles.Directive) {
 // workspace returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
 // profiles.ErrNoWorkspace.
 func (a *app) workspace() (string, error) {
+	if a.guest != nil {
+		return "", errGuest()
+	}
 	if a.places.workspace == "" {
 		start := a.env.Dir
 		if start == "" && !a.globals.workspace.Set {
@@ -72,6 +75,9 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 // machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
 // anybody from their conversations.
 func (a *app) machine() (*profiles.Config, error) {
+	if a.guest != nil {
+		return nil, errGuest()
+	}
 	if a.places.machine == nil {
 		src := a.userSources()
 		var ds []profiles.Directive
@@ -89,6 +95,9 @@ func (a *app) machine() (*profiles.Config, error) {
 
 // store returns the workspace's store. Nothing is opened or made before it is used.
 func (a *app) store(context.Context) (*convstore.Store, error) {
+	if a.guest != nil {
+		return nil, errGuest()
+	}
 	if a.places.store != nil {
 		return a.places.store, nil
 	}
@@ -170,7 +179,7 @@ func (a *app) stdin(ctx context.Context) (string, error) {
 
 // terminal opens the terminal for a question. The error for nobody there, or --non-interactive, is term.ErrNobody.
 func (a *app) terminal() (*term.TTY, error) {
-	if !a.interactive() {
+	if a.guest != nil || !a.interactive() {
 		return nil, term.ErrNobody
 	}
 	return term.OpenTTY()

@@ -286,13 +286,13 @@ func bound(s string, limit int) (string, int) {
 	return s[:n], len(s) - n
 }
 
-// ours matches what could pass for our own markup, whatever its case and spacing.
-var ours = regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`)
+// markup matches what could pass for our own markup, whatever its case and spacing.
+var markup = regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`)
 
 // neutralize makes text from elsewhere harmless inside our wrapper: valid UTF-8 without NUL, and no tag of ours.
 func neutralize(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	return ours.ReplaceAllString(s, "&lt;$1")
+	return markup.ReplaceAllString(s, "&lt;$1")
 }
 
 // attribute makes text fit between double quotes in our wrapper: one short line.

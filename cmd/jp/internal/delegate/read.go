@@ -34,7 +34,7 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 	case toolGrep:
 		return d.grep, true
 	}
-	if d.Special != nil && IsSpecial(name, tools.SourceDelegation) {
+	if d.Special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
 		return d.query, true
 	}
 	return nil, false

@@ -17,15 +17,18 @@ type Special struct {
 	Session string  // of a specialization, which has one child for each caller, tool and session; "" = a new child for each call
 }
 
-// IsSpecial reports whether a tool takes a query and nothing else, by its name and source.
-func IsSpecial(name, source string) bool {
-	return source == tools.SourceDelegation && (name == toolLLMQuery || strings.HasPrefix(name, profiles.ToolPrefix))
+// IsSpecial reports whether a tool takes a query and nothing else. A command of the user's is none, whatever its name.
+func IsSpecial(t tools.Definition) bool {
+	return ours(t) && (t.Name == toolLLMQuery || strings.HasPrefix(t.Name, profiles.ToolPrefix))
 }
 
-// delegates reports whether calls of a tool start sub-agents.
+// ours reports whether a delegation tool is one of this package, and not a command that runs jp; see Inside.
+func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation && !t.Local() }
+
+// delegates reports whether calls of a tool start sub-agents by themselves.
 func (d *Delegator) delegates(tool string) bool {
 	t, ok := d.Set.Get(tool)
-	return ok && (tool == toolQuery || tool == toolBatch || IsSpecial(tool, t.Source))
+	return ok && ours(t.Definition) && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
 }
 
 // special completes the ask of a call of a special tool. What stands behind the tool is resolved once in a run, like a

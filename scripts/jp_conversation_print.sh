@@ -1,4 +1,5 @@
-#!/usr/bin/env bash
+#!/bin/sh
+# Prints a sub-conversation. Copy it with jp_conversation_print.toml to .jp/tools.
 set -eu
 {{#if tool.arguments.last}}
 jp conversation print "{{tool.arguments.id}}" \

@@ -1,0 +1,260 @@
+package call
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jp/tools/proc"
+)
+
+// Request is one command line of a jp inside a tool.
+type Request struct {
+	Args           []string  // without the program's name
+	Stdin          io.Reader // asked of the jp inside when it is first read; ends with an error above MaxInput bytes
+	Stdout, Stderr io.Writer // kept until the command has ended; Stdout fails above MaxOutput bytes
+}
+
+// Handler runs one command line and returns its exit status. ctx ends when the jp inside goes away, or the call ends.
+// It is called from several goroutines.
+type Handler func(ctx context.Context, r Request) (status int)
+
+// errGone is the cause of a context whose jp inside went away.
+var errGone = errors.New("the jp inside the tool is gone")
+
+// Line serves one tool call.
+type Line struct {
+	ours, theirs *os.File
+	end          context.CancelCauseFunc
+	done         chan struct{}
+}
+
+// Open begins to serve. The caller closes the Line. ctx is that of the call.
+func Open(ctx context.Context, handle Handler) (*Line, error) {
+	ours, theirs, err := proc.Pair()
+	if err != nil {
+		return nil, fmt.Errorf("line: %w", err)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	l := &Line{ours: ours, theirs: theirs, end: end, done: make(chan struct{})}
+	s := server{handle: handle, slots: make(chan struct{}, Lines)}
+	go func() {
+		defer close(l.done)
+		s.accept(ctx, ours)
+		ours.Close() // who waits for a connection learns that none comes
+		s.work.Wait()
+	}()
+	return l, nil
+}
+
+// Socket is the end for the tool. The Line owns it.
+func (l *Line) Socket() *os.File { return l.theirs }
+
+// Close ends what was begun over the line, and returns when it has ended.
+func (l *Line) Close() {
+	l.end(ErrEnded)
+	l.ours.Close()
+	<-l.done
+	l.theirs.Close()
+}
+
+type server struct {
+	handle Handler
+	slots  chan struct{}
+	work   sync.WaitGroup
+}
+
+// accept gives a connection to everyone who asks for one, as long as the socket is open and nothing else is said on it.
+func (s *server) accept(ctx context.Context, ctl *os.File) {
+	var b [1]byte
+	for {
+		if _, err := io.ReadFull(ctl, b[:]); err != nil || b[0] != wish {
+			return
+		}
+		select {
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		ours, theirs, err := proc.Pair()
+		if err != nil {
+			<-s.slots
+			return
+		}
+		err = send(ctl, theirs)
+		theirs.Close()
+		if err != nil {
+			ours.Close()
+			<-s.slots
+			return
+		}
+		s.work.Go(func() {
+			defer func() { <-s.slots }()
+			s.serve(ctx, ours)
+		})
+	}
+}
+
+// send passes f on. It waits for a peer that does not read, until ctl is closed.
+func send(ctl, f *os.File) error {
+	raw, err := ctl.SyscallConn()
+	if err != nil {
+		return err
+	}
+	rights := unix.UnixRights(int(f.Fd()))
+	var sendErr error
+	if err := raw.Write(func(fd uintptr) bool {
+		for {
+			_, sendErr = unix.SendmsgN(int(fd), []byte{wish}, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+			if sendErr != unix.EINTR {
+				// Too many descriptors under way is no reason to wait: nobody takes them.
+				return sendErr != unix.EAGAIN
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	return sendErr
+}
+
+// serve runs the one command line of a connection.
+func (s *server) serve(ctx context.Context, conn *os.File) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer conn.Close()
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })() // ends what waits for the peer
+
+	_, body, err := readFrame(conn, string(frameArgs))
+	if err != nil {
+		return
+	}
+	args, err := decodeArgs(body)
+	if err != nil {
+		return
+	}
+	in := &inlet{}
+	in.cond.L = &in.mu
+	defer in.close(os.ErrClosed)
+	in.want = func() { _ = writeFrame(conn, frameWant, nil) }
+	reading.Go(func() {
+		for {
+			_, body, err := readFrame(conn, string(frameInput))
+			if err != nil {
+				in.close(errGone)
+				cancel(errGone)
+				return
+			}
+			in.put(body)
+		}
+	})
+	out, errOut := &outlet{most: MaxOutput}, &outlet{most: maxErrors}
+	status := s.handle(ctx, Request{Args: args, Stdin: in, Stdout: out, Stderr: errOut})
+	if ctx.Err() != nil {
+		return // nobody is there, or the call is over and the command was stopped
+	}
+	in.silence()
+	for _, err := range []error{
+		writeChunks(conn, frameErrors, errOut.text()),
+		writeChunks(conn, frameOutput, out.text()),
+		writeFrame(conn, frameExit, []byte{byte(status)}),
+	} {
+		if err != nil {
+			return
+		}
+	}
+}
+
+// inlet is stdin as it comes in.
+type inlet struct {
+	want func()
+
+	mu    sync.Mutex
+	cond  sync.Cond
+	asked bool
+	mute  bool // the command has ended: nothing is asked for any more
+	buf   []byte
+	total int
+	end   error // what Read returns when buf is empty
+}
+
+// Read asks for stdin when it is called first.
+func (in *inlet) Read(p []byte) (int, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.asked && !in.mute {
+		in.asked = true
+		in.want() // under the lock: not between the frames of an answer
+	}
+	for len(in.buf) == 0 && in.end == nil {
+		in.cond.Wait()
+	}
+	if len(in.buf) == 0 {
+		return 0, in.end
+	}
+	n := copy(p, in.buf)
+	in.buf = in.buf[n:]
+	return n, nil
+}
+
+// put takes a frame; an empty one is the end. What comes after the end, unasked for, or above the bound is dropped.
+func (in *inlet) put(b []byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	defer in.cond.Broadcast()
+	switch {
+	case in.end != nil || !in.asked:
+	case len(b) == 0:
+		in.end = io.EOF
+	case in.total+len(b) > MaxInput:
+		in.end = fmt.Errorf("more than %d MiB", MaxInput>>20)
+	default:
+		in.total += len(b)
+		in.buf = append(in.buf, b...)
+	}
+}
+
+func (in *inlet) close(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.end == nil {
+		in.end = err
+	}
+	in.cond.Broadcast()
+}
+
+func (in *inlet) silence() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mute = true
+}
+
+// outlet keeps what a command writes.
+type outlet struct {
+	most int
+	mu   sync.Mutex
+	buf  bytes.Buffer
+}
+
+func (o *outlet) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.buf.Len()+len(p) > o.most {
+		return 0, fmt.Errorf("output: more than %d MiB, which a jp inside a tool cannot return", o.most>>20)
+	}
+	return o.buf.Write(p)
+}
+
+func (o *outlet) text() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Clone(o.buf.Bytes())
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/delegate"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// A guest is whom a command line of a jp inside a tool is carried out for. Its app is one of its own, with the commands and
+// flags of any other, and with nothing behind it but what is here: no workspace, no store, no config, no terminal, and of the
+// environment the language and time zone only.
+type guest struct {
+	scope   convstore.Scope // below the conversation that the tool call is of
+	in      *delegate.Inside
+	tool    tools.Definition
+	environ []string
+}
+
+// errGuest is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
+func errGuest() error { return refusedf("a jp inside a tool has no workspace, store or config") }
+
+// insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
+func (a *app) insideTool(fd string) int {
+	args := a.env.Args[min(1, len(a.env.Args)):]
+	if f := formatIn(args); slices.Contains(formats(), f) {
+		a.globals.format = f
+	}
+	if fd == tools.CallNone {
+		return int(a.fail(refusedf("this tool does not run jp").
+			withHint("access.jp in its definition lets it: any of fork, query, ls, print and grep, for the calling conversation only")))
+	}
+	status, err := call.Ask(fd, args, a.env.Stdin, a.env.Stdout, a.env.Stderr)
+	switch {
+	case errors.Is(err, call.ErrEnded):
+		return int(a.fail(err))
+	case err != nil:
+		return int(a.fail(refusedf("inside a tool: %v", err)))
+	}
+	return status
+}
+
+// serve runs one command line and returns its status.
+func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
+	a := newApp(Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.environ})
+	a.guest = g
+	defer func() {
+		if p := recover(); p != nil { // a tool's words must not end the run that it works for
+			status = int(a.fail(fmt.Errorf("panic: %v", p)))
+		}
+	}()
+	if err := a.runGuest(ctx, r.Args); err != nil {
+		return int(a.fail(err))
+	}
+	return int(exitOK)
+}
+
+// runGuest runs a command line of which every word is a tool's.
+func (a *app) runGuest(ctx context.Context, args []string) error {
+	if f := formatIn(args); slices.Contains(formats(), f) {
+		a.globals.format = f // of errors before the flags are read
+	}
+	inv, err := arrange(a.root, args)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(commandName(inv.path), "jp ")
+	verb, ok := guestVerb(inv.path)
+	switch {
+	case !ok || inv.version:
+		return refusedf("%s: not for a jp inside a tool", pick(name == "jp", "no command", name)).
+			withHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
+	case !slices.Contains(a.guest.tool.Access.JP, verb):
+		return refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
+			withHint("access.jp in its definition would have to name %q", verb)
+	case inv.help:
+		return a.help(a.io.Out, inv.path)
+	}
+	for _, part := range []struct{ given, allowed []string }{{inv.globals, guestGlobals()}, {inv.flags, guestFlags(verb)}} {
+		for _, text := range part.given {
+			flag, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
+			if !slices.Contains(part.allowed, flag) {
+				return refusedf("%s: --%s is not for a jp inside a tool", name, flag)
+			}
+		}
+	}
+	return a.root.RunContext(ctx, append([]string{"jp"}, inv.argv()...))
+}
+
+// guestVerb is the verb of access.jp that a command goes by.
+func guestVerb(path []*cli.Command) (tools.Verb, bool) {
+	switch {
+	case len(path) == 1 && path[0].Name == "query":
+		return tools.VerbQuery, true
+	case len(path) == 2 && path[0].Name == "conversation":
+		verb := tools.Verb(path[1].Name)
+		return verb, slices.Contains([]tools.Verb{tools.VerbFork, tools.VerbLs, tools.VerbPrint, tools.VerbGrep}, verb)
+	}
+	return "", false
+}
+
+// guestGlobals and guestFlags list what a jp inside a tool may say: a flag that nobody has decided about is closed to it.
+func guestGlobals() []string {
+	return []string{"format", "quiet", "verbose", "width", "non-interactive"}
+}
+
+func guestFlags(v tools.Verb) []string {
+	switch v {
+	case tools.VerbQuery:
+		return []string{"id", "new", "root-id", "cfg", "no-cfg", "model", "no-activate", "hidden", "title", "print"}
+	case tools.VerbFork:
+		return []string{"last", "first", "no-turns", "cfg", "no-cfg", "hidden", "title"}
+	case tools.VerbLs:
+		return []string{"root", "tree", "hidden", "archived", "sort", "descending", "limit", "label"}
+	case tools.VerbPrint:
+		return []string{"root-id", "last", "first", "turn", "style"}
+	case tools.VerbGrep:
+		return []string{
+			"id", "root", "root-id", "hidden", "archived", "ignore-case", "case-sensitive", "regex", "scope", "context", "max-matches",
+			"limit", "output", "heading", "no-heading", "label",
+		}
+	}
+	return nil
+}

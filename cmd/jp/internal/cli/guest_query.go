@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// line opens the line of each call of a tool with access.jp.
+func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definition, tools.Call) (*tools.Line, error) {
+	return func(ctx context.Context, def tools.Definition, c tools.Call) (*tools.Line, error) {
+		dir, err := q.ownFolder()
+		if err != nil {
+			return nil, err
+		}
+		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.env.Environ, "LANG", "LC_*", "TZ")}
+		l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
+			status := g.serve(ctx, r)
+			q.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+			return status
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &tools.Line{Socket: l.Socket(), Dir: dir, Close: func() {
+			l.Close()
+			g.in.Close(context.WithoutCancel(ctx))
+		}}, nil
+	}
+}
+
+// ownProgram is the file of this program, "" when it cannot be told.
+func ownProgram() string {
+	program, err := os.Executable()
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		return ""
+	}
+	return program
+}
+
+// ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
+// which no rule of access.fs covers: no tool can put something else there.
+func (a *app) ownFolder() (dir string, err error) {
+	program, state := ownProgram(), a.stateDir()
+	switch {
+	case program == "":
+		return "", errors.New("the file of this program is gone")
+	case state == "":
+		return "", errors.New("there is no home folder to keep a link to this program in")
+	}
+	sum := sha256.Sum256([]byte(program))
+	dir = filepath.Join(state, "bin", hex.EncodeToString(sum[:8]))
+	link := filepath.Join(dir, "jp")
+	if at, err := os.Readlink(link); err == nil && at == program {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	// Another jp may be doing the same: what is there then is right.
+	if err := os.Symlink(program, link); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	if at, err := os.Readlink(link); err != nil || at != program {
+		return "", fmt.Errorf("%s: is not the link to %s that it should be; remove it", link, program)
+	}
+	return dir, nil
+}
+
+// order reads what --cfg and --model say of a delegation: a profile and an override of its model. NONE is understood: a
+// delegation always begins there.
+func (g *guest) order(ds []profiles.Directive, model maybe[string]) (o delegate.Order, err error) {
+	o.Model = model.Value
+	for _, d := range ds {
+		value, override := strings.CutPrefix(d.Text, "assistant.model=")
+		switch {
+		case d.Text == "NONE":
+		case override && value != "":
+			o.Model = value
+		case strings.Contains(d.Text, "="):
+			return o, refusedf("--cfg %s: only a profile and assistant.model=MODEL may be said here", d.Text)
+		case o.Profile != "":
+			return o, usagef("--cfg %s: a delegation takes one profile", d.Text)
+		default:
+			o.Profile = d.Text
+		}
+	}
+	return o, nil
+}
+
+// caller refuses any conversation but the one that the tool call is of.
+func (g *guest) caller(ctx context.Context, a *app, flag, word string) error {
+	id, err := a.resolveTarget(ctx, word)
+	if err != nil || id == g.scope.Caller() {
+		return err
+	}
+	if _, err := g.scope.Get(ctx, id); err != nil {
+		return err
+	}
+	return refusedf("%s %s: a tool delegates for the conversation that calls it, %s, and for no other", flag, id, g.scope.Caller())
+}
+
+// fork admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
+func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string) error {
+	if len(words) != 1 {
+		return usagef("conversation fork: one conversation at a time")
+	}
+	if err := g.caller(ctx, a, "conversation fork", words[0]); err != nil {
+		return err
+	}
+	if !o.none && !(o.turns.last.Set && o.turns.last.Value == 0) && !(o.turns.first.Set && o.turns.first.Value == 0) {
+		return refusedf("conversation fork: a sub-conversation begins blank").withHint("add --last=0")
+	}
+	order, err := g.order(o.directives, maybe[string]{})
+	if err != nil {
+		return err
+	}
+	if order.Profile == "" {
+		return usagef("conversation fork: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+	}
+	order.Title = o.create.title.Value
+	id, err := g.in.Fork(ctx, order)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.document([]convstore.ID{id})
+	}
+	return a.printIDs([]convstore.ID{id})
+}
+
+// query is one delegation, which the one rule decides.
+func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
+	if a.format() == formatStream {
+		return refusedf("query: --format=stream-json is not for a jp inside a tool").withHint("--format=json gives the result")
+	}
+	order, err := g.order(o.directives, o.model)
+	if err != nil {
+		return err
+	}
+	isNew := o.fresh || o.id.Value == "new"
+	switch {
+	case !o.id.Set && !o.fresh:
+		return refusedf("query: inside a tool it needs --id").withHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.scope.Caller())
+	case isNew && !o.rootID.Set:
+		return refusedf("query: inside a tool a new conversation is a sub-conversation").withHint("add --root-id=%s", g.scope.Caller())
+	case isNew:
+		if err := g.caller(ctx, a, "--root-id", o.rootID.Value); err != nil {
+			return err
+		}
+		if order.Profile == "" {
+			return usagef("--root-id: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+		}
+		order.Title = o.title.Value
+	case o.hidden || o.title.Set:
+		return usagef("--hidden, --title: only for a new conversation")
+	default:
+		view, err := a.view(ctx)
+		if o.rootID.Set {
+			view, err = a.below(ctx, o.rootID.Value)
+		}
+		if err != nil {
+			return err
+		}
+		if order.ID, err = a.resolveTarget(ctx, o.id.Value); err != nil {
+			return err
+		}
+		if _, err := view.Get(ctx, order.ID); err != nil {
+			return err
+		}
+	}
+	if order.Query, err = (&query{app: a, o: o}).content(ctx); err != nil {
+		return err
+	}
+	if strings.TrimSpace(order.Query) == "" {
+		return usagef("query: nothing to ask").withHint("give the question as words or on stdin")
+	}
+	r, err := g.in.Query(ctx, order)
+	if err != nil {
+		return err
+	}
+	if err := a.writeReport(r); err != nil {
+		return err
+	}
+	return outcomeError(ctx, r.Child, agent.Outcome{State: r.State, Reason: r.Reason})
+}
+
+// writeReport writes what `jp query` writes of a run.
+func (a *app) writeReport(r delegate.Report) error {
+	text := r.Text
+	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
+		text = ""
+	}
+	if a.json() {
+		return a.document(&stream.Result{
+			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
+			Usage: usage(r.Usage), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
+		})
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := io.WriteString(a.io.Out, strings.TrimSuffix(text, "\n")+"\n")
+	return err
+}

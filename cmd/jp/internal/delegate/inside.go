@@ -1,0 +1,216 @@
+package delegate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/convstore"
+)
+
+// Inside is what one call of a tool that runs jp may delegate: by the caller's one rule, in its scope, on its account, as the
+// tool that it is. The delegations of a call are numbered as they come, so that a call is not one that could be repeated: a
+// turn that goes on after a crash does not make it again. Safe for concurrent use.
+type Inside struct {
+	d    *Delegator
+	tool string
+	call string
+
+	mu     sync.Mutex
+	closed bool
+	n      int
+	forked map[convstore.ID]forked // admitted, and not run yet
+}
+
+type forked struct {
+	res *convstore.Reservation
+	req request
+}
+
+// Order is a delegation as a jp inside a tool asks for it.
+type Order struct {
+	ID      convstore.ID // the sub-conversation that goes on; 0 = a new one
+	Profile string       // as the enum spells it; of a child that goes on "" is the one it has
+	Model   string       // an override; "" = none
+	Title   string
+	Query   string
+}
+
+// Report is how a delegation ended.
+type Report struct {
+	Child    convstore.ID
+	Turn     int
+	State    convstore.State
+	Reason   string
+	Text     string // cannot close the wrapper that results of sub-agents come in
+	Model    string
+	Usage    convstore.Usage
+	Cost     *int64 // nano-dollars; nil = unknown
+	Duration time.Duration
+}
+
+// Inside begins the call of a tool.
+func (d *Delegator) Inside(tool, call string) *Inside {
+	d.init()
+	return &Inside{d: d, tool: tool, call: call, forked: map[convstore.ID]forked{}}
+}
+
+// Close settles what was admitted and never run. Nothing may be running.
+func (in *Inside) Close(ctx context.Context) {
+	in.mu.Lock()
+	left := in.forked
+	in.forked, in.closed = nil, true
+	in.mu.Unlock()
+	for _, f := range left {
+		_ = in.d.settle(ctx, f.res, ending{State: convstore.StateCancelled, Reason: "never started"})
+	}
+}
+
+// Fork admits a new delegation, which a Query with its id runs. The one rule decides here and not again.
+func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
+	if o.ID != 0 {
+		return 0, errors.New("a fork is a new conversation")
+	}
+	o, err := in.d.listed(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	f, err := in.admit(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	id := f.res.Child.ID
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		_ = in.d.settle(ctx, f.res, ending{State: convstore.StateCancelled, Reason: "never started"})
+		return 0, errors.New("the tool call has ended")
+	}
+	in.forked[id] = f
+	return id, nil
+}
+
+// Query runs a delegation to its end: a new one, one that Fork admitted, or one more of a child. The error is that of the
+// rule, of the scope, of a child that is busy, or of the store; how a run ended is no error.
+func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
+	if strings.TrimSpace(o.Query) == "" {
+		return Report{}, errors.New("query: is empty")
+	}
+	o, err := in.d.listed(ctx, o)
+	if err != nil {
+		return Report{}, err
+	}
+	f, ok, err := in.take(o)
+	if err == nil && !ok {
+		f, err = in.admit(ctx, o)
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	f.req.query = o.Query
+	if f.req.Title == "" {
+		f.req.Title = Title(o.Query)
+	}
+	begun := time.Now()
+	del := f.res.Delegation
+	e, err := in.d.run(ctx, f.res, f.req)
+	if err != nil {
+		return Report{}, err
+	}
+	return Report{
+		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: del.Model,
+		Usage: e.Usage, Cost: e.Cost, Duration: time.Since(begun),
+	}, nil
+}
+
+// take returns what Fork admitted for this child.
+func (in *Inside) take(o Order) (forked, bool, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f, ok := in.forked[o.ID]
+	switch {
+	case !ok:
+		return f, false, nil
+	case o.Profile != "" && o.Profile != f.req.Profile.Name:
+		return f, true, refuse(CodeProfile, "%s was forked under the profile %q, not %q", o.ID, f.req.Profile.Name, o.Profile)
+	case o.Model != "" && o.Model != f.req.Model:
+		return f, true, refuse(CodeProfile, "%s was forked with another model: say it at the fork", o.ID)
+	}
+	delete(in.forked, o.ID)
+	return f, true, nil
+}
+
+// admit asks the rule and reserves.
+func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
+	d := in.d
+	in.mu.Lock()
+	in.n++
+	call := fmt.Sprintf("%s/%d", in.call, in.n)
+	in.mu.Unlock()
+
+	r := request{Ask: Ask{Call: call, Tool: in.tool, ID: o.ID, Title: Title(o.Title), Model: o.Model}, query: o.Query}
+	if o.Title == "" {
+		r.Title = Title(o.Query)
+	}
+	r.Deadline, _ = ctx.Deadline()
+	if o.Model != "" {
+		r.overrides = []string{"assistant.model=" + o.Model}
+	}
+	r.Profile.Name = o.Profile
+	switch {
+	case o.ID == 0:
+		var err error
+		if r.Profile, err = d.profile(ctx, o.Profile, o.Model); err != nil {
+			return forked{}, err
+		}
+	case o.Profile == "":
+		child, err := d.Scope.Get(ctx, o.ID)
+		if err != nil {
+			return forked{}, err
+		}
+		r.Profile.Name = child.Profile
+	}
+	res, errs := d.reserve(ctx, []request{r})
+	if errs[0] != nil {
+		if refused(errs[0]) {
+			d.Log.Info("delegation refused", "caller", d.Caller, "why", errs[0])
+		}
+		return forked{}, errs[0]
+	}
+	if res[0].Existed {
+		return forked{}, fmt.Errorf("call %s: was made before, and is not made again", call)
+	}
+	return forked{res[0], r}, nil
+}
+
+// listed checks o's model and brings its profile into the enum's spelling, before anything is read for a word that is not in
+// the enum. Such a word may also be the path of the file behind a name of the enum, relative to the workspace.
+func (d *Delegator) listed(ctx context.Context, o Order) (Order, error) {
+	if o.Model != "" {
+		if _, err := d.override([]string{"assistant.model=" + o.Model}); err != nil {
+			return o, refuse(CodeProfile, "%v", err)
+		}
+	}
+	if o.Profile == "" && o.ID != 0 || slices.Contains(d.Limits.Profiles, o.Profile) {
+		return o, nil
+	}
+	path := filepath.Clean(o.Profile)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(d.Dir, path)
+	}
+	for _, name := range d.Limits.Profiles {
+		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
+			continue
+		}
+		if p, err := d.profile(ctx, name, o.Model); err == nil && p.Arg == path {
+			o.Profile = name
+			return o, nil
+		}
+	}
+	return o, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", o.Profile)
+}
