@@ -94,6 +94,24 @@ func (l *linter) enabled(r *profiles.Resolved, main bool) {
 			}
 			return at
 		})
+		l.runsJP(d, r, main, t.Pos("access.jp"))
+	}
+}
+
+// runsJP says where every delegation of a tool that runs jp would be refused.
+func (l *linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at profiles.Position) {
+	if !slices.Contains(d.Access.JP, tools.VerbQuery) && !slices.Contains(d.Access.JP, tools.VerbFork) {
+		return
+	}
+	key := "tool " + d.Name + ": access.jp"
+	depth := r.Config.Delegation.MaxDepth
+	switch {
+	case !r.Config.Delegation.Enabled:
+		l.say(at, key, "delegation.enabled is false: the tool is not offered", "")
+	case !main && (depth == nil || *depth == 0), depth != nil && *depth == 0:
+		l.say(at, key, "delegation.max_depth is 0 here: every sub-agent that it asks for is refused; ls, print and grep work", "")
+	case len(r.Config.Delegation.Profiles) == 0:
+		l.say(at, key, "delegation.profiles names nobody: every sub-agent that it asks for is refused", "")
 	}
 }
 
@@ -120,7 +138,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 			say("source", "is never in a sub-agent", "leave the tool out")
 		}
 	}
-	if d.Source == tools.SourceLocal && d.OpensWhole(l.files.root) {
+	if d.Local() && d.OpensWhole(l.files.root) {
 		say("access.fs", "opens the workspace and .git to be written, and with that .jp and hooks: what is written there you, or jp, run later",
 			"leave out one of the two")
 	}

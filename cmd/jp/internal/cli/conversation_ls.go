@@ -110,11 +110,11 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 	}
 	var cs []convstore.Conversation
 	if o.top != 0 {
-		c, err := st.Get(ctx, o.top)
+		c, err := view.Get(ctx, o.top)
 		if err != nil {
 			return err
 		}
-		if view, err = st.Under(ctx, o.top); err != nil {
+		if view, err = view.Under(ctx, o.top); err != nil {
 			return err
 		}
 		cs = append(cs, c)

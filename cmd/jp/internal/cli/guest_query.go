@@ -187,9 +187,11 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 			return err
 		}
 	}
-	if order.Query, err = (&query{app: a, o: o}).content(ctx); err != nil {
+	t, err := (&query{app: a, o: o}).content(ctx)
+	if err != nil {
 		return err
 	}
+	order.Query = t.text
 	if strings.TrimSpace(order.Query) == "" {
 		return usagef("query: nothing to ask").withHint("give the question as words or on stdin")
 	}

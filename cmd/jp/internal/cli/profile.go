@@ -139,6 +139,9 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 			continue
 		}
 		fmt.Fprintf(w, "    runs %s\n", term.Line(t.Command))
+		if len(t.JP) > 0 {
+			fmt.Fprintf(w, "    runs jp %s, for the conversation that calls it\n", strings.Join(t.JP, " "))
+		}
 		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, or(strings.Join(t.Env, " "), "none"))
 		if t.Defined != "" {
 			fmt.Fprintf(w, "    defined in %s\n", term.Line(t.Defined))
@@ -169,8 +172,9 @@ type toolShown struct {
 	Command     string   `json:"command"` // of a local tool
 	Env         []string `json:"env"`     // variables it gets beside the usual ones
 	Sandbox     string   `json:"sandbox"`
-	Detached    string   `json:"detached"` // what becomes of leave to run when nobody can be asked
-	Defined     string   `json:"defined"`  // the file of .jp/tools that defines it; "" = jp, or the config itself
+	Detached    string   `json:"detached"`     // what becomes of leave to run when nobody can be asked
+	JP          []string `json:"jp,omitempty"` // what it may run jp for
+	Defined     string   `json:"defined"`      // the file of .jp/tools that defines it; "" = jp, or the config itself
 }
 
 // shownTools are the tools that a config holds.
@@ -195,7 +199,7 @@ func showTool(d tools.Definition, origin string) toolShown {
 		s.Access = append(s.Access, string(rule.Mode)+" "+rule.Path)
 	}
 	for _, verb := range d.Access.JP {
-		s.Access = append(s.Access, "jp "+string(verb))
+		s.JP = append(s.JP, string(verb))
 	}
 	return s
 }

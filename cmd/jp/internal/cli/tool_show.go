@@ -51,7 +51,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			for _, rule := range d.Reach() {
 				t.Reaches = append(t.Reaches, string(rule.Mode)+" "+rule.Path)
 			}
-			if d.Source == tools.SourceLocal {
+			if d.Local() {
 				t.Variables = append(proc.ToolEnv(), d.Env...)
 				slices.Sort(t.Variables)
 				t.Variables = slices.Compact(t.Variables)
@@ -87,7 +87,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	for _, rule := range t.Reaches {
 		row("access", rule+pick(len(t.Access) == 0, "  (the default)", ""))
 	}
-	if t.Source == tools.SourceLocal {
+	if t.Command != "" {
 		if len(t.Reaches) == 0 {
 			row("access", "no files of yours")
 		}
@@ -95,6 +95,9 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 			row("runs", t.Command)
 		} else {
 			row("runs", strings.Fields(t.Command)[0]+" "+or(t.ScriptFile, "the script below"))
+		}
+		if len(t.JP) > 0 {
+			row("runs jp", strings.Join(t.JP, " ")+", for the conversation that calls it")
 		}
 		row("network", t.Network)
 		switch {

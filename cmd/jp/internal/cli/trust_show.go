@@ -113,7 +113,8 @@ type toolGrant struct {
 	Run     string `json:"run"`
 	Command string `json:"command"` // of a local tool
 	Network string `json:"network"`
-	Access  string `json:"access"` // "" = the tool's default
+	Access  string `json:"access"`       // "" = the tool's default
+	JP      string `json:"jp,omitempty"` // what it may run jp for
 }
 
 // trustShown finds out what the workspace would allow.
@@ -176,7 +177,7 @@ func (a *app) agentShown(src profiles.Sources, c *contribution, name, file strin
 		shown := showTool(d, "")
 		s.Tools = append(s.Tools, toolGrant{
 			Name: d.Name, Source: d.Source, Run: shown.Run, Command: commandText(d.Command),
-			Network: shown.Network, Access: strings.Join(shown.Access, ", "),
+			Network: shown.Network, Access: strings.Join(shown.Access, ", "), JP: strings.Join(shown.JP, " "),
 		})
 	}
 	// What can do most comes first.
@@ -258,7 +259,7 @@ func (s trustShown) text(a *app, asked bool) string {
 				line += ", " + t.Access
 			}
 			if t.Command != "" {
-				line += ", network " + t.Network + ", runs: " + t.Command
+				line += ", network " + t.Network + pick(t.JP == "", "", ", runs jp "+t.JP) + ", runs: " + t.Command
 			}
 			add("%s", line)
 		}
