@@ -14,7 +14,7 @@ import (
 // stored config no longer tells who wrote it, and need not: a workspace or a profile that says "off" gets nothing by it, and one
 // that gives the user's tool another command has another tool. A program that the workspace brings along is never meant.
 func (a *app) offByUser(d tools.Definition) bool {
-	if d.Source != tools.SourceLocal || d.Sandbox != tools.SandboxOff {
+	if !d.Local() || d.Sandbox != tools.SandboxOff {
 		return false
 	}
 	if p := d.Command.Program; strings.Contains(p, "/") && !filepath.IsAbs(p) {
