@@ -128,12 +128,14 @@ func (s *site) eventually(what string, cond func() bool) {
 	}
 }
 
-// processes lists what runs with this site's home in its environment, or with one below it as tools have; zombies left out.
+// processes lists what runs with this site's home in its environment, or with one below it as tools have, and what stands in its
+// folder, as guards do; zombies left out.
 func (s *site) processes() (list []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || !bytes.Contains(env, []byte("HOME="+s.home)) {
+		cwd, _ := os.Readlink(filepath.Join(dir, "cwd"))
+		if err != nil || !bytes.Contains(env, []byte("HOME="+s.home)) && cwd != s.dir {
 			continue
 		}
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
