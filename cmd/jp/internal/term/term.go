@@ -47,6 +47,7 @@ type IO struct {
 	ErrColor              bool // stderr may carry colours
 	UTF8                  bool // the locale can show box characters and ellipses
 
+	asked   int      // columns that Options.Width asked for; 0 = none
 	errFile *os.File // of ErrTTY: a Tree asks it again, windows change
 }
 
@@ -77,6 +78,7 @@ func New(o Options) *IO {
 		s.errFile = o.Err.(*os.File)
 	}
 	s.Width, s.Height = size(o, s)
+	s.asked = max(o.Width, 0)
 	s.Color, s.ErrColor = colors(o.Environ, s.OutTTY), colors(o.Environ, s.ErrTTY)
 	s.UTF8 = utf8Locale(o.Environ)
 	return s

@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,8 +25,14 @@ type Tree struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
 	order  []*node // as they came
-	drawn  int     // lines on the screen that are ours
+	drawn  []drawn // on the screen
 	closed bool
+}
+
+// drawn is one of the tree's lines and how many columns it takes.
+type drawn struct {
+	text  string
+	width int
 }
 
 // node is what is known of one sub-agent.
@@ -78,11 +85,11 @@ func (t *Tree) Update(d *stream.Delegation) {
 	}
 	if t.idle() {
 		// What has ended stays where it is, and text may follow it; the next sub-agent begins a new tree.
-		t.draw(t.lines(true))
-		t.nodes, t.order, t.drawn = map[string]*node{}, nil, 0
+		t.draw(true)
+		t.nodes, t.order, t.drawn = map[string]*node{}, nil, nil
 		return
 	}
-	t.draw(t.lines(false))
+	t.draw(true)
 }
 
 // idle reports whether every sub-agent has ended.
@@ -98,9 +105,9 @@ func (t *Tree) Around(f func()) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.drawn > 0 {
-		t.draw(nil)
-		defer func() { t.draw(t.lines(false)) }()
+	if len(t.drawn) > 0 {
+		t.draw(false)
+		defer func() { t.draw(true) }()
 	}
 	f()
 }
@@ -117,7 +124,7 @@ func (t *Tree) Close() {
 	}
 	t.closed = true
 	if t.io.ErrTTY && len(t.order) > 0 {
-		t.draw(t.lines(true))
+		t.draw(true)
 	}
 	stop := t.stop
 	t.mu.Unlock()
@@ -145,8 +152,8 @@ func (t *Tree) start() {
 				return
 			case <-tick:
 				t.mu.Lock()
-				if !t.closed && t.drawn > 0 {
-					t.draw(t.lines(false))
+				if !t.closed && len(t.drawn) > 0 {
+					t.draw(true)
 				}
 				t.mu.Unlock()
 			}
@@ -154,37 +161,67 @@ func (t *Tree) start() {
 	}()
 }
 
-// draw replaces what is on the screen by lines, in one write.
-func (t *Tree) draw(lines []string) {
+// draw replaces what is on the screen by the tree as it is, or by nothing, in one write. It goes line by line: terminals
+// that keep what is erased from the top of the screen on would fill their history.
+func (t *Tree) draw(show bool) {
+	width, height := t.size()
 	var b strings.Builder
-	if t.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r\x1b[J", t.drawn)
+	up := rows(t.drawn, width)
+	if up > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", up)
 	}
-	for _, l := range lines {
-		b.WriteString(l)
-		b.WriteByte('\n')
+	if up > len(t.drawn) {
+		b.WriteString("\x1b[J") // or rows that were broken up stay joined
+		up = 0
 	}
-	t.drawn = len(lines)
+	t.drawn = nil
+	if show {
+		t.drawn = t.lines(width, height)
+	}
+	for _, l := range t.drawn {
+		b.WriteString(l.text + "\x1b[K\n")
+	}
+	if more := up - len(t.drawn); more > 0 {
+		b.WriteString(strings.Repeat("\x1b[2K\n", more))
+		fmt.Fprintf(&b, "\x1b[%dA", more)
+	}
 	if b.Len() > 0 {
 		fmt.Fprint(t.io.Err, b.String())
 	}
 }
 
-// lines draws the tree: at most the height of the screen unless all is wanted, each shorter than its width, so that the
-// count of lines is the count of rows.
-func (t *Tree) lines(all bool) []string {
-	width, height := t.io.Width, t.io.Height
+// rows counts the rows that lines take on a screen that may have become narrower since they were drawn: terminals break
+// them up then.
+func rows(lines []drawn, width int) int {
+	n := len(lines)
+	for _, l := range lines {
+		if width > 0 && l.width > width {
+			n += (l.width - 1) / width
+		}
+	}
+	return n
+}
+
+// size asks the terminal how large it is now. Lines are never laid out wider than it, whatever --width says: one that the
+// terminal breaks up could not be found again. 0 is not known.
+func (t *Tree) size() (width, height int) {
+	width, height = t.io.Width, t.io.Height
 	if t.io.errFile != nil {
 		if w, h, err := term.GetSize(int(t.io.errFile.Fd())); err == nil && w > 0 {
-			height = h
-			if t.io.Width > 0 {
-				width = w
+			width, height = w, h
+			if t.io.asked > 0 {
+				width = min(w, t.io.asked)
 			}
 		}
 	}
+	return width, height
+}
+
+// lines draws the tree: at most the height of the screen, each line shorter than its width.
+func (t *Tree) lines(width, height int) []drawn {
 	nodes := t.order
-	if limit := height - 2; !all && height > 0 && len(nodes) > max(limit, 3) {
-		nodes = t.busiest(max(limit, 3) - 1)
+	if limit := max(height-2, 3); height > 0 && len(nodes) > limit {
+		nodes = t.busiest(limit - 1)
 	}
 	children := map[string][]*node{}
 	shown := map[string]bool{}
@@ -198,7 +235,7 @@ func (t *Tree) lines(all bool) []string {
 		}
 		children[parent] = append(children[parent], n)
 	}
-	var out []string
+	var out []drawn
 	seen := map[*node]bool{}
 	var walk func(parent, indent string)
 	walk = func(parent, indent string) {
@@ -215,29 +252,71 @@ func (t *Tree) lines(all bool) []string {
 			} else {
 				text = indent + branch + text
 			}
-			out = append(out, t.paint(n, text))
+			out = append(out, drawn{t.paint(n, text), Width(text)})
 			if id := n.last.ConversationID; id != "" {
 				walk(id, indent+deeper)
 			}
 		}
 	}
 	walk("", "")
-	if more := len(t.order) - len(nodes); more > 0 {
-		out = append(out, fmt.Sprintf("(+%d more)", more))
+	if text := t.rest(nodes); text != "" {
+		if width > 0 {
+			text = Cut(text, width-1, t.io.UTF8)
+		}
+		out = append(out, drawn{text, Width(text)})
 	}
 	return out
 }
 
-// busiest keeps n nodes in their order: those that have not ended first, then the latest.
+// rest counts the sub-agents that are not shown, by what they do.
+func (t *Tree) rest(shown []*node) string {
+	counts := map[string]int{}
+	var names []string
+	for _, n := range t.order {
+		if slices.Contains(shown, n) {
+			continue
+		}
+		name := n.last.Phase
+		switch name {
+		case stream.Ended:
+			name = orDash(n.last.Status)
+		case stream.Started:
+			name = stream.Running
+		}
+		if counts[name] == 0 {
+			names = append(names, name)
+		}
+		counts[name]++
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%d %s", counts[name], name)
+	}
+	return Line(fmt.Sprintf("(+%d more: %s)", len(t.order)-len(shown), strings.Join(parts, ", ")))
+}
+
+// busiest keeps at most n nodes in their order: what runs first, then what failed, what waits, and the latest of what
+// ended well; each with the sub-agents that it is below, as far as there is room for all of them.
 func (t *Tree) busiest(n int) []*node {
 	ranked := slices.Clone(t.order)
 	slices.Reverse(ranked)
-	slices.SortStableFunc(ranked, func(a, b *node) int {
-		return rank(a) - rank(b)
-	})
+	slices.SortStableFunc(ranked, func(a, b *node) int { return rank(a) - rank(b) })
+	above := map[string]*node{}
+	for _, x := range t.order {
+		above[x.last.ConversationID] = x
+	}
 	keep := map[*node]bool{}
-	for _, x := range ranked[:min(n, len(ranked))] {
-		keep[x] = true
+	for _, x := range ranked {
+		way := map[*node]bool{}
+		for at := x; at != nil && !keep[at] && !way[at]; at = above[at.last.ParentID] {
+			way[at] = true
+		}
+		if len(keep)+len(way) <= n {
+			maps.Copy(keep, way)
+		}
 	}
 	var out []*node
 	for _, x := range t.order {
@@ -249,10 +328,15 @@ func (t *Tree) busiest(n int) []*node {
 }
 
 func rank(n *node) int {
-	if n.last.Phase == stream.Ended {
+	switch d := n.last; {
+	case d.Phase == stream.Queued:
+		return 2
+	case d.Phase != stream.Ended:
+		return 0
+	case d.Status != "ok":
 		return 1
 	}
-	return 0
+	return 3
 }
 
 // Branch returns the drawing before a child and the indent of what is below it, for tree listings.

@@ -2,6 +2,7 @@ package term
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,11 +11,11 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// screen is as much of a terminal as a Tree needs: lines, cursor up, erase below.
+// screen is as much of a terminal as a Tree needs: lines, and the cursor going up, which here erases what it passes.
 type screen struct{ lines []string }
 
 func (s *screen) Write(p []byte) (int, error) {
-	text := string(p)
+	text := strings.NewReplacer("\x1b[K", "", "\x1b[2K", "").Replace(string(p))
 	for text != "" {
 		if rest, ok := strings.CutPrefix(text, "\x1b["); ok {
 			i := strings.IndexAny(rest, "ABCDEFGHJKm")
@@ -98,24 +99,61 @@ func TestTreeOnATerminal(t *testing.T) {
 	}
 }
 
+// However many sub-agents there are, the tree is no longer than the screen: what runs or failed comes first, with what it is
+// below, and a line says what the others do. That holds when all have ended too.
 func TestTreeKeepsToTheScreen(t *testing.T) {
 	var s screen
-	tree := NewTree(&IO{Err: &s, ErrTTY: true, Height: 6, Width: 40}, TreeOptions{Tick: make(chan time.Time)})
-	for i, phase := range []string{stream.Started, stream.Ended, stream.Ended, stream.Started, stream.Ended, stream.Ended} {
-		tree.Update(&stream.Delegation{Phase: phase, ConversationID: string(rune('a' + i)), CallID: "c", Profile: string(rune('a' + i)), Status: "error", Reason: strings.Repeat("long ", 20)})
+	io := &IO{Err: &s, ErrTTY: true, Height: 8, Width: 50}
+	tree := NewTree(io, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: make(chan time.Time)})
+	update := func(id, parent, phase, status string) {
+		tree.Update(&stream.Delegation{Phase: phase, ConversationID: id, ParentID: parent, CallID: "c", Profile: id, Status: status})
 	}
-	if n := len(s.lines); n != 4 || !strings.HasPrefix(s.lines[0], "|- * a") || s.lines[3] != "(+3 more)" {
-		t.Errorf("six nodes on a screen of six lines:\n%s", strings.Join(s.lines, "\n"))
-	}
-	tree.Close()
-	if n := len(s.lines); n != 6 {
-		t.Errorf("after Close %d lines, want all 6", n)
-	}
-	for _, l := range s.lines {
-		if Width(l) >= 40 {
-			t.Errorf("line %q wraps", l)
+	check := func(want ...string) {
+		t.Helper()
+		if !slices.Equal(s.lines, want) {
+			t.Errorf("screen:\n%s\nwant:\n%s", strings.Join(s.lines, "\n"), strings.Join(want, "\n"))
 		}
 	}
+	for i := range 32 {
+		update(fmt.Sprintf("a%02d", i), "", stream.Queued, "")
+	}
+	check("|- . a27  queued  0.0s", "|- . a28  queued  0.0s", "|- . a29  queued  0.0s", "|- . a30  queued  0.0s", "`- . a31  queued  0.0s", "(+27 more: 27 queued)")
+	update("a03", "", stream.Ended, "ok")
+	update("a05", "", stream.Ended, "timeout")
+	update("a07", "", stream.Started, "")
+	update("b", "a07", stream.Running, "")
+	check("|- x a05  timeout  0.0s", "|- * a07  started  0.0s", "|  `- * b  running  0.0s", "|- . a30  queued  0.0s", "`- . a31  queued  0.0s",
+		"(+28 more: 27 queued, 1 ok)")
+	update("b", "a07", stream.Ended, "ok")
+	for i := range 32 {
+		if i != 3 && i != 5 {
+			update(fmt.Sprintf("a%02d", i), "", stream.Ended, "ok")
+		}
+	}
+	check("|- x a05  timeout  0.0s", "|- + a07  ok  0.0s", "|  `- + b  ok  0.0s", "|- + a30  ok  0.0s", "`- + a31  ok  0.0s", "(+28 more: 28 ok)")
+	tree.Close()
+	if len(s.lines) != 6 {
+		t.Errorf("after Close %d lines, want 6", len(s.lines))
+	}
+}
+
+// A screen that became narrower has broken the drawn lines up: they are found all the same.
+func TestTreeOnANarrowedScreen(t *testing.T) {
+	var b bytes.Buffer
+	io := &IO{Err: &b, ErrTTY: true, UTF8: true, Width: 60}
+	tree := NewTree(io, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: make(chan time.Time)})
+	d := stream.Delegation{Phase: stream.Started, ConversationID: "a", CallID: "c", Profile: "agent", Title: "宽字符的标题宽字符的标题宽字符的标题宽字符的标题"}
+	tree.Update(&d)
+	if got, want := b.String(), "└─ ● agent  started  0.0s  宽字符的标题宽字符的标题宽字符…\x1b[K\n"; got != want {
+		t.Errorf("drawn %q, want %q", got, want)
+	}
+	b.Reset()
+	io.Width = 25 // 58 columns take three rows of these
+	tree.Update(&d)
+	if got, want := b.String(), "\x1b[3A\r\x1b[J└─ ● agent  started  0.…\x1b[K\n"; got != want {
+		t.Errorf("drawn %q, want %q", got, want)
+	}
+	tree.Close()
 }
 
 // When every sub-agent has ended, their lines are left alone: text may follow them, and what comes then is a new tree.
