@@ -39,6 +39,9 @@ func touchEverything(t testing.TB, s *Store) (err error) {
 	}
 	_, _, e = s.Active(ctx, "tty1")
 	note(e)
+	for _, e := range s.Salvage(ctx, func(error) {}) {
+		note(e)
+	}
 	note(s.Check(ctx))
 	_, e = s.Create(ctx, New{})
 	note(e)

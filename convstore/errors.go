@@ -13,6 +13,10 @@ var ErrClosed = errors.New("conversation log: closed")
 // with Options.ReadOnly.
 var ErrReadOnly = errors.New("store: opened for reading only")
 
+// ErrNoStore is returned by what needs a store's file before anything has been
+// written to it.
+var ErrNoStore = errors.New("store: not made yet")
+
 // NotFoundError says that nothing bears the name that was asked for. ID is set
 // when the name was well formed; otherwise What is the name as it was given.
 type NotFoundError struct {

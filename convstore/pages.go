@@ -52,6 +52,7 @@ type pageFile struct {
 	freelist uint64
 	high     uint64 // pages in use: every page number is below
 	txid     uint64
+	free     uint64 // pages that the freelist names
 }
 
 type page struct {
@@ -113,6 +114,7 @@ func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
 	if list.flags != flagFreelist || n > room/8 {
 		return nil, errors.New("freelist: malformed page")
 	}
+	p.free = n
 	return p, nil
 }
 

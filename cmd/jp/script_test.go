@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		"jp":       func() { os.Exit(run()) },
 		"wire":     wiretest.Main,
 		"jp-crash": crash,
+		"jp-fill":  fillMain,
 	})
 }
 

@@ -67,6 +67,9 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 	if err != nil {
 		return err
 	}
+	if space, err := st.Space(ctx); err == nil {
+		a.offerCompact(space)
+	}
 	if a.json() {
 		return a.document(pick(removed == nil, []convstore.ID{}, removed))
 	}

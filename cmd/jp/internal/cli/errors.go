@@ -153,7 +153,7 @@ func explainSchema(r *report, e *convstore.SchemaError) {
 }
 
 func explainDamaged(r *report, _ *convstore.DamagedError) {
-	r.is("store_damaged", exitFailed, "the file was left as it is; put a good copy in its place, or move it away to begin a new one")
+	r.is("store_damaged", exitFailed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
 }
 
 func explainConfig(r *report, e *profiles.Error) {

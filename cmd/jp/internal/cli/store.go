@@ -2,16 +2,22 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/convstore"
 )
 
 func newStoreCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "store", Summary: "look after the store of this workspace",
 		About: "The conversations of a workspace are in one file outside of it.",
-		Subs:  []*cli.Command{newStorePathCommand(a), newStoreCheckCommand(a)},
+		Subs: []*cli.Command{
+			newStorePathCommand(a), newStoreCheckCommand(a), newStoreBackupCommand(a), newStoreCompactCommand(a), newStoreAdoptCommand(a),
+		},
 	})
 }
 
@@ -36,23 +42,140 @@ func newStorePathCommand(a *app) *cli.Command {
 }
 
 func newStoreCheckCommand(a *app) *cli.Command {
+	var salvage maybe[string]
 	return a.command(spec{
 		Name: "check", Summary: "check that the store is sound",
-		About:    "Reads all of it and changes nothing.",
+		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
+			"--salvage writes what can be read of a damaged store to FILE, as JSON Lines: a first line that tells where it is from, " +
+			"a line for each conversation and one for each event. What is lost is named on stderr. The store is left as it is.",
+		Flags:    []*option{stringFlag(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
 		Exits:    []Status{exitNotFound, exitBusy},
-		Examples: []string{"jp store check && echo sound"},
+		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
 			st, err := a.store(ctx)
 			if err != nil {
 				return err
 			}
+			if salvage.Set {
+				return runSalvage(ctx, a, st, salvage.Value)
+			}
 			if err := st.Check(ctx); err != nil {
 				return err
 			}
-			if a.json() {
-				return a.document(map[string]any{"path": st.Path(), "ok": true})
+			space, err := st.Space(ctx)
+			if err != nil {
+				return err
 			}
-			_, err = fmt.Fprintf(a.io.Out, "%s: ok\n", st.Path())
+			if a.json() {
+				return a.document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
+			}
+			if _, err := fmt.Fprintf(a.io.Out, "%s: ok\n", st.Path()); err != nil {
+				return err
+			}
+			a.offerCompact(space)
+			return nil
+		},
+	})
+}
+
+// offerCompact says so when much of the store's file is free.
+func (a *app) offerCompact(s convstore.Space) {
+	if s.Worth() {
+		a.note("%s of the store's %s are free: `jp store compact` gives them back", mebibytes(s.Free), mebibytes(s.Size))
+	}
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+func newStoreBackupCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "backup", Summary: "copy the store to a file", Args: "FILE",
+		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
+			"FILE must not exist. Others can read meanwhile, and wait to write.\n\n" +
+			"To go back to it, put it where `jp store path` says while no jp runs.",
+		Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
+		Run: func(ctx context.Context, args []string) error {
+			st, err := a.store(ctx)
+			if err != nil {
+				return err
+			}
+			file := a.abs(args[0])
+			switch err := st.Backup(ctx, file); {
+			case errors.Is(err, fs.ErrExist):
+				return usagef("backup %s: there is such a file", file).withHint("name one that does not exist")
+			case errors.Is(err, convstore.ErrNoStore):
+				return notFoundf("store %s: not made yet: there is nothing to back up", st.Path())
+			case err != nil:
+				return err
+			}
+			if a.json() {
+				return a.document(map[string]string{"path": st.Path(), "backup": file})
+			}
+			_, err = fmt.Fprintln(a.io.Out, file)
+			return err
+		},
+	})
+}
+
+func newStoreCompactCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "compact", Summary: "give free space in the store back to the disk",
+		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place. Other jp wait " +
+			"meanwhile. When it fails, for want of room say, the store is as it was.",
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp store compact"},
+		Run: func(ctx context.Context, _ []string) error {
+			if err := a.persist("store compact"); err != nil {
+				return err
+			}
+			st, err := a.store(ctx)
+			if err != nil {
+				return err
+			}
+			before, after, err := st.Compact(ctx)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
+			}
+			_, err = fmt.Fprintf(a.io.Out, "%s: %s, was %s\n", st.Path(), mebibytes(after.Size), mebibytes(before.Size))
+			return err
+		},
+	})
+}
+
+func newStoreAdoptCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "adopt", Summary: "take over the store of a workspace that is gone", Args: "PATH",
+		About: "PATH is the path that the other workspace had, or its store's folder. A workspace that was renamed is recognised " +
+			"without this; one that was copied to another disk, or restored, is not.\n\n" +
+			"Refused while the other workspace is still there, and when this one has conversations of its own.",
+		Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy},
+		Examples: []string{"jp store adopt ~/old/project"},
+		Run: func(ctx context.Context, args []string) error {
+			if err := a.persist("store adopt"); err != nil {
+				return err
+			}
+			root, err := a.workspace()
+			if err != nil {
+				return err
+			}
+			m, err := a.machine()
+			if err != nil {
+				return err
+			}
+			dir, err := convstore.Adopt(ctx, convstore.Env{Get: a.getenv, Override: m.Store.Path}, root, a.abs(args[0]))
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.document(map[string]string{"folder": dir})
+			}
+			_, err = fmt.Fprintln(a.io.Out, dir)
 			return err
 		},
 	})

@@ -1,0 +1,258 @@
+package convstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// holey returns a store of which most has been removed, and an id that is left.
+func holey(t testing.TB) (*Store, ID) {
+	t.Helper()
+	s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := mustCreate(t, s, New{Title: "keep", Config: Config{JSON: []byte("{}"), Tools: []string{"a"}}}).ID
+	l := mustLock(t, s, keep)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "kept"}, TurnEnd{State: StateOK})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone := mustCreate(t, s, New{}).ID
+	l = mustLock(t, s, gone)
+	for range 10 {
+		mustAppend(t, l, UserMessage{Text: strings.Repeat("x", 1<<20)})
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Remove(t.Context(), gone, RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return s, keep
+}
+
+// TestCompact: the free space goes, nothing else does, ids and delegations' numbers
+// go on where they were, and whoever waits meanwhile goes on with the new file.
+func TestCompact(t *testing.T) {
+	s, keep := holey(t)
+	space, err := s.Space(t.Context())
+	if err != nil || !space.Worth() {
+		t.Fatalf("Space = %+v, %v, want much that is free", space, err)
+	}
+	if err := os.WriteFile(s.f.path(fileUnfinished), []byte("left by a crash"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := dump(t, s)
+	var others sync.WaitGroup
+	for range 8 {
+		others.Go(func() {
+			if _, err := s.Create(context.Background(), New{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	before, after, err := s.Compact(t.Context())
+	others.Wait()
+	if err != nil || before.Size < 10<<20 || after.Size > 1<<20 || after.Free > before.Free {
+		t.Errorf("Compact = %+v, %+v, %v", before, after, err)
+	}
+	for _, c := range mustList(t, s.View, Filter{}) {
+		if c == keep {
+			continue
+		}
+		if _, err := s.Remove(t.Context(), c, RemoveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := dump(t, s)
+	delete(got, "meta last")
+	delete(want, "meta last")
+	if len(got) != len(want) {
+		t.Errorf("%d entries, want %d", len(got), len(want))
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%q = %q, want %q", k, got[k], v)
+		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, name := range filesIn(t, s.f.dir) {
+		if filepath.Base(name) == fileUnfinished {
+			t.Error("the unfinished file was left behind")
+		}
+	}
+}
+
+// dump returns every entry of the file.
+func dump(t testing.TB, s *Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := s.f.read(t.Context(), func(tx *tx) error {
+		for n, name := range bucketNames {
+			if err := tx.prefixed(bucketNumber(n), nil, func(k, v []byte) error {
+				all[name+" "+string(k)] = string(v)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestCompactRefuses(t *testing.T) {
+	ctx := t.Context()
+	s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, after, err := s.Compact(ctx); err != nil || before != after || before != (Space{}) {
+		t.Errorf("Compact of nothing = %v, %v, %v", before, after, err)
+	}
+	if _, err := os.Stat(s.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("compacting made a store")
+	}
+	sample := sampleStore(t)
+	// A page in the middle that makes no sense: nothing is thrown away.
+	broken := bytes.Clone(sample)
+	page := os.Getpagesize()
+	for i := 8; i < len(broken)/page; i++ {
+		copy(broken[i*page+8:], "\xff\xff")
+	}
+	s = storeOf(t, broken)
+	var damaged *DamagedError
+	if _, _, err := s.Compact(ctx); !errors.As(err, &damaged) {
+		t.Errorf("Compact = %v, want a *DamagedError", err)
+	}
+	if !bytes.Equal(mustRead(t, s.Path()), broken) {
+		t.Error("the damaged file was changed")
+	}
+	// A stopped one leaves everything as it was.
+	s = storeOf(t, sample)
+	err = s.f.session(ctx, true, func(h *handle) error {
+		stopped, stop := context.WithCancel(ctx)
+		stop()
+		_, err := s.f.rewrite(stopped, h)
+		return err
+	})
+	if !errors.Is(err, context.Canceled) || !bytes.Equal(mustRead(t, s.Path()), sample) {
+		t.Errorf("a stopped rewrite: %v", err)
+	}
+}
+
+func TestBackup(t *testing.T) {
+	ctx := t.Context()
+	s, keep := holey(t)
+	path := filepath.Join(memoryDir(t), "backup.db")
+	if err := s.Backup(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(mustRead(t, path), mustRead(t, s.Path())) {
+		t.Error("the copy differs")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v, want mode 0600", info.Mode(), err)
+	}
+	if err := s.Backup(ctx, path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Backup over a file = %v, want fs.ErrExist", err)
+	}
+	if got := filesIn(t, filepath.Dir(path)); len(got) != 1 {
+		t.Errorf("files beside the backup: %v", got)
+	}
+	copied := storeOf(t, mustRead(t, path))
+	if got := mustGet(t, copied.View, keep); got.Title != "keep" {
+		t.Errorf("in the copy: %+v", got)
+	}
+	if err := copied.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	empty, err := Open(filepath.Join(memoryDir(t), "none"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := empty.Backup(ctx, path+"2"); !errors.Is(err, ErrNoStore) {
+		t.Errorf("Backup of nothing = %v, want ErrNoStore", err)
+	}
+	if err := s.Backup(ctx, filepath.Join(path, "below a file")); err == nil {
+		t.Error("a backup below a file succeeded")
+	}
+}
+
+// TestSalvage: of a sound store everything is found; of one with a broken page
+// everything that is not on it; of noise, nothing and an error.
+func TestSalvage(t *testing.T) {
+	sample := sampleStore(t)
+	read := func(data []byte) (conversations, events, lost int, err error) {
+		s := storeOf(t, data)
+		for piece, e := range s.Salvage(t.Context(), func(error) { lost++ }) {
+			switch {
+			case e != nil:
+				err = e
+			case piece.Event != nil:
+				events++
+			default:
+				conversations++
+			}
+		}
+		if !bytes.Equal(mustRead(t, s.Path()), data) {
+			t.Error("salvaging changed the file")
+		}
+		return conversations, events, lost, err
+	}
+	whole := storeOf(t, sample)
+	all, allEvents := 0, 0
+	list, err := whole.List(t.Context(), Filter{Hidden: true, Archived: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		all++
+		allEvents += c.Events
+	}
+	c, e, lost, err := read(sample)
+	if c != all || e != allEvents || lost != 0 || err != nil || all == 0 {
+		t.Errorf("of a sound store: %d conversations of %d, %d events of %d, %d lost, %v", c, all, e, allEvents, lost, err)
+	}
+	page := os.Getpagesize()
+	some := 0
+	for i := 2; i < len(sample)/page; i++ {
+		broken := bytes.Clone(sample)
+		copy(broken[i*page:], bytes.Repeat([]byte{0xff}, page))
+		c, e, lost, err := read(broken)
+		if err != nil || c > all || e > allEvents || lost == 0 && (c != all || e != allEvents) {
+			t.Errorf("without page %d: %d conversations, %d events, %d lost, %v", i, c, e, lost, err)
+		}
+		if lost > 0 && e > 0 {
+			some++
+		}
+	}
+	if some == 0 {
+		t.Error("no broken page left anything to salvage")
+	}
+	if c, e, _, err := read(sample[:len(sample)/2]); err != nil || c+e == 0 {
+		t.Errorf("of half a file: %d conversations, %d events, %v", c, e, err)
+	}
+	noMeta := bytes.Clone(sample)
+	copy(noMeta, make([]byte, page))
+	if _, e, _, err := read(noMeta); err != nil || e == 0 {
+		t.Errorf("without the first meta: %d events, %v", e, err)
+	}
+	var damaged *DamagedError
+	if _, _, _, err := read(make([]byte, 1<<20)); !errors.As(err, &damaged) {
+		t.Errorf("of zeros: %v, want a *DamagedError", err)
+	}
+}

@@ -1,0 +1,298 @@
+package convstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+)
+
+// Space is the size of the store's file in bytes. A file that was once full never
+// shrinks by itself: what was removed from it is used again by what comes.
+type Space struct {
+	Size int64
+	Free int64 // of Size: what Compact would give back
+}
+
+// Worth reports whether compacting pays: a quarter is free, and it is not little.
+func (s Space) Worth() bool { return s.Free >= 4<<20 && s.Free >= s.Size/4 }
+
+// Space returns the size of the store's file, zero when there is none.
+func (s *Store) Space(ctx context.Context) (space Space, err error) {
+	err = s.f.session(ctx, false, func(h *handle) error {
+		space, err = s.f.space(h.file)
+		return err
+	})
+	if err == errAbsent {
+		err = nil
+	}
+	return space, err
+}
+
+func (f *folder) space(file *os.File) (Space, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return Space{}, f.systemError(err)
+	}
+	p, err := openPages(file, info.Size())
+	if err != nil {
+		return Space{}, &DamagedError{Path: f.path(fileStore), Err: err}
+	}
+	return Space{Size: info.Size(), Free: int64(p.free * p.pageSize)}, nil
+}
+
+// compactBatch is how many bytes go into one transaction of the new file.
+const compactBatch = 16 << 20
+
+// Compact writes the store anew without its free space, and returns its size before
+// and after. Others wait meanwhile, as for a long transaction, and find the new
+// file afterwards. Whenever it fails or is killed, the file is as it was; a damaged
+// file is refused. What was written is compared with the old file, entry by entry,
+// before it takes its place.
+func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
+	if s.f.readOnly {
+		return before, after, ErrReadOnly
+	}
+	if _, err := os.Lstat(s.Path()); errors.Is(err, fs.ErrNotExist) {
+		return before, after, nil
+	}
+	// What is of another version is migrated or refused here.
+	if err := s.f.write(ctx, func(*tx) error { return nil }); err != nil {
+		return before, after, err
+	}
+	err = s.f.session(ctx, true, func(h *handle) error {
+		if before, err = s.f.space(h.file); err != nil {
+			return err
+		}
+		if err := s.f.checkPages(h.file); err != nil {
+			return err
+		}
+		after, err = s.f.rewrite(ctx, h)
+		return err
+	})
+	return before, after, err
+}
+
+// rewrite puts a copy of the store, made entry by entry, in its place.
+func (f *folder) rewrite(ctx context.Context, h *handle) (after Space, err error) {
+	unfinished := f.path(fileUnfinished)
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return after, f.systemError(err)
+	}
+	defer func() { _ = os.Remove(unfinished) }() // where it is still that
+	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
+		NoStatistics: true, NoSync: true, NoGrowSync: true, // it is flushed once, below
+		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
+			return os.OpenFile(path, flag|os.O_EXCL|unix.O_NOFOLLOW, mode)
+		},
+	})
+	if err != nil {
+		return after, f.systemError(err)
+	}
+	err = f.copyInto(ctx, db, h)
+	if closed := db.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.path(fileStore), err)
+	}
+	file, err := openOwn(unfinished, os.O_RDWR)
+	if err != nil {
+		return after, f.systemError(err)
+	}
+	defer file.Close()
+	if err := trim(file); err != nil {
+		return after, f.systemError(err)
+	}
+	if err := file.Sync(); err != nil {
+		return after, f.systemError(err)
+	}
+	if after, err = f.space(file); err != nil {
+		return after, err
+	}
+	if err := os.Rename(unfinished, f.path(fileStore)); err != nil {
+		return after, f.systemError(err)
+	}
+	return after, syncDir(f.dir)
+}
+
+// trim cuts off what bbolt has made the file larger than its pages in use.
+func trim(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	p, err := openPages(file, info.Size())
+	if err != nil {
+		return err
+	}
+	return file.Truncate(int64(p.high * p.pageSize))
+}
+
+// copyInto fills an empty file with what the store holds, and compares the two.
+func (f *folder) copyInto(ctx context.Context, dst *bbolt.DB, h *handle) error {
+	src, err := h.db.Begin(false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Rollback() }()
+	if err := src.ForEach(func(name []byte, from *bbolt.Bucket) error { return copyBucket(ctx, dst, name, from) }); err != nil {
+		return err
+	}
+	return dst.View(func(copied *bbolt.Tx) error { return sameContent(ctx, src, copied) })
+}
+
+// copyBucket copies one bucket, in transactions of a bounded size.
+func copyBucket(ctx context.Context, dst *bbolt.DB, name []byte, from *bbolt.Bucket) error {
+	c := from.Cursor()
+	k, v := c.First()
+	for first := true; first || k != nil; first = false {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := dst.Update(func(t *bbolt.Tx) error {
+			to, err := t.CreateBucketIfNotExists(name)
+			if err != nil {
+				return err
+			}
+			to.FillPercent = 0.9 // the keys come in order
+			if err := to.SetSequence(from.Sequence()); err != nil {
+				return err
+			}
+			for size := 0; k != nil && size < compactBatch; k, v = c.Next() {
+				if v == nil {
+					return fmt.Errorf("bucket %s: holds a bucket %q", name, k)
+				}
+				if err := to.Put(k, v); err != nil {
+					return err
+				}
+				size += len(k) + len(v)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errCopyDiffers = errors.New("the copy differs from the store")
+
+// sameContent compares two files entry by entry.
+func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
+	buckets := 0
+	if err := b.ForEach(func([]byte, *bbolt.Bucket) error { buckets--; return nil }); err != nil {
+		return err
+	}
+	if err := a.ForEach(func(name []byte, of *bbolt.Bucket) error {
+		buckets++
+		to := b.Bucket(name)
+		if to == nil || to.Sequence() != of.Sequence() {
+			return errCopyDiffers
+		}
+		ca, cb := of.Cursor(), to.Cursor()
+		ka, va := ca.First()
+		kb, vb := cb.First()
+		for n := 0; ka != nil || kb != nil; n++ {
+			if !bytes.Equal(ka, kb) || !bytes.Equal(va, vb) {
+				return errCopyDiffers
+			}
+			if n%1024 == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			ka, va = ca.Next()
+			kb, vb = cb.Next()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if buckets != 0 {
+		return errCopyDiffers
+	}
+	return nil
+}
+
+// Backup copies the store, as it is at one moment, to a file that must not exist:
+// complete and flushed, or not at all. Writers wait while it copies. The pages of
+// the copy have been checked when it gets its name. An error that wraps
+// fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
+func (s *Store) Backup(ctx context.Context, path string) (err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return backupError(path, err)
+	}
+	defer func() {
+		tmp.Close()
+		_ = os.Remove(tmp.Name()) // when linked, this is its second name
+	}()
+	err = s.f.session(ctx, false, func(h *handle) error {
+		// The schema is looked at, and bbolt has looked at its own pages.
+		if err := s.f.view(h, func(*tx) error { return nil }); err != nil {
+			return err
+		}
+		return copyFile(ctx, tmp, h.file)
+	})
+	switch {
+	case err == errAbsent:
+		return fmt.Errorf("%s: %w", s.Path(), ErrNoStore)
+	case err != nil:
+		return backupError(path, err)
+	}
+	if err := s.f.checkPages(tmp); err != nil {
+		return err
+	}
+	if err := tmp.Sync(); err != nil {
+		return backupError(path, err)
+	}
+	err = os.Link(tmp.Name(), path) // unlike a renaming, never over another file
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) {
+		err = os.Rename(tmp.Name(), path) // a file system without links
+	}
+	if err != nil {
+		return backupError(path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func backupError(path string, err error) error {
+	var damaged *DamagedError
+	var schema *SchemaError
+	var busy *BusyError
+	if errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
+		return err
+	}
+	return fmt.Errorf("backup %s: nothing was written: %w", path, err)
+}
+
+// copyFile copies all of a file that nobody writes to, by reference where the file
+// system can.
+func copyFile(ctx context.Context, dst, src *os.File) error {
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	const piece = 64 << 20
+	for left := info.Size(); left > 0; left -= piece {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := io.CopyN(dst, src, min(left, piece)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
