@@ -163,8 +163,8 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	}
 	in.silence()
 	for _, err := range []error{
-		writeChunks(conn, frameErrors, errOut.text()),
 		writeChunks(conn, frameOutput, out.text()),
+		writeChunks(conn, frameErrors, errOut.text()),
 		writeFrame(conn, frameExit, []byte{byte(status)}),
 	} {
 		if err != nil {
