@@ -27,6 +27,7 @@ type site struct {
 	dir      string
 	home     string
 	store    *convstore.Store
+	stdin    string // of what is started
 	children []*exec.Cmd
 }
 
@@ -87,6 +88,9 @@ func (s *site) start(env []string, argv ...string) (*exec.Cmd, *bytes.Buffer) {
 	s.t.Helper()
 	var out bytes.Buffer
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: argv, Dir: s.dir, Env: append(s.environ(), env...), Stdout: &out, Stderr: &out}
+	if s.stdin != "" {
+		cmd.Stdin = strings.NewReader(s.stdin)
+	}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -190,6 +194,9 @@ description = "Starts what outlives its starter."
 command = { program = "bash", args = ["escape.sh"] }
 run = "unattended"
 timeout = "300s"
+[conversation.tools.jp_batch_query]
+source = "delegation"
+run = "unattended"
 [delegation]
 profiles = ["agent/child"]
 `
@@ -236,6 +243,12 @@ text = "the child was killed"
 query = "quick"
 round = 1
 tool_calls = [{ name = "jp_query", arguments = { config = "agent/child", query = "quick one" } }]
+[[rule]]
+query = "batch"
+round = 1
+tool_calls = [{ name = "jp_batch_query", arguments = { max_parallel = 1, queries = [
+  { config = "agent/child", query = "quick one" }, { config = "agent/child", query = "escape" }, { config = "agent/child", query = "quick two" },
+] } }]
 [[rule]]
 text = "after all"
 `,

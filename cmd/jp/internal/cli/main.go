@@ -117,6 +117,7 @@ func (a *app) commands() []*cli.Command {
 		newInitCommand(a),
 		newTrustCommand(a),
 		newQueryCommand(a),
+		newBatchCommand(a),
 		newConversationCommand(a),
 		newProfileCommand(a),
 		newToolCommand(a),

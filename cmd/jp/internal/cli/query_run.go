@@ -41,7 +41,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	d := q.delegator(cfg)
+	d := q.delegator(cfg, q.log.Below())
 	set, err := q.arm(defs, d)
 	if err != nil {
 		return nil, nil, err
@@ -186,9 +186,9 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 }
 
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
-func (q *query) delegator(cfg profiles.Config) *delegate.Delegator {
+func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: q.log.Below(), Caller: q.conv.ID, Slot: q.slot, Limits: limits(cfg),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(id string) []string { return q.childEnviron(cfg, id) },

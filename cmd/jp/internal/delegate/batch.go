@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,8 @@ type Row struct {
 	CostUSD        *stream.USD `json:"cost_usd"` // nil when a price is unknown
 	Calls          int         `json:"calls"`    // of its model
 	Context        string      `json:"context,omitempty"`
+
+	Code Code `json:"-"` // which part of the rule refused
 }
 
 // batchArguments are those of a call of jp_batch_query.
@@ -139,6 +142,10 @@ func (o *outcome) row(err error, limit int) Row {
 	}
 	switch {
 	case refused(o.denied):
+		var no *Refusal
+		if errors.As(o.denied, &no) {
+			r.Code = no.Code
+		}
 		r.Status, r.Reason = string(convstore.StateRefused), o.denied.Error()
 	case o.denied != nil:
 		r.Status, r.Reason = string(convstore.StateError), o.denied.Error()

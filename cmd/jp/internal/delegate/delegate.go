@@ -128,11 +128,7 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	last := map[string]chan struct{}{} // the end of the latest call to one child
 	var together []request
 	for _, a := range asked {
-		if queue := a.queue(); a.err == nil && queue != "" {
-			a.after = last[queue]
-			a.done = make(chan struct{})
-			last[queue] = a.done
-		}
+		a.line(last)
 		if a.err == nil && a.after == nil {
 			together = append(together, a.request)
 		}
@@ -149,6 +145,15 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	d.mu.Lock()
 	maps.Copy(d.admitted, admitted)
 	d.mu.Unlock()
+}
+
+// line puts a call behind the latest to the same child, whose end is in last.
+func (a *admission) line(last map[string]chan struct{}) {
+	if queue := a.queue(); a.err == nil && queue != "" {
+		a.after = last[queue]
+		a.done = make(chan struct{})
+		last[queue] = a.done
+	}
 }
 
 // claim takes over what was admitted for a call.

@@ -40,6 +40,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 type outcome struct {
 	denied   error        // why it was not run; nil = it was
 	child    convstore.ID // 0 when it had none yet
+	turn     int          // of the child, that it ran
 	recalled bool         // the run had ended before
 	ending                // its State is empty when the store has failed
 }
@@ -59,6 +60,9 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	if a.err == nil && a.res == nil {
 		res, errs := d.reserve(ctx, []request{a.request})
 		a.res, a.err = res[0], errs[0]
+		if a.err != nil && ctx.Err() != nil {
+			return outcome{ending: unstarted()}, context.Cause(ctx)
+		}
 	}
 	if a.err != nil {
 		var busy *convstore.BusyError
@@ -94,7 +98,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	d.mu.Lock()
 	d.recalled[del.Call] = true
 	d.mu.Unlock()
-	return outcome{child: del.Child, recalled: true, ending: e}, nil
+	return outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}, nil
 }
 
 // run starts the child, follows it to the end of its process tree, judges and settles.
@@ -149,7 +153,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}
 	d.checkpoint(Settled)
-	return outcome{child: child, ending: e}, context.Cause(ctx)
+	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(ctx)
 }
 
 // own is how much later than a child itself its caller ends it at its time: a child that ends by itself says so.

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"jp/convstore"
+)
+
+// row is one line of the output of jp batch.
+type row struct {
+	ID     *string `json:"conversation_id"`
+	Status string  `json:"status"`
+	Reason string  `json:"reason"`
+	Text   string  `json:"text"`
+}
+
+// rows reads the lines of JSON in an output.
+func rows(t *testing.T, out string) (list []row) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "{") {
+			continue
+		}
+		var r row
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestBatchStopped(t *testing.T) {
+	s := killSite(t)
+	s.stdin = "\"quick one\"\n\"escape\"\n\"quick two\"\n\"quick three\"\n"
+	cmd, out := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--parallel", "1")
+	s.loose()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("exit = %d, want 130\n%s", got, out)
+	}
+	if p := s.processes(); len(p) != 0 {
+		t.Errorf("left when jp had ended: %v", p)
+	}
+	list := rows(t, out.String())
+	var got []string
+	for _, r := range list {
+		got = append(got, fmt.Sprintf("%s %t %s", r.Status, r.ID != nil, r.Text))
+	}
+	if len(got) != 4 || got[0] != "ok true quick answer" || !strings.HasPrefix(got[1], "cancelled true") || got[2] != "cancelled false " || got[3] != got[2] {
+		t.Errorf("rows = %q", got)
+	}
+	c := s.all()
+	if len(c) != 3 || c["batch of 4 queries"].Status != "cancelled" || c["escape"].Status != "cancelled" || c["quick one"].Status != "ok" {
+		t.Errorf("conversations = %+v", c)
+	}
+}
+
+// TestBatchGoesOn: what a killed sub-agent held is free for the next.
+func TestBatchGoesOn(t *testing.T) {
+	s := killSite(t)
+	s.stdin = "\"escape\"\n\"quick one\"\n\"quick two\"\n"
+	cmd, out := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--parallel", "1")
+	s.loose()
+	for _, pid := range s.running("--root-id=") {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait()
+	var got []string
+	for _, r := range rows(t, out.String()) {
+		got = append(got, r.Status)
+	}
+	if want := []string{"killed", "ok", "ok"}; !slices.Equal(got, want) || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("rows = %v, exit %d, want %v and 1\n%s", got, cmd.ProcessState.ExitCode(), want, out)
+	}
+}
+
+// TestBatchToolAfterCrash: a batch that is repeated answers from the runs that exist.
+func TestBatchToolAfterCrash(t *testing.T) {
+	s := killSite(t)
+	cmd, _ := s.start(nil, "jp", "query", "--new", "batch")
+	s.loose()
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.gone()
+	root := s.all()["batch"].ID
+	if out, code := s.jp("query", "--id", root.String()); code != 0 || !strings.Contains(out, "after all") {
+		t.Fatalf("resume = %d %s", code, out)
+	}
+	var result *convstore.ToolResult
+	for ev, err := range s.store.Events(t.Context(), root, convstore.Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := ev.Body.(convstore.ToolResult); ok {
+			result = &r
+		}
+	}
+	if result == nil {
+		t.Fatal("the batch has no result")
+	}
+	var list []row
+	if err := json.Unmarshal([]byte(result.Text), &list); err != nil {
+		t.Fatalf("%v: %s", err, result.Text)
+	}
+	if len(list) != 3 || list[0].Status != "ok" || list[0].Text != "quick answer" ||
+		!slices.Contains([]string{"cancelled", "lost"}, list[1].Status) || list[2].Status != "lost" {
+		t.Errorf("rows = %+v", list)
+	}
+	if c := s.all(); len(c) != 4 {
+		t.Errorf("%d conversations, want the root and one for each item: %+v", len(c), c)
+	}
+}

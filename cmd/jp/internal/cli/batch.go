@@ -1,0 +1,376 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// batchOptions are the flags of `jp batch`.
+type batchOptions struct {
+	profile  maybe[string]
+	rootID   maybe[string]
+	parallel maybe[int]
+	title    maybe[string]
+}
+
+func newBatchCommand(a *app) *cli.Command {
+	var o batchOptions
+	return a.command(spec{
+		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
+		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
+			"id (a sub-conversation that goes on, with --root-id only) and context_query. Nothing is started before every line was " +
+			"found good. Without --root-id all run below one new conversation.\n\n" +
+			"Writes one JSON object for each line, in their order and as soon as it is there: conversation_id, status, reason, text, " +
+			"tokens_used, cost_usd and calls (of its model). Texts are whole up to 1 MiB. With -F json they are one array.\n\n" +
+			"A batch of its own is not bounded by max_per_turn and max_children; below --root-id the limits of that conversation hold, " +
+			"and what they refuse says so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
+			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done.",
+		Flags: []*option{
+			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
+			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
+			intFlag(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
+			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
+		},
+		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{
+			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
+			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
+		},
+		Run: func(ctx context.Context, _ []string) error { return runBatch(ctx, a, o) },
+	})
+}
+
+// batchLine is one line of input.
+type batchLine struct {
+	Query   string `json:"query"`
+	Config  string `json:"config"`
+	ID      string `json:"id"`
+	Context string `json:"context_query"`
+}
+
+// maxBatch bounds the lines of a batch.
+const maxBatch = 100_000
+
+// readBatch reads the lines of a batch; what is wrong names its line, counted from 1. Empty lines count and are left out.
+func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
+	var items []delegate.Item
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		bad := func(format string, args ...any) error {
+			return usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
+		}
+		var l batchLine
+		dec := json.NewDecoder(strings.NewReader(line))
+		dec.DisallowUnknownFields()
+		into := any(&l)
+		if line[0] == '"' {
+			into = &l.Query
+		}
+		if err := dec.Decode(into); err != nil {
+			return nil, bad("%v", strings.TrimPrefix(err.Error(), "json: "))
+		}
+		if _, err := dec.Token(); err != io.EOF {
+			return nil, bad("more than one value")
+		}
+		it := delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context}
+		switch {
+		case strings.TrimSpace(l.Query) == "":
+			return nil, bad("query: is missing or empty")
+		case strings.ContainsRune(l.Query, 0) || strings.ContainsRune(l.Context, 0):
+			return nil, bad("query: holds a NUL byte")
+		case l.Config == "" && !o.profile.Set:
+			return nil, bad("config: is missing; --cfg PROFILE names one for all lines")
+		case l.Config == "":
+			it.Config = o.profile.Value
+		case l.Config != o.profile.Value && !profileName(l.Config):
+			return nil, bad("config: %q is not the name of a profile; only --cfg takes a path", l.Config)
+		}
+		switch {
+		case l.ID == "new":
+			it.ID = ""
+		case l.ID != "" && !o.rootID.Set:
+			return nil, bad("id: goes with --root-id only")
+		case l.ID != "":
+			if _, err := convstore.ParseID(l.ID); err != nil {
+				return nil, bad("id: %v", err)
+			}
+		}
+		if items = append(items, it); len(items) > maxBatch {
+			return nil, bad("more than %d queries", maxBatch)
+		}
+	}
+	if len(items) == 0 {
+		return nil, usagef("batch: no query on stdin").withHint(`one JSON string or object on each line, such as "What is this?"`)
+	}
+	return items, nil
+}
+
+// profileName reports whether a profile is named, and not a file by its path or a directive.
+func profileName(profile string) bool {
+	return profile != "NONE" && profile != "WORKSPACE" && !strings.HasPrefix(profile, ".") && !strings.HasPrefix(profile, "/") &&
+		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
+}
+
+func runBatch(ctx context.Context, a *app, o batchOptions) (err error) {
+	if err := a.persist("batch"); err != nil {
+		return err
+	}
+	host := proc.NewHost(proc.Options{})
+	defer func() { err = errors.Join(err, host.Close()) }()
+	ctx, stop := a.withSignals(ctx, host.Kill)
+	defer stop()
+	if a.io.InTTY {
+		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
+	}
+	ws, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := a.trusted(ctx); err != nil {
+		return err
+	}
+	text, err := a.stdin(ctx)
+	if err != nil {
+		return err
+	}
+	items, err := readBatch(text, o)
+	if err != nil {
+		return err
+	}
+	b := &batch{query: query{app: a, workspace: ws, store: store, host: host}, o: o, items: items}
+	defer b.close(ctx)
+	if b.resolved, err = b.settings(ctx); err != nil {
+		return err
+	}
+	d, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	return b.run(ctx, d)
+}
+
+// batch is one run of `jp batch`.
+type batch struct {
+	query
+	o     batchOptions
+	items []delegate.Item
+
+	parallel int
+	out      *bufio.Writer
+	rows     list
+	ok       int
+	limited  int // stopped at a limit, or refused for one
+	refused  int // by policy
+	failed   int
+}
+
+// settings are the implicit layers: what a new conversation keeps, and what this machine knows of providers.
+func (b *batch) settings(ctx context.Context) (*profiles.Resolved, error) {
+	src, err := b.sources(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.config(src, nil, nil)
+}
+
+// open finds or makes the conversation on whose behalf the batch runs, once every profile was found good.
+func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
+	var names []string
+	for _, it := range b.items {
+		if it.ID == "" && !slices.Contains(names, it.Config) {
+			names = append(names, it.Config)
+			if _, err := b.profile(ctx, it.Config, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cfg := b.resolved.Config
+	if !cfg.Delegation.Enabled {
+		return nil, refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
+	}
+	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: limits(cfg)}
+	var err error
+	if b.o.rootID.Set {
+		var root convstore.ID
+		if root, err = b.resolveTarget(ctx, b.o.rootID.Value); err != nil {
+			return nil, err
+		}
+		if scope, caller, err = b.standFor(ctx, root, nil); err != nil {
+			return nil, err
+		}
+		b.parallel = caller.Limits.MaxParallel
+		if b.o.parallel.Set {
+			b.parallel = b.o.parallel.Value
+		}
+	} else {
+		// What a person starts from a shell is as much as that person gives it.
+		l := &caller.Limits
+		l.MaxPerTurn, l.MaxChildren, l.Profiles = len(b.items), len(b.items), names
+		if b.o.parallel.Set {
+			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
+		}
+		b.parallel = l.MaxParallel
+		if err := b.begin(ctx); err != nil {
+			return nil, err
+		}
+		scope = b.log.Below()
+	}
+	d := b.delegator(cfg, scope)
+	d.Limits, d.InlineResult = caller.Limits, 1<<20
+	for _, name := range []string{"jp_batch_query", "jp_query"} {
+		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
+			f, _ := d.Func(name)
+			d.Set, err = tools.NewSet(tools.Tool{Definition: def, Func: f})
+			return d, err
+		}
+	}
+	return nil, refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).withHint("`jp conversation show` lists its tools")
+}
+
+// begin makes the conversation of a batch and begins its turn.
+func (b *batch) begin(ctx context.Context) error {
+	defs, err := b.definitions(ctx, b.resolved)
+	if err != nil {
+		return err
+	}
+	r := b.resolved
+	about := "batch of " + pick(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
+	title := b.o.title.Value
+	if title == "" {
+		title = about
+	}
+	if b.conv, err = b.store.Create(ctx, convstore.New{
+		Title: title, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
+	}); err != nil {
+		return err
+	}
+	b.note("batch below %s", b.conv.ID)
+	if b.log, err = b.store.Lock(ctx, b.conv.ID); err != nil {
+		return err
+	}
+	return b.log.Append(ctx, at(convstore.TurnStart{}), at(convstore.UserMessage{Text: about + ", from a shell"}))
+}
+
+func at(body convstore.Body) convstore.Event {
+	return convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: body}
+}
+
+// run carries the batch out.
+func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
+	if !b.globals.quiet {
+		b.tree = term.NewTree(b.io, term.TreeOptions{})
+		d.Watch = b.tree.Update
+	}
+	b.out = bufio.NewWriter(b.io.Out)
+	b.rows = list{w: b.out, format: formatStream}
+	if f := b.format(); f == formatJSON || f == formatJSONPretty {
+		b.rows.format = f
+	}
+	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.row)
+	b.tree.Close()
+	if !errors.Is(failed, term.ErrClosed) {
+		failed = errors.Join(failed, b.rows.close(), b.out.Flush())
+	}
+	failed = errors.Join(failed, b.end(ctx, failed))
+	if ctx.Err() != nil && b.log != nil {
+		b.note("stopped; what is done is below %s", b.conv.ID)
+	}
+	if failed != nil {
+		return failed
+	}
+	return b.verdict(d.Caller)
+}
+
+// row writes what became of one line.
+func (b *batch) row(r delegate.Row) error {
+	switch s := convstore.State(r.Status); {
+	case s == convstore.StateOK:
+		b.ok++
+	case s == convstore.StatePartial, s == convstore.StateBudget:
+		b.limited++
+	case slices.Contains([]delegate.Code{delegate.CodeCalls, delegate.CodeChildren, delegate.CodeTokens, delegate.CodeCost}, r.Code):
+		b.limited++
+	case r.Code != "":
+		b.refused++
+	default:
+		b.failed++
+	}
+	if err := b.rows.add(r); err != nil {
+		return err
+	}
+	return b.out.Flush()
+}
+
+// end says in the conversation of a batch how it went.
+func (b *batch) end(ctx context.Context, failed error) error {
+	if b.log == nil {
+		return nil
+	}
+	end := convstore.TurnEnd{State: convstore.StateOK}
+	switch {
+	case ctx.Err() != nil:
+		end.State, end.Reason = convstore.StateCancelled, context.Cause(ctx).Error()
+	case failed != nil:
+		end.State, end.Reason = convstore.StateError, failed.Error()
+	case b.failed+b.refused > 0:
+		end.State, end.Reason = convstore.StateError, b.summary()
+	case b.limited > 0:
+		end.State, end.Reason = convstore.StatePartial, b.summary()
+	}
+	return b.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: b.summary()}), at(end))
+}
+
+// summary counts how the lines that were told have ended.
+func (b *batch) summary() string {
+	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, len(b.items))}
+	for _, p := range []struct {
+		n    int
+		text string
+	}{{b.limited, "stopped at a limit"}, {b.refused, "refused"}, {b.failed, "failed"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// verdict is what the command ends with.
+func (b *batch) verdict(caller convstore.ID) error {
+	f := &failure{msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
+	switch {
+	case b.ok == len(b.items):
+		return nil
+	case b.refused == len(b.items):
+		f.code, f.status = "refused", exitRefused
+	case b.failed+b.refused > 0:
+		f.code, f.status = "failed", exitFailed
+	default:
+		f.code, f.status = "partial", exitLimit
+	}
+	return f
+}
