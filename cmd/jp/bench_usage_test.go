@@ -94,3 +94,8 @@ func BenchmarkUsageOf1000Delegations(b *testing.B) {
 	s := newShop(b, "0s")
 	s.measure("usage", s.seedTree(1000), "--check")
 }
+
+func BenchmarkTraceOf1000Delegations(b *testing.B) {
+	s := newShop(b, "0s")
+	s.measure("trace", s.seedTree(1000), "--output", "html")
+}

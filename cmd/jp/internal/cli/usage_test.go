@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+// One call without a price makes every sum that it is in unknown, and no other.
+func TestUsageOfUnknownPrices(t *testing.T) {
+	known := int64(1_500_000)
+	charge := func(id convstore.ID, session int, model string, nano *int64) convstore.Charge {
+		return convstore.Charge{
+			Conversation: id, Profile: "p" + model, Model: model, Session: session, Usage: convstore.Usage{Input: 100, Output: 10, CacheWrite: 1},
+			CostNano: nano, Took: time.Second,
+		}
+	}
+	gone := charge(3, 1, "b", &known)
+	gone.Recorded, gone.Took = true, 0
+	u := usageOf(convstore.Spending{
+		Conversation: convstore.Conversation{ID: 1, Title: "t"}, Ledger: 1, Session: 2,
+		Charges: []convstore.Charge{charge(1, 1, "a", &known), charge(2, 1, "b", nil), gone, charge(1, 2, "a", &known)},
+		Runs:    []convstore.Run{{Child: 2, Session: 1, Model: "b", Profile: "pb"}, {Child: 3, Session: 1, Model: "b", Profile: "pb"}},
+	})
+	got, err := json.Marshal(map[string]any{
+		"life own": u.Life.Own, "life sub": u.Life.SubCalls, "session": u.Session.Total, "models": u.Models, "removed": u.Removed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(calls, runs, n int, cost string, unpriced, ms int) string {
+		return strings.NewReplacer("CALLS", strconv.Itoa(calls), "RUNS", strconv.Itoa(runs), "TOKENS", strconv.Itoa(111*n), "IN", strconv.Itoa(100*n), "OUT", strconv.Itoa(10*n), "WRITE", strconv.Itoa(n),
+			"COST", cost, "UNPRICED", strconv.Itoa(unpriced), "MS", strconv.Itoa(ms)).Replace(
+			`"model_calls":CALLS,"runs":RUNS,"tokens":TOKENS,"usage":{"input_tokens":IN,"output_tokens":OUT,"cache_read_tokens":0,"cache_write_tokens":WRITE},` +
+				`"cost_usd":COST,"unpriced":UNPRICED,"model_ms":MS`)
+	}
+	want := `{"life own":{` + sum(2, 0, 2, "0.003", 0, 2000) + `},"life sub":{` + sum(1, 2, 2, "null", 1, 1000) + `},"models":[{"model":"a",` +
+		strings.Replace(sum(2, 0, 2, "0.003", 0, 2000), `"runs":0,`, "", 1) + `},{"model":"b",` + sum(1, 2, 2, "null", 1, 1000) +
+		`}],"removed":1,"session":{` + sum(1, 0, 1, "0.0015", 0, 1000) + `}}`
+	if string(got) != want {
+		t.Errorf("usageOf:\n%s\nwant\n%s", got, want)
+	}
+
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	a := &app{io: &term.IO{}}
+	if err := a.writeUsage(w, u); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"sub-calls      1     2    200        2      20       ?  1.0s",
+		"cost unknown: 1 call without a price; [providers.llm.prices] can name it",
+		"1 run of removed conversations: counted from their records, without calls and time",
+	} {
+		if !strings.Contains(b.String(), line+"\n") {
+			t.Errorf("writeUsage:\n%s\nlacks %q", b.String(), line)
+		}
+	}
+}
