@@ -99,10 +99,12 @@ func (s *site) crash(n, victim int) (c crashed) {
 			c.root, _ = convstore.ParseID(init.ConversationID)
 		}
 		if len(c.lines) == n {
-			if all := s.processes(); len(all) > 0 {
-				if victim%3 > 0 { // most of the time the root is one of many
-					all = slices.DeleteFunc(all, func(p string) bool { return len(all) > 1 && strings.Contains(p, "--new") })
-				}
+			all := s.processes()
+			below := slices.DeleteFunc(slices.Clone(all), func(p string) bool { return strings.Contains(p, "--new") })
+			if len(below) > 0 && victim%3 > 0 { // most of the time the root is one of many
+				all = below
+			}
+			if len(all) > 0 {
 				c.who = all[victim%len(all)]
 				pid, _ := strconv.Atoi(strings.Fields(c.who)[0])
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself just now
