@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,3 +52,10 @@ const (
 
 // maxRSS returns the largest memory of a finished process in bytes.
 func maxRSS(u *syscall.Rusage) int64 { return int64(u.Maxrss) * 1024 }
+
+// Adopts reports whether jp can become the parent of what its children leave behind, without which a process that leaves its
+// group could outlive it.
+func Adopts() bool {
+	var is int32
+	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0) == nil
+}

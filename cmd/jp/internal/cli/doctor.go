@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
 )
@@ -26,13 +29,38 @@ type examined struct {
 	Config  []string `json:"config"` // the user's own files that were read
 	Model   string   `json:"model"`  // of the user's own config; "" = none
 	Keys    []string `json:"keys"`   // names of variables that are set, never a value
-	Errors  []string `json:"errors"`
+
+	Adopts    bool            `json:"adopts"` // jp is the parent of what its children leave behind: nothing outlives it
+	Disk      *convstore.Disk `json:"disk"`   // of the store; null without one
+	Temp      *convstore.Disk `json:"temp"`   // of temporary files
+	Providers []providerKey   `json:"providers"`
+	Terminal  terminalSeen    `json:"terminal"`
+	Trust     string          `json:"trust"` // trusted, changed, untrusted; "" outside a workspace
+
+	Errors []string `json:"errors"`
+}
+
+// providerKey tells whether a provider has its key.
+type providerKey struct {
+	Name     string `json:"name"`
+	Variable string `json:"variable"` // that holds the key; "" = it needs none
+	Key      string `json:"key"`      // set, missing, withheld (its address is another layer's), none (it needs none)
+}
+
+// terminalSeen is what jp can show, and whether somebody can answer it.
+type terminalSeen struct {
+	Out    bool `json:"out"` // stdout is one
+	Width  int  `json:"width"`
+	UTF8   bool `json:"utf8"`
+	Color  bool `json:"color"`
+	Answer bool `json:"answer"` // questions can be asked
 }
 
 type sandbox struct {
 	LandlockABI int      `json:"landlock_abi"` // 0 = none
 	Seccomp     bool     `json:"seccomp"`
-	Missing     []string `json:"missing"` // what cannot be enforced
+	IOUring     bool     `json:"io_uring"` // a tool without a network can have it, and so sockets: the filter that refuses it is missing
+	Missing     []string `json:"missing"`  // what cannot be enforced
 }
 
 type storeAt struct {
@@ -43,8 +71,8 @@ type storeAt struct {
 func newDoctorCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
-		About: "What of a tool's sandbox this system has, whether the store is sound, which config files of yours are read and " +
-			"which keys are set, by name. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
+		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
+			"trusted, which config files of yours are read, which providers have a key, by name, and what the terminal can do. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
 			"cannot enforce all of a sandbox is not: `sandbox` of a tool says what then happens.",
 		Exits:    []Status{exitFailed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
@@ -65,8 +93,9 @@ func (a *app) examine(ctx context.Context) examined {
 	can := proc.Enforceable()
 	e := examined{
 		OS:      runtime.GOOS + "/" + runtime.GOARCH,
-		Sandbox: sandbox{LandlockABI: can.LandlockABI, Seccomp: can.Seccomp, Missing: append([]string{}, can.Missing...)},
-		Store:   storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Errors: []string{},
+		Sandbox: sandbox{LandlockABI: can.LandlockABI, Seccomp: can.Seccomp, IOUring: runtime.GOOS == "linux" && !can.Seccomp, Missing: append([]string{}, can.Missing...)},
+		Adopts:  proc.Adopts(), Providers: []providerKey{},
+		Store: storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Errors: []string{},
 	}
 	fail := func(err error) { e.Errors = append(e.Errors, err.Error()) }
 	switch st, err := a.store(ctx); {
@@ -84,6 +113,35 @@ func (a *app) examine(ctx context.Context) examined {
 			e.Store.State = "ok"
 		}
 	}
+	if e.Store.Path != "" {
+		d, err := convstore.DiskOf(filepath.Dir(e.Store.Path))
+		if err != nil {
+			fail(err)
+		} else if e.Disk = &d; d.Free < roomNeeded {
+			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
+		}
+	}
+	temp := or(a.getenv("TMPDIR"), "/tmp")
+	if d, err := convstore.DiskOf(temp); err != nil {
+		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
+	} else if e.Temp = &d; d.Path != filepath.Clean(temp) && !exists(temp) {
+		fail(fmt.Errorf("TMPDIR %s: there is no such folder, and no tool can run", temp))
+	} else if d.Free < roomNeeded {
+		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
+	}
+	tty, err := a.terminal()
+	if err == nil {
+		_ = tty.Close()
+	}
+	e.Terminal = terminalSeen{Out: a.io.OutTTY, Width: a.io.Width, UTF8: a.io.UTF8, Color: a.io.Color, Answer: err == nil}
+	if root, err := a.workspace(); err == nil {
+		if j, err := a.judge(ctx, root); err != nil {
+			e.Trust = "untrusted"
+			fail(err)
+		} else {
+			e.Trust = j.status()
+		}
+	}
 	names := []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}
 	if r, err := profiles.Resolve(a.userSources(), nil, nil); err != nil {
 		fail(err)
@@ -99,6 +157,7 @@ func (a *app) examine(ctx context.Context) examined {
 				names = append(names, p.APIKeyEnv)
 			}
 		}
+		e.Providers = a.providerKeys(r.Config.Providers.LLM)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -107,6 +166,54 @@ func (a *app) examine(ctx context.Context) examined {
 		}
 	}
 	return e
+}
+
+// roomNeeded is the free space below which a disk counts as full, in bytes.
+const roomNeeded = 16 << 20
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// byteCount writes a number of bytes for people.
+func byteCount(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d KiB", n>>10)
+}
+
+// providerKeys looks up the key of each provider, those of jp's own and those that were configured.
+func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKey {
+	all := map[string]profiles.Provider{
+		"anthropic": {APIKeyEnv: "ANTHROPIC_API_KEY"}, "openai": {APIKeyEnv: "OPENAI_API_KEY"}, "ollama": {},
+	}
+	for name, p := range configured {
+		if p.APIKeyEnv == "" && !p.KeyWithheld {
+			p.APIKeyEnv = all[name].APIKeyEnv
+		}
+		all[name] = p
+	}
+	list := make([]providerKey, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p, key := all[name], "missing"
+		switch {
+		case p.KeyWithheld:
+			key = "withheld"
+		case p.APIKeyEnv == "":
+			key = "none"
+		case a.getenv(p.APIKeyEnv) != "":
+			key = "set"
+		}
+		list = append(list, providerKey{name, p.APIKeyEnv, key})
+	}
+	return list
 }
 
 func (a *app) writeExamined(e examined) error {
@@ -119,10 +226,29 @@ func (a *app) writeExamined(e examined) error {
 		row("files", pick(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))
 		row("network", pick(e.Sandbox.Seccomp, "system call filter", "no system call filter"))
 		row("sandbox", pick(len(e.Sandbox.Missing) > 0, "cannot enforce "+strings.Join(e.Sandbox.Missing, ", "), "whole"))
+		row("io_uring", pick(e.Sandbox.IOUring, "not kept from tools", "kept from tools"))
+		row("processes", pick(e.Adopts, "none outlives jp (subreaper)", "one that leaves its group can outlive jp: no subreaper"))
 		row("store", strings.TrimSpace(e.Store.State+"  "+e.Store.Path))
+		disk := func(name string, d *convstore.Disk, more string) {
+			if d != nil {
+				row(name, fmt.Sprintf("%s%s, %s free%s", d.FileSystem, pick(d.Network, " (network)", pick(d.Memory, " (memory)", "")), byteCount(d.Free), more))
+			}
+		}
+		if e.Disk != nil {
+			disk("disk", e.Disk, pick(e.Disk.Locks, ", OFD locks", ", no OFD locks"))
+		}
+		disk("temporary", e.Temp, "")
+		if e.Trust != "" {
+			row("workspace", e.Trust)
+		}
 		row("config", or(strings.Join(e.Config, " "), "none of your own"))
 		row("model", or(e.Model, "none of your own"))
 		row("keys", or(strings.Join(e.Keys, " "), "none set"))
+		for _, p := range e.Providers {
+			row("provider", p.Name+": "+pick(p.Variable == "", map[string]string{"withheld": "key withheld"}[p.Key], p.Variable+" is "+p.Key)+pick(p.Key == "none", "no key needed", ""))
+		}
+		row("terminal", fmt.Sprintf("%s, %s, questions %s", pick(e.Terminal.Out, fmt.Sprintf("%d columns", e.Terminal.Width), "none"),
+			pick(e.Terminal.UTF8, "UTF-8", "no UTF-8"), pick(e.Terminal.Answer, "can be asked", "cannot be asked")))
 		for _, text := range e.Errors {
 			row("broken", text)
 		}

@@ -1,0 +1,32 @@
+package convstore
+
+// Disk is what a folder lies on, as far as it matters to a store.
+type Disk struct {
+	Path       string `json:"path"`        // the nearest folder that exists
+	FileSystem string `json:"file_system"` // ext4, tmpfs, ...; a number where the name is not known
+	Network    bool   `json:"network"`     // a store is refused there
+	Memory     bool   `json:"memory"`      // it is gone when the machine restarts
+	Free       int64  `json:"free"`        // bytes that this user can write
+	Locks      bool   `json:"locks"`       // open file description locks work; elsewhere run locks are files of their own
+}
+
+// DiskOf looks at the place of dir, which need not exist. It writes nothing.
+func DiskOf(dir string) (Disk, error) {
+	_, exists, err := resolve(dir)
+	if err != nil {
+		return Disk{Path: dir}, &PlaceError{Path: dir, Reason: reason(err)}
+	}
+	d := Disk{Path: exists}
+	kind, err := networkKind(exists)
+	if err == nil {
+		d.Network = kind != ""
+		err = d.stat()
+	}
+	if err != nil {
+		return d, &PlaceError{Path: dir, Reason: reason(err)}
+	}
+	if d.Network {
+		d.FileSystem = kind
+	}
+	return d, nil
+}
