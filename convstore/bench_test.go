@@ -91,7 +91,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkDelegation reserves, begins and settles one child.
+// BenchmarkDelegation reserves and settles one child.
 func BenchmarkDelegation(b *testing.B) {
 	s := benchStore(b)
 	c, err := s.Create(b.Context(), New{})
@@ -111,9 +111,6 @@ func BenchmarkDelegation(b *testing.B) {
 		}
 		rs, err := l.Below().Reserve(b.Context(), admit(Child{Call: fmt.Sprint(i), Hidden: true}))
 		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Below().Begin(b.Context(), rs[0], Started{PID: 1}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := l.Below().Settle(b.Context(), rs[0], Outcome{State: StateOK}); err != nil {

@@ -17,7 +17,11 @@ type Body interface {
 }
 
 // TurnStart opens the next turn. Events before the first one belong to turn 0.
-type TurnStart struct{}
+type TurnStart struct {
+	// Limits are those of the session that begins, in a conversation that is the
+	// root of a ledger; nil = none. In a delegated one they are not used.
+	Limits *Limits `json:"limits,omitempty"`
+}
 
 // UserMessage is what the user asked for, or the caller of a sub-agent.
 type UserMessage struct {
@@ -333,7 +337,7 @@ func decodeBody(raw []byte) (Body, error) {
 func decodeKnown(name string, raw []byte) (Body, error) {
 	switch name {
 	case typeTurnStart:
-		return TurnStart{}, nil
+		return decodeAs[TurnStart](raw)
 	case typeRequest:
 		return decodeAs[UserMessage](raw)
 	case typeResponse:

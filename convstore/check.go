@@ -72,6 +72,7 @@ type counts struct {
 	usage                    Usage
 	cost                     int64
 	unpriced                 int
+	since                    Spend // of the last turn
 	open                     bool
 	state                    State
 	reason                   string
@@ -217,6 +218,7 @@ func (c *checker) readEvents() error {
 		case TurnStart:
 			n.turns++
 			n.open = true
+			n.since = Spend{n.usage, n.cost, n.unpriced}
 			if v := c.t.bucket(bTurns).Get(turnKey(id, n.turns)); len(v) != 8 || num(v) != seq {
 				c.problem("conversation %s: turn %d is not indexed", id, n.turns)
 			}
@@ -227,7 +229,7 @@ func (c *checker) readEvents() error {
 			if b.CostNano == nil {
 				n.unpriced++
 			} else {
-				n.cost += *b.CostNano
+				n.cost = addNano(n.cost, *b.CostNano)
 			}
 		}
 		if int(s.turn) != n.turns {
@@ -275,7 +277,7 @@ func (c *checker) compare() error {
 		is := counts{
 			lastSeq: r.LastSeq, ids: r.LastSeq, events: r.Events, turns: r.Turns, indexed: r.Turns,
 			children: r.Children, hiddenChildren: r.HiddenChildren,
-			usage: r.Usage, cost: r.CostNano, unpriced: r.Unpriced,
+			usage: r.Usage, cost: r.CostNano, unpriced: r.Unpriced, since: r.Since,
 			open: r.TurnOpen, state: r.State, reason: r.Reason,
 		}
 		if is != n {

@@ -49,20 +49,18 @@ func (u Usage) sub(v Usage) Usage {
 }
 
 // Grant is what a delegated conversation was given when it was forked or last
-// continued by its caller. Tokens and CostNano (billionths of a dollar) are nil
-// when unlimited; zero means none. A zero Deadline means no deadline. An empty
-// Tools means no tool at all.
+// continued by its caller. A zero Deadline means no deadline. An empty Tools
+// means no tool at all.
 type Grant struct {
 	Tools []string `json:"tools"`
 	// Authority says of each tool what it was when it was granted; a tool of the same name that is something else was not.
 	Authority   map[string]string `json:"authority,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
-	MaxChildren int               `json:"max_children,omitzero"` // of the whole tree in one session
 	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
 	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, at that time
 	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // of a run, from its start; 0 = none
-	Tokens      *int64            `json:"tokens"`
-	CostNano    *int64            `json:"cost_nano"`
+	Budget                        // of this run and all below it
+	Caps        Budget            `json:"caps,omitzero"` // that its profile sets itself; no run is granted more
 }
 
 // Config is a conversation's stored configuration: bytes that this package keeps

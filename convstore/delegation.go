@@ -28,21 +28,26 @@ type Delegation struct {
 	Session   int  `json:"session"`    // the root's turn at that time
 
 	Reserved time.Time `json:"reserved_at"`
-	Started  time.Time `json:"started_at,omitzero"` // zero until Begin
+	Started  time.Time `json:"started_at,omitzero"` // of its process; zero while it is open, and when none ran
 	Ended    time.Time `json:"ended_at,omitzero"`
 	PID      int       `json:"pid,omitempty"` // for display
 
-	State    State  `json:"state"` // "" = open
-	Reason   string `json:"reason"`
-	Usage    Usage  `json:"usage"`
-	CostNano *int64 `json:"cost_nano"` // billionths of a dollar, nil = some price unknown
+	State  State  `json:"state"` // "" = open
+	Reason string `json:"reason"`
+	Own    Spend  `json:"own"`   // what the child's calls used in this run
+	Total  Spend  `json:"total"` // with all delegations that it made
 
 	ToolsAllowed int `json:"tools_allowed"`
 	ToolsTotal   int `json:"tools_total"`
 	ToolsDenied  int `json:"tools_denied"`
 
+	Within uint64 `json:"within,omitzero"` // number of the delegation that Caller ran or had run in; 0 = none
+
 	number uint64 // its place under Root
 }
+
+// Number returns its place in the ledger of Root, as in Within.
+func (d Delegation) Number() uint64 { return d.number }
 
 // Standing is what a decision about delegating is made on: the state that the
 // transaction commits against.
@@ -50,6 +55,7 @@ type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
 	Now       time.Time
+	Account   Account      // Caller's, before anything of this decision
 	Turn      []Delegation // Caller's in its present turn, oldest first
 	Session   []Delegation // everyone's of the ledger in the root's present turn, oldest first
 
@@ -126,17 +132,12 @@ func (r *Reservation) drop() error {
 	return dropRun(f)
 }
 
-// Started tells when and as which process a reserved child began to run.
-type Started struct {
-	PID int
-	At  time.Time // zero = now
-}
-
-// Outcome is how a delegation ended.
+// Outcome is how a delegation ended. What it has used is not part of that: the
+// store knows.
 type Outcome struct {
-	State    State
-	Reason   string
-	Usage    Usage
-	CostNano *int64    // billionths of a dollar, nil = some price unknown
-	Ended    time.Time // zero = now
+	State   State
+	Reason  string
+	PID     int       // of its process; 0 = none was started
+	Started time.Time // of that process
+	Ended   time.Time // zero = now
 }

@@ -64,7 +64,8 @@
 //	parent link depth title hidden pinned archived_at expires_at labels
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
-//	turn_open state reason run run_state run_reason
+//	turn_open state reason run last run_state run_reason
+//	limits since below call
 //
 // The rule for changing the drawing: what has been released is never given
 // another meaning. A member or a kind of event that older versions can do

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,8 @@ type Log struct {
 	f  *folder
 	id ID
 
-	shared bool // the parent holds the lock too, until it settles
+	shared  bool        // the parent holds the lock too, until it settles
+	calling atomic.Bool // a call that the record says was begun is this process's
 
 	mu   sync.RWMutex
 	lock *os.File // nil when closed
@@ -71,6 +73,9 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 		if err == nil && r.Run != nil && !l.shared {
 			r, err = t.takeOver(l.id, r)
 		}
+		if err == nil && !l.calling.Load() {
+			err = t.loseCall(l.id, r)
+		}
 		if err != nil {
 			return err
 		}
@@ -90,7 +95,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Run = nil
+	r.ended()
 	return r, t.save(id, r)
 }
 
@@ -116,6 +121,11 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 //
 // It fails with a *NotFoundError when the conversation or an ancestor is gone.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
+	return l.append(ctx, events, nil)
+}
+
+// append is Append that goes on with then, if any, in the same transaction.
+func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record) error) error {
 	encoded := make([]stored, len(events))
 	for i := range events {
 		e := &events[i]
@@ -143,7 +153,10 @@ func (l *Log) Append(ctx context.Context, events ...Event) error {
 			seqs[i] = seq
 			changed = changed || r.LastSeq != before
 		}
-		if !changed {
+		switch {
+		case then != nil:
+			return then(t, r)
+		case !changed:
 			return errUnchanged
 		}
 		return t.save(l.id, r)
@@ -176,17 +189,23 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 	case TurnStart:
 		r.Turns++
 		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
+		r.Since, r.Below, r.Limits = r.spend(), Spend{}, nil
+		if r.Link != DelegationLink {
+			r.Limits = b.Limits.clone()
+		}
 		if err := t.put(bTurns, turnKey(id, r.Turns), be64(seq)); err != nil {
 			return 0, err
 		}
 	case TurnEnd:
 		r.TurnOpen, r.State, r.Reason = false, b.State, b.Reason
+		r.Call = nil
 	case ModelCall:
+		r.Call = nil
 		r.Usage = r.Usage.Add(b.Usage)
 		if b.CostNano == nil {
 			r.Unpriced++
 		} else {
-			r.CostNano += *b.CostNano
+			r.CostNano = addNano(r.CostNano, *b.CostNano)
 		}
 	case ConfigDelta:
 		if b.Resolved.JSON != nil {

@@ -261,9 +261,6 @@ func (m *model) delegate(rt *rapid.T) {
 	if len(rs) != 1 || rs[0].Existed || rs[0].Child.ID != c.id || rs[0].Delegation.Root != m.ledger(caller) {
 		rt.Fatalf("Reserve = %+v", rs)
 	}
-	if rapid.Bool().Draw(rt, "begin") {
-		must(rt, scope.Begin(m.t.Context(), rs[0], Started{PID: 7}))
-	}
 	if rapid.IntRange(0, 4).Draw(rt, "crash") == 0 {
 		// The next to touch this ledger settles it; an open turn stays open until
 		// then, so do it at once.

@@ -391,9 +391,6 @@ func parentProgram(args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := l.Below().Begin(ctx, rs[0], Started{PID: cmd.Process.Pid}); err != nil {
-		return err
-	}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return err
 	}
@@ -475,7 +472,7 @@ func TestKilledParent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != StateLost || r.Delegation.Usage != test.usage {
+			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != StateLost || r.Delegation.Own.Usage != test.usage {
 				t.Errorf("reserved again: %+v", r)
 			}
 			if got := mustGet(t, s.View, child).Status; got != test.after {
@@ -523,9 +520,6 @@ func TestAdopt(t *testing.T) {
 	p.finish()
 	p = start(t, "adopt", []*os.File{a.LockFile()}, dir, a.Child.ID.String(), "crash")
 	p.expect("begun")
-	if err := l.Below().Begin(t.Context(), a, Started{PID: p.cmd.Process.Pid}); err != nil {
-		t.Fatal(err)
-	}
 	if got := mustGet(t, s.View, a.Child.ID).Status; got != StatusRunning {
 		t.Errorf("child is %q, want running", got)
 	}
@@ -537,8 +531,8 @@ func TestAdopt(t *testing.T) {
 	if _, err := s.Lock(t.Context(), a.Child.ID); !reflect.DeepEqual(busyID(err), a.Child.ID) {
 		t.Errorf("Lock of an unsettled child: %v", err)
 	}
-	d, err := l.Below().Settle(t.Context(), a, Outcome{State: StateKilled, Reason: "signal 9", Usage: Usage{Input: 1}})
-	if err != nil || d.State != StateKilled || d.PID != p.cmd.Process.Pid || d.Started.IsZero() {
+	d, err := l.Below().Settle(t.Context(), a, Outcome{State: StateKilled, Reason: "signal 9", PID: p.cmd.Process.Pid, Started: time.Now()})
+	if err != nil || d.State != StateKilled || d.PID != p.cmd.Process.Pid || d.Started.IsZero() || d.Total.Usage != (Usage{Input: 10, Output: 4}) {
 		t.Errorf("Settle = %+v, %v", d, err)
 	}
 	again, err := l.Below().Settle(t.Context(), a, Outcome{State: StateOK})

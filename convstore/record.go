@@ -49,24 +49,43 @@ type record struct {
 	State    State  `json:"state,omitzero"`     // of the last turn that ended
 	Reason   string `json:"reason,omitzero"`
 
-	Run *openRun `json:"run,omitempty"` // the delegation that runs it, until settled
+	Run  *openRun `json:"run,omitempty"`  // the delegation that runs it, until settled
+	Last *openRun `json:"last,omitempty"` // the one that ran it before, when Run is nil
 
 	// How its last run was settled, when that has not come to a turn of its own.
 	RunState  State  `json:"run_state,omitzero"`
 	RunReason string `json:"run_reason,omitzero"`
+
+	// The ledger of its present turn.
+	Limits *Limits `json:"limits,omitempty"` // of the session, at the root of a ledger
+	Since  Spend   `json:"since,omitzero"`   // what it had spent when the turn began
+	Below  Spend   `json:"below,omitzero"`   // settled by the delegations that it made
+	Call   *Call   `json:"call,omitempty"`   // of a model, begun and not ended
 }
+
+// spend is what its own calls have used in all its turns.
+func (r *record) spend() Spend { return Spend{r.Usage, r.CostNano, r.Unpriced} }
+
+// run is the delegation that runs it or, when none does, did so last; nil when
+// it was never delegated.
+func (r *record) run() *openRun {
+	if r.Run != nil {
+		return r.Run
+	}
+	return r.Last
+}
+
+// ended leaves the delegation that ran it behind.
+func (r *record) ended() { r.Last, r.Run = r.Run, nil }
 
 // openRun is what a child knows of the delegation that runs it.
 type openRun struct {
 	Root   ID     `json:"root"`   // with Number, the delegation's key
 	Number uint64 `json:"number"` //
-	Begun  bool   `json:"begun,omitzero"`
 
 	// The child's counts when it was reserved, to tell what this run added.
-	Turns    int   `json:"turns,omitzero"`
-	Usage    Usage `json:"usage,omitzero"`
-	CostNano int64 `json:"cost_nano,omitzero"`
-	Unpriced int   `json:"unpriced,omitzero"`
+	Turns  int   `json:"turns,omitzero"`
+	Before Spend `json:"before,omitzero"`
 }
 
 // load returns the record of a conversation or a *NotFoundError.
@@ -215,7 +234,7 @@ func (t *tx) status(id ID, r *record) (Status, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	begun := r.Run == nil || r.Run.Begun || r.TurnOpen || r.Turns > r.Run.Turns
+	begun := r.Run == nil || r.TurnOpen || r.Turns > r.Run.Turns
 	switch {
 	case held && begun:
 		return StatusRunning, "", nil
@@ -252,8 +271,7 @@ func (t *tx) held(id ID) (bool, error) {
 
 func (g Grant) clone() Grant {
 	g.Tools, g.Authority = slices.Clone(g.Tools), maps.Clone(g.Authority)
-	g.Tokens = clonePtr(g.Tokens)
-	g.CostNano = clonePtr(g.CostNano)
+	g.Budget, g.Caps = g.Budget.clone(), g.Caps.clone()
 	return g
 }
 

@@ -124,6 +124,9 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	if err != nil {
 		return st, 0, err
 	}
+	if st.Account, err = t.account(s.root, caller); err != nil {
+		return st, 0, err
+	}
 	if st.Session, err = t.delegationsSince(ledger, root.Turns); err != nil {
 		return st, 0, err
 	}
@@ -208,10 +211,10 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: c.ID == 0, Reserved: t.now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
 	}
-	rec.Run = &openRun{
-		Root: ledger, Number: number,
-		Turns: rec.Turns, Usage: rec.Usage, CostNano: rec.CostNano, Unpriced: rec.Unpriced,
+	if run := caller.run(); run != nil && run.Root == ledger {
+		d.Within = run.Number
 	}
+	rec.Run, rec.Last = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.spend()}, nil
 	if err := t.save(id, rec); err != nil {
 		return err
 	}
@@ -261,38 +264,10 @@ func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
 	return id, rec, err
 }
 
-// Begin records that the child of a reservation runs now. Until then its status
-// is queued. A delegation that has ended is left as it is.
-func (s Scope) Begin(ctx context.Context, r *Reservation, started Started) error {
-	return s.f.write(ctx, func(t *tx) error {
-		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
-		if err != nil {
-			return err
-		}
-		if d.State != "" {
-			return errUnchanged
-		}
-		d.PID, d.Started = started.PID, started.At.UTC().Round(0)
-		if d.Started.IsZero() {
-			d.Started = t.now.UTC()
-		}
-		rec, err := t.load(d.Child)
-		if err != nil {
-			return err
-		}
-		if rec.Run != nil && rec.Run.Number == d.number && rec.Run.Root == d.Root {
-			rec.Run.Begun = true
-			if err := t.save(d.Child, rec); err != nil {
-				return err
-			}
-		}
-		return t.saveDelegation(d)
-	})
-}
-
 // Settle records how a delegation ended, after the last of its processes has, and
-// frees the child's run lock once that is stored. A turn that the child left open
-// ends with the same state.
+// frees the child's run lock once that is stored. What it used is charged to the
+// caller, the rest of its grant is free again. A turn that the child left open
+// ends with the same state; a model call that it left open is charged in full.
 //
 // The first settlement stands: another one changes nothing and returns it. When
 // Settle fails the lock is kept, so that it can be repeated.
@@ -309,12 +284,13 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 			settled = d
 			return errUnchanged
 		}
-		settled, err = t.settle(d, o)
-		if err != nil {
+		// What the child left open below it belongs to its total. Our own lock is
+		// still held, and nothing of it runs any more.
+		if err := t.reconcileBut(d.Root, d.Child, d.number); err != nil {
 			return err
 		}
-		// Our own lock is still held, and this delegation no longer open.
-		return t.reconcile(d.Root, 0)
+		settled, err = t.settle(d, o)
+		return err
 	})
 	if err != nil {
 		return Delegation{}, err
@@ -324,10 +300,14 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 
 // settle ends a delegation.
 func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
-	d.State, d.Reason, d.Usage, d.CostNano = o.State, o.Reason, o.Usage, clonePtr(o.CostNano)
+	d.State, d.Reason, d.PID, d.Started = o.State, o.Reason, o.PID, o.Started.UTC().Round(0)
 	d.Ended = o.Ended.UTC().Round(0)
 	if d.Ended.IsZero() {
 		d.Ended = t.now.UTC()
+	}
+	var err error
+	if d.Own, d.Total, err = t.endRun(d); err != nil {
+		return d, err
 	}
 	if err := t.saveDelegation(d); err != nil {
 		return d, err
@@ -335,61 +315,68 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	if err := t.drop(bOpen, pairKey(d.Root, d.number)); err != nil {
 		return d, err
 	}
+	return d, t.charge(d, d.Total)
+}
+
+// endRun parts a child from the delegation that ran it, and returns what the
+// child has used and what with all below it. Of a child that is gone nobody knows.
+func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	rec, err := t.load(d.Child)
 	var gone *NotFoundError
-	if errors.As(err, &gone) {
-		return d, nil
+	switch {
+	case errors.As(err, &gone):
+		return own, total, nil
+	case err != nil:
+		return own, total, err
+	case rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root:
+		return own, total, nil
 	}
-	if err != nil {
-		return d, err
+	if err := t.loseCall(d.Child, rec); err != nil {
+		return own, total, err
 	}
-	if rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root {
-		return d, nil
-	}
+	own = rec.spend().sub(rec.Run.Before)
+	total = own
 	begun := rec.Turns > rec.Run.Turns
-	rec.Run = nil
+	if begun {
+		total = own.Add(rec.Below)
+	}
+	rec.ended()
 	// The conversation must not say less than its delegation where the child could
 	// not say how its turn ended, or has not come to one.
 	switch {
 	case rec.TurnOpen:
-		end := Event{ID: NewEventID(), Time: d.Ended, Body: TurnEnd{State: d.State, Reason: d.Reason}}
-		s, err := encodeEvent(end)
-		if err != nil {
-			return d, err
-		}
-		if _, err := t.append(d.Child, rec, &s, end.Body); err != nil {
-			return d, err
+		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: d.Reason}); err != nil {
+			return own, total, err
 		}
 	case !begun && d.State != StateOK && d.State != StateEmpty: // made to be used later, it is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
-	return d, t.save(d.Child, rec)
+	return own, total, t.save(d.Child, rec)
 }
 
 // reconcile settles, as lost, the open delegations of a ledger that nobody can
 // settle any more. Self is a conversation whose run lock this process holds, or
 // zero.
-func (t *tx) reconcile(ledger, self ID) error {
-	var open []uint64
+func (t *tx) reconcile(ledger, self ID) error { return t.reconcileBut(ledger, self, 0) }
+
+// reconcileBut is reconcile that leaves out one delegation.
+func (t *tx) reconcileBut(ledger, self ID, but uint64) error {
+	var lost []uint64
 	if err := t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
-		lost, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
-		if lost {
-			open = append(open, num(k[8:]))
+		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
+		if number := num(k[8:]); abandoned && number != but {
+			lost = append(lost, number)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	for _, number := range open {
+	for _, number := range slices.Backward(lost) { // the deepest first
 		d, err := t.delegation(ledger, number)
 		if err != nil {
 			return err
 		}
-		usage, cost, err := t.usedBy(d)
-		if err != nil {
-			return err
-		}
-		if _, err := t.settle(d, Outcome{State: StateLost, Reason: reasonLost, Usage: usage, CostNano: cost}); err != nil {
+		if _, err := t.settle(d, Outcome{State: StateLost, Reason: reasonLost}); err != nil {
 			return err
 		}
 	}
@@ -412,24 +399,6 @@ func (t *tx) abandoned(child, caller, self ID) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// usedBy returns what the child has recorded since it was reserved.
-func (t *tx) usedBy(d Delegation) (Usage, *int64, error) {
-	rec, err := t.load(d.Child)
-	var gone *NotFoundError
-	if errors.As(err, &gone) || err == nil && (rec.Run == nil || rec.Run.Number != d.number) {
-		return Usage{}, nil, nil // nobody knows any more
-	}
-	if err != nil {
-		return Usage{}, nil, err
-	}
-	usage := rec.Usage.sub(rec.Run.Usage)
-	if rec.Unpriced > rec.Run.Unpriced {
-		return usage, nil, nil
-	}
-	cost := rec.CostNano - rec.Run.CostNano
-	return usage, &cost, nil
 }
 
 // maxCall bounds a tool call's id.

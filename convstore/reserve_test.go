@@ -161,7 +161,7 @@ func TestReserve(t *testing.T) {
 	tokens := int64(100)
 	a := Child{
 		Call: "a", Kind: "sub_complete", Title: "A", Hidden: true, Profile: "p", ProfileArg: "/p.toml", ProfileHash: "h", Model: "m", Role: "subagent",
-		Grant:  Grant{Tools: []string{"x", "y"}, MaxDepth: 2, Deadline: now.Add(time.Minute), Tokens: &tokens},
+		Grant:  Grant{Tools: []string{"x", "y"}, MaxDepth: 2, Deadline: now.Add(time.Minute), Budget: Budget{Tokens: &tokens}},
 		Config: Config{JSON: []byte("{}"), Tools: []string{"x", "y"}}, ToolsTotal: 3, ToolsDenied: 1,
 	}
 	var standing Standing
@@ -209,10 +209,9 @@ func TestReserve(t *testing.T) {
 	if got := mustGet(t, s.View, root.ID).Children; got != 1 {
 		t.Errorf("%d children after a refused batch, want 1", got)
 	}
-	cost := int64(7)
 	now = now.Add(time.Second)
-	settled, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "tokens", Usage: Usage{Output: 3}, CostNano: &cost})
-	want.State, want.Reason, want.Usage, want.CostNano, want.Ended = StatePartial, "tokens", Usage{Output: 3}, &cost, now
+	settled, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "tokens", PID: 7, Started: now})
+	want.State, want.Reason, want.PID, want.Started, want.Ended = StatePartial, "tokens", 7, now, now
 	if err != nil || !reflect.DeepEqual(settled, want) {
 		t.Errorf("settled %+v, %v, want %+v", settled, err, want)
 	}
@@ -381,9 +380,7 @@ func TestConcurrentReserve(t *testing.T) {
 				return []Child{{Call: fmt.Sprint(i)}}, nil
 			})
 			if err == nil {
-				err = errors.Join(
-					l.Below().Begin(t.Context(), rs[0], Started{PID: 1}),
-					l.Append(t.Context(), Event{Body: ToolResult{ID: fmt.Sprint(i)}}))
+				err = l.Append(t.Context(), Event{Body: ToolResult{ID: fmt.Sprint(i)}})
 				if _, settled := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err == nil {
 					err = settled
 				}

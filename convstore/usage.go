@@ -29,15 +29,14 @@ type Charge struct {
 
 // Run is a delegation as far as it concerns what was used.
 type Run struct {
-	Caller   ID        `json:"caller_id"`
-	Child    ID        `json:"child_id"`
-	Turn     int       `json:"child_turn"` // of the child
-	Session  int       `json:"session"`
-	Profile  string    `json:"profile"`
-	Model    string    `json:"model"`
-	Ended    time.Time `json:"ended_at,omitzero"` // zero = not settled yet
-	Usage    Usage     `json:"usage"`
-	CostNano *int64    `json:"cost_nano"`
+	Caller  ID        `json:"caller_id"`
+	Child   ID        `json:"child_id"`
+	Turn    int       `json:"child_turn"` // of the child
+	Session int       `json:"session"`
+	Profile string    `json:"profile"`
+	Model   string    `json:"model"`
+	Ended   time.Time `json:"ended_at,omitzero"` // zero = not settled yet
+	Own     Spend     `json:"own"`
 }
 
 // Spending is what a conversation and everything below it by delegation has
@@ -202,7 +201,7 @@ func recordedCharges(runs []Run, here func(ID) bool) []Charge {
 		}
 		list = append(list, Charge{
 			Conversation: r.Child, Profile: r.Profile, Model: r.Model, Turn: r.Turn, Session: r.Session,
-			Time: r.Ended, Usage: r.Usage, CostNano: r.CostNano, Recorded: true,
+			Time: r.Ended, Usage: r.Own.Usage, CostNano: r.Own.Cost(), Recorded: true,
 		})
 	}
 	return list
@@ -256,7 +255,7 @@ func (s Spending) Differences() []Difference {
 			open[d.Child] = true
 			continue
 		}
-		add(recorded, d.Child, d.Usage, d.CostNano)
+		add(recorded, d.Child, d.Own.Usage, d.Own.Cost())
 	}
 	nano := func(x *sums) *int64 {
 		if x.unpriced {

@@ -80,8 +80,7 @@ func (s *shop) seedTree(n int) string {
 			}
 			must(child.Append(ctx, events...))
 			must(child.Close())
-			twice := 2 * cost
-			_, err = log.Below().Settle(ctx, r, convstore.Outcome{State: convstore.StateOK, Usage: call.Usage.Add(call.Usage), CostNano: &twice})
+			_, err = log.Below().Settle(ctx, r, convstore.Outcome{State: convstore.StateOK})
 			must(err)
 			must(log.Append(ctx, convstore.Event{Body: convstore.ToolResult{ID: r.Delegation.Call, Text: "found"}}))
 		}

@@ -197,7 +197,11 @@ func seed(ts *testscript.TestScript, neg bool, args []string) {
 		})
 		ts.Check(err)
 		id = rs[0].Child.ID
-		_, err = scope.Settle(ctx, rs[0], convstore.Outcome{State: convstore.StateOK, Usage: convstore.Usage{Input: 10, Output: 5}, CostNano: &cost})
+		log, err := st.Adopt(ctx, id, rs[0].LockFile())
+		ts.Check(err)
+		ts.Check(log.Append(ctx, events...))
+		events = nil
+		_, err = scope.Settle(ctx, rs[0], convstore.Outcome{State: convstore.StateOK})
 		ts.Check(err)
 	default:
 		c, err := st.Create(ctx, n)

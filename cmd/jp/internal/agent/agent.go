@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,11 +35,16 @@ type Loop struct {
 	System      []model.Section
 	Tools       tools.Executor
 	Profile     string
-	MaxTokens   int
+	MaxTokens   int // of one reply; 0 = as the model does by itself
+	MaxOutput   int // that the model can say at most; 0 = unknown
 	Reasoning   string
 	Temperature *float64
 	MaxRounds   int // tool rounds in one turn; 0 = no limit
 	Window      int // earlier turns that the model is sent; 0 = all
+
+	// Limits are those of the session that each turn begins, and of a turn that goes on; nil in a delegated conversation,
+	// whose caller has set them.
+	Limits *convstore.Limits
 
 	// Admit is told all calls of a reply before the first runs, Release after the last has ended. Repeat tells which
 	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again, Recalled which
@@ -94,14 +98,18 @@ type turn struct {
 	*Loop
 	events []convstore.Event // of the whole conversation
 	from   int               // where this turn's events begin
-	rounds int               // replies that asked for tools
-	mends  int               // answers that were sent back for not matching the schema
-	tools  tools.Executor    // what this turn may call
-	system []model.Section   // the prompt of this turn, context and schema left out
-	schema *tools.Schema     // that the answer must match; nil = free text
-	out    Outcome
-	priced bool
-	cost   int64
+	turns  int               // how many there are, this one included
+
+	unsaved []convstore.Event // the last of events, to be stored with the next step
+	cut     *limit            // why the reply that is being made is shorter than it could be
+	rounds  int               // replies that asked for tools
+	mends   int               // answers that were sent back for not matching the schema
+	tools   tools.Executor    // what this turn may call
+	system  []model.Section   // the prompt of this turn, context and schema left out
+	schema  *tools.Schema     // that the answer must match; nil = free text
+	out     Outcome
+	priced  bool
+	cost    int64
 }
 
 // Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
@@ -114,7 +122,7 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	if err := t.save(ctx, abandoned(t.events)...); err != nil {
 		return Outcome{}, err
 	}
-	if err := t.open(ctx, convstore.TurnStart{}, msg); err != nil {
+	if err := t.open(msg); err != nil {
 		return Outcome{}, err
 	}
 	if err := t.fetch(ctx, l.Fetch); err != nil {
@@ -139,13 +147,18 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 		again := convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(t.events[start:])}
-		if err := t.open(ctx, convstore.TurnStart{}, again); err != nil {
+		if err := t.open(again); err != nil {
 			return Outcome{}, err
 		}
 		return t.run(ctx)
 	}
 	if err := t.adopt(start); err != nil {
 		return Outcome{}, err
+	}
+	if l.Limits != nil {
+		if err := l.Log.Limit(ctx, *l.Limits); err != nil {
+			return Outcome{}, err
+		}
 	}
 	if calls := pending(t.events[start:]); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
@@ -180,24 +193,21 @@ func (l *Loop) load(ctx context.Context) (*turn, error) {
 			return nil, err
 		}
 		t.events = append(t.events, ev)
+		t.turns = ev.Turn
 	}
 	return t, nil
 }
 
-// open begins a new turn.
-func (t *turn) open(ctx context.Context, bodies ...convstore.Body) error {
+// open begins a new turn, which is stored with its first step.
+func (t *turn) open(msg convstore.UserMessage) error {
 	t.from = len(t.events)
-	for _, b := range bodies {
-		if u, ok := b.(convstore.UserMessage); ok {
-			if err := t.hold(u.Schema); err != nil { // before anything is stored
-				return err
-			}
-		}
-	}
-	if err := t.save(ctx, bodies...); err != nil {
+	if err := t.hold(msg.Schema); err != nil { // before anything is stored
 		return err
 	}
-	t.out.Turn = t.events[len(t.events)-1].Turn
+	t.turns++
+	t.out.Turn = t.turns
+	t.unsaved = t.made(convstore.TurnStart{Limits: t.Limits}, msg)
+	t.events = append(t.events, t.unsaved...)
 	return nil
 }
 
@@ -228,18 +238,25 @@ func (t *turn) adopt(start int) error {
 	return t.hold(schemaOf(t.events[start:]))
 }
 
+// made are new events of this turn.
+func (t *turn) made(bodies ...convstore.Body) []convstore.Event {
+	events := make([]convstore.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Turn: t.turns, Body: b}
+	}
+	return events
+}
+
 // save commits events; what happened is recorded even when the run is being stopped.
 func (t *turn) save(ctx context.Context, bodies ...convstore.Body) error {
 	if len(bodies) == 0 {
 		return nil
 	}
-	events := make([]convstore.Event, len(bodies))
-	for i, b := range bodies {
-		events[i] = convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: b}
-	}
-	if err := t.Log.Append(context.WithoutCancel(ctx), events...); err != nil {
+	events := t.made(bodies...)
+	if err := t.Log.Append(context.WithoutCancel(ctx), slices.Concat(t.unsaved, events)...); err != nil {
 		return err
 	}
+	t.unsaved = nil
 	t.events = append(t.events, events...)
 	return nil
 }
@@ -266,14 +283,28 @@ func (t *turn) account(c convstore.ModelCall) {
 
 // run asks and calls until the turn ends.
 func (t *turn) run(ctx context.Context) (Outcome, error) {
+	work, stop := working(ctx)
+	defer stop()
 	for {
 		if ctx.Err() != nil {
 			return t.end(ctx, reply{}, context.Cause(ctx))
 		}
-		if t.spent() {
-			return t.close(ctx)
+		if l := t.reached(work); l != nil {
+			return t.close(ctx, l)
 		}
-		r, err := t.ask(ctx, "")
+		req := t.request()
+		if l, err := t.begin(ctx, &req, false); err != nil {
+			return Outcome{}, err
+		} else if l != nil {
+			return t.close(ctx, l)
+		}
+		r, err := t.ask(work, req)
+		if err != nil && ctx.Err() == nil && t.reached(work) != nil {
+			if err := t.keep(ctx, r); err != nil {
+				return Outcome{}, err
+			}
+			continue
+		}
 		if err != nil {
 			return t.end(ctx, r, err)
 		}
@@ -294,7 +325,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 		if t.spent() {
 			continue
 		}
-		if err := t.call(ctx, r.calls); err != nil {
+		if err := t.call(work, r.calls); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -303,26 +334,35 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 // spent reports whether the model has asked for more tool rounds than there are.
 func (t *turn) spent() bool { return t.MaxRounds > 0 && t.rounds > t.MaxRounds }
 
-// close ends a turn at its limit of rounds: the pending calls are not run, and the model is asked once more, without
-// tools, to hand in what it has.
-func (t *turn) close(ctx context.Context) (Outcome, error) {
+// close ends a turn at a limit: the pending calls are not run, and the model is asked once more, without tools, to hand in
+// what it has.
+func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	calls := pending(t.events[t.from:])
-	limit := fmt.Sprintf("error: not run: the limit of %d tool rounds is reached", t.MaxRounds)
 	refused := make([]convstore.Body, len(calls))
 	for i, c := range calls {
-		refused[i] = convstore.ToolResult{ID: c.ID, Text: limit, IsError: true}
+		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.told, IsError: true}
 	}
 	if err := t.save(ctx, refused...); err != nil {
 		return Outcome{}, err
 	}
-	r, err := t.ask(ctx, "The limit of tool rounds is reached: no tool can be called any more. Hand in now what you have found, and say what is missing.")
-	if err != nil {
-		return t.end(ctx, r, err)
+	req := t.request()
+	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found, and say what is missing."
+	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
+	req.ToolChoice = "none"
+	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant { // its reply was cut off
+		req.Messages = append(req.Messages, model.Message{Role: model.User, Content: []model.Content{{Text: say}}})
 	}
-	r.calls = nil
-	r.limit = fmt.Sprintf("max_turns %d", t.MaxRounds)
-	t.match(&r)
-	return t.end(ctx, r, nil)
+	if short, err := t.begin(ctx, &req, true); err != nil {
+		return Outcome{}, err
+	} else if short != nil {
+		return t.end(ctx, reply{limit: l, none: true}, nil)
+	}
+	r, err := t.ask(ctx, req)
+	r.calls, r.limit = nil, l
+	if err == nil {
+		t.match(&r)
+	}
+	return t.end(ctx, r, err)
 }
 
 // reply is one reply of the model, complete or cut off.
@@ -335,15 +375,16 @@ type reply struct {
 	stop      model.Stop
 	began     time.Time
 	took      time.Duration
-	limit     string
-	any       bool // the model said something
+	limit     *limit // it is the closing call of a turn that came to this
+	any       bool   // the model said something
+	none      bool   // no call was made
 
 	data json.RawMessage // the value of a final reply that matches the schema
 	bad  *SchemaError    // why one does not match
 }
 
-// ask makes one model call. With an error the reply holds what had come by then.
-func (t *turn) ask(ctx context.Context, closing string) (reply, error) {
+// request is the next call of the model.
+func (t *turn) request() model.Request {
 	req := model.Request{
 		Model: t.Name, System: slices.Concat(t.system, quoted(t.events[t.from:], t.Fetch.Tokens)),
 		Messages: Thread(window(t.events, t.Window), t.Provider), Tools: offer(t.tools.Set),
@@ -354,10 +395,11 @@ func (t *turn) ask(ctx context.Context, closing string) (reply, error) {
 		req.Schema = t.schema.JSON()
 		req.System = append(req.System, form(t.schema))
 	}
-	if closing != "" {
-		req.System = append(req.System, model.Section{Text: closing})
-		req.ToolChoice = "none"
-	}
+	return req
+}
+
+// ask makes one model call. With an error the reply holds what had come by then.
+func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 	r := reply{began: time.Now()}
 	var text, thinking strings.Builder
 	defer func() { r.took = time.Since(r.began) }()
@@ -489,9 +531,28 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	return nil
 }
 
+// keep stores a reply that was cut off for the closing call.
+func (t *turn) keep(ctx context.Context, r reply) error {
+	if !r.any {
+		return nil
+	}
+	r.cutOff()
+	if err := t.save(ctx, r.bodies(t.Loop)...); err != nil {
+		return err
+	}
+	t.tell(r)
+	return nil
+}
+
+// cutOff makes what came of a reply fit to be stored: an unfinished block of reasoning cannot be replayed.
+func (r *reply) cutOff() { r.stop, r.reasoning = "cut", nil }
+
 // end closes the turn in the transaction that stores its last reply.
 func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	state, reason, failed := convstore.StateOK, "", err
+	if r.limit == nil && r.stop == model.StopMaxTokens {
+		r.limit = t.cut
+	}
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		state, reason = convstore.StateTimeout, "the deadline passed"
@@ -501,24 +562,23 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		state, reason = convstore.StateError, err.Error()
 	case r.stop == model.StopRefusal:
 		state, reason = convstore.StateRefused, "the model refused"
-	case !visible(r.text) && r.limit != "":
-		state, reason = convstore.StateBudget, r.limit
+	case !visible(r.text) && r.limit != nil:
+		state, reason = r.limit.state, r.limit.reason
 	case !visible(r.text) && r.stop == model.StopMaxTokens:
 		state, reason = convstore.StateBudget, "max_tokens"
 	case !visible(r.text):
 		state, reason = convstore.StateEmpty, "the model said nothing"
 	case r.bad != nil:
 		state, reason, failed = convstore.StateError, r.bad.Error(), r.bad
-	case r.limit != "":
-		state, reason = convstore.StatePartial, r.limit
+	case r.limit != nil:
+		state, reason = convstore.StatePartial, r.limit.reason
 	case r.stop == model.StopMaxTokens:
 		state, reason = convstore.StatePartial, "max_tokens"
 	}
 	var bodies []convstore.Body
-	if err == nil || r.any {
+	if !r.none && (err == nil || r.any) {
 		if err != nil {
-			r.stop = "cut"
-			r.reasoning = nil // an unfinished block cannot be replayed
+			r.cutOff()
 		}
 		bodies = r.bodies(t.Loop)
 	}

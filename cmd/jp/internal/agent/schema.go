@@ -70,8 +70,11 @@ func (t *turn) match(r *reply) {
 	}
 	data, problems := t.schema.Check(Document(r.text))
 	if r.data = data; len(problems) > 0 {
-		r.bad = &SchemaError{Problems: problems, Limit: r.limit}
-		if r.stop == model.StopMaxTokens {
+		r.bad = &SchemaError{Problems: problems}
+		switch {
+		case r.limit != nil:
+			r.bad.Limit = r.limit.reason
+		case r.stop == model.StopMaxTokens:
 			r.bad.Limit = "max_tokens"
 		}
 	}

@@ -89,12 +89,12 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "", nil)
+	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "", new(queryOptions), nil)
 	if err != nil {
 		return 0, err
 	}
 	if _, err := hand.scope.Settle(context.WithoutCancel(ctx), hand.res, convstore.Outcome{
-		State: convstore.StateEmpty, Reason: "made without a run", CostNano: new(int64),
+		State: convstore.StateEmpty, Reason: "made without a run",
 	}); err != nil {
 		return 0, err
 	}

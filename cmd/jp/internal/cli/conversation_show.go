@@ -48,8 +48,25 @@ type shown struct {
 type ledger struct {
 	Calls   int             `json:"calls"`
 	Open    int             `json:"open"`
-	Usage   convstore.Usage `json:"usage"`
+	Usage   convstore.Usage `json:"usage"`    // of all its sub-agents, at any depth
 	CostUSD *stream.USD     `json:"cost_usd"` // null when some price is unknown
+	Session account         `json:"session"`
+}
+
+// account is what the ledger says of a conversation in its present turn.
+type account struct {
+	Tokens  amounts[int64]      `json:"tokens"`
+	CostUSD amounts[stream.USD] `json:"cost_usd"`
+}
+
+// amounts are null where there is no limit.
+type amounts[T any] struct {
+	Limit *T `json:"limit"` // of a sub-agent its grant, at a root that of all sub-agents of the session
+	Run   *T `json:"run"`   // at a root, that of the whole run
+	Own   T  `json:"own"`
+	Below T  `json:"below"` // settled by what it delegated
+	Open  *T `json:"open"`  // granted to what it delegated and not settled
+	Left  *T `json:"left"`  // that it may still hand down, before a sub-agent's share is taken of it
 }
 
 // delegationJSON is one run as `show` publishes it.
@@ -123,8 +140,7 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 	if err != nil {
 		return s, err
 	}
-	var cost int64
-	known := true
+	var used convstore.Spend
 	for _, d := range all {
 		if d.Caller != c.ID {
 			continue
@@ -132,24 +148,32 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 		s.Delegations = append(s.Delegations, delegationJSON{
 			ID: d.ID, Child: d.Child, Turn: d.Turn, Kind: d.Kind, Profile: d.Profile, Model: d.Model,
 			State: cmp.Or(string(d.State), "open"), Reason: d.Reason,
-			Started: orNil(d.Started), Ended: orNil(d.Ended), Usage: d.Usage, CostUSD: (*stream.USD)(d.CostNano),
+			Started: orNil(d.Started), Ended: orNil(d.Ended), Usage: d.Total.Usage, CostUSD: (*stream.USD)(d.Total.Cost()),
 		})
 		s.Ledger.Calls++
 		if d.State == "" {
 			s.Ledger.Open++
 			continue
 		}
-		s.Ledger.Usage = s.Ledger.Usage.Add(d.Usage)
-		if d.CostNano == nil {
-			known = false
-		} else {
-			cost += *d.CostNano
-		}
+		used = used.Add(d.Total)
 	}
-	if known {
-		s.Ledger.CostUSD = (*stream.USD)(&cost)
+	s.Ledger.Usage, s.Ledger.CostUSD = used.Usage, (*stream.USD)(used.Cost())
+	a, err := st.Account(ctx, c.ID)
+	s.Ledger.Session = accountOf(a, c.Link == convstore.DelegationLink)
+	return s, err
+}
+
+func accountOf(a convstore.Account, delegated bool) account {
+	limit, run := a.Subs, a.Limit
+	if delegated {
+		limit, run = a.Limit, convstore.Budget{}
 	}
-	return s, nil
+	usd := func(n *int64) *stream.USD { return (*stream.USD)(n) }
+	return account{
+		Tokens: amounts[int64]{limit.Tokens, run.Tokens, a.Own.Tokens(), a.Below.Tokens(), a.Open.Tokens, a.Free.Tokens},
+		CostUSD: amounts[stream.USD]{usd(limit.CostNano), usd(run.CostNano), stream.USD(a.Own.CostNano), stream.USD(a.Below.CostNano),
+			usd(a.Open.CostNano), usd(a.Free.CostNano)},
+	}
 }
 
 func orNil(t time.Time) *time.Time {
@@ -214,7 +238,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 		}}
 		for _, d := range s.Delegations {
 			t.Rows = append(t.Rows, []string{strconv.Itoa(d.Turn), d.Child.String(), d.State, d.Profile,
-				term.Count(d.Usage.Input + d.Usage.CacheWrite + d.Usage.Output), d.Reason})
+				term.Count(d.Usage.Tokens()), d.Reason})
 		}
 		fmt.Fprintln(w)
 		if err := t.Write(w, a.io); err != nil {

@@ -109,7 +109,7 @@ func explainOwn(r *report, e *failure) {
 }
 
 func explainRefusal(r *report, e *delegate.Refusal) {
-	r.is("refused_"+string(e.Code), exitRefused, "")
+	r.is("refused_"+string(e.Code), exitRefused, e.Hint)
 }
 
 func explainNotFound(r *report, _ *convstore.NotFoundError) {

@@ -155,6 +155,54 @@ func intFlag(p *maybe[int], name, arg string, least int, usage string) *option {
 	}}
 }
 
+// tokensFlag takes a number of tokens, or unlimited: nil.
+func tokensFlag(p *maybe[*int64], name, usage string) *option {
+	return amountFlag(p, name, "N", 0, "a whole number of tokens", usage)
+}
+
+// costFlag takes US dollars, in billionths, or unlimited: nil.
+func costFlag(p *maybe[*int64], name, usage string) *option {
+	return amountFlag(p, name, "USD", 9, "an amount of dollars such as 0.25", usage)
+}
+
+func amountFlag(p *maybe[*int64], name, arg string, decimals int, what, usage string) *option {
+	return &option{name: name, arg: arg, usage: usage + "; unlimited lifts the limit, 0 is none", set: func(s string, _ bool) error {
+		*p = maybe[*int64]{Set: true}
+		if s == "unlimited" {
+			return nil
+		}
+		n, ok := fixed(s, decimals)
+		if !ok {
+			return fmt.Errorf("%q is not %s, nor unlimited", s, what)
+		}
+		p.Value = &n
+		return nil
+	}}
+}
+
+// fixed reads a decimal number that is not negative, in units of its last decimal; more decimals than that are refused.
+func fixed(s string, decimals int) (int64, bool) {
+	whole, frac, point := strings.Cut(s, ".")
+	if point && frac == "" || len(frac) > decimals || len(whole) > 10 || whole == "" && frac == "" ||
+		strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+frac+strings.Repeat("0", decimals-len(frac)), 10, 64)
+	return n, err == nil
+}
+
+// amount writes what fixed has read, or "unlimited" as JSON has it.
+func amount(n *int64, decimals int) string {
+	if n == nil {
+		return `"unlimited"`
+	}
+	digits := fmt.Sprintf("%0*d", decimals+1, *n)
+	if decimals == 0 {
+		return digits
+	}
+	return digits[:len(digits)-decimals] + "." + digits[len(digits)-decimals:]
+}
+
 // durationFlag takes a positive duration.
 func durationFlag(p *maybe[time.Duration], name, arg, usage string) *option {
 	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {

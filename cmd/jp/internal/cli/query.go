@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -37,6 +38,10 @@ type queryOptions struct {
 	sub        maybe[bool]
 	maxSub     maybe[int]
 	maxDepth   maybe[int]
+	maxTokens  maybe[*int64] // of this run; nil = unlimited
+	maxCost    maybe[*int64] // nano-dollars
+	subTokens  maybe[*int64] // of all sub-agents of a session
+	subCost    maybe[*int64]
 	print      bool
 	schema     maybe[string]
 	input      string
@@ -81,6 +86,8 @@ func newQueryCommand(a *app) *cli.Command {
 		toggled("tool", "t", "enable a tool, or all that the config knows", true),
 		toggled("no-tool", "T", "disable a tool, or all", false),
 		intFlag(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
+		tokensFlag(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
+		costFlag(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included"),
 		durationFlag(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
 		sub("sub-calls", "allow sub-agents", true),
 		sub("no-sub-calls", "allow no sub-agents", false),
@@ -88,6 +95,8 @@ func newQueryCommand(a *app) *cli.Command {
 		intFlag(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
 		stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s"),
 		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(), "what stdin is: text, or json, a task of {query, schema, context}"),
+		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
+		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
 		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
 	)
 	return a.command(spec{
@@ -155,6 +164,12 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 	}
 	if o.maxDepth.Set {
 		add("--max-depth", "delegation.max_depth:=%d", o.maxDepth.Value)
+	}
+	if o.subTokens.Set {
+		add("--max-sub-tokens", "delegation.token_budget:=%s", amount(o.subTokens.Value, 0))
+	}
+	if o.subCost.Set {
+		add("--max-sub-cost", "delegation.max_cost_per_session:=%s", amount(o.subCost.Value, 9))
 	}
 	return ds
 }
@@ -330,7 +345,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	}
 	left := q.host.Close() // what still runs is told, and no reason to keep the answer back
 	if q.hand != nil {
-		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, Usage: out.Usage, CostNano: out.Cost, Ended: time.Now()})
+		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
 	}
 	if err := show.result(q.result(loop, delegator, out)); errors.Is(err, term.ErrUnread) {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)

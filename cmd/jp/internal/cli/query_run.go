@@ -42,6 +42,10 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	d := q.delegator(cfg, q.log.Below())
+	session, err := q.budget(cfg, info)
+	if err != nil {
+		return nil, nil, err
+	}
 	set, err := q.arm(defs, d)
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +67,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
-		MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window,
+		MaxOutput: info.MaxOutput, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -73,6 +77,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
 	}
+	d.Closing, d.Priced = agent.Closing(loop.Price), q.priced(cfg)
 	return loop, d, nil
 }
 
@@ -213,7 +218,7 @@ func limits(cfg profiles.Config) delegate.Limits {
 	}
 	return delegate.Limits{
 		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
+		Share: cfg.Delegation.BudgetInheritance, Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
 	}
 }
 
@@ -251,6 +256,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
 		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs),
+		Caps: caps(r.Config),
 	}, nil
 }
 
@@ -383,7 +389,7 @@ func (q *query) delegateByHand(ctx context.Context) error {
 		_, _, err := q.accept(ctx)
 		return err
 	}
-	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, check)
+	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, &q.o, check)
 	if err != nil {
 		return err
 	}
@@ -416,8 +422,9 @@ type handed struct {
 }
 
 // standFor is what a person has who delegates on behalf of a conversation: its scope, and what its stored config lets it
-// call, and to whom, and how often.
-func (a *app) standFor(ctx context.Context, id convstore.ID, ds []profiles.Directive) (scope convstore.Scope, caller delegate.Caller, err error) {
+// call, and to whom, and how often. Flags change that config for now. The limits of the session are written anew where
+// nobody runs the root.
+func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (scope convstore.Scope, caller delegate.Caller, err error) {
 	store, err := a.store(ctx)
 	if err != nil {
 		return scope, caller, err
@@ -435,7 +442,7 @@ func (a *app) standFor(ctx context.Context, id convstore.ID, ds []profiles.Direc
 		return scope, caller, err
 	}
 	src.Stored = stored.JSON
-	r, err := a.resolve(src, nil, nil)
+	r, err := a.resolve(src, nil, flags)
 	if err != nil {
 		return scope, caller, err
 	}
@@ -447,29 +454,31 @@ func (a *app) standFor(ctx context.Context, id convstore.ID, ds []profiles.Direc
 		defs = nil // nothing of it can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	caller.Limits = limits(r.Config)
+	caller.Limits, caller.Priced = limits(r.Config), a.priced(r.Config)
 	if caller.Tools, err = effective(conv, defs); err != nil {
 		return scope, caller, err
 	}
-	scope, err = store.Below(ctx, id)
-	return scope, caller, err
+	if scope, err = store.Below(ctx, id); err != nil {
+		return scope, caller, err
+	}
+	return scope, caller, scope.Limit(ctx, sessionLimits(r.Config))
 }
 
 // goOn reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
 // that delegated it. run settles it.
 func (q *query) goOn(ctx context.Context) error {
 	child := q.conv
-	scope, caller, err := q.standFor(ctx, child.Parent, q.o.directives)
+	scope, caller, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", ID: child.ID, Profile: delegate.Profile{Name: child.Profile}}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Want: q.o.bounds()}
 	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
 		ask.Tool, ask.Fixed = child.Profile, true
 	}
 	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		c, err := delegate.Decide(s, caller, ask, 0, 0)
-		return []convstore.Child{c}, err
+		v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+		return []convstore.Child{v.Child}, v.Err
 	})
 	if err != nil {
 		return err
@@ -498,8 +507,8 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 // handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
 // delegate and with which limits, the profile is the one that --cfg names.
 // check, if any, may refuse the profile's config before anything is made.
-func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, check func(config []byte) error) (*handed, error) {
-	scope, caller, err := a.standFor(ctx, parent, ds)
+func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, o *queryOptions, check func(config []byte) error) (*handed, error) {
+	scope, caller, err := a.standFor(ctx, parent, ds, o.sessionFlags())
 	if err != nil {
 		return nil, err
 	}
@@ -519,15 +528,15 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile, Want: o.bounds()}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
 		return scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-			child, err := delegate.Decide(s, caller, ask, 0, 0)
-			if err == nil && !commit {
-				err = errTried
+			v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+			if v.Err == nil && !commit {
+				v.Err = errTried
 			}
-			child.Hidden = hidden
-			return []convstore.Child{child}, err
+			v.Child.Hidden = hidden
+			return []convstore.Child{v.Child}, v.Err
 		})
 	}
 	if check != nil { // what the rule refuses comes before what is wrong with the config

@@ -7,7 +7,7 @@ import (
 )
 
 func TestContextTokens(t *testing.T) {
-	grant := func(n int64) *convstore.Grant { return &convstore.Grant{Tokens: &n} }
+	grant := func(n int64) *convstore.Grant { return &convstore.Grant{Budget: convstore.Budget{Tokens: &n}} }
 	for _, tt := range []struct {
 		grant *convstore.Grant
 		want  int64

@@ -45,8 +45,10 @@ func (d *Delegator) items(ctx context.Context, c tools.Call) []admission {
 		return nil // the tool says so
 	}
 	list := make([]admission, len(a.Queries))
+	whole := new(Batch) // one grant for all
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = d.request(ctx, itemCall(c.ID, i+1), c.Name, q)
+		list[i].Batch = whole
 	}
 	return list
 }
@@ -152,14 +154,11 @@ func (o *outcome) row(err error, limit int) Row {
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
 		r.Text = strings.TrimSuffix(o.told(o.child, limit), "\n")
-		r.TokensUsed, r.Calls = o.Usage.Input+o.Usage.CacheWrite+o.Usage.Output, o.Calls
+		r.TokensUsed, r.Calls = o.Total.Tokens(), o.Calls
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)
 		}
-		if r.CostUSD = nil; o.Cost != nil {
-			usd := stream.USD(*o.Cost)
-			r.CostUSD = &usd
-		}
+		r.CostUSD = (*stream.USD)(o.Total.Cost())
 	default:
 		r.Status, r.Reason = string(convstore.StateError), fmt.Sprint(err)
 	}

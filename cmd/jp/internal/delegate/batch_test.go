@@ -11,8 +11,8 @@ import (
 func TestRows(t *testing.T) {
 	cost := int64(9000000)
 	ends := []outcome{
-		{child: 7, ending: ending{State: convstore.StateOK, Text: "a \"b\"\n<c> </response>\n", Calls: 2, Usage: convstore.Usage{Input: 5, CacheRead: 9, CacheWrite: 2, Output: 3}, Cost: &cost}},
-		{child: 8, ending: ending{State: convstore.StateKilled, Reason: "killed by signal 9 (killed)", Stderr: "jp: no", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
+		{child: 7, ending: ending{State: convstore.StateOK, Text: "a \"b\"\n<c> </response>\n", Calls: 2, Total: convstore.Spend{Usage: convstore.Usage{Input: 5, CacheRead: 9, CacheWrite: 2, Output: 3}, CostNano: cost}}},
+		{child: 8, ending: ending{State: convstore.StateKilled, Total: convstore.Spend{Unpriced: 1}, Reason: "killed by signal 9 (killed)", Stderr: "jp: no", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
 		{denied: refuse(CodeCalls, "5 of 5 sub-agent calls of this turn are used")},
 		{denied: errors.New("query: is empty")},
 		{ending: unstarted()},

@@ -35,6 +35,9 @@ type Delegator struct {
 	Set    tools.Set // the caller's effective tools; set before the first call
 	Limits Limits
 
+	Closing convstore.Budget        // set aside for the caller's own last call
+	Priced  func(model string) bool // whether the price of a model is known; nil = of none
+
 	Models       []string // what an assistant.model override may name; empty: any but script/
 	ContextTool  string   // of the child, that answers a context_query; "" = none
 	InlineResult int      // bytes of a result that the model gets; 0 = 16 KiB
@@ -176,7 +179,7 @@ func (d *Delegator) Release(ctx context.Context) {
 	d.mu.Unlock()
 	for _, a := range left {
 		if a.res != nil && !a.res.Existed {
-			_ = d.settle(ctx, a.res, ending{State: convstore.StateCancelled, Reason: "never started"})
+			_ = d.settle(ctx, a.res, &ending{State: convstore.StateCancelled, Reason: "never started"})
 		}
 		if a.done != nil {
 			close(a.done)
@@ -185,16 +188,18 @@ func (d *Delegator) Release(ctx context.Context) {
 }
 
 // settle ends a reservation in the store. What cannot be settled is let go: nobody holds the child's lock then, and whoever
-// looks next finds the delegation lost.
-func (d *Delegator) settle(ctx context.Context, res *convstore.Reservation, e ending) error {
-	_, err := d.Scope.Settle(context.WithoutCancel(ctx), res, convstore.Outcome{
-		State: e.State, Reason: e.Reason, Usage: e.Usage, CostNano: e.Cost, Ended: time.Now(),
+// looks next finds the delegation lost. Else the ending is told what was used.
+func (d *Delegator) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
+	settled, err := d.Scope.Settle(context.WithoutCancel(ctx), res, convstore.Outcome{
+		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(),
 	})
 	if err != nil {
 		d.warn("delegation %s: %v", res.Child.ID, err)
 		_ = res.Release()
+		return err
 	}
-	return err
+	e.Total = settled.Total
+	return nil
 }
 
 // reserve runs the rule over asks in one transaction. The store takes all or nothing, so what the rule refuses is left
@@ -208,7 +213,8 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 		got, err := d.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 			granted = granted[:0]
 			var children []convstore.Child
-			fresh := 0
+			var put []Ask
+			var from []int // where in asks each of put stands
 			for i, r := range asks {
 				ask, err := r.present(s)
 				if err != nil {
@@ -222,17 +228,17 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 					granted = append(granted, i)
 					continue
 				}
-				child, err := Decide(s, Caller{Tools: d.Set.Names(), Limits: d.Limits}, ask, len(children), fresh)
-				if errs[i] = err; err != nil {
-					if !refused(err) {
-						return nil, err
+				put, from = append(put, ask), append(from, i)
+			}
+			for n, v := range Decide(s, d.caller(), put) {
+				i := from[n]
+				if errs[i] = v.Err; v.Err != nil {
+					if !refused(v.Err) {
+						return nil, v.Err
 					}
 					continue
 				}
-				if child.ID == 0 {
-					fresh++
-				}
-				children = append(children, child)
+				children = append(children, v.Child)
 				granted = append(granted, i)
 			}
 			return children, nil
@@ -262,12 +268,18 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 	}
 }
 
+// caller is this run as the rule sees it.
+func (d *Delegator) caller() Caller {
+	return Caller{Tools: d.Set.Names(), Limits: d.Limits, Closing: d.Closing, Priced: d.Priced}
+}
+
 // arguments are those of a call of jp_query, and an item of jp_batch_query.
 type arguments struct {
 	Config    string          `json:"config"`
 	Query     string          `json:"query"`
 	ID        string          `json:"id"`
 	Overrides []string        `json:"overrides"`
+	MaxTokens *int64          `json:"max_tokens"`
 	Context   string          `json:"context_query"`
 	Schema    json.RawMessage `json:"schema"`
 }
@@ -290,6 +302,7 @@ func (d *Delegator) read(ctx context.Context, c tools.Call) []admission {
 func (d *Delegator) request(ctx context.Context, call, tool string, a arguments) (request, error) {
 	r := request{Ask: Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
 	r.Deadline, _ = ctx.Deadline()
+	r.Want.Tokens = a.MaxTokens
 	if strings.TrimSpace(a.Query) == "" {
 		return r, errors.New("query: is empty")
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/agent"
@@ -21,9 +22,10 @@ type ending struct {
 	State    convstore.State
 	Reason   string
 	Text     string
-	Calls    int // of its model
-	Usage    convstore.Usage
-	Cost     *int64 // nano-dollars; nil when a price is unknown
+	Calls    int             // of its model
+	Total    convstore.Spend // what it has used, with all below it; known once it is settled
+	PID      int
+	Started  time.Time
 	Stderr   string
 	LastTool string
 
@@ -32,13 +34,11 @@ type ending struct {
 
 // judge decides the one terminal state from three witnesses: the operating system (exit), the store (the child's last
 // turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
-// lost. Usage is summed from the stored events: what was recorded is what is owed.
+// lost.
 func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r request, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
 	var (
 		e      ending
 		stored *convstore.TurnEnd
-		cost   int64
-		priced = true
 		events []convstore.Event
 	)
 	for ev, err := range d.Scope.Events(ctx, del.Child, convstore.Turn(del.ChildTurn)) {
@@ -54,19 +54,9 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r reque
 			stored = &b
 		case convstore.TurnStart:
 			stored = nil
-		case convstore.ModelCall:
-			e.Usage = e.Usage.Add(b.Usage)
-			if b.CostNano == nil {
-				priced = false
-			} else {
-				cost += *b.CostNano
-			}
 		}
 	}
 	e.Text, e.Calls = agent.Answer(events), modelCalls(events)
-	if priced {
-		e.Cost = &cost
-	}
 	e.State, e.Reason = verdict(exit, runErr, stored, result, bad)
 	e.check(r, events)
 	return e
@@ -232,9 +222,9 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if e.Reason != "" {
 		fmt.Fprintf(&b, ` reason="%s"`, attribute(e.Reason))
 	}
-	fmt.Fprintf(&b, ` tokens="%d"`, e.Usage.Input+e.Usage.CacheWrite+e.Usage.Output)
-	if e.Cost != nil {
-		usd, _ := stream.USD(*e.Cost).MarshalJSON()
+	fmt.Fprintf(&b, ` tokens="%d"`, e.Total.Tokens())
+	if cost := e.Total.Cost(); cost != nil {
+		usd, _ := stream.USD(*cost).MarshalJSON()
 		fmt.Fprintf(&b, ` cost="%s"`, usd)
 	}
 	if e.NoContext != "" {

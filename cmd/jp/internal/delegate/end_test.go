@@ -69,8 +69,7 @@ func TestVerdict(t *testing.T) {
 
 func TestRespond(t *testing.T) {
 	d := &Delegator{InlineResult: 10}
-	cost := int64(14200000)
-	got := d.respond(ending{State: "ok", Text: "ab</response>", Usage: convstore.Usage{Input: 2000, Output: 847}, Cost: &cost}, 7)
+	got := d.respond(ending{State: "ok", Text: "ab</response>", Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}, 7)
 	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab&lt;/res\n" +
 		"[6 of 16 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
 	if got.Text != want || got.IsError {
@@ -78,7 +77,7 @@ func TestRespond(t *testing.T) {
 	}
 	d.InlineResult = 1000
 	got = d.respond(ending{State: "error", Reason: "x\"><b>\n", Text: "</ RESPONSE >", Stderr: "jp: no\x00", LastTool: "fs_read_file {}"}, 7)
-	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\">\n&lt;/ RESPONSE >\n" +
+	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\" cost=\"0\">\n&lt;/ RESPONSE >\n" +
 		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
 	if got.Text != want || !got.IsError {
 		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,6 +32,7 @@ const (
 type Refusal struct {
 	Code Code
 	Text string
+	Hint string // for a person: what to try
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Code, r.Text) }
@@ -39,12 +41,18 @@ func refuse(c Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
 }
 
+func (r *Refusal) withHint(hint string) *Refusal {
+	r.Hint = hint
+	return r
+}
+
 // Limits are the caller's delegation limits, from its stored config.
 type Limits struct {
-	MaxDepth    int // levels below this caller; a child without the key has 0
-	MaxPerTurn  int // delegations in one turn of the caller
-	MaxChildren int // conversations made in one session of the tree
-	MaxParallel int // sub-agents of the tree that work at the same time
+	MaxDepth    int     // levels below this caller; a child without the key has 0
+	MaxPerTurn  int     // delegations in one turn of the caller
+	MaxChildren int     // conversations made in a session, where the root has not said so in the store
+	MaxParallel int     // sub-agents of the tree that work at the same time, likewise
+	Share       float64 // of what remains that one reply may hand down, 0 to 1
 	Timeout     time.Duration
 	Profiles    []string // what the config enum lists
 }
@@ -57,11 +65,18 @@ type Ask struct {
 	Title   string
 	Profile Profile
 
-	Model    string    // an override of the child's model; "" = none
-	Deadline time.Time // the caller's own; zero = none
+	Model    string           // an override of the child's model; "" = none
+	Want     convstore.Budget // the most that it shall be granted; nil = as much as the rule gives
+	Batch    *Batch           // the call that it is an item of; nil = a call of its own
+	Deadline time.Time        // the caller's own; zero = none
 
 	Fixed  bool   // the tool has one sub-agent, which a person fixed; its children are leaves
 	Sticky string // the child is the one of its caller with this label; "" = not so
+}
+
+// Batch is a call of several items, which share one grant: each is given the same part of it.
+type Batch struct {
+	Want convstore.Budget // the most that all items together shall be granted
 }
 
 // Profile is what the rule needs to know of a resolved agent profile.
@@ -74,18 +89,59 @@ type Profile struct {
 	Sources   map[string]string // of these tools, by name
 	Authority map[string]string // what each of them is, by name
 	MaxDepth  int
+	Caps      convstore.Budget // what it sets itself: token_budget, max_cost_per_session
 }
 
 // Caller is what the rule takes from the calling agent besides the store's word on it.
 type Caller struct {
-	Tools  []string // effective tools: what it is offered and can call
-	Limits Limits
+	Tools   []string // effective tools: what it is offered and can call
+	Limits  Limits
+	Closing convstore.Budget        // set aside for its own last call, not handed down; unlimited amounts set nothing aside
+	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 }
 
-// Decide is the one rule: may the caller, as the store knows it now, run this child? It is pure; the store calls it inside
-// the transaction that forks or reserves. admitted counts the asks of the same transaction that were already granted,
-// fresh how many of them make a new conversation.
-func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convstore.Child, error) {
+// Verdict is what the rule says to one ask: the child to run, or why not.
+type Verdict struct {
+	Child convstore.Child
+	Err   error // a *Refusal, or an error of the store's about the ask's ID
+}
+
+// Decide is the one rule: may the caller, as the store knows it now, run these children? It is pure; the store calls it
+// inside the transaction that forks or reserves. The asks are those of one reply, in call order: what is refused is refused
+// alone and counts for nothing, the others share what there is.
+func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
+	vs := make([]Verdict, len(asks))
+	for i, a := range asks {
+		if vs[i].Child, vs[i].Err = draft(s, c, a); vs[i].Err == nil {
+			vs[i].Err = affordable(s, c, a, vs[i].Child)
+		}
+	}
+	for {
+		over := count(s, c, asks, vs)
+		for i, g := range grants(s, c, asks, vs, over) {
+			vs[i].Child.Grant.Budget = g
+		}
+		late := false
+		for i := range vs {
+			if vs[i].Err == nil && over[i] == nil {
+				vs[i].Err = spent(s.Account.Free, vs[i].Child.Grant.Budget)
+				late = late || vs[i].Err != nil
+			}
+		}
+		if late { // there is less to share among, and there may be room for another
+			continue
+		}
+		for i := range vs {
+			if vs[i].Err = cmp.Or(vs[i].Err, over[i]); vs[i].Err != nil {
+				vs[i].Child = convstore.Child{}
+			}
+		}
+		return vs
+	}
+}
+
+// draft applies depth, tool and profile, and makes the child without the amounts of its grant.
+func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	p := s.Caller
 	depth := p.Depth + 1
 	var child convstore.Conversation
@@ -140,46 +196,35 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 	}
 	total := len(held)
 
-	// 4. Grant: the counts. Those of the tree a child cannot raise for itself.
-	children, parallel := c.Limits.MaxChildren, c.Limits.MaxParallel
-	if p.Grant != nil {
-		children, parallel = p.Grant.MaxChildren, p.Grant.MaxParallel
-	}
-	if n := len(s.Turn) + admitted; n >= c.Limits.MaxPerTurn {
-		return convstore.Child{}, refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", n, c.Limits.MaxPerTurn)
-	}
-	if a.ID == 0 {
-		made := fresh
-		for _, d := range s.Session {
-			if d.Fresh {
-				made++
-			}
-		}
-		if made >= children {
-			return convstore.Child{}, refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, children)
-		}
-	}
-
-	own := depth + a.Profile.MaxDepth
+	own, caps := depth+a.Profile.MaxDepth, a.Profile.Caps
 	if a.ID != 0 && child.Grant != nil {
-		own = child.Grant.MaxDepth
+		own, caps = child.Grant.MaxDepth, child.Grant.Caps
 	}
 	kind := kindSingle
 	var labels map[string]string
-	if a.Tool == toolBatch {
-		kind = kindBatch
-	}
 	if a.Fixed {
 		own = depth
+	}
+	if a.Batch != nil {
+		kind = kindBatch
 	}
 	if a.Sticky != "" {
 		kind, labels = kindSpecialization, map[string]string{labelSpecialization: a.Sticky}
 	}
-	grant := convstore.Grant{Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxChildren: children, MaxParallel: parallel, Timeout: c.Limits.Timeout, Deadline: a.Deadline}
+	parallel := c.Limits.MaxParallel
+	if l := s.Account.Limits; l != nil && l.Parallel > 0 {
+		parallel = l.Parallel
+	} else if p.Grant != nil {
+		parallel = p.Grant.MaxParallel
+	}
+	grant := convstore.Grant{
+		Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxParallel: parallel,
+		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
+	}
 	if a.ID != 0 {
 		// A child that goes on keeps its stored config: its profile is not read again.
 		return convstore.Child{
-			Call: a.Call, ID: a.ID, Kind: kind, Model: a.Model, Grant: grant,
+			Call: a.Call, ID: a.ID, Kind: kind, Model: cmp.Or(a.Model, child.Model), Grant: grant,
 			ToolsTotal: total, ToolsDenied: total - len(granted),
 		}, nil
 	}
@@ -190,6 +235,37 @@ func Decide(s convstore.Standing, c Caller, a Ask, admitted, fresh int) (convsto
 		Grant: grant, Config: a.Profile.Config,
 		ToolsTotal: total, ToolsDenied: total - len(granted),
 	}, nil
+}
+
+// count applies the limits of calls and children to the asks that are not refused yet, in call order. That of children is
+// the session's, which a child cannot raise for itself.
+func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []error) {
+	calls, made, most := len(s.Turn), 0, c.Limits.MaxChildren
+	if l := s.Account.Limits; l != nil {
+		most = l.Children
+	}
+	for _, d := range s.Session {
+		if d.Fresh {
+			made++
+		}
+	}
+	over = make([]error, len(asks))
+	for i, a := range asks {
+		switch {
+		case vs[i].Err != nil:
+			continue
+		case calls >= c.Limits.MaxPerTurn:
+			over[i] = refuse(CodeCalls, "%d of %d sub-agent calls of this turn are used", calls, c.Limits.MaxPerTurn)
+			continue
+		case a.ID == 0 && made >= most:
+			over[i] = refuse(CodeChildren, "%d of %d sub-conversations of this session are used", made, most)
+			continue
+		case a.ID == 0:
+			made++
+		}
+		calls++
+	}
+	return over
 }
 
 // ceilingOf is the deepest level that a delegation by p may have.

@@ -22,7 +22,7 @@ var now = time.Unix(1_700_000_000, 0)
 func standing(depth, ceiling int, granted []string) convstore.Standing {
 	s := convstore.Standing{Caller: convstore.Conversation{ID: root, Depth: depth}, Now: now}
 	if depth > 0 {
-		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, MaxChildren: 64, Deadline: now.Add(time.Minute)}
+		s.Caller.Grant = &convstore.Grant{Tools: granted, MaxDepth: ceiling, Deadline: now.Add(time.Minute)}
 	}
 	s.Lookup = func(id convstore.ID) (convstore.Conversation, error) {
 		if id == child {
@@ -91,7 +91,7 @@ func TestDecideEveryCombination(t *testing.T) {
 								case !listed:
 									want = CodeProfile
 								}
-								got, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, ID: id, Deadline: now.Add(time.Minute), Profile: researcher(9, "fs_read_file", "fs_create_file", "jp_query")}, 0, 0)
+								got, err := decide(s, c, Ask{Call: "c", Tool: toolQuery, ID: id, Deadline: now.Add(time.Minute), Profile: researcher(9, "fs_read_file", "fs_create_file", "jp_query")})
 								if code := codeOf(err); code != want {
 									t.Fatalf("Decide(depth %d, ceiling %d, configured %d, holds %v, granted %v, listed %v, id %v) = %q (%v), want %q",
 										depth, ceiling, configured, holds, granted, listed, id, code, err, want)
@@ -122,6 +122,12 @@ func TestDecideEveryCombination(t *testing.T) {
 	}
 }
 
+// decide is Decide of one ask.
+func decide(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
+	v := Decide(s, c, []Ask{a})[0]
+	return v.Child, v.Err
+}
+
 func codeOf(err error) Code {
 	var r *Refusal
 	var sc *convstore.ScopeError
@@ -143,11 +149,17 @@ func TestDecideCounts(t *testing.T) {
 	for used, want := range []Code{"", "", "", "", "", CodeCalls, CodeCalls} {
 		s := standing(0, 0, nil)
 		s.Turn = make([]convstore.Delegation, used)
-		if _, err := Decide(s, c, ask, 0, 0); codeOf(err) != want {
+		if _, err := decide(s, c, ask); codeOf(err) != want {
 			t.Errorf("%d calls used: %v, want %q", used, err, want)
 		}
 		s.Turn = nil
-		if _, err := Decide(s, c, ask, used, 0); codeOf(err) != want {
+		together := make([]Ask, used+1)
+		for i := range together {
+			together[i] = ask
+		}
+		c := c
+		c.Limits.MaxChildren = 64
+		if err := Decide(s, c, together)[used].Err; codeOf(err) != want {
 			t.Errorf("%d calls admitted together: %v, want %q", used, err, want)
 		}
 	}
@@ -157,12 +169,12 @@ func TestDecideCounts(t *testing.T) {
 			s.Session = append(s.Session, convstore.Delegation{Fresh: true})
 		}
 		s.Session = append(s.Session, convstore.Delegation{}) // a follow-up makes no conversation
-		if _, err := Decide(s, c, ask, 0, 0); codeOf(err) != want {
+		if _, err := decide(s, c, ask); codeOf(err) != want {
 			t.Errorf("%d children made: %v, want %q", made, err, want)
 		}
 		follow := ask
 		follow.ID = child
-		if _, err := Decide(s, c, follow, 0, 0); err != nil {
+		if _, err := decide(s, c, follow); err != nil {
 			t.Errorf("follow-up with %d children made: %v", made, err)
 		}
 	}
@@ -170,7 +182,7 @@ func TestDecideCounts(t *testing.T) {
 
 func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 	c := caller(toolQuery)
-	got, err := Decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: researcher(4, "fs_read_file", "fs_modify_file")}, 0, 0)
+	got, err := decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: researcher(4, "fs_read_file", "fs_modify_file")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +198,7 @@ func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 	other := researcher(0)
 	other.Name = "agent/planner"
 	c.Limits.Profiles = append(c.Limits.Profiles, "agent/planner")
-	if _, err := Decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: other}, 0, 0); codeOf(err) != CodeProfile {
+	if _, err := decide(standing(0, 0, nil), c, Ask{Call: "c", Tool: toolQuery, ID: child, Profile: other}); codeOf(err) != CodeProfile {
 		t.Errorf("follow-up under another profile: %v, want a refusal", err)
 	}
 }
@@ -194,7 +206,7 @@ func TestDecideFollowUpKeepsTheGrant(t *testing.T) {
 func TestDecideCutsToTheRole(t *testing.T) {
 	p := researcher(0, "fs_read_file", "wc", "ask_user", "odd", "unsaid")
 	p.Sources = map[string]string{"fs_read_file": "builtin", "wc": "local", "ask_user": "interactive", "odd": "new"}
-	got, err := Decide(standing(0, 0, nil), caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p}, 0, 0)
+	got, err := decide(standing(0, 0, nil), caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,9 +221,9 @@ func TestDecideCutsToTheRole(t *testing.T) {
 func TestRefusalsAreTheSameBytes(t *testing.T) {
 	ask := Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}
 	for _, s := range []convstore.Standing{standing(1, 1, []string{toolQuery}), standing(5, 9, []string{toolQuery})} {
-		_, a := Decide(s, caller(toolQuery), ask, 0, 0)
+		_, a := decide(s, caller(toolQuery), ask)
 		s.Now = s.Now.Add(time.Hour)
-		_, b := Decide(s, caller(toolQuery), ask, 0, 0)
+		_, b := decide(s, caller(toolQuery), ask)
 		if a == nil || b == nil || a.Error() != b.Error() {
 			t.Errorf("refusals differ: %v / %v", a, b)
 		}
@@ -225,7 +237,7 @@ func TestDecideByWhatAToolIs(t *testing.T) {
 	p := researcher(0, "fs_read_file")
 	for is, want := range map[string][]string{"reads": {"fs_read_file"}, "runs a shell": {}, "": {}} {
 		p.Authority = map[string]string{"fs_read_file": is}
-		got, err := Decide(s, caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p}, 0, 0)
+		got, err := decide(s, caller(toolQuery), Ask{Call: "c", Tool: toolQuery, Profile: p})
 		if err != nil || !slices.Equal(got.Grant.Tools, want) {
 			t.Errorf("fs_read_file that %q = %v, %v, want %v", is, got.Grant.Tools, err, want)
 		}
@@ -235,11 +247,11 @@ func TestDecideByWhatAToolIs(t *testing.T) {
 // TestDecideTreeLimit: a child's own profile does not raise the limit of its tree.
 func TestDecideTreeLimit(t *testing.T) {
 	s := standing(1, 3, []string{toolQuery})
-	s.Caller.Grant.MaxChildren = 1
+	s.Account.Limits = &convstore.Limits{Children: 1}
 	s.Session = []convstore.Delegation{{Fresh: true}}
 	c := caller(toolQuery)
 	c.Limits.MaxChildren = 1000
-	if _, err := Decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}, 0, 0); codeOf(err) != CodeChildren {
+	if _, err := decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}); codeOf(err) != CodeChildren {
 		t.Errorf("Decide = %v, want a refusal for the children of the tree", err)
 	}
 }

@@ -80,7 +80,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 
 // unstarted is the end of what was stopped while it waited.
 func unstarted() ending {
-	return ending{State: convstore.StateCancelled, Reason: "cancelled before it started", Cost: new(int64)}
+	return ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
 }
 
 // recall answers a repeated call from the run that exists.
@@ -93,7 +93,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	if err != nil {
 		return outcome{}, err
 	}
-	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Usage: del.Usage, Cost: del.CostNano}
+	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Total: del.Total}
 	e.check(r, events)
 	d.mu.Lock()
 	d.recalled[del.Call] = true
@@ -115,7 +115,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 			e = ending{State: convstore.StateError, Reason: err.Error()}
 		}
 		f.end(e.State, e.Reason)
-		return outcome{child: child, ending: e}, errors.Join(err, d.settle(ctx, res, e))
+		return outcome{child: child, ending: e}, errors.Join(err, d.settle(ctx, res, &e))
 	}
 	defer d.free(slot)
 
@@ -128,6 +128,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		defer cancel()
 	}
 	f.tell(stream.Started)
+	pid := 0
 	stdin, asJSON := d.stdin(r)
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
@@ -135,7 +136,8 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
-		Started: func(pid int) {
+		Started: func(started int) {
+			pid = started
 			_ = slot.Pass() // of a regular file nobody wrote to
 			d.Log.Info("delegation started", "child", child, "pid", pid, "profile", del.Profile)
 			d.checkpoint(Running)
@@ -146,7 +148,8 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 
 	e := d.judge(context.WithoutCancel(ctx), del, r, exit, runErr, f.result, f.bad)
 	e.Stderr, e.LastTool = tail.String(), f.lastTool
-	err = d.settle(ctx, res, e)
+	e.PID, e.Started = pid, f.begun
+	err = d.settle(ctx, res, &e)
 	f.end(e.State, e.Reason)
 	d.Log.Info("delegation ended", "child", child, "state", e.State, "reason", e.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestPolicy(t *testing.T) {
 				holds = []string{tt.ask.Tool}
 			}
 			tt.ask.Call = "c"
-			got, err := Decide(standing(tt.depth, tt.ceiling, holds), caller(holds...), tt.ask, 0, 0)
+			got, err := decide(standing(tt.depth, tt.ceiling, holds), caller(holds...), tt.ask)
 			if code := codeOf(err); code != tt.want {
 				t.Fatalf("Decide = %q (%v), want %q", code, err, tt.want)
 			}
@@ -79,7 +79,7 @@ func TestDecideSpecialization(t *testing.T) {
 	c := caller(toolReview)
 	c.Limits.MaxDepth = 5
 	c.Limits.Profiles = nil
-	got, err := Decide(standing(0, 0, nil), c, review(0), 0, 0)
+	got, err := decide(standing(0, 0, nil), c, review(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestDecideSpecialization(t *testing.T) {
 	}
 	// What is in its profile may be more than its caller holds.
 	s := standing(1, 4, []string{toolReview})
-	got, err = Decide(s, caller(toolReview), review(0), 0, 0)
+	got, err = decide(s, caller(toolReview), review(0))
 	if err != nil || len(got.Grant.Tools) != 0 || got.Grant.MaxDepth != 2 {
 		t.Errorf("granted %+v, %v: want no tool and no depth", got.Grant, err)
 	}
@@ -235,8 +235,8 @@ func FuzzPolicy(f *testing.F) {
 		}
 		s := standing(max(int(depth), 0), int(ceiling), granted)
 		s.Turn = make([]convstore.Delegation, used)
-		got, err := Decide(s, c, ask, 0, 0)
-		again, err2 := Decide(s, c, ask, 0, 0)
+		got, err := decide(s, c, ask)
+		again, err2 := decide(s, c, ask)
 		if fmt.Sprint(got, err) != fmt.Sprint(again, err2) {
 			t.Fatalf("the same input gives %v %v and %v %v", got, err, again, err2)
 		}

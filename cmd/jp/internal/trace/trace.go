@@ -190,7 +190,7 @@ func (b *builder) delegations() {
 			s.until = b.Now
 		}
 		if !there {
-			s.use(d.Usage, d.CostNano)
+			s.use(d.Own.Usage, d.Own.Cost())
 		}
 		b.spans = append(b.spans, s)
 		b.byTurn[place{d.Child, d.ChildTurn}] = s

@@ -75,7 +75,8 @@ func newTree(text string) *tree {
 		return convstore.Delegation{
 			ID: fmt.Sprintf("jp-d%d", n), Root: rootID, Caller: rootID, Child: id, Call: call, Kind: "sub_complete", Profile: "agent/r", ProfileHash: strings.Repeat("ab", 32),
 			Model: "p/small", Depth: 1, Turn: 1, ChildTurn: 1, Fresh: true, Session: 1, Reserved: at(1100), Started: at(begun), Ended: at(ended), State: state,
-			Grant: convstore.Grant{Tokens: &limit}, Usage: convstore.Usage{Input: 500, Output: 50}, CostNano: &cost, ToolsAllowed: 1, ToolsTotal: 2, ToolsDenied: 1,
+			Grant: convstore.Grant{Budget: convstore.Budget{Tokens: &limit}},
+			Own:   convstore.Spend{Usage: convstore.Usage{Input: 500, Output: 50}, CostNano: cost}, ToolsAllowed: 1, ToolsTotal: 2, ToolsDenied: 1,
 		}
 	}
 	tr.Delegations = []convstore.Delegation{

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// A turn that comes to a limit hands in what it has: one more call of the model, without tools, for which tokens and time
+// are set aside from the start.
+const (
+	closingTokens = 1024 // of output
+	closingLeast  = 64   // with less than this it is not made
+	callLeast     = 256  // the same of any other call
+	closingTime   = 30 * time.Second
+
+	// unknownOutput is what a model is taken to say at most when nobody knows.
+	unknownOutput = 32 << 10
+)
+
+// limit is what stopped a turn.
+type limit struct {
+	reason string          // as the turn's end names it
+	told   string          // what is reached, to the model and as the result of calls that are not run
+	state  convstore.State // with nothing handed in
+}
+
+// Closing is what is set aside for the last call of a turn, given the price of its model; without one no money is.
+func Closing(price func(convstore.Usage) *int64) convstore.Budget {
+	tokens := int64(closingTokens)
+	b := convstore.Budget{Tokens: &tokens}
+	if price != nil {
+		b.CostNano = price(convstore.Usage{Output: closingTokens})
+	}
+	return b
+}
+
+var errLate = fmt.Errorf("time to hand in: %w", context.DeadlineExceeded)
+
+// working is the part of ctx for all but the closing call: a fifth of the time that is left, at most half a minute, is kept.
+func working(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, end.Add(-min(time.Until(end)/5, closingTime)), errLate)
+}
+
+// reached tells which limit the turn has come to before its next call, if any.
+func (t *turn) reached(work context.Context) *limit {
+	switch {
+	case errors.Is(context.Cause(work), errLate):
+		return &limit{reason: "deadline", told: "the time for this task is up", state: convstore.StateTimeout}
+	case t.spent():
+		return &limit{
+			reason: fmt.Sprintf("max_turns %d", t.MaxRounds), state: convstore.StateBudget,
+			told: fmt.Sprintf("the limit of %d tool rounds is reached", t.MaxRounds),
+		}
+	}
+	return nil
+}
+
+// begin stores what is not stored yet and records the bound of a call that is about to be made. It lowers what the request
+// may bring to what the account has left and, of a closing call, leaves out old results until it fits. A limit means that
+// the call must not be made.
+func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (stop *limit, err error) {
+	t.cut = nil
+	bound := func(a convstore.Account) *convstore.Call {
+		var in, out int64
+		if in, out, stop = t.afford(a, req, closing); stop != nil {
+			return nil
+		}
+		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in, Output: out}, CostNano: t.most(in, out)}
+	}
+	err = t.Log.Begin(context.WithoutCancel(ctx), bound, t.unsaved...)
+	if err == nil {
+		t.unsaved = nil
+	}
+	return stop, err
+}
+
+// afford works out the most that a call uses: its input, as estimated, and its output.
+func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in, out int64, stop *limit) {
+	want := int64(req.MaxTokens)
+	if want == 0 {
+		want = int64(t.MaxOutput)
+	}
+	if want == 0 {
+		want = unknownOutput
+	}
+	left, least := a.Left, min(want, callLeast)
+	if closing {
+		want, least = min(want, closingTokens), min(want, closingLeast)
+	}
+	if t.most(0, 0) == nil {
+		left.CostNano = nil // what has no price is bounded by tokens alone
+	}
+	if !closing {
+		left = left.Minus(t.aside(left))
+	}
+	for in = req.Estimate(); ; in = req.Estimate() {
+		if out = t.room(left, in, want); out >= least || !closing || !leaveOut(req) {
+			break
+		}
+	}
+	if out < least {
+		return in, 0, t.shortOf(a, left, in, least)
+	}
+	if out < want {
+		t.cut = t.shortOf(a, left, in, want)
+	}
+	if out < want || closing {
+		req.MaxTokens = int(out)
+	}
+	return in, out, nil
+}
+
+// aside is Closing without what is not limited anyway.
+func (t *turn) aside(left convstore.Budget) convstore.Budget {
+	b := Closing(t.Price)
+	if left.CostNano == nil {
+		b.CostNano = nil
+	}
+	return b
+}
+
+// most is the highest cost of a call: its whole input may be written to a cache, which can cost more than plain input.
+func (t *turn) most(in, out int64) *int64 {
+	if t.Price == nil {
+		return nil
+	}
+	plain, cached := t.Price(convstore.Usage{Input: in, Output: out}), t.Price(convstore.Usage{CacheWrite: in, Output: out})
+	if plain == nil || cached == nil {
+		return nil
+	}
+	n := max(*plain, *cached)
+	return &n
+}
+
+// room is how many tokens of output, at most want, fit into what is left beside the input; negative when that does not fit.
+func (t *turn) room(left convstore.Budget, in, want int64) int64 {
+	if left.Tokens != nil {
+		want = min(want, *left.Tokens-in)
+	}
+	if left.CostNano == nil || want < 0 || *t.most(in, want) <= *left.CostNano {
+		return want
+	}
+	low, high := int64(-1), want // the largest that fits is at least low and less than high
+	for high-low > 1 {
+		if mid := (low + high) / 2; *t.most(in, mid) <= *left.CostNano {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// shortOf names what a call of this size has too little of.
+func (t *turn) shortOf(a convstore.Account, left convstore.Budget, in, out int64) *limit {
+	l := &limit{reason: "cost budget", told: "the cost budget is used up", state: convstore.StateBudget}
+	if left.Tokens != nil && *left.Tokens < in+out {
+		l.reason, l.told = "token budget", "the token budget is used up"
+		if n := a.Limit.Tokens; n != nil {
+			l.reason += fmt.Sprintf(" %d", *n)
+		}
+	} else if n := a.Limit.CostNano; n != nil {
+		l.reason += fmt.Sprintf(" %.4g USD", float64(*n)/1e9)
+	}
+	return l
+}
+
+// leaveOut takes the oldest long result out of a request and reports whether there was one.
+func leaveOut(req *model.Request) bool {
+	for _, m := range req.Messages {
+		for _, c := range m.Content {
+			if r := c.Result; r != nil {
+				if marker := fmt.Sprintf("[%d bytes left out to stay within the budget]", len(r.Text)); len(r.Text) > len(marker) {
+					r.Text = marker
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

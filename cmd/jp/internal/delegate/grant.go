@@ -1,0 +1,100 @@
+package delegate
+
+import (
+	"fmt"
+
+	"jp/convstore"
+)
+
+// pool is what one reply may hand down: the caller's share of what remains, and never what is set aside for its own last call.
+func pool(s convstore.Standing, c Caller) convstore.Budget {
+	free := s.Account.Free
+	p := convstore.Budget{Tokens: convstore.Pool(free.Tokens, c.Limits.Share), CostNano: convstore.Pool(free.CostNano, c.Limits.Share)}
+	if t := c.Closing.Tokens; t != nil {
+		p = p.Min(convstore.Budget{Tokens: s.Account.Left.Minus(c.Closing).Tokens})
+	}
+	if n := c.Closing.CostNano; n != nil {
+		p = p.Min(convstore.Budget{CostNano: s.Account.Left.Minus(c.Closing).CostNano})
+	}
+	return p
+}
+
+// grants shares the pool among the asks that nothing refuses: the calls get the same part each, and of a batch's part the
+// same each of its items, at most what was asked for and what the profile allows.
+func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []error) []convstore.Budget {
+	admitted := func(i int) bool { return vs[i].Err == nil && over[i] == nil }
+	items := map[*Batch]int{}
+	calls := 0
+	for i, a := range asks {
+		if !admitted(i) {
+			continue
+		}
+		if a.Batch == nil || items[a.Batch] == 0 {
+			calls++
+		}
+		if a.Batch != nil {
+			items[a.Batch]++
+		}
+	}
+	whole := pool(s, c)
+	out := make([]convstore.Budget, len(asks))
+	for i, a := range asks {
+		if admitted(i) {
+			out[i] = part(whole, calls, items[a.Batch], a, vs[i].Child.Grant.Caps)
+		}
+	}
+	return out
+}
+
+// part is the grant of one ask, when calls share the pool and items the batch that it is of.
+func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget) convstore.Budget {
+	one := func(pool *int64, batch func(convstore.Budget) *int64, want, most *int64) *int64 {
+		if a.Batch == nil {
+			return convstore.Portion(pool, calls, want, most)
+		}
+		return convstore.Portion(convstore.Portion(pool, calls, batch(a.Batch.Want)), items, want, most)
+	}
+	tokens := func(b convstore.Budget) *int64 { return b.Tokens }
+	cost := func(b convstore.Budget) *int64 { return b.CostNano }
+	return convstore.Budget{
+		Tokens:   one(pool.Tokens, tokens, a.Want.Tokens, caps.Tokens),
+		CostNano: one(pool.CostNano, cost, a.Want.CostNano, caps.CostNano),
+	}
+}
+
+// affordable refuses what could not be granted if it were the only ask, and what has no price where a person set a limit
+// of money.
+func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) error {
+	if err := spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
+		return err
+	}
+	strict := s.Account.Limits != nil && s.Account.Limits.Strict || child.Grant.Caps.CostNano != nil || a.Want.CostNano != nil
+	if strict && (c.Priced == nil || !c.Priced(child.Model)) {
+		return refuse(CodeCost, "the price of the model %s is not known, and a limit of cost is set", child.Model).
+			withHint("give its price in [providers.llm.prices] of the user's config.toml, or lift the limit with max_cost_per_session = \"unlimited\"")
+	}
+	return nil
+}
+
+// spent refuses a grant of nothing.
+func spent(left, grant convstore.Budget) error {
+	if n := grant.Tokens; n != nil && *n <= 0 {
+		return refuse(CodeTokens, "%d tokens are left for sub-agents, which comes to none for this one", max(*orZero(left.Tokens), 0))
+	}
+	if n := grant.CostNano; n != nil && *n <= 0 {
+		return refuse(CodeCost, "%s are left for sub-agents, which comes to nothing for this one", dollars(max(*orZero(left.CostNano), 0)))
+	}
+	return nil
+}
+
+func orZero(n *int64) *int64 {
+	if n == nil {
+		return new(int64)
+	}
+	return n
+}
+
+// dollars shows billionths of a dollar in full.
+func dollars(nano int64) string {
+	return fmt.Sprintf("%d.%09d USD", nano/1e9, nano%1e9)
+}

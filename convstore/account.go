@@ -1,0 +1,253 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+)
+
+// opens are the open delegations of a ledger.
+type opens []Delegation
+
+func (t *tx) opens(ledger ID) (open opens, err error) {
+	err = t.prefixed(bOpen, ledger.key(), func(k, _ []byte) error {
+		d, err := t.delegation(ledger, num(k[8:]))
+		open = append(open, d)
+		return err
+	})
+	return open, err
+}
+
+func (o opens) has(number uint64) bool {
+	for _, d := range o {
+		if d.number == number {
+			return true
+		}
+	}
+	return false
+}
+
+// grantedBy sums up what is reserved in an account: the grants of open
+// delegations that belong to it and stand below no other open one, whose grant
+// covers them. One belongs when belongs says so of it or, since a delegation can
+// outlive the one that it was made in, of a settled one above it.
+func (t *tx) grantedBy(open opens, belongs func(at Delegation, session int) bool) (Budget, error) {
+	var zero Spend
+	sum := zero.budget()
+	for _, d := range open {
+		for at := d; ; {
+			if belongs(at, d.Session) {
+				sum = sum.plus(d.Grant.Budget)
+				break
+			}
+			if at.Within == 0 || open.has(at.Within) {
+				break
+			}
+			var err error
+			if at, err = t.delegation(at.Root, at.Within); err != nil {
+				return sum, err
+			}
+		}
+	}
+	return sum, nil
+}
+
+// account works out the account of a conversation. Below one whose own run has
+// ended, what it has left was given back: there its caller's account bounds it too.
+func (t *tx) account(id ID, r *record) (Account, error) {
+	ledger, err := t.ledgerOf(id, r)
+	if err != nil {
+		return Account{}, err
+	}
+	open, err := t.opens(ledger)
+	if err != nil {
+		return Account{}, err
+	}
+	root := r
+	if ledger != id {
+		if root, err = t.load(ledger); err != nil {
+			return Account{}, err
+		}
+	}
+	a, err := t.accountAlone(id, r, ledger, open)
+	a.Session, a.Limits = root.Turns, root.Limits.clone()
+	above := func() error {
+		for at, rec := id, r; at != ledger && rec.Run == nil; {
+			parent, err := t.load(rec.Parent)
+			if err != nil {
+				return err
+			}
+			at, rec = rec.Parent, parent
+			up, err := t.accountAlone(at, rec, ledger, open)
+			if err != nil {
+				return err
+			}
+			a.Left, a.Free = a.Left.Min(up.Free), a.Free.Min(up.Free)
+		}
+		return nil
+	}
+	if err == nil {
+		err = above()
+	}
+	return a, err
+}
+
+// accountAlone is account without what bounds it from above.
+func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, error) {
+	a := Account{Below: r.Below}
+	belongs := func(at Delegation, _ int) bool { return at.Caller == id && at.Turn == r.Turns }
+	if id == ledger {
+		if l := r.Limits.clone(); l != nil {
+			a.Limit, a.Subs = l.Run, l.Budget
+		}
+		a.Own = r.spend().sub(r.Since)
+		belongs = func(at Delegation, session int) bool { return at.Within == 0 && session == r.Turns }
+	} else {
+		if r.Grant != nil {
+			a.Limit = r.Grant.Budget.clone()
+		}
+		if run := r.run(); run != nil {
+			a.Own = r.spend().sub(run.Before)
+		}
+	}
+	var err error
+	if a.Open, err = t.grantedBy(open, belongs); err != nil {
+		return a, err
+	}
+	a.left()
+	return a, nil
+}
+
+// charge moves what a delegation has used into the account of its caller. Where
+// the caller's own delegation has ended before, it moves on from there. What
+// reaches the root counts in the session in which it was reserved.
+func (t *tx) charge(d Delegation, s Spend) error {
+	session := d.Session
+	for {
+		top := d.Within == 0
+		id, turn := d.Caller, d.Turn
+		if top {
+			id, turn = d.Root, session
+		}
+		r, err := t.load(id)
+		var gone *NotFoundError
+		switch {
+		case errors.As(err, &gone): // removed since
+		case err != nil:
+			return err
+		case r.Turns == turn:
+			r.Below = r.Below.Add(s)
+			if err := t.save(id, r); err != nil {
+				return err
+			}
+		}
+		if top {
+			return nil
+		}
+		up, err := t.delegation(d.Root, d.Within)
+		if err != nil {
+			return err
+		}
+		if up.State == "" {
+			return nil // it moves on when that one is settled
+		}
+		up.Total = up.Total.Add(s)
+		if err := t.saveDelegation(up); err != nil {
+			return err
+		}
+		d = up
+	}
+}
+
+// Account returns the account of a conversation in view as it is now.
+func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
+	err = v.f.read(ctx, func(t *tx) error {
+		r, err := v.within(t, id)
+		if err == nil {
+			a, err = t.account(id, r)
+		}
+		return err
+	})
+	return a, absent(err, id)
+}
+
+// Limit writes the limits of the present session of the conversation's ledger,
+// for a person who delegates on its behalf while nobody runs it. While it runs
+// they stay as they are, and so they do where the conversation was delegated
+// itself.
+func (s Scope) Limit(ctx context.Context, limits Limits) error {
+	err := s.f.write(ctx, func(t *tx) error {
+		r, err := t.loadWhole(s.root)
+		if err != nil {
+			return err
+		}
+		held, err := t.held(s.root)
+		if err != nil {
+			return err
+		}
+		if held || r.Link == DelegationLink {
+			return errUnchanged
+		}
+		r.Limits = limits.clone()
+		return t.save(s.root, r)
+	})
+	return absent(err, s.root)
+}
+
+// Call is a call of a model that is about to be made: the most that it may use.
+type Call struct {
+	Model    string `json:"model"`
+	Usage    Usage  `json:"usage"`
+	CostNano *int64 `json:"cost_nano"` // nil = price unknown
+}
+
+// callLost is the Stop of a ModelCall that was begun and not ended.
+const callLost = "lost"
+
+// Begin appends events, as Append does, and records in the same transaction that
+// a model is about to be called. It calls bound with what is left in the account:
+// the call it returns must fit in. It stands until a ModelCall is appended or the
+// turn ends; should the process end before that, it is charged. Where bound
+// returns nil no call is recorded: none shall be made.
+func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Event) error {
+	return l.append(ctx, events, func(t *tx, r *record) error {
+		a, err := t.account(l.id, r)
+		if err != nil {
+			return err
+		}
+		if r.Call = bound(a); r.Call != nil {
+			l.calling.Store(true)
+		}
+		return t.save(l.id, r)
+	})
+}
+
+// Limit writes the limits of a turn that goes on. A new turn has them in its
+// TurnStart. In a delegated conversation it does nothing.
+func (l *Log) Limit(ctx context.Context, limits Limits) error {
+	return l.write(ctx, func(t *tx, r *record) error {
+		if r.Link == DelegationLink {
+			return errUnchanged
+		}
+		r.Limits = limits.clone()
+		return t.save(l.id, r)
+	})
+}
+
+// loseCall charges a call that was begun and never ended: an event says so, for
+// what is owed is what the events say.
+func (t *tx) loseCall(id ID, r *record) error {
+	if r.Call == nil {
+		return nil
+	}
+	return t.note(id, r, ModelCall{Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost})
+}
+
+// note appends an event of the store's own making.
+func (t *tx) note(id ID, r *record, body Body) error {
+	s, err := encodeEvent(Event{ID: NewEventID(), Time: t.now, Body: body})
+	if err != nil {
+		return err
+	}
+	_, err = t.append(id, r, &s, body)
+	return err
+}
