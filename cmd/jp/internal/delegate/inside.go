@@ -67,7 +67,7 @@ func (in *Inside) Close(ctx context.Context) {
 	in.forked, in.closed = nil, true
 	in.mu.Unlock()
 	for _, f := range left {
-		_ = in.d.settle(ctx, f.res, ending{State: convstore.StateCancelled, Reason: "never started"})
+		_ = in.d.settle(ctx, f.res, &ending{State: convstore.StateCancelled, Reason: "never started"})
 	}
 }
 
@@ -88,7 +88,7 @@ func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
-		_ = in.d.settle(ctx, f.res, ending{State: convstore.StateCancelled, Reason: "never started"})
+		_ = in.d.settle(ctx, f.res, &ending{State: convstore.StateCancelled, Reason: "never started"})
 		return 0, errors.New("the tool call has ended")
 	}
 	in.forked[id] = f
@@ -124,7 +124,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	}
 	return Report{
 		Child: del.Child, Turn: del.ChildTurn, State: e.State, Reason: e.Reason, Text: neutralize(e.Text), Model: del.Model,
-		Usage: e.Usage, Cost: e.Cost, Duration: time.Since(begun),
+		Usage: e.Total.Usage, Cost: e.Total.Cost(), Duration: time.Since(begun),
 	}, nil
 }
 
