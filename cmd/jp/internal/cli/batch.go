@@ -219,7 +219,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if root, err = b.resolveTarget(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		if scope, caller, err = b.standFor(ctx, root, nil); err != nil {
+		if scope, caller, err = b.standFor(ctx, root, nil, nil); err != nil {
 			return nil, err
 		}
 		b.parallel = caller.Limits.MaxParallel
@@ -234,13 +234,17 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
 		b.parallel = l.MaxParallel
-		if err := b.begin(ctx); err != nil {
+		session := sessionLimits(cfg)
+		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
+		if err := b.begin(ctx, session); err != nil {
 			return nil, err
 		}
 		scope = b.log.Below()
 	}
 	d := b.delegator(cfg, scope)
 	d.Limits, d.InlineResult = caller.Limits, 1<<20
+	// Its items reserve one by one: with the share of a reply each would be granted half of what the one before it was.
+	d.Limits.Share = min(d.Limits.Share, 1/float64(max(b.parallel, 1)))
 	for _, name := range []string{"jp_batch_query", "jp_query"} {
 		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
 			f, _ := d.Func(name)
@@ -251,8 +255,8 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	return nil, refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).withHint("`jp conversation show` lists its tools")
 }
 
-// begin makes the conversation of a batch and begins its turn.
-func (b *batch) begin(ctx context.Context) error {
+// begin makes the conversation of a batch and begins its turn, with what its session may use.
+func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	defs, err := b.definitions(ctx, b.resolved)
 	if err != nil {
 		return err
@@ -273,7 +277,7 @@ func (b *batch) begin(ctx context.Context) error {
 	if b.log, err = b.store.Lock(ctx, b.conv.ID); err != nil {
 		return err
 	}
-	return b.log.Append(ctx, at(convstore.TurnStart{}), at(convstore.UserMessage{Text: about + ", from a shell"}))
+	return b.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about + ", from a shell"}))
 }
 
 func at(body convstore.Body) convstore.Event {

@@ -77,7 +77,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
 	}
-	d.Closing, d.Priced = agent.Closing(loop.Price), q.priced(cfg)
+	d.Closing = agent.Closing(loop.Price)
 	return loop, d, nil
 }
 
@@ -193,7 +193,7 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
