@@ -2,11 +2,13 @@ package trace
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"time"
 
-	"encoding/json"
+	"jp/cmd/jp/internal/term"
 )
 
 // The Trace Event Format, as far as it is written here: Google's document "Trace Event Format" (2016), which Perfetto and
@@ -123,10 +125,15 @@ func (t *Trace) Chrome(w io.Writer) error {
 	slices.SortStableFunc(events, func(a, b chromeEvent) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Time, b.Time), cmp.Compare(length(b), length(a)))
 	})
-	return json.NewEncoder(w).Encode(map[string]any{
+	doc, err := json.Marshal(map[string]any{
 		"traceEvents": events, "displayTimeUnit": "ms",
 		"otherData": map[string]any{"conversation_id": t.ID.String(), "title": t.Title, "started_at": t.Start},
 	})
+	if err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	_, err = w.Write(append(term.EscapeJSON(doc), '\n'))
+	return err
 }
 
 func rank(e chromeEvent) int {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"jp/cmd/jp/internal/term"
 )
 
 // event is one of the format's document: fields that were not written are nil.
@@ -27,6 +29,9 @@ func chromeEvents(t *testing.T, tr *Trace) []event {
 	var b bytes.Buffer
 	if err := tr.Chrome(&b); err != nil {
 		t.Fatal(err)
+	}
+	if text := b.String(); strings.TrimSuffix(term.Clean(text), "\n") != strings.TrimSuffix(text, "\n") {
+		t.Errorf("what Chrome wrote acts on a terminal: %q", text)
 	}
 	var doc struct {
 		TraceEvents []event `json:"traceEvents"`
