@@ -140,32 +140,32 @@ func (t *Trace) labels(utf8 bool) []string {
 			branch, deeper = term.Branch(last[s.parent] == s, utf8)
 		}
 		indents[s] = indents[s.parent] + deeper
-		out = append(out, indents[s.parent]+branch+term.Line(s.label()))
+		out = append(out, indents[s.parent]+branch+term.Line(s.label(utf8)))
 	}
 	return out
 }
 
 // label is a span in a few words, from a model or a tool in part.
-func (s *Span) label() string {
+func (s *Span) label(utf8 bool) string {
 	switch s.Kind {
 	case Turn:
-		return s.Name + " " + firstLine(s.Input)
+		return s.Name + " " + firstLine(s.Input, utf8)
 	case ToolCall:
-		return s.Name + " " + firstLine(s.Input)
+		return s.Name + " " + firstLine(s.Input, utf8)
 	case Delegation:
 		text := s.Name + " " + s.Conversation.String()
 		if s.Run.Removed {
 			text += " (removed)"
 		}
-		return text + " " + firstLine(s.Input)
+		return text + " " + firstLine(s.Input, utf8)
 	}
 	return s.Name
 }
 
 // firstLine is the start of a text, short enough for a label.
-func firstLine(text string) string {
+func firstLine(text string, utf8 bool) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	return term.Cut(term.Line(text), 48, true)
+	return term.Cut(term.Line(text), 48, utf8)
 }
 
 // bar draws when a span ran: at least one cell, full ones where it took most of the cell's time.

@@ -144,6 +144,10 @@ func TestText(t *testing.T) {
 	}{{"unlimited", 0, true}, {"100", 100, true}, {"60", 60, false}, {"30", 30, true}} {
 		golden(t, "text-"+c.name+".txt", []byte(textOf(t, tr, c.width, c.utf8)))
 	}
+	long := textOf(t, build(t, newTree(strings.Repeat("long ", 40))), 0, false)
+	if i := strings.IndexFunc(long, func(r rune) bool { return r > 0x7e }); i >= 0 {
+		t.Errorf("a text for a locale without UTF-8 holds %q", long[i:min(len(long), i+10)])
+	}
 	for width := 1; width < 130; width++ {
 		for line := range strings.Lines(textOf(t, build(t, newTree("宽字符 "+hostile)), width, true)) {
 			if got := term.Width(strings.TrimSuffix(line, "\n")); got > width {
