@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type shop struct {
 	jp, none string
 	dir      string
 	env      []string
+	stdin    string // of what is run
 }
 
 func newShop(b *testing.B, delay string) *shop {
@@ -108,7 +110,7 @@ func (s *shop) build(out, pkg string) {
 // run runs a program to its end and returns how long it took and what it and its descendants used.
 func (s *shop) run(program string, args ...string) (time.Duration, *syscall.Rusage) {
 	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd.Dir, cmd.Env, cmd.Stdin = s.dir, s.env, strings.NewReader(s.stdin)
 	began := time.Now()
 	out, err := cmd.Output()
 	took := time.Since(began)
@@ -149,3 +151,20 @@ func BenchmarkQuery(b *testing.B)            { newShop(b, "0s").measure("query",
 func BenchmarkOneDelegation(b *testing.B)    { newShop(b, "0s").measure("query", "--new", "one") }
 func Benchmark32Delegations(b *testing.B)    { newShop(b, "200ms").measure("query", "--new", "many") }
 func Benchmark32DelegationsCPU(b *testing.B) { newShop(b, "0s").measure("query", "--new", "many") }
+
+// Benchmark256ThroughACapOf32 is `jp batch` with 256 queries whose model takes 2 s each, 32 at a time: ideally 8 waves.
+func Benchmark256ThroughACapOf32(b *testing.B) {
+	const queries, parallel, delay = 256, 32, 2 * time.Second
+	s := newShop(b, delay.String())
+	s.stdin = strings.Repeat("\"part\"\n", queries)
+	var wall, cpu []time.Duration
+	for b.Loop() {
+		w, use := s.run(s.jp, "batch", "-q", "-c", "agent/r", "--parallel", strconv.Itoa(parallel))
+		wall = append(wall, w)
+		cpu = append(cpu, time.Duration(use.Utime.Nano()+use.Stime.Nano()))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ms(median(wall)), "ms")
+	b.ReportMetric(float64(median(wall))/float64(delay*queries/parallel), "x-ideal")
+	b.ReportMetric(ms(median(cpu)), "cpu-ms")
+}
