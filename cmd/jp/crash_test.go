@@ -3,7 +3,12 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"jp/cmd/jp/internal/cli"
 )
@@ -23,4 +28,16 @@ func crash() {
 			}
 		},
 	}))
+}
+
+// jp is the program itself. As a sub-agent in whose TMPDIR a file "deaf" stands, it does nothing and hears no signal.
+func jp() {
+	child := slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "--root-id=") })
+	if _, err := os.Lstat(filepath.Join(os.Getenv("TMPDIR"), "deaf")); child && err == nil {
+		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		for {
+			time.Sleep(time.Hour)
+		}
+	}
+	os.Exit(run())
 }

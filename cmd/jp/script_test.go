@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what commands said into the scrip
 func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
 	testscript.Main(m, map[string]func(){
-		"jp":       func() { os.Exit(run()) },
+		"jp":       jp,
 		"wire":     wiretest.Main,
 		"jp-crash": crash,
 		"jp-fill":  fillMain,
