@@ -182,6 +182,12 @@ func (t *tx) bucket(n bucketNumber) *bbolt.Bucket {
 		if t.buckets[n] == nil {
 			panic(damage{fmt.Errorf("bucket %s is missing", bucketNames[n])})
 		}
+		switch n {
+		case bEvents, bEventIDs, bTurns:
+			// Their keys come in order within a conversation: a page that is split has
+			// seen most of what it will ever hold. bbolt would leave it half empty.
+			t.buckets[n].FillPercent = 0.9
+		}
 	}
 	return t.buckets[n]
 }
