@@ -196,9 +196,10 @@ func TestGuardGetsNonsense(t *testing.T) {
 		{"half an order", string(good[:len(good)/2]), []int{n, n, n}, ""},
 		{"too long", "\xff\xff\xff\xff", []int{n, n, n}, "order of 4294967295 bytes: above the limit of 8388608\n"},
 		{"no order", "\x00\x00\x00\x01x", []int{n, n, n}, "order: cut off\n"},
-		{"no descriptors", string(good), nil, "order: 0 descriptors, want 3\n"},
-		{"too few descriptors", string(good), []int{n, n}, "order: 2 descriptors, want 3\n"},
-		{"too many descriptors", string(good), []int{n, n, n, n}, "order: 4 descriptors, want 3\n"},
+		{"no descriptors", string(good), nil, "order: 0 descriptors, want 3 or 4\n"},
+		{"too few descriptors", string(good), []int{n, n}, "order: 2 descriptors, want 3 or 4\n"},
+		{"too many descriptors", string(good), []int{n, n, n, n, n}, "order: 5 descriptors, want 3 or 4\n"},
+		{"good, with a socket", string(good), []int{n, n, n, n}, "\nlaunch\n\nstarted N\n\nexit 9 N\n\nempty\n"},
 		{"good, then nothing", string(good), []int{n, n, n}, "\nlaunch\n\nstarted N\n\nexit 9 N\n\nempty\n"},
 		{"good, then nonsense", string(good) + "xyz", []int{n, n, n}, "\nlaunch\n\nstarted N\n\nexit 9 N\n\nempty\n"},
 	} {

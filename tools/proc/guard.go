@@ -265,7 +265,7 @@ func (k *keeper) report(rs ...report) {
 // returns no descriptors when the stream ends first.
 func receive(ctl int) (o order, files []int, err error) {
 	var head [4]byte
-	oob := make([]byte, unix.CmsgSpace(4*4))
+	oob := make([]byte, unix.CmsgSpace(5*4)) // one more is seen, and refused
 	if files, err = receiveFull(ctl, head[:], oob); err != nil || files == nil {
 		return order{}, nil, err
 	}
