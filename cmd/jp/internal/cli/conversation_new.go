@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -93,11 +94,13 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	if _, err := hand.scope.Settle(context.WithoutCancel(ctx), hand.res, convstore.Outcome{
+	settled, err := hand.scope.Settle(context.WithoutCancel(ctx), hand.res, convstore.Outcome{
 		State: convstore.StateEmpty, Reason: "made without a run",
-	}); err != nil {
+	})
+	if err != nil {
 		return 0, err
 	}
+	delegate.LogEnd(a.logger(), settled)
 	id := hand.res.Child.ID
 	if !o.create.tmp.Set {
 		return id, nil

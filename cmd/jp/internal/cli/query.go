@@ -299,8 +299,10 @@ func (q *query) close(ctx context.Context) {
 
 // settle ends a delegation by hand.
 func (q *query) settle(ctx context.Context, o convstore.Outcome) {
-	if _, err := q.scope.Settle(context.WithoutCancel(ctx), q.hand, o); err != nil {
+	if settled, err := q.scope.Settle(context.WithoutCancel(ctx), q.hand, o); err != nil {
 		q.warn("%s: settle: %v", q.conv.ID, err)
+	} else {
+		delegate.LogEnd(q.logger(), settled)
 	}
 	q.hand = nil
 }

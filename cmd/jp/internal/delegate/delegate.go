@@ -199,6 +199,7 @@ func (d *Delegator) settle(ctx context.Context, res *convstore.Reservation, e *e
 		return err
 	}
 	e.Total = settled.Total
+	LogEnd(d.Log, settled)
 	return nil
 }
 

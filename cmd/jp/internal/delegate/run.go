@@ -139,7 +139,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		Started: func(started int) {
 			pid = started
 			_ = slot.Pass() // of a regular file nobody wrote to
-			d.Log.Info("delegation started", "child", child, "pid", pid, "profile", del.Profile)
+			d.Log.Debug("process of a sub-agent started", "child", child, "pid", pid, "profile", del.Profile)
 			d.checkpoint(Running)
 		},
 	})
@@ -151,7 +151,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	e.PID, e.Started = pid, f.begun
 	err = d.settle(ctx, res, &e)
 	f.end(e.State, e.Reason)
-	d.Log.Info("delegation ended", "child", child, "state", e.State, "reason", e.Reason, "exit", exit.Code, "rss", exit.MaxRSS)
+	d.Log.Debug("process of a sub-agent ended", "child", child, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
 		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
 	}

@@ -1,0 +1,37 @@
+package delegate
+
+import (
+	"log/slog"
+	"strconv"
+
+	"jp/convstore"
+)
+
+// LogEnd writes the one line that the log has of a delegation that was settled: what its record in the store says.
+func LogEnd(log *slog.Logger, d convstore.Delegation) {
+	within := ""
+	if d.Within != 0 {
+		within = "jp-d" + strconv.FormatUint(d.Within, 10)
+	}
+	begun := d.Started
+	if begun.IsZero() {
+		begun = d.Reserved
+	}
+	log.Info("delegation",
+		"id", d.ID, "root", d.Root, "conversation", d.Child, "caller", d.Caller, "call", d.Call, "within", within,
+		"depth", d.Depth, "kind", d.Kind, "profile", d.Profile, "profile_hash", d.ProfileHash, "model", d.Model,
+		"grant_tokens", unlimited(d.Grant.Tokens), "grant_cost_nano", unlimited(d.Grant.CostNano),
+		"input_tokens", d.Own.Input, "output_tokens", d.Own.Output, "cache_read_tokens", d.Own.CacheRead, "cache_write_tokens", d.Own.CacheWrite,
+		"cost_nano", d.Own.Cost(), "total_tokens", d.Total.Tokens(), "total_cost_nano", d.Total.Cost(),
+		"started_at", begun, "duration_ms", d.Ended.Sub(begun).Milliseconds(), "state", d.State, "reason", d.Reason,
+		"tools_allowed", d.ToolsAllowed, "tools_total", d.ToolsTotal, "tools_denied", d.ToolsDenied,
+	)
+}
+
+// unlimited is how the log writes a limit.
+func unlimited(n *int64) any {
+	if n == nil {
+		return "unlimited"
+	}
+	return *n
+}
