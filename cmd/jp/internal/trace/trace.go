@@ -229,7 +229,7 @@ func (b *builder) conversation(c convstore.Conversation) error {
 				holder.Output, holder.OutputBytes = cut(string(body.Data))
 			}
 		case convstore.ModelCall:
-			s := b.add(holder, c, ev, Span{Kind: ModelCall, Name: body.Model, State: "ok", Stop: body.Stop})
+			s := b.add(holder, c, ev, Span{Kind: ModelCall, Name: body.Model, State: modelState(body.Stop), Stop: body.Stop})
 			s.Start = ev.Time.Add(-max(0, body.Duration))
 			if holder != nil && s.Start.Before(holder.Start) {
 				s.Start = holder.Start
@@ -304,6 +304,17 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 	s.Conversation, s.TurnNumber, s.parent = c.ID, ev.Turn, parent
 	b.spans = append(b.spans, &s)
 	return &s
+}
+
+// modelState tells calls that did not come to their end: lost with their process, charged in full, or cut off.
+func modelState(stop string) string {
+	switch stop {
+	case "lost":
+		return string(convstore.StateLost)
+	case "cut":
+		return string(convstore.StateError)
+	}
+	return string(convstore.StateOK)
 }
 
 // end closes a span, not before its start.

@@ -233,6 +233,14 @@ func TestBuildFailsWithTheEvents(t *testing.T) {
 	}
 }
 
+func TestModelState(t *testing.T) {
+	for stop, want := range map[string]string{"": "ok", "end_turn": "ok", "tool_use": "ok", "lost": "lost", "cut": "error"} {
+		if got := modelState(stop); got != want {
+			t.Errorf("modelState(%q) = %s, want %s", stop, got, want)
+		}
+	}
+}
+
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text  string
