@@ -26,6 +26,8 @@ type batchOptions struct {
 	profile  maybe[string]
 	rootID   maybe[string]
 	parallel maybe[int]
+	tokens   maybe[*int64]
+	cost     maybe[*int64]
 	title    maybe[string]
 }
 
@@ -38,13 +40,16 @@ func newBatchCommand(a *app) *cli.Command {
 			"found good. Without --root-id all run below one new conversation.\n\n" +
 			"Writes one JSON object for each line, in their order and as soon as it is there: conversation_id, status, reason, text, " +
 			"tokens_used, cost_usd and calls (of its model). Texts are whole up to 1 MiB. With -F json they are one array.\n\n" +
-			"A batch of its own is not bounded by max_per_turn and max_children; below --root-id the limits of that conversation hold, " +
-			"and what they refuse says so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
+			"A batch of its own is not bounded by max_per_turn and max_children; --total-budget and --max-cost " +
+			"are divided evenly among the lines. Below --root-id the limits of that conversation hold too, and what they refuse says " +
+			"so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
 			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done.",
 		Flags: []*option{
 			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
 			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			intFlag(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
+			tokensFlag(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
+			costFlag(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
 			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
 		},
 		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitHangup, exitInterrupted, exitTerminated},
@@ -180,6 +185,7 @@ type batch struct {
 	items []delegate.Item
 
 	parallel int
+	most     convstore.Budget // of one line
 	out      *bufio.Writer
 	rows     list
 	ok       int
@@ -208,6 +214,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			}
 		}
 	}
+	if n := b.o.tokens.Value; n != nil && *n < int64(len(b.items)) {
+		return nil, usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
+	}
 	cfg := b.resolved.Config
 	if !cfg.Delegation.Enabled {
 		return nil, refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
@@ -226,6 +235,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if b.o.parallel.Set {
 			b.parallel = b.o.parallel.Value
 		}
+		b.divide(convstore.Budget{Tokens: b.o.tokens.Value, CostNano: b.o.cost.Value})
 	} else {
 		// What a person starts from a shell is as much as that person gives it.
 		l := &caller.Limits
@@ -236,6 +246,14 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		b.parallel = l.MaxParallel
 		session := sessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
+		if b.o.tokens.Set {
+			session.Tokens = b.o.tokens.Value
+		}
+		if b.o.cost.Set {
+			session.CostNano, session.Strict = b.o.cost.Value, b.o.cost.Value != nil
+		}
+		b.divide(session.Budget)
+		l.Share = 1 // what a line is granted is divided above
 		if err := b.begin(ctx, session); err != nil {
 			return nil, err
 		}
@@ -243,8 +261,6 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	}
 	d := b.delegator(cfg, scope)
 	d.Limits, d.InlineResult = caller.Limits, 1<<20
-	// Its items reserve one by one: with the share of a reply each would be granted half of what the one before it was.
-	d.Limits.Share = min(d.Limits.Share, 1/float64(max(b.parallel, 1)))
 	for _, name := range []string{"jp_batch_query", "jp_query"} {
 		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
 			f, _ := d.Func(name)
@@ -253,6 +269,18 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 	}
 	return nil, refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).withHint("`jp conversation show` lists its tools")
+}
+
+// divide decides what one line is granted at most: an even part of what a flag gives to all of them. Of a limit that nobody thought
+// of for this batch, in which most lines use little, it is as much as lets twice as many run as can at the same time.
+func (b *batch) divide(all convstore.Budget) {
+	lines := func(flag maybe[*int64]) int {
+		return pick(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
+	}
+	b.most = convstore.Budget{
+		Tokens:   convstore.Portion(all.Tokens, lines(b.o.tokens)),
+		CostNano: convstore.Portion(all.CostNano, lines(b.o.cost)),
+	}
 }
 
 // begin makes the conversation of a batch and begins its turn, with what its session may use.
@@ -295,7 +323,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if f := b.format(); f == formatJSON || f == formatJSONPretty {
 		b.rows.format = f
 	}
-	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.row)
+	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	if !errors.Is(failed, term.ErrClosed) {
 		failed = errors.Join(failed, b.rows.close(), b.out.Flush())

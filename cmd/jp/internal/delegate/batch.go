@@ -33,6 +33,7 @@ type Row struct {
 type batchArguments struct {
 	Queries     []arguments `json:"queries"`
 	MaxParallel int         `json:"max_parallel"`
+	TotalBudget *int64      `json:"total_budget"` // tokens; nil = as many as the rule gives
 }
 
 // itemCall identifies an item of a batch, counted from 1, among all delegations of its caller.
@@ -45,7 +46,7 @@ func (d *Delegator) items(ctx context.Context, c tools.Call) []admission {
 		return nil // the tool says so
 	}
 	list := make([]admission, len(a.Queries))
-	whole := new(Batch) // one grant for all
+	whole := &Batch{Want: convstore.Budget{Tokens: a.TotalBudget}} // one grant for all
 	for i, q := range a.Queries {
 		list[i].request, list[i].err = d.request(ctx, itemCall(c.ID, i+1), c.Name, q)
 		list[i].Batch = whole

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/convstore"
 )
 
 // Item is one task of a batch that a person gives.
@@ -15,11 +16,12 @@ type Item struct {
 
 // Batch carries out the tasks of a person, parallel of them at a time, and tells each end in the order of the tasks, as soon as
 // those in front of it have been told. call identifies the batch among all calls of its caller. Unlike the items of a tool call
-// each is reserved when its turn comes, so that no more is held than what runs; what can be read again is not kept either.
+// each is reserved when its turn comes, so that no more is held than what runs; what can be read again is not kept either. No
+// task is granted more than most.
 //
 // When ctx ends, or tell fails, what runs is stopped and told, and what has not begun is told as cancelled. The error is the
 // first of tell, the store's, or the cause of ctx.
-func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, tell func(Row) error) error {
+func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, most convstore.Budget, tell func(Row) error) error {
 	d.init()
 	tool := toolBatch
 	if _, ok := d.Set.Get(tool); !ok {
@@ -43,6 +45,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 				a.request, a.err = d.request(run, itemCall(call, i+1), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
+				a.Want, a.Batch = most, new(Batch)
 				a.line(last)
 			}
 			go func() {

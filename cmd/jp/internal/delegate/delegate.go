@@ -145,9 +145,26 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 			admitted[r.Call] = a
 		}
 	}
+	partLater(admitted)
 	d.mu.Lock()
 	maps.Copy(d.admitted, admitted)
 	d.mu.Unlock()
+}
+
+// partLater has the items of a batch that reserve alone, in their turn, ask for no more than those that reserved together got.
+func partLater(admitted map[string]admission) {
+	part := map[*Batch]convstore.Budget{}
+	for _, a := range admitted {
+		if a.Batch != nil && a.res != nil && !a.res.Existed {
+			part[a.Batch] = part[a.Batch].Min(a.res.Delegation.Grant.Budget)
+		}
+	}
+	for call, a := range admitted {
+		if a.Batch != nil && a.after != nil {
+			a.Want = a.Want.Min(part[a.Batch])
+			admitted[call] = a
+		}
+	}
 }
 
 // line puts a call behind the latest to the same child, whose end is in last.
