@@ -23,7 +23,7 @@ func TestList(t *testing.T) {
 		dear := int64(5)
 		var ids []ID
 		for range rapid.IntRange(0, 12).Draw(rt, "conversations") {
-			title := rapid.SampledFrom([]string{"", "a", "A", "b", "Äpfel", strings.Repeat("x", 300)}).Draw(rt, "title")
+			title := rapid.SampledFrom([]string{"", "a", "A", "b", "B", "Äpfel", strings.Repeat("x", 300)}).Draw(rt, "title")
 			var c Conversation
 			if parent := rapid.IntRange(0, 2*len(ids)).Draw(rt, "parent"); parent >= len(ids) {
 				labels := rapid.SampledFrom([]map[string]string{nil, {"k": ""}, {"k": "v"}, {"j": "v", "k": "v"}}).Draw(rt, "labels")
@@ -45,39 +45,41 @@ func TestList(t *testing.T) {
 				must(rt, s.Edit(ctx, c.ID, func(c *Conversation) error { c.ArchivedAt = now; return nil }))
 			}
 		}
-		f := Filter{
-			Hidden: rapid.Bool().Draw(rt, "hidden"), Archived: rapid.Bool().Draw(rt, "archived"), Roots: rapid.Bool().Draw(rt, "roots"),
-			Labels:     rapid.SampledFrom([]map[string]string{nil, {"k": ""}, {"k": "v"}, {"k": "v", "j": ""}, {"none": ""}}).Draw(rt, "labels"),
-			Sort:       Sort(rapid.IntRange(int(SortTree), int(SortCost)).Draw(rt, "sort")),
-			Descending: rapid.Bool().Draw(rt, "descending"), Limit: rapid.IntRange(0, 6).Draw(rt, "limit"),
-		}
-		view, below := s.View, ID(0)
-		if len(ids) > 0 && rapid.Bool().Draw(rt, "below") {
-			below = rapid.SampledFrom(ids).Draw(rt, "root")
-			view, err = s.Under(ctx, below)
-			must(rt, err)
-		}
-		all, err := view.List(ctx, Filter{Hidden: true, Archived: true})
-		must(rt, err)
-		want := all[:0:0]
-		for _, c := range all {
-			if (f.Hidden || !c.Hidden) && (f.Archived || !c.Archived()) && (!f.Roots || c.Parent == 0) && labelled(c, f.Labels) {
-				want = append(want, c)
+		for range 8 { // kinds of listing
+			f := Filter{
+				Hidden: rapid.Bool().Draw(rt, "hidden"), Archived: rapid.Bool().Draw(rt, "archived"), Roots: rapid.Bool().Draw(rt, "roots"),
+				Labels:     rapid.SampledFrom([]map[string]string{nil, {"k": ""}, {"k": "v"}, {"k": "v", "j": ""}, {"none": ""}}).Draw(rt, "labels"),
+				Sort:       Sort(rapid.IntRange(int(SortTree), int(SortCost)).Draw(rt, "sort")),
+				Descending: rapid.Bool().Draw(rt, "descending"), Limit: rapid.IntRange(0, 6).Draw(rt, "limit"),
 			}
-		}
-		if f.Sort != SortTree {
-			slices.SortFunc(want, func(a, b Conversation) int { return cmp.Or(compareBy(f.Sort, a, b), cmp.Compare(a.ID, b.ID)) })
-		}
-		if f.Descending {
-			slices.Reverse(want)
-		}
-		if f.Limit > 0 && len(want) > f.Limit {
-			want = want[:f.Limit]
-		}
-		got, err := view.List(ctx, f)
-		must(rt, err)
-		if !slices.Equal(idsOf(got), idsOf(want)) {
-			rt.Fatalf("below %s: List(%+v) = %v, want %v", below, f, idsOf(got), idsOf(want))
+			view, below := s.View, ID(0)
+			if len(ids) > 0 && rapid.Bool().Draw(rt, "below") {
+				below = rapid.SampledFrom(ids).Draw(rt, "root")
+				view, err = s.Under(ctx, below)
+				must(rt, err)
+			}
+			all, err := view.List(ctx, Filter{Hidden: true, Archived: true})
+			must(rt, err)
+			want := all[:0:0]
+			for _, c := range all {
+				if (f.Hidden || !c.Hidden) && (f.Archived || !c.Archived()) && (!f.Roots || c.Parent == 0) && labelled(c, f.Labels) {
+					want = append(want, c)
+				}
+			}
+			if f.Sort != SortTree {
+				slices.SortFunc(want, func(a, b Conversation) int { return cmp.Or(compareBy(f.Sort, a, b), cmp.Compare(a.ID, b.ID)) })
+			}
+			if f.Descending {
+				slices.Reverse(want)
+			}
+			if f.Limit > 0 && len(want) > f.Limit {
+				want = want[:f.Limit]
+			}
+			got, err := view.List(ctx, f)
+			must(rt, err)
+			if !slices.Equal(idsOf(got), idsOf(want)) {
+				rt.Fatalf("below %s: List(%+v) = %v, want %v", below, f, idsOf(got), idsOf(want))
+			}
 		}
 		must(rt, s.Check(ctx))
 	})
