@@ -203,7 +203,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, fmt.Errorf("--timeout: %w", context.DeadlineExceeded))
 		defer cancel()
 		a.io.Bound(ctx)
-		defer a.io.Bound(nil)
+		defer a.io.Unbound()
 	}
 
 	a.places.reset(o.directives)
@@ -239,7 +239,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
 			defer cancel()
 			a.io.Bound(ctx)
-			defer a.io.Bound(nil)
+			defer a.io.Unbound()
 		}
 	}
 	return q.run(ctx, t)

@@ -70,7 +70,7 @@ func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context,
 		signal.Stop(signals)
 		close(quit)
 		<-gone
-		a.io.Bound(nil)
+		a.io.Unbound()
 		cancel(nil)
 	}
 }

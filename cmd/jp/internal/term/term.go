@@ -93,18 +93,33 @@ func (s *IO) Text(text string) string {
 }
 
 // Bound has writes to Out and Err given up that nobody has taken some time after ctx ended: a reader that stands still
-// shall not outlast a deadline or a signal. Until then a write takes as long as its reader does. nil lifts the bound, unless its
-// context has ended.
+// shall not outlast a deadline or a signal. Until then a write takes as long as its reader does.
 func (s *IO) Bound(ctx context.Context) {
+	for _, o := range s.outputs() {
+		o.mu.Lock()
+		o.bound = ctx
+		o.mu.Unlock()
+	}
+}
+
+// Unbound lifts the bound, unless its context has ended.
+func (s *IO) Unbound() {
+	for _, o := range s.outputs() {
+		o.mu.Lock()
+		if o.bound != nil && o.bound.Err() == nil {
+			o.bound = nil
+		}
+		o.mu.Unlock()
+	}
+}
+
+func (s *IO) outputs() (list []*output) {
 	for _, w := range []io.Writer{s.Out, s.Err} {
 		if o, ok := w.(*output); ok {
-			o.mu.Lock()
-			if ctx != nil || o.bound == nil || o.bound.Err() == nil {
-				o.bound = ctx
-			}
-			o.mu.Unlock()
+			list = append(list, o)
 		}
 	}
+	return list
 }
 
 // unreadWait is how long after the end of its context a write may still take. It is shorter than what a jp that is told to
