@@ -303,6 +303,7 @@ func (c *checker) checkConfigs() error {
 
 func (c *checker) checkDelegations() error {
 	t := c.t
+	var all []Delegation
 	if err := t.prefixed(bDelegations, nil, func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)
 		if err != nil {
@@ -316,6 +317,7 @@ func (c *checker) checkDelegations() error {
 		if d.Root != idAt(k, 0) || d.State != "" && !d.State.Terminal() {
 			c.problem("delegation %s: malformed", d.ID)
 		}
+		all = append(all, d)
 		if c.records[d.Caller] == nil {
 			return nil
 		}
@@ -326,6 +328,7 @@ func (c *checker) checkDelegations() error {
 	}); err != nil {
 		return err
 	}
+	c.checkLedger(all)
 	if err := t.prefixed(bOpen, nil, func(k, _ []byte) error {
 		if t.bucket(bDelegations).Get(k) == nil {
 			c.problem("open: %x is no delegation", k)

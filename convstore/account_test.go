@@ -1,0 +1,381 @@
+package convstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// ledgerTree is a tree whose agents ask models and delegate as jp does, in one
+// process: it grants half of what is free, and a call's bound fits in what is left.
+type ledgerTree struct {
+	t     *testing.T
+	s     *Store
+	root  *Log
+	limit Limits
+	runs  []*ledgerRun // live ones, parents before their children
+	calls int
+	over  int64 // what calls have used beyond their bound
+}
+
+type ledgerRun struct {
+	parent *ledgerRun // nil = the root
+	res    *Reservation
+	log    *Log // nil = its process has not begun
+	bound  int64
+}
+
+var errNoBudget = errors.New("nothing to grant")
+
+func (lt *ledgerTree) scope(parent *ledgerRun) Scope {
+	if parent == nil {
+		return lt.root.Below()
+	}
+	return parent.log.Below()
+}
+
+func (lt *ledgerTree) log(r *ledgerRun) *Log {
+	if r == nil {
+		return lt.root
+	}
+	return r.log
+}
+
+// pick returns a live agent that runs; nil is the root.
+func (lt *ledgerTree) pick(rt *rapid.T) *ledgerRun {
+	agents := []*ledgerRun{nil}
+	for _, r := range lt.runs {
+		if r.log != nil {
+			agents = append(agents, r)
+		}
+	}
+	return rapid.SampledFrom(agents).Draw(rt, "agent")
+}
+
+func (lt *ledgerTree) delegate(rt *rapid.T) {
+	parent := lt.pick(rt)
+	n := rapid.IntRange(1, 3).Draw(rt, "n")
+	want := rapid.Int64Range(1, 5000).Draw(rt, "want")
+	rs, err := lt.scope(parent).Reserve(lt.t.Context(), func(st Standing) ([]Child, error) {
+		each := Portion(Pool(st.Account.Free.Tokens, 0.5), n, &want)
+		if *each <= 0 {
+			return nil, errNoBudget
+		}
+		var list []Child
+		for range n {
+			lt.calls++
+			list = append(list, Child{Call: fmt.Sprint("c", lt.calls), Hidden: true, Grant: Grant{Budget: Budget{Tokens: each}}})
+		}
+		return list, nil
+	})
+	if err == errNoBudget {
+		return
+	}
+	must(rt, err)
+	for _, r := range rs {
+		lt.runs = append(lt.runs, &ledgerRun{parent: parent, res: r})
+	}
+}
+
+func (lt *ledgerTree) live(rt *rapid.T, what string, ok func(*ledgerRun) bool) *ledgerRun {
+	var list []*ledgerRun
+	for _, r := range lt.runs {
+		if ok(r) {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		rt.Skip("no run to", what)
+	}
+	return rapid.SampledFrom(list).Draw(rt, what)
+}
+
+// start lets the process of a reserved child begin its turn.
+func (lt *ledgerTree) start(rt *rapid.T) {
+	r := lt.live(rt, "start", func(r *ledgerRun) bool { return r.log == nil })
+	var err error
+	r.log, err = lt.s.Adopt(lt.t.Context(), r.res.Child.ID, dupLock(lt.t, r.res))
+	must(rt, err)
+	must(rt, r.log.Append(lt.t.Context(), Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "q"}}))
+}
+
+// begin records the bound of a call; end what it has used, now and then more.
+func (lt *ledgerTree) begin(rt *rapid.T) {
+	r := lt.pick(rt)
+	if r == nil || r.bound > 0 {
+		rt.Skip("the root's calls are not limited")
+	}
+	want := rapid.Int64Range(1, 3000).Draw(rt, "bound")
+	must(rt, r.log.Begin(lt.t.Context(), func(a Account) *Call {
+		if want > *a.Left.Tokens {
+			return nil
+		}
+		r.bound = want
+		return &Call{Model: "m", Usage: Usage{Input: want}}
+	}))
+}
+
+func (lt *ledgerTree) end(rt *rapid.T) {
+	r := lt.live(rt, "end", func(r *ledgerRun) bool { return r.bound > 0 })
+	used := rapid.Int64Range(0, r.bound+100).Draw(rt, "used")
+	lt.over += max(0, used-r.bound)
+	cost := used * 3
+	must(rt, r.log.Append(lt.t.Context(), Event{Body: ModelCall{Model: "m", Usage: Usage{Input: used, CacheRead: 7}, CostNano: &cost}}))
+	r.bound = 0
+}
+
+// drop forgets a run and all below it, whose processes have ended.
+func (lt *ledgerTree) drop(r *ledgerRun) {
+	gone := map[*ledgerRun]bool{r: true}
+	var rest []*ledgerRun
+	for _, x := range lt.runs {
+		if gone[x] || x.parent != nil && gone[x.parent] {
+			gone[x] = true
+			if x.log != nil {
+				_ = x.log.Close()
+			}
+			if x != r {
+				_ = x.res.Release()
+			}
+			continue
+		}
+		rest = append(rest, x)
+	}
+	lt.runs = rest
+}
+
+// settle ends a run in order, or after it was killed with all below it.
+func (lt *ledgerTree) settle(rt *rapid.T) {
+	r := lt.live(rt, "settle", func(r *ledgerRun) bool { return true })
+	lt.drop(r)
+	d, err := lt.scope(r.parent).Settle(lt.t.Context(), r.res, Outcome{State: StateKilled})
+	must(rt, err)
+	if d.Total.Tokens() < d.Own.Tokens() {
+		rt.Fatalf("own %d, total %d", d.Own.Tokens(), d.Total.Tokens())
+	}
+}
+
+// lose lets a run die together with whoever could settle it: the next to look
+// finds it lost.
+func (lt *ledgerTree) lose(rt *rapid.T) {
+	r := lt.live(rt, "lose", func(r *ledgerRun) bool { return r.parent == nil })
+	lt.drop(r)
+	must(rt, r.res.Release())
+	_, err := lt.root.Below().Reserve(lt.t.Context(), admit())
+	must(rt, err)
+}
+
+// check holds the store to the invariant of every account.
+func (lt *ledgerTree) check(rt *rapid.T) {
+	ds, err := lt.s.Delegations(lt.t.Context(), lt.root.ID())
+	must(rt, err)
+	var below, open int64
+	for _, d := range ds {
+		if d.Within == 0 {
+			if d.State == "" {
+				open += *d.Grant.Tokens
+			} else {
+				below += d.Total.Tokens()
+			}
+		}
+	}
+	a, err := lt.s.Account(lt.t.Context(), lt.root.ID())
+	must(rt, err)
+	if a.Below.Tokens() != below || *a.Open.Tokens != open {
+		rt.Fatalf("account: settled %d, open %d; by its delegations %d and %d", a.Below.Tokens(), *a.Open.Tokens, below, open)
+	}
+	if limit := *lt.limit.Tokens; below+open > limit+lt.over {
+		rt.Fatalf("settled %d + open %d > limit %d + overshoot %d", below, open, limit, lt.over)
+	}
+	for _, r := range lt.runs {
+		if r.log == nil {
+			continue
+		}
+		a, err := lt.s.Account(lt.t.Context(), r.log.ID())
+		must(rt, err)
+		if used := a.Own.Tokens() + a.Below.Tokens() + *a.Open.Tokens + r.bound; used > *r.res.Delegation.Grant.Tokens+lt.over {
+			rt.Fatalf("%s: %d used, open or bound of a grant of %d, overshoot %d", r.log.ID(), used, *r.res.Delegation.Grant.Tokens, lt.over)
+		}
+	}
+	s, err := lt.s.Spent(lt.t.Context(), lt.root.ID())
+	must(rt, err)
+	if d := s.Differences(); len(d) > 0 {
+		rt.Fatalf("the events say something else: %+v", d)
+	}
+}
+
+// TestLedger runs agents of a tree in any order, some of which are killed, and
+// holds every account to what was granted.
+func TestLedger(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := memoryDir(t)
+		defer func() { _ = os.RemoveAll(dir) }()
+		s, err := Open(filepath.Join(dir, "store"), Options{})
+		must(rt, err)
+		c, err := s.Create(t.Context(), New{})
+		must(rt, err)
+		l, err := s.Lock(t.Context(), c.ID)
+		must(rt, err)
+		defer func() { _ = l.Close() }()
+		tokens := rapid.Int64Range(0, 20_000).Draw(rt, "limit")
+		lt := &ledgerTree{t: t, s: s, root: l, limit: Limits{Budget: Budget{Tokens: &tokens}, Children: 64}}
+		must(rt, l.Append(t.Context(), Event{Body: TurnStart{Limits: &lt.limit}}))
+		defer func() {
+			for len(lt.runs) > 0 {
+				r := lt.runs[0]
+				lt.drop(r)
+				_ = r.res.Release()
+			}
+		}()
+		rt.Repeat(map[string]func(*rapid.T){
+			"delegate": lt.delegate, "start": lt.start, "begin": lt.begin, "end": lt.end, "settle": lt.settle, "lose": lt.lose, "": lt.check,
+		})
+		if err := s.Check(t.Context()); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// TestLostCall: a call that was begun and not ended is charged in full, once, by
+// an event.
+func TestLostCall(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	cost := int64(900)
+	call := Call{Model: "m", Usage: Usage{Input: 100, Output: 50}, CostNano: &cost}
+	begin := func(l *Log, events ...Event) {
+		t.Helper()
+		if err := l.Begin(t.Context(), func(Account) *Call { return &call }, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(l, Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "q"}})
+	if got := mustGet(t, s.View, c.ID); got.Usage != (Usage{}) || got.Turns != 1 {
+		t.Errorf("a call that is made: %+v", got)
+	}
+	mustAppend(t, l, ToolResult{ID: "x"}) // of this process: it is still being made
+	_ = l.Close()
+	l = mustLock(t, s, c.ID)
+	mustAppend(t, l, Note{Text: "went on"})
+	want := []Body{TurnStart{}, UserMessage{Text: "q"}, ToolResult{ID: "x"},
+		ModelCall{Model: "m", Usage: call.Usage, CostNano: &cost, Stop: "lost"}, Note{Text: "went on"}}
+	var got []Body
+	for ev, err := range l.Events(t.Context(), Range{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, ev.Body)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("events %+v, want %+v", got, want)
+	}
+	begin(l)
+	mustAppend(t, l, ModelCall{Model: "m", Usage: Usage{Input: 1}, CostNano: new(int64)})
+	_ = l.Close()
+	l = mustLock(t, s, c.ID)
+	mustAppend(t, l, TurnEnd{State: StateOK})
+	if got := mustGet(t, s.View, c.ID); got.Usage != (Usage{Input: 101, Output: 50}) || *got.CostNano != 900 {
+		t.Errorf("used %+v, %d, want the lost call and the one that ended", got.Usage, *got.CostNano)
+	}
+}
+
+// TestLateSettlement: what outlives the run it belongs to is charged on, up to
+// the session in which it was reserved; while it is open its grant is counted.
+func TestLateSettlement(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	tokens := int64(8000)
+	mustAppend(t, l, TurnStart{Limits: &Limits{Budget: Budget{Tokens: &tokens}}})
+	grant := func(n int64) Grant { return Grant{Budget: Budget{Tokens: &n}} }
+	reserve := func(sc Scope, c Child) *Reservation {
+		t.Helper()
+		rs, err := sc.Reserve(t.Context(), admit(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rs[0]
+	}
+	run := func(r *Reservation) *Log {
+		t.Helper()
+		log, err := s.Adopt(t.Context(), r.Child.ID, dupLock(t, r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, log, TurnStart{})
+		return log
+	}
+	account := func() [3]int64 {
+		t.Helper()
+		a, err := s.Account(t.Context(), root.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return [3]int64{a.Below.Tokens(), *a.Open.Tokens, *a.Free.Tokens}
+	}
+	a := reserve(l.Below(), Child{Call: "a", Grant: grant(4000)})
+	la := run(a)
+	mustAppend(t, la, ModelCall{Usage: Usage{Input: 10}})
+	b := reserve(la.Below(), Child{Call: "b", Grant: grant(1000)})
+	lb := run(b)
+	mustAppend(t, lb, ModelCall{Usage: Usage{Input: 300}})
+	if got := account(); got != [3]int64{0, 4000, 4000} {
+		t.Errorf("while a runs: %v", got)
+	}
+	_ = la.Close()
+	da, err := l.Below().Settle(t.Context(), a, Outcome{State: StateKilled})
+	if err != nil || da.Own.Tokens() != 10 || da.Total.Tokens() != 10 {
+		t.Errorf("a settled before b: %+v, %v", da, err)
+	}
+	if got := account(); got != [3]int64{10, 1000, 6990} {
+		t.Errorf("while b outlives a: %v", got)
+	}
+	_ = lb.Close()
+	if _, err := la.Below().Settle(t.Context(), b, Outcome{State: StateLost}); err != nil {
+		t.Fatal(err)
+	}
+	if got := account(); got != [3]int64{310, 0, 7690} {
+		t.Errorf("after b: %v", got)
+	}
+	// Continued by hand in the next session, it is paid there.
+	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{Limits: &Limits{Budget: Budget{Tokens: &tokens}}})
+	hand, err := s.Below(t.Context(), a.Child.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b2 := reserve(hand, Child{Call: "hand", ID: b.Child.ID, Grant: grant(500)})
+	if got := account(); got != [3]int64{0, 500, 7500} {
+		t.Errorf("by hand: %v", got)
+	}
+	lb = run(b2)
+	mustAppend(t, lb, ModelCall{Usage: Usage{Input: 40}})
+	_ = lb.Close()
+	if _, err := hand.Settle(t.Context(), b2, Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	if got := account(); got != [3]int64{40, 0, 7960} {
+		t.Errorf("after the hand: %v", got)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// dupLock returns another descriptor of a reserved child's run lock, as a child
+// process would have.
+func dupLock(t *testing.T, r *Reservation) *os.File {
+	t.Helper()
+	fd, err := syscall.Dup(int(r.LockFile().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "lock")
+}
