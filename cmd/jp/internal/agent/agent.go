@@ -347,11 +347,15 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	}
 	req := t.request()
 	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found, and say what is missing."
+	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
+		say += "\n\nYour reply was cut off after this:\n"
+		for _, c := range req.Messages[n-1].Content {
+			say += c.Text
+		}
+		req.Messages = req.Messages[:n-1]
+	}
 	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
 	req.ToolChoice = "none"
-	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant { // its reply was cut off
-		req.Messages = append(req.Messages, model.Message{Role: model.User, Content: []model.Content{{Text: say}}})
-	}
 	if short, err := t.begin(ctx, &req, true); err != nil {
 		return Outcome{}, err
 	} else if short != nil {
@@ -359,6 +363,13 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	}
 	r, err := t.ask(ctx, req)
 	r.calls, r.limit = nil, l
+	if err != nil && ctx.Err() == nil { // that it could not be handed in is no other end
+		if err := t.keep(ctx, r); err != nil {
+			return Outcome{}, err
+		}
+		l.reason += "; nothing could be handed in: " + err.Error()
+		return t.end(ctx, reply{limit: l, none: true}, nil)
+	}
 	if err == nil {
 		t.match(&r)
 	}

@@ -67,6 +67,7 @@ type Delegator struct {
 	specials map[string]Special   // the same, by tool
 	admitted map[string]admission // by call id
 	recalled map[string]bool      // calls that were answered from a run that had ended
+	told     map[string]bool      // models that a warning named
 }
 
 // request is one call of a delegation tool, read.
@@ -90,7 +91,7 @@ type admission struct {
 func (d *Delegator) init() {
 	d.once.Do(func() {
 		d.admitted, d.profiles, d.specials = map[string]admission{}, map[string]Profile{}, map[string]Special{}
-		d.recalled = map[string]bool{}
+		d.recalled, d.told = map[string]bool{}, map[string]bool{}
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
 		}

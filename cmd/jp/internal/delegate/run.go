@@ -128,6 +128,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		defer cancel()
 	}
 	f.tell(stream.Started)
+	d.unpriced(del)
 	pid := 0
 	stdin, asJSON := d.stdin(r)
 	tail := &tailWriter{limit: 4 << 10}
@@ -157,6 +158,20 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	}
 	d.checkpoint(Settled)
 	return outcome{child: child, turn: del.ChildTurn, ending: e}, context.Cause(ctx)
+}
+
+// unpriced says, once for each model, that a limit of money does not count what a child costs: nobody knows it.
+func (d *Delegator) unpriced(del convstore.Delegation) {
+	if del.Grant.CostNano == nil || d.Priced != nil && d.Priced(del.Model) {
+		return
+	}
+	d.mu.Lock()
+	told := d.told[del.Model]
+	d.told[del.Model] = true
+	d.mu.Unlock()
+	if !told {
+		d.warn("the price of %s is not known: its cost is not counted", del.Model)
+	}
 }
 
 // own is how much later than a child itself its caller ends it at its time: a child that ends by itself says so.
