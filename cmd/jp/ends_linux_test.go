@@ -131,7 +131,7 @@ func TestEndsAgree(t *testing.T) {
 				arguments += ", schema = { type = \"array\" }"
 			}
 			s := endsSite(t, arguments)
-			cmd, out := s.start(nil, "jp", "query", "--new", "--title", "caller", tt.cause)
+			cmd, out := s.start(nil, "jp", "query", "-v", "--new", "--title", "caller", tt.cause)
 			if tt.do != nil {
 				s.eventually("the sub-agent's turn", func() bool {
 					id := s.all()[tt.cause].ID
@@ -174,7 +174,7 @@ func (s *site) signal(sig syscall.Signal, pids ...int) {
 	}
 }
 
-// exitOf is the exit status of a sub-agent as its caller logged it, 999 when it did not.
+// exitOf is the exit status of a sub-agent as its caller logs it with -v, 999 when it did not.
 func (s *site) exitOf(child convstore.ID) int {
 	s.t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.home, "state", "jp", "jp.log"))
@@ -187,7 +187,7 @@ func (s *site) exitOf(child convstore.ID) int {
 			Msg, Child string
 			Exit       int
 		}
-		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "delegation ended" && entry.Child == child.String() {
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "process of a sub-agent ended" && entry.Child == child.String() {
 			exit = entry.Exit
 		}
 	}
