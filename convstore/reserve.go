@@ -130,7 +130,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	if st.Session, err = t.delegationsSince(ledger, root.Turns); err != nil {
 		return st, 0, err
 	}
-	if st.Turn, err = t.delegationsOf(s.root, caller.Turns); err != nil {
+	if st.Turn, err = t.delegationsOf(s.root, caller.Turns, st.Session); err != nil {
 		return st, 0, err
 	}
 	st.Lookup = func(id ID) (Conversation, error) {
@@ -476,8 +476,9 @@ func (t *tx) delegationsSince(root ID, session int) (ds []Delegation, err error)
 	return ds, nil
 }
 
-// delegationsOf returns those of a caller in one of its turns, oldest first.
-func (t *tx) delegationsOf(caller ID, turn int) (ds []Delegation, err error) {
+// delegationsOf returns those of a caller in one of its turns, oldest first. Those
+// that known has, by number, are not read again.
+func (t *tx) delegationsOf(caller ID, turn int, known []Delegation) (ds []Delegation, err error) {
 	err = t.prefixed(bCalls, caller.key(), func(_, v []byte) error {
 		if len(v) != 20 {
 			return t.damaged("calls of %s: malformed entry", caller)
@@ -485,7 +486,13 @@ func (t *tx) delegationsOf(caller ID, turn int) (ds []Delegation, err error) {
 		if int(binary.BigEndian.Uint32(v[16:])) != turn {
 			return nil
 		}
-		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		root, number := idAt(v, 0), num(v[8:])
+		at, ok := slices.BinarySearchFunc(known, number, func(d Delegation, n uint64) int { return cmp.Compare(d.number, n) })
+		if ok && known[at].Root == root {
+			ds = append(ds, known[at])
+			return nil
+		}
+		d, err := t.delegation(root, number)
 		ds = append(ds, d)
 		return err
 	})
