@@ -94,6 +94,14 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 // accountAlone is account without what bounds it from above.
 func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, error) {
 	a := Account{Below: r.Below}
+	if c := r.Call; c != nil {
+		a.Call.Usage = c.Usage
+		if c.CostNano == nil {
+			a.Call.Unpriced = 1
+		} else {
+			a.Call.CostNano = *c.CostNano
+		}
+	}
 	belongs := func(at Delegation, _ int) bool { return at.Caller == id && at.Turn == r.Turns }
 	if id == ledger {
 		if l := r.Limits.clone(); l != nil {

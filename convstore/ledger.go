@@ -174,6 +174,7 @@ type Account struct {
 	Subs    Budget  // of all below alone: at the root that of its sub-agents, unlimited elsewhere
 
 	Own   Spend  // its own calls
+	Call  Spend  // the most that its call under way may use
 	Below Spend  // of the delegations that it made and that have ended, with all below them
 	Open  Budget // granted to those that have not ended
 
@@ -187,8 +188,10 @@ type Account struct {
 // left works out Left and Free from the rest.
 //
 //	remaining = limit or grant − own use (in a child) − settled − open
+//
+// A call under way counts as used in full: a person may delegate meanwhile.
 func (a *Account) left() {
 	given := a.Below.budget().plus(a.Open)
-	a.Left = a.Limit.Minus(a.Own.budget()).Minus(given)
+	a.Left = a.Limit.Minus(a.Own.Add(a.Call).budget()).Minus(given)
 	a.Free = a.Left.Min(a.Subs.Minus(given))
 }

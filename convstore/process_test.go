@@ -408,14 +408,13 @@ func parentProgram(args []string) error {
 // TestKilledParent kills the caller of a delegation at each point on its way.
 func TestKilledParent(t *testing.T) {
 	for _, test := range []struct {
-		point  string
-		before Status // of the child, once the processes are gone
-		after  Status // and when the delegation was reconciled
-		usage  Usage
+		point string
+		state State // of the child, once the processes are gone, and of the delegation
+		usage Usage
 	}{
-		{"0", StatusLost, StatusLost, Usage{}},
-		{"1", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
-		{"2", Status(StateOK), Status(StateOK), Usage{Input: 10, Output: 4}},
+		{"0", StateLost, Usage{}},
+		{"1", StateOK, Usage{Input: 10, Output: 4}}, // its turn had ended
+		{"2", StateOK, Usage{Input: 10, Output: 4}},
 	} {
 		t.Run(test.point, func(t *testing.T) {
 			s := openStore(t)
@@ -450,21 +449,21 @@ func TestKilledParent(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := mustGet(t, s.View, child).Status; got != test.before {
-				t.Errorf("child is %q, want %q", got, test.before)
+			if got := mustGet(t, s.View, child).Status; got != Status(test.state) {
+				t.Errorf("child is %q, want %q", got, test.state)
 			}
 			if got := mustGet(t, s.View, c.ID).Status; got != StatusRunning {
 				t.Errorf("caller is %q, want running", got)
 			}
 			_ = l.Close()
-			if d := open(); d.State != StateLost {
-				t.Errorf("the delegation reads %q, want lost", d.State)
+			if d := open(); d.State != test.state {
+				t.Errorf("the delegation reads %q, want %q", d.State, test.state)
 			}
 			// The caller goes on and asks for the same call again.
 			l = mustLock(t, s, c.ID)
 			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
 				d, ok := st.Existing("call")
-				if !ok || d.State != StateLost || len(st.Turn) != 1 || len(st.Session) != 1 {
+				if !ok || d.State != test.state || len(st.Turn) != 1 || len(st.Session) != 1 {
 					t.Errorf("standing: existing %+v, turn %d, session %d", d, len(st.Turn), len(st.Session))
 				}
 				return []Child{{Call: "call", Title: "child"}}, nil
@@ -472,11 +471,11 @@ func TestKilledParent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != StateLost || r.Delegation.Own.Usage != test.usage {
+			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != test.state || r.Delegation.Own.Usage != test.usage {
 				t.Errorf("reserved again: %+v", r)
 			}
-			if got := mustGet(t, s.View, child).Status; got != test.after {
-				t.Errorf("child is %q after that, want %q", got, test.after)
+			if got := mustGet(t, s.View, child).Status; got != Status(test.state) {
+				t.Errorf("child is %q after that, want %q", got, test.state)
 			}
 		})
 	}

@@ -36,7 +36,8 @@ const reasonLost = "the processes that ran it ended without settling it"
 // if only by the child in front of it, reserves nothing: its reservation has
 // Existed set. Admit must not use the store but through the Standing.
 //
-// Delegations of the ledger whose processes are gone are settled as lost first.
+// Delegations of the ledger whose processes are gone are settled first: as the
+// child stored the end of its turn, or as lost.
 func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error)) (rs []*Reservation, err error) {
 	defer func() {
 		if err == nil {
@@ -354,8 +355,8 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	return own, total, t.save(d.Child, rec)
 }
 
-// reconcile settles, as lost, the open delegations of a ledger that nobody can
-// settle any more. Self is a conversation whose run lock this process holds, or
+// reconcile settles the open delegations of a ledger that nobody else can settle
+// any more. Self is a conversation whose run lock this process holds, or
 // zero.
 func (t *tx) reconcile(ledger, self ID) error { return t.reconcileBut(ledger, self, 0) }
 
@@ -376,11 +377,34 @@ func (t *tx) reconcileBut(ledger, self ID, but uint64) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.settle(d, Outcome{State: StateLost, Reason: reasonLost}); err != nil {
+		o, err := t.lastWord(d)
+		if err != nil {
+			return err
+		}
+		if _, err := t.settle(d, o); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lastWord is how a delegation ended that nobody settled: as the turn that it ran
+// did where the child stored its end, and lost otherwise.
+func (t *tx) lastWord(d Delegation) (Outcome, error) {
+	lost := Outcome{State: StateLost, Reason: reasonLost}
+	rec, err := t.load(d.Child)
+	var gone *NotFoundError
+	switch {
+	case errors.As(err, &gone):
+		return lost, nil
+	case err != nil:
+		return lost, err
+	case rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root:
+		return lost, nil
+	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
+		return lost, nil
+	}
+	return Outcome{State: rec.State, Reason: rec.Reason}, nil
 }
 
 // abandoned reports whether nobody is left who could settle an open delegation:

@@ -115,12 +115,16 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 				}
 			}
 			if d.State == "" {
-				lost, err := t.abandoned(d.Child, d.Caller, 0)
+				abandoned, err := t.abandoned(d.Child, d.Caller, 0)
 				if err != nil {
 					return err
 				}
-				if lost {
-					d.State, d.Reason = StateLost, reasonLost
+				if abandoned {
+					o, err := t.lastWord(d)
+					if err != nil {
+						return err
+					}
+					d.State, d.Reason = o.State, o.Reason
 				}
 			}
 			ds = append(ds, d)
