@@ -1,0 +1,168 @@
+package delegate
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"jp/convstore"
+)
+
+func amount(n int64) *int64 { return &n }
+
+// grantsOf is what each of the asks is granted in tokens, or the code of its refusal.
+func grantsOf(vs []Verdict) []string {
+	list := make([]string, len(vs))
+	for i, v := range vs {
+		switch n := v.Child.Grant.Tokens; {
+		case v.Err != nil:
+			list[i] = string(codeOf(v.Err))
+		case n == nil:
+			list[i] = "unlimited"
+		default:
+			list[i] = fmt.Sprint(*n)
+		}
+	}
+	return list
+}
+
+func TestGrants(t *testing.T) {
+	plain := Ask{Tool: toolQuery, Profile: researcher(0)}
+	wants := func(n int64) Ask {
+		a := plain
+		a.Want.Tokens = amount(n)
+		return a
+	}
+	capped := plain
+	capped.Profile.Caps.Tokens = amount(700)
+	none := plain
+	none.Profile.Caps.Tokens = amount(0)
+	follow := plain
+	follow.ID = child
+	stranger := plain
+	stranger.Profile.Name = "agent/other"
+	batch := func(total *int64, n int) (list []Ask) {
+		b := &Batch{Want: convstore.Budget{Tokens: total}}
+		for range n {
+			a := plain
+			a.Batch = b
+			list = append(list, a)
+		}
+		return list
+	}
+	for _, test := range []struct {
+		name string
+		free *int64
+		asks []Ask
+		want []string
+	}{
+		{"one", amount(8000), []Ask{plain}, []string{"4000"}},
+		{"used before", amount(6000), []Ask{plain}, []string{"3000"}},
+		{"requested", amount(8000), []Ask{wants(2000)}, []string{"2000"}},
+		{"more than there is", amount(8000), []Ask{wants(6000)}, []string{"4000"}},
+		{"nothing requested", amount(8000), []Ask{wants(0)}, []string{"tokens"}},
+		{"together", amount(8000), []Ask{plain, wants(100), capped}, []string{"1333", "100", "700"}},
+		{"refused ones do not share", amount(8000), []Ask{plain, stranger, none, plain}, []string{"2000", "profile", "tokens", "2000"}},
+		{"a follow-up", amount(8000), []Ask{follow}, []string{"4000"}},
+		{"spent", amount(0), []Ask{plain}, []string{"tokens"}},
+		{"overspent", amount(-50), []Ask{plain}, []string{"tokens"}},
+		{"too little to share", amount(1), []Ask{plain}, []string{"tokens"}},
+		{"none for any", amount(4), []Ask{plain, plain, plain}, []string{"tokens", "tokens", "tokens"}},
+		{"unlimited", nil, []Ask{plain, wants(5)}, []string{"unlimited", "5"}},
+		{"a batch", amount(16000), batch(nil, 3), []string{"2666", "2666", "2666"}},
+		{"a batch asks for more", amount(8000), batch(amount(100_000), 2), []string{"2000", "2000"}},
+		{"a batch asks for less", amount(8000), batch(amount(100), 3), []string{"33", "33", "33"}},
+		{"a batch of nothing", amount(8000), batch(amount(2), 3), []string{"tokens", "tokens", "tokens"}},
+		{"a batch beside a call", amount(8000), append(batch(nil, 2), plain), []string{"1000", "1000", "2000"}},
+		{"a batch up to the limit of calls", amount(8000), batch(nil, 7), []string{"800", "800", "800", "800", "800", "calls", "calls"}},
+	} {
+		s := standing(0, 0, nil)
+		s.Account.Free.Tokens = test.free
+		c := caller(toolQuery)
+		c.Limits.Share = 0.5
+		if got := grantsOf(Decide(s, c, test.asks)); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// TestGrantsKeepTheClosingCall: even a share of all leaves what the caller's own last call needs.
+func TestGrantsKeepTheClosingCall(t *testing.T) {
+	s := standing(1, 3, []string{toolQuery})
+	s.Account.Left = convstore.Budget{Tokens: amount(5000), CostNano: amount(900)}
+	s.Account.Free = s.Account.Left
+	c := caller(toolQuery)
+	c.Limits.Share, c.Closing = 1, convstore.Budget{Tokens: amount(1024), CostNano: amount(100)}
+	got, err := decide(s, c, Ask{Tool: toolQuery, Profile: researcher(0)})
+	if err != nil || *got.Grant.Tokens != 3976 || *got.Grant.CostNano != 800 {
+		t.Errorf("granted %+v, %v, want 3976 tokens and 800", got.Grant.Budget, err)
+	}
+	s.Account.Left.Tokens, s.Account.Free.Tokens = amount(1000), amount(1000)
+	if _, err := decide(s, c, Ask{Tool: toolQuery, Profile: researcher(0)}); codeOf(err) != CodeTokens {
+		t.Errorf("with less than the closing call needs: %v, want a refusal", err)
+	}
+}
+
+// TestPriceUnknown: what has no price is refused only under a limit that somebody set.
+func TestPriceUnknown(t *testing.T) {
+	ask := Ask{Tool: toolQuery, Profile: researcher(0)}
+	ask.Profile.Model = "p/dear"
+	capped, wants := ask, ask
+	capped.Profile.Caps.CostNano, wants.Want.CostNano = amount(50), amount(50)
+	for _, test := range []struct {
+		name   string
+		ask    Ask
+		strict bool
+		priced bool
+		want   Code
+	}{
+		{"default limit", ask, false, false, ""}, {"a limit that was set", ask, true, false, CodeCost}, {"its profile's limit", capped, false, false, CodeCost},
+		{"asked for", wants, false, false, CodeCost}, {"priced", ask, true, true, ""}, {"priced, capped", capped, true, true, ""},
+	} {
+		s := standing(0, 0, nil)
+		s.Account.Limits = &convstore.Limits{Strict: test.strict, Children: 64}
+		s.Account.Free.CostNano = amount(1000)
+		c := caller(toolQuery)
+		c.Limits.Share = 0.5
+		c.Priced = func(model string) bool { return test.priced && model == "p/dear" }
+		if _, err := decide(s, c, test.ask); codeOf(err) != test.want {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
+// TestGrantsComeToNoMore: whatever is asked, what is granted is never more than the share of what is free.
+func TestGrantsComeToNoMore(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := standing(0, 0, nil)
+		free := rapid.Int64Range(-10, 1<<40).Draw(rt, "free")
+		s.Account.Free.Tokens = &free
+		c := caller(toolQuery)
+		c.Limits.Share, c.Limits.MaxPerTurn = rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(0, 8).Draw(rt, "calls")
+		batches := []*Batch{nil, {}, {Want: convstore.Budget{Tokens: amount(rapid.Int64Range(0, 1<<20).Draw(rt, "total"))}}}
+		var asks []Ask
+		for range rapid.IntRange(1, 12).Draw(rt, "n") {
+			a := Ask{Tool: toolQuery, Profile: researcher(0), Batch: rapid.SampledFrom(batches).Draw(rt, "batch")}
+			if rapid.Bool().Draw(rt, "wants") {
+				a.Want.Tokens = amount(rapid.Int64Range(0, 1<<41).Draw(rt, "want"))
+			}
+			asks = append(asks, a)
+		}
+		var sum int64
+		admitted := 0
+		for i, v := range Decide(s, c, asks) {
+			if v.Err != nil {
+				continue
+			}
+			admitted++
+			if n := *v.Child.Grant.Tokens; n <= 0 || asks[i].Want.Tokens != nil && n > *asks[i].Want.Tokens {
+				rt.Fatalf("granted %d of %v", n, asks[i].Want.Tokens)
+			}
+			sum += *v.Child.Grant.Tokens
+		}
+		if pool := *convstore.Pool(&free, c.Limits.Share); sum > pool || admitted > c.Limits.MaxPerTurn {
+			rt.Fatalf("granted %d of a pool of %d in %d calls of %d", sum, pool, admitted, c.Limits.MaxPerTurn)
+		}
+	})
+}
