@@ -226,6 +226,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; depth %d", pick(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
 			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return shortDollars(&n) }), g.MaxDepth))
 	}
+	row("ledger", s.Ledger.Session.text(c.Link == convstore.DelegationLink))
 	row("usage", usageText(c.Usage)+", "+pick(c.CostNano == nil, "cost unknown", shortDollars(c.CostNano)))
 	for _, k := range sortedKeys(c.Labels) {
 		row("label", k+pick(c.Labels[k] == "", "", "="+c.Labels[k]))
@@ -252,6 +253,35 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 		}
 	}
 	return nil
+}
+
+// text says in a line what limits there are and what is left of them; "" where there are none.
+func (a account) text(delegated bool) string {
+	tokens := func(n *int64) string { return term.Count(*n) }
+	usd := func(n *stream.USD) string { return shortDollars((*int64)(n)) }
+	who := pick(delegated, "of its grant", "for the sub-agents of this turn")
+	var parts []string
+	parts = append(parts, amountsText(a.Tokens, " tokens", who, delegated, tokens)...)
+	return strings.Join(append(parts, amountsText(a.CostUSD, "", who, delegated, usd)...), "; ")
+}
+
+func amountsText[T int64 | stream.USD](a amounts[T], unit, who string, delegated bool, show func(*T) string) (parts []string) {
+	used := a.Below
+	if delegated {
+		used += a.Own
+	}
+	all := a.Own + a.Below
+	if a.Limit != nil {
+		text := fmt.Sprintf("%s of %s%s %s", show(&used), show(a.Limit), unit, who)
+		if a.Open != nil && *a.Open != 0 {
+			text += fmt.Sprintf(", %s reserved", show(a.Open))
+		}
+		parts = append(parts, text)
+	}
+	if a.Run != nil {
+		parts = append(parts, fmt.Sprintf("%s of %s%s for the whole run", show(&all), show(a.Run), unit))
+	}
+	return parts
 }
 
 func usageText(u convstore.Usage) string {
