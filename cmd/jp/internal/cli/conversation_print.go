@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 )
@@ -34,7 +35,9 @@ func newPrintCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "print", Summary: "print what was said", Args: "ID...",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
-			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.",
+			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
+			"On a terminal, or with --format text-pretty, what the model says is laid out from its Markdown, fitted to the width; in a " +
+			"pipe it is what it was.",
 		Flags: append(flags,
 			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1"),
 			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
@@ -71,7 +74,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.io, style: o.style, calls: map[string]convstore.ToolCall{}}
+			p := printer{w: w, io: a.io, style: o.style, layout: pick(a.pretty(), new(a.style()), nil), calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -135,13 +138,14 @@ func joinObjects(a string, b []byte) json.RawMessage {
 
 // printer writes a conversation as text: Markdown headings, a blank line around every piece.
 type printer struct {
-	w     *bufio.Writer
-	io    *term.IO
-	style string
-	turn  int
-	lines bool                          // the last thing written was a line of a list
-	calls map[string]convstore.ToolCall // without a result so far
-	order []string
+	w      *bufio.Writer
+	io     *term.IO
+	style  string
+	layout *markdown.Style // nil = text as it is
+	turn   int
+	lines  bool                          // the last thing written was a line of a list
+	calls  map[string]convstore.ToolCall // without a result so far
+	order  []string
 }
 
 // shows reports whether the style is at least s.
@@ -160,26 +164,26 @@ func (p *printer) event(e convstore.Event) error {
 	}
 	switch b := e.Body.(type) {
 	case convstore.UserMessage:
-		p.piece("user", b.Text)
+		p.piece("user", p.typed(b.Text))
 		for _, at := range b.Attachments {
 			p.line("attached: " + at.Source)
 		}
 	case convstore.AssistantMessage:
 		if p.shows(styleChat) {
-			p.piece("assistant", b.Text)
+			p.piece("assistant", p.said(b.Text))
 		}
 	case convstore.Structured:
 		if p.shows(styleChat) {
-			p.piece("assistant", string(b.Data))
+			p.piece("assistant", p.shown(string(b.Data)))
 		}
 	case convstore.Reasoning:
 		if p.shows(styleFull) && b.Text != "" {
-			p.piece("reasoning", b.Text)
+			p.piece("reasoning", p.said(b.Text))
 		}
 	case convstore.ToolCall:
 		switch {
 		case p.shows(styleFull):
-			p.piece("tool call: "+b.Name, string(b.Arguments))
+			p.piece("tool call: "+b.Name, p.shown(string(b.Arguments)))
 			fallthrough
 		case p.shows(styleBrief):
 			p.calls[b.ID] = b
@@ -191,7 +195,7 @@ func (p *printer) event(e convstore.Event) error {
 		name := pick(known, call.Name, "?")
 		switch {
 		case p.shows(styleFull):
-			p.piece("tool result: "+name+pick(b.IsError, " (error)", ""), b.Text)
+			p.piece("tool result: "+name+pick(b.IsError, " (error)", ""), p.shown(b.Text))
 		case p.shows(styleBrief):
 			p.toolLine(call, name, resultSummary(b))
 		}
@@ -214,7 +218,7 @@ func (p *printer) event(e convstore.Event) error {
 		}
 	case convstore.ConfigDelta:
 		if p.shows(styleFull) {
-			p.piece("config changed"+pick(b.Reset == "", "", ", after a reset to "+b.Reset), string(b.Delta))
+			p.piece("config changed"+pick(b.Reset == "", "", ", after a reset to "+b.Reset), p.shown(string(b.Delta)))
 		}
 	case convstore.ModelCall:
 		if p.shows(styleFull) {
@@ -223,7 +227,7 @@ func (p *printer) event(e convstore.Event) error {
 		}
 	case convstore.Opaque:
 		if p.shows(styleFull) {
-			p.piece(b.Name, string(b.Raw))
+			p.piece(b.Name, p.shown(string(b.Raw)))
 		}
 	}
 	_, err := p.w.Write(nil) // the buffer's sticky error: stop reading when nobody listens
@@ -263,11 +267,36 @@ func (p *printer) heading(level, text string) {
 	fmt.Fprintln(p.w, text)
 }
 
+// said is text of the model, laid out from its Markdown.
+func (p *printer) said(text string) string {
+	if p.layout == nil {
+		return p.io.Text(text)
+	}
+	return markdown.Render(text, *p.layout)
+}
+
+// typed is text of the user: its lines stay lines, only longer ones are wrapped.
+func (p *printer) typed(text string) string {
+	if p.layout == nil {
+		return p.io.Text(text)
+	}
+	return markdown.Plain(text, p.layout.Width)
+}
+
+// shown is data, as it is.
+func (p *printer) shown(text string) string {
+	if p.layout == nil {
+		return p.io.Text(text)
+	}
+	return term.Clean(text)
+}
+
+// piece writes text that can be shown under a heading.
 func (p *printer) piece(who, text string) {
 	p.lines = false
 	fmt.Fprintln(p.w)
 	p.heading("### ", who)
-	fmt.Fprintln(p.w, "\n"+strings.TrimRight(p.io.Text(text), "\n"))
+	fmt.Fprintln(p.w, "\n"+strings.TrimRight(text, "\n"))
 }
 
 func (p *printer) line(text string) {

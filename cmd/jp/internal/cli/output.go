@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 )
 
@@ -32,6 +33,11 @@ func (a *app) json() bool {
 
 // pretty reports whether text is laid out for people: tables, headings, colours.
 func (a *app) pretty() bool { return a.format() == formatTextPretty }
+
+// style is how Markdown is laid out on stdout.
+func (a *app) style() markdown.Style {
+	return markdown.Style{Width: a.io.Width, Color: a.io.Color, UTF8: a.io.UTF8}
+}
 
 // text writes to stdout through a buffer.
 func (a *app) text(write func(w *bufio.Writer) error) error {

@@ -6,27 +6,27 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
 )
 
-// show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, else
-// whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
+// show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
+// block by block; else whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
 type show struct {
 	*query
 	loop  *agent.Loop
-	clean term.Cleaner
-	live  bool // stdout is a terminal, text goes out as it comes
-	open  bool // a line of live text is not ended
-	said  bool // something of the message that is coming was shown live
-	shown bool // the latest message was shown live
+	text  *markdown.Stream // of the message that is coming
+	live  bool             // stdout is a terminal, text goes out as it comes
+	said  bool             // something of the message that is coming was shown live
+	shown bool             // the latest message was shown live
 	err   error
 }
 
 func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, live: q.pretty() && q.io.OutTTY}
+	s := &show{query: q, loop: loop, text: markdown.NewStream(q.style()), live: q.pretty() && q.io.OutTTY}
 	if q.format() == formatStream {
 		q.lines = stream.NewWriter(escaping{q.io.Out})
 	} else if !q.globals.quiet && !q.json() {
@@ -63,7 +63,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 
 // stop ends everything that moves.
 func (s *show) stop() {
-	s.endLine()
+	s.flow(s.text.Flush())
 	s.tree.Close()
 }
 
@@ -78,13 +78,8 @@ func (s *show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark}
 	if s.live {
 		w.Text = func(delta string) {
-			text := s.clean.Clean(delta)
-			if text == "" {
-				return
-			}
-			s.said = true
-			s.tree.Around(func() { s.put(text) })
-			s.open = !strings.HasSuffix(text, "\n")
+			s.said = s.said || delta != ""
+			s.flow(s.text.Write(delta))
 		}
 	}
 	if s.resolved.Config.Style.Reasoning == "full" && !s.globals.quiet && !s.json() {
@@ -102,21 +97,15 @@ func (s *show) put(text string) {
 	}
 }
 
-func (s *show) endLine() {
-	if s.live {
-		if rest := s.clean.Flush(); rest != "" {
-			s.put(rest)
-			s.open = true
-		}
-		if s.open {
-			s.put("\n")
-		}
-		s.open = false
+// flow shows a part of the answer as it is said.
+func (s *show) flow(text string) {
+	if text != "" {
+		s.tree.Around(func() { s.put(text) })
 	}
 }
 
 func (s *show) message(m agent.Message) {
-	s.endLine()
+	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
 	if s.lines != nil {
 		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost)})
@@ -182,6 +171,8 @@ func (s *show) result(r *stream.Result) error {
 	case s.json():
 		return s.document(r)
 	case s.live && s.shown:
+	case r.Result != "" && s.pretty() && r.Structured == nil:
+		s.put(markdown.Render(r.Result, s.style()))
 	case r.Result != "":
 		text := s.io.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {

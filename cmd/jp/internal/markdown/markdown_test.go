@@ -1,0 +1,175 @@
+package markdown
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"jp/cmd/jp/internal/term"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// TestRender compares testdata/*.md, laid out for 40 columns, with what stands beside them, and with the same text streamed.
+func TestRender(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("testdata/*.md: %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, style := range map[string]Style{
+			"color": {Width: 40, Color: true, UTF8: true}, "plain": {Width: 40}, "wide": {UTF8: true},
+		} {
+			got := Render(string(b), style)
+			golden := strings.TrimSuffix(file, ".md") + "." + name
+			if *update {
+				if err := os.WriteFile(golden, []byte(visible(got)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if visible(got) != string(want) {
+				t.Errorf("%s: Render is not what %s holds:\n%s", file, golden, visible(got))
+			}
+			s := NewStream(style)
+			if streamed := s.Write(string(b)) + s.Flush(); streamed != got {
+				t.Errorf("%s, %s: streamed:\n%s\nwant\n%s", file, name, visible(streamed), visible(got))
+			}
+		}
+	}
+}
+
+// visible spells escapes so that golden files can be read and printed.
+func visible(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
+
+// markdownText draws texts that look like Markdown, whole and broken, with what must not reach a terminal.
+func markdownText() *rapid.Generator[string] {
+	parts := rapid.SampledFrom([]string{
+		"word ", "word\n", "\n", "\n\n", "- item\n", "  - inner\n", "3. third\n", "> quote\n", "# head\n", "```go\n", "```\n", "~~~\n",
+		"    code\n", "\tcode\n", "**bold** ", "*it", "*", "`code` ", "`", "[a](http://b) ", "[a]: x\n", "| a | b |\n", "|---|--:|\n", "---\n", "===\n",
+		"<b>", "<!-- ", "-->\n", "&amp; ", "&#27;[31m", "&#x9b;1m", "\x1b[31m", "\x1b]0;t\a", "\u202e", "\r", "漢字、", "e\u0301", "👩\u200d💻", "\xff", "\\|", "![i](j)",
+	})
+	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(parts, 0, 40).Draw(t, "parts"), "") })
+}
+
+func TestNothingSteersTheTerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text, width := markdownText().Draw(t, "text"), rapid.IntRange(0, 60).Draw(t, "width")
+		for _, s := range []Style{{Width: width}, {Width: width, UTF8: true}} {
+			if out := Render(text, s); out != term.Clean(out) || strings.ContainsRune(out, '\t') {
+				t.Fatalf("Render(%q) = %q", text, out)
+			}
+		}
+		colored := Render(text, Style{Width: width, Color: true, UTF8: true})
+		if plain := uncolored(colored); strings.ContainsFunc(plain, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
+			t.Fatalf("Render(%q) = %q", text, colored)
+		}
+	})
+}
+
+// uncolored takes out the sequences that this package writes, and no others.
+func uncolored(s string) string {
+	var out strings.Builder
+	for s != "" {
+		if rest, ok := strings.CutPrefix(s, "\x1b["); ok {
+			if n := strings.IndexByte(rest, 'm'); n >= 0 && strings.Trim(rest[:n], "01236;4") == "" {
+				s = rest[n+1:]
+				continue
+			}
+		}
+		out.WriteByte(s[0])
+		s = s[1:]
+	}
+	return out.String()
+}
+
+func TestStreamIsTheSameHoweverCut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := markdownText().Draw(t, "text")
+		style := Style{Width: rapid.IntRange(0, 60).Draw(t, "width"), UTF8: true}
+		whole := NewStream(style)
+		want := whole.Write(text) + whole.Flush()
+		s, got := NewStream(style), ""
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "cut")
+			got += s.Write(rest[:n])
+			rest = rest[n:]
+		}
+		if got += s.Flush(); got != want {
+			t.Fatalf("in pieces %q\nat once %q", got, want)
+		}
+	})
+}
+
+func TestWrapKeepsToTheWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOf(rapid.SampledFrom([]string{"a", "longer", "漢字", "e\u0301e\u0301", "👩\u200d💻", " ", "。", "x", strings.Repeat("w", 90)})).Draw(t, "words")
+		text, width := strings.Join(words, ""), rapid.IntRange(2, 50).Draw(t, "width")
+		lines := wrap([]piece{{text: text}}, width)
+		for _, line := range lines {
+			if n := term.Width(line); n > width {
+				t.Fatalf("wrap(%q, %d): a line of %d columns: %q", text, width, n, line)
+			}
+		}
+		squeeze := func(s string) string { return strings.ReplaceAll(s, " ", "") }
+		if got := squeeze(strings.Join(lines, "")); got != squeeze(text) {
+			t.Fatalf("wrap(%q, %d) lost or added text: %q", text, width, got)
+		}
+	})
+}
+
+func TestStreamShowsBlocksWhenTheyAreComplete(t *testing.T) {
+	s := NewStream(Style{Width: 40})
+	for _, step := range []struct{ in, want string }{
+		{"# Head", ""},
+		{"\n", "# Head\n"},
+		{"one\ntwo\n", ""},
+		{"\n", "\none two\n"},
+		{"```go\na :=", ""},
+		{" 1\n", "\n  a := 1\n"},
+		{"\n\nb\n```\n", "\n\n  b\n"},
+		{"- x\n\n- y\n", ""},
+		{"z", ""},
+		{"\n\nend\n", "\n- x\n\n- y z\n"},
+	} {
+		if got := s.Write(step.in); got != step.want {
+			t.Errorf("Write(%q) = %q, want %q", step.in, got, step.want)
+		}
+	}
+	if got, want := s.Flush(), "\nend\n"; got != want {
+		t.Errorf("Flush() = %q, want %q", got, want)
+	}
+}
+
+func TestLongTextsAreShownAsTheyAre(t *testing.T) {
+	for _, text := range []string{strings.Repeat("*a **b ", 10000), strings.Repeat("*a*\n\n", 100000)} {
+		if got := Render(text, Style{Width: 40}); got != whole(text) {
+			t.Errorf("Render(%.20q...) = %.60q..., want the text", text, got)
+		}
+	}
+	code := "```\n" + strings.Repeat("x\n", 40000) + "```\n"
+	if got, want := Render(code, Style{Width: 40}), strings.Repeat("  x\n", 40000); got != want {
+		t.Errorf("Render of a long code block = %.60q...", got)
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add("# a\n\n- b\n\n```\nc\n```\n\n|a|b|\n|-|-|\n|c|d|\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if out := Render(text, Style{Width: 30}); out != term.Clean(out) {
+			t.Errorf("Render(%q) = %q", text, out)
+		}
+	})
+}
