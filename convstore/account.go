@@ -218,6 +218,7 @@ const callLost = "lost"
 // returns nil no call is recorded: none shall be made.
 func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Event) error {
 	return l.append(ctx, events, func(t *tx, r *record) error {
+		r.Call = nil // one of ours that came to nothing
 		a, err := t.account(l.id, r)
 		if err != nil {
 			return err
@@ -247,7 +248,7 @@ func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.note(id, r, ModelCall{Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost})
+	return t.note(id, r, ModelCall{Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true})
 }
 
 // note appends an event of the store's own making.

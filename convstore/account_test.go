@@ -265,7 +265,7 @@ func TestLostCall(t *testing.T) {
 	l = mustLock(t, s, c.ID)
 	mustAppend(t, l, Note{Text: "went on"})
 	want := []Body{TurnStart{}, UserMessage{Text: "q"}, ToolResult{ID: "x"},
-		ModelCall{Model: "m", Usage: call.Usage, CostNano: &cost, Stop: "lost"}, Note{Text: "went on"}}
+		ModelCall{Model: "m", Usage: call.Usage, CostNano: &cost, Stop: "lost", Estimated: true}, Note{Text: "went on"}}
 	var got []Body
 	for ev, err := range l.Events(t.Context(), Range{}) {
 		if err != nil {

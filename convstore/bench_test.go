@@ -93,7 +93,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkDelegation reserves and settles one child.
+// BenchmarkDelegation reserves and settles one child: the two transactions of the
+// ledger, beside a raw loop of the flushes of one commit.
 func BenchmarkDelegation(b *testing.B) {
 	s := benchStore(b)
 	c, err := s.Create(b.Context(), New{})
@@ -105,13 +106,20 @@ func BenchmarkDelegation(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
+	raw := flushLoop(b)
+	tokens, cost := int64(1)<<40, int64(1)<<40
+	limits := &Limits{Budget: Budget{Tokens: &tokens, CostNano: &cost}, Children: 64}
 	for i := 0; b.Loop(); i++ {
 		if i%50 == 0 {
-			if err := l.Append(b.Context(), Event{Body: TurnStart{}}); err != nil {
+			if err := l.Append(b.Context(), Event{Body: TurnStart{Limits: limits}}); err != nil {
 				b.Fatal(err)
 			}
 		}
-		rs, err := l.Below().Reserve(b.Context(), admit(Child{Call: fmt.Sprint(i), Hidden: true}))
+		rs, err := l.Below().Reserve(b.Context(), func(st Standing) ([]Child, error) {
+			free := st.Account.Free
+			grant := Grant{Budget: Budget{Tokens: Pool(free.Tokens, 0.5), CostNano: Pool(free.CostNano, 0.5)}}
+			return []Child{{Call: fmt.Sprint(i), Hidden: true, Grant: grant}}, nil
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -119,6 +127,7 @@ func BenchmarkDelegation(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(raw), "x-raw-flushes")
 }
 
 // gapsProgram appends events at random gaps of 100 ms on average, and prints how

@@ -75,10 +75,15 @@ type ToolResult struct {
 
 // ModelCall records one call of a model, after it.
 type ModelCall struct {
-	Model    string        `json:"model"`
-	Usage    Usage         `json:"usage"`
-	CostNano *int64        `json:"cost_nano"` // billionths of a dollar, nil = price unknown
-	Stop     string        `json:"stop,omitempty"`
+	Model    string `json:"model"`
+	Usage    Usage  `json:"usage"`
+	CostNano *int64 `json:"cost_nano"` // billionths of a dollar, nil = price unknown
+	Stop     string `json:"stop,omitempty"`
+
+	// Estimated: nobody said what it used, for it was cut off, or lost with its
+	// process. Usage is then what it may have been.
+	Estimated bool `json:"estimated,omitempty"`
+
 	Duration time.Duration `json:"duration_ns,omitempty"`
 }
 

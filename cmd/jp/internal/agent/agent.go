@@ -389,6 +389,7 @@ type reply struct {
 	limit     *limit // it is the closing call of a turn that came to this
 	any       bool   // the model said something
 	none      bool   // no call was made
+	guessed   bool   // the usage of one that was cut off
 
 	data json.RawMessage // the value of a final reply that matches the schema
 	bad  *SchemaError    // why one does not match
@@ -419,6 +420,11 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 			r.text = text.String()
 			r.calls = nil
 			r.took = time.Since(r.began)
+			r.any = r.any || thinking.Len() > 0
+			if r.any && r.usage == (convstore.Usage{}) { // it is paid for all the same
+				r.guessed = true
+				r.usage = convstore.Usage{Input: req.Estimate(), Output: int64(text.Len()+thinking.Len())/3 + 1}
+			}
 			return r, err
 		}
 		switch {
@@ -481,7 +487,7 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 	if l.Price != nil {
 		r.cost = l.Price(r.usage)
 	}
-	return append(list, convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Duration: r.took})
+	return append(list, convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Duration: r.took})
 }
 
 // tell accounts for a saved reply and shows it.

@@ -174,15 +174,16 @@ func (t *turn) shortOf(a convstore.Account, left convstore.Budget, in, out int64
 	return l
 }
 
-// leaveOut takes the oldest long result out of a request and reports whether there was one.
+// shortResult is not worth leaving out: what would stand in its place is about as long.
+const shortResult = 100
+
+// leaveOut takes the oldest result that is not short out of a request and reports whether there was one.
 func leaveOut(req *model.Request) bool {
 	for _, m := range req.Messages {
 		for _, c := range m.Content {
-			if r := c.Result; r != nil {
-				if marker := fmt.Sprintf("[%d bytes left out to stay within the budget]", len(r.Text)); len(r.Text) > len(marker) {
-					r.Text = marker
-					return true
-				}
+			if r := c.Result; r != nil && len(r.Text) > shortResult {
+				r.Text = fmt.Sprintf("[%d bytes left out to stay within the budget]", len(r.Text))
+				return true
 			}
 		}
 	}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+func some(n int64) *int64 { return &n }
+
+// pricey is a model at 3 nano-dollars a token of input, 4 when it is cached, and 10 of output.
+func pricey(u convstore.Usage) *int64 { return some(3*u.Input + 4*u.CacheWrite + 10*u.Output) }
+
+// asking is a request that is estimated at tokens, at least 7.
+func asking(tokens int) model.Request {
+	return model.Request{Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("x", 3*tokens-19)}}}}}
+}
+
+func TestAfford(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		left      convstore.Budget
+		priced    bool
+		own       int // max_tokens of the config
+		closing   bool
+		out, send int64  // the bound of the output, and the request's max_tokens
+		stop      string // why not
+	}{
+		{name: "unlimited", out: unknownOutput},
+		{name: "unlimited, with a limit of its own", own: 500, out: 500, send: 500},
+		{name: "plenty of tokens", left: convstore.Budget{Tokens: some(100_000)}, out: unknownOutput},
+		{name: "cut to what is left", left: convstore.Budget{Tokens: some(4000)}, out: 1976, send: 1976},
+		{name: "just enough", left: convstore.Budget{Tokens: some(2280)}, out: 256, send: 256},
+		{name: "one too few", left: convstore.Budget{Tokens: some(2279)}, stop: "token budget 9000"},
+		{name: "none left", left: convstore.Budget{Tokens: some(-5)}, stop: "token budget 9000"},
+		{name: "a short reply fits", left: convstore.Budget{Tokens: some(2124)}, own: 100, out: 100, send: 100},
+		{name: "money", left: convstore.Budget{CostNano: some(24_240)}, priced: true, out: 1000, send: 1000},
+		{name: "money, a little less", left: convstore.Budget{CostNano: some(24_239)}, priced: true, out: 999, send: 999},
+		{name: "too little money", left: convstore.Budget{CostNano: some(16_000)}, priced: true, stop: "cost budget 0.5 USD"},
+		{name: "money, no price", left: convstore.Budget{CostNano: some(1)}, out: unknownOutput},
+		{name: "closing", left: convstore.Budget{Tokens: some(2000)}, closing: true, out: 1000, send: 1000},
+		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
+		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
+	} {
+		tr := turn{Loop: &Loop{}}
+		if test.priced {
+			tr.Price = pricey
+		}
+		req := asking(1000)
+		req.MaxTokens = test.own
+		a := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
+		in, out, stop := tr.afford(a, &req, test.closing)
+		reason := ""
+		if stop != nil {
+			reason = stop.reason
+		}
+		if in != 1000 || out != test.out || reason != test.stop || stop == nil && int64(req.MaxTokens) != test.send {
+			t.Errorf("%s: in %d, out %d of at most %d, %q; want %d of at most %d, %q", test.name, in, out, req.MaxTokens, reason, test.out, test.send, test.stop)
+		}
+	}
+}
+
+// TestClosingLeavesOutOldResults: what does not fit is left out of the closing call, oldest first.
+func TestClosingLeavesOutOldResults(t *testing.T) {
+	req := asking(100)
+	for _, n := range []int{3000, 20, 6000, 900} {
+		req.Messages = append(req.Messages, model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{Text: strings.Repeat("r", n)}}}})
+	}
+	tr := turn{Loop: &Loop{}}
+	in, out, stop := tr.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
+	if stop != nil || out < closingLeast || in+out > 1200 {
+		t.Fatalf("in %d, out %d, %v", in, out, stop)
+	}
+	for i, want := range []string{"[3000 bytes left out to stay within the budget]", strings.Repeat("r", 20), "[6000 bytes left out to stay within the budget]", strings.Repeat("r", 900)} {
+		if got := req.Messages[i+1].Content[0].Result.Text; got != want {
+			t.Errorf("result %d is %.60q, want %.60q", i, got, want)
+		}
+	}
+}
+
+// TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
+func TestAffordFits(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := turn{Loop: &Loop{Price: pricey, MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}}
+		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
+		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
+		closing := rapid.Bool().Draw(rt, "closing")
+		req := asking(rapid.IntRange(7, 50_000).Draw(rt, "in"))
+		in, out, stop := tr.afford(convstore.Account{Left: left}, &req, closing)
+		if stop != nil {
+			return
+		}
+		keep := Closing(pricey)
+		if closing {
+			keep = convstore.Budget{Tokens: some(0), CostNano: some(0)}
+		}
+		if in+out > tokens-*keep.Tokens || *tr.most(in, out) > cost-*keep.CostNano || out <= 0 {
+			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in, out, *tr.most(in, out), tokens, cost)
+		}
+	})
+}
