@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,12 +98,18 @@ func userText(m convstore.UserMessage) string {
 	var b strings.Builder
 	b.WriteString(m.Text)
 	for _, a := range m.Attachments {
-		b.WriteString("\n\n<attachment source=\"" + strings.ReplaceAll(a.Source, `"`, "'") + "\">\n")
-		b.WriteString(strings.ReplaceAll(a.Text, "</attachment", "&lt;/attachment"))
+		b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\">\n")
+		b.WriteString(attachmentTag.ReplaceAllString(a.Text, "&lt;$1"))
 		b.WriteString("\n</attachment>")
 	}
 	return b.String()
 }
+
+// attachmentTag is what could end an attachment or begin another inside of one, attachmentName what could do so in its name.
+var (
+	attachmentTag  = regexp.MustCompile(`(?i)<(\s*/?\s*attachment\b)`)
+	attachmentName = strings.NewReplacer(`"`, "'", "<", "&lt;", ">", "&gt;", "\n", " ", "\r", " ")
+)
 
 // storedArguments makes arguments fit for an event: an object as it is, anything else, JSON or not, as a JSON string of what
 // the model wrote.

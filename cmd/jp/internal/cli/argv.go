@@ -17,6 +17,7 @@ type invocation struct {
 	globals     []string
 	flags       []string
 	positionals []string
+	plain       int  // how many positionals stood before --; the others are literal
 	help        bool // -h or --help stood somewhere
 	version     bool // --version, which is the command `version`; before any command
 }
@@ -89,6 +90,9 @@ func (r *reader) positional(arg string, literal bool) error {
 	next := r.commands()
 	if len(next) == 0 {
 		r.out.positionals = append(r.out.positionals, arg)
+		if !literal {
+			r.out.plain++
+		}
 		return nil
 	}
 	var names []string

@@ -45,6 +45,7 @@ type app struct {
 	specs   map[*cli.Command]spec
 	places  places
 	log     logFile
+	plain   int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest   *guest // this command line came from a jp inside a tool; nil for all others
 }
 
@@ -172,6 +173,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 		a.takeGlobals(inv)
 		return a.incomplete(inv.path)
 	}
+	a.plain = inv.plain
 	return a.root.RunContext(ctx, append([]string{"jp"}, inv.argv()...))
 }
 

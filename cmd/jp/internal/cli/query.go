@@ -45,6 +45,7 @@ type queryOptions struct {
 	print      bool
 	schema     maybe[string]
 	input      string
+	attach     []string
 }
 
 // toggle is one --tool or --no-tool, in order. An empty name means all tools.
@@ -97,6 +98,7 @@ func newQueryCommand(a *app) *cli.Command {
 		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(), "what stdin is: text, or json, a task of {query, schema, context}"),
 		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
+		listFlag(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").alias("a"),
 		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
 	)
 	return a.command(spec{
@@ -105,6 +107,10 @@ func newQueryCommand(a *app) *cli.Command {
 		Args:    "[WORDS...]",
 		About: "Asks the conversation that --id names, else this session's active one, else a new one. What is piped in is\n" +
 			"appended to the words; without words it is the query. With neither, a turn that was cut off goes on.\n\n" +
+			"A word @FILE before -- attaches that file; alone it is the query, read from the file. @@ stands for a literal @. What\n" +
+			"--attachment takes is read once and kept in the conversation: the text files of a folder that .gitignore does not\n" +
+			"exclude, a page of text over https, what cmd:LINE prints when sh runs LINE, the turns of another conversation.\n" +
+			"./ before a file's name keeps it from meaning anything else.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
 			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.",
 		Flags: flags,
@@ -114,6 +120,7 @@ func newQueryCommand(a *app) *cli.Command {
 			`jp query "How are errors retried here?"`,
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
 			`git diff | jp query --new "Review this change."`,
+			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
 		},
@@ -339,7 +346,7 @@ func (q *query) run(ctx context.Context, t task) error {
 			}
 		}
 		loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
-		out, err = loop.Send(ctx, convstore.UserMessage{Text: t.text, Schema: t.schema})
+		out, err = loop.Send(ctx, convstore.UserMessage{Text: t.text, Attachments: t.attachments, Schema: t.schema})
 	}
 	show.stop()
 	if err != nil {

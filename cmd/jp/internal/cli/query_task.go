@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/agent"
@@ -18,9 +19,10 @@ import (
 
 // task is what a run is asked. An empty text asks to resume.
 type task struct {
-	text   string
-	schema json.RawMessage // that the answer must match; nil = free text
-	fetch  agent.Fetch     // its Tokens are those of the run
+	text        string
+	attachments []convstore.Attachment
+	schema      json.RawMessage // that the answer must match; nil = free text
+	fetch       agent.Fetch     // its Tokens are those of the run
 }
 
 // How stdin is read.
@@ -35,6 +37,9 @@ func inputFormats() []string { return []string{inputText, inputJSON} }
 func (q *query) task(ctx context.Context) (task, error) {
 	t, err := q.content(ctx)
 	if err != nil {
+		return t, err
+	}
+	if err := q.attach(ctx, &t); err != nil {
 		return t, err
 	}
 	if q.o.schema.Set {
@@ -61,13 +66,17 @@ func (q *query) task(ctx context.Context) (task, error) {
 
 // content is the words of the command line with what is piped in below them, or the task on stdin.
 func (q *query) content(ctx context.Context) (task, error) {
-	words := strings.Join(q.o.words, " ")
+	words := slices.Clone(q.o.words)
+	for i := range min(q.plain, len(words)) {
+		words[i] = plainWord(words[i])
+	}
+	asked := strings.Join(words, " ")
 	piped, err := q.stdin(ctx)
 	if err != nil {
 		return task{}, err
 	}
 	if q.o.input == inputJSON {
-		if words != "" {
+		if asked != "" {
 			return task{}, usagef("--input-format json: the query is in the task on stdin, not in words")
 		}
 		in, err := stream.ReadTask([]byte(piped))
@@ -81,13 +90,13 @@ func (q *query) content(ctx context.Context) (task, error) {
 		t.text, err = clean(in.Query)
 		return t, err
 	}
-	text := words
+	text := asked
 	switch {
 	case strings.TrimSpace(piped) == "":
-	case words == "":
+	case asked == "":
 		text = piped
 	default:
-		text = words + "\n\n" + piped
+		text = asked + "\n\n" + piped
 	}
 	text, err = clean(text)
 	return task{text: text}, err

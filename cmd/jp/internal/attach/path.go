@@ -1,0 +1,111 @@
+package attach
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"jp/convstore"
+	"jp/tools"
+)
+
+// File reads a file of text. Its source is path as it was given.
+func (r *Reader) File(path string) (convstore.Attachment, error) {
+	full, err := r.absolute(path)
+	if err != nil {
+		return convstore.Attachment{}, err
+	}
+	f, err := os.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not wait for a writer
+	if err != nil {
+		return convstore.Attachment{}, named(path, err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return convstore.Attachment{}, named(path, err)
+	case info.IsDir():
+		return convstore.Attachment{}, fmt.Errorf("%s: is a folder", path)
+	case !info.Mode().IsRegular():
+		return convstore.Attachment{}, fmt.Errorf("%s: is not a regular file", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, MaxOne+1))
+	if err != nil {
+		return convstore.Attachment{}, named(path, err)
+	}
+	return r.keep(path, "text/plain", b)
+}
+
+// Path reads a file, or the files of text in and below a folder: those that .gitignore files do not exclude, in the
+// order of their paths, without following links. A folder without any is an error.
+func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment, error) {
+	full, err := r.absolute(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(full)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	if !info.IsDir() {
+		a, err := r.File(path)
+		return []convstore.Attachment{a}, err
+	}
+	var list []convstore.Attachment
+	var left []string
+	err = tools.WalkFiles(ctx, r.Workspace, full, func(name string, f *os.File) error {
+		source := filepath.Join(path, filepath.FromSlash(name))
+		b, err := io.ReadAll(io.LimitReader(f, MaxOne+1))
+		if err != nil {
+			return named(source, err)
+		}
+		if bytes.IndexByte(b, 0) >= 0 || len(b) <= MaxOne && !isText(b) {
+			left = append(left, source)
+			return nil
+		}
+		if len(list) == MaxFiles {
+			return fmt.Errorf("%s: holds more than %d files; name a folder within", path, MaxFiles)
+		}
+		a, err := r.keep(source, "text/plain", b)
+		list = append(list, a)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0:
+		return nil, fmt.Errorf("%s: holds no file of text", path)
+	case len(left) == 1:
+		r.Notice(left[0] + ": left out, it is no text")
+	case len(left) > 1:
+		r.Notice(fmt.Sprintf("%s and %d more below %s: left out, they are no text", left[0], len(left)-1, path))
+	}
+	return list, nil
+}
+
+func (r *Reader) absolute(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("the path is empty")
+	case filepath.IsAbs(path):
+		return path, nil
+	case r.Dir == "":
+		return "", fmt.Errorf("%s: the working directory is gone", path)
+	}
+	return filepath.Join(r.Dir, path), nil
+}
+
+// named is err with the path as it was given in front.
+func named(path string, err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,175 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"jp/convstore"
+)
+
+// fetchTimeout bounds a page, from the first byte sent to the last one read.
+const fetchTimeout = 30 * time.Second
+
+// maxRedirects bounds how often a page may send us elsewhere.
+const maxRedirects = 5
+
+// IsURL reports whether a reference names a page rather than a file.
+func IsURL(ref string) bool {
+	scheme, _, ok := strings.Cut(ref, "://")
+	return ok && scheme != "" && !strings.ContainsFunc(scheme, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("+-.", c)
+	})
+}
+
+// FetchError is a page that could not be had.
+type FetchError struct {
+	URL string
+	Err error
+}
+
+func (e *FetchError) Error() string { return e.URL + ": " + e.Err.Error() }
+func (e *FetchError) Unwrap() error { return e.Err }
+
+// URL reads a page of text over https; over http only from this machine. It follows redirects to public hosts, and to
+// the one that was named: a page cannot have us read what only this machine or its network can see. Cookies and keys are
+// not sent. A page that could not be had is a *FetchError.
+func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, error) {
+	var none convstore.Attachment
+	u, err := url.Parse(ref)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("%q: is no address", ref)
+	case u.User != nil:
+		return none, errors.New("the address holds a user or a password, which would be stored")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return none, fmt.Errorf("%s: only https is read", ref)
+	case u.Hostname() == "":
+		return none, fmt.Errorf("%s: names no host", ref)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return none, fmt.Errorf("%s: http is read from this machine only; use https", ref)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no whole answer within %v", fetchTimeout))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ref, nil)
+	if err != nil {
+		return none, fmt.Errorf("%s: is no address", ref)
+	}
+	req.Header.Set("User-Agent", "jp")
+	req.Header.Set("Accept", "text/*, application/json, application/xml;q=0.9, */*;q=0.1")
+	client := newClient(u)
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return none, unread(ctx, ref, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return none, &FetchError{ref, errors.New("answered " + resp.Status)}
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxOne+1))
+	if err != nil {
+		return none, unread(ctx, ref, err)
+	}
+	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		kind = "text/plain"
+	}
+	if set := strings.ToLower(params["charset"]); set != "" && set != "utf-8" && set != "us-ascii" && !isASCII(b) {
+		return none, fmt.Errorf("%s: is in %s, and only UTF-8 is read", ref, set)
+	}
+	return r.keep(ref, kind, b)
+}
+
+func isASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// unread says why a page was not read.
+func unread(ctx context.Context, ref string, err error) error {
+	if ctx.Err() != nil {
+		return &FetchError{ref, context.Cause(ctx)}
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &FetchError{ref, err}
+}
+
+// errPrivate is a redirect to where only this machine can reach.
+var errPrivate = errors.New("leads to an address that is not public, which is not followed")
+
+// newClient returns a client that reads first, and of what first leads to only what everybody can read.
+func newClient(first *url.URL) *http.Client {
+	var moved, proxied atomic.Bool // the request that is being made is not to first's host; it goes through a proxy
+	dialer := &net.Dialer{Timeout: 15 * time.Second}
+	// The address is checked as it is dialed: a name may mean something else by then.
+	dialer.Control = func(_, address string, _ syscall.RawConn) error {
+		if at, err := netip.ParseAddrPort(address); moved.Load() && !proxied.Load() && (err != nil || !isPublic(at.Addr())) {
+			return errPrivate
+		}
+		return nil
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy: func(req *http.Request) (*url.URL, error) {
+				p, err := http.ProxyFromEnvironment(req)
+				proxied.Store(p != nil)
+				return p, err
+			},
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: 15 * time.Second, ForceAttemptHTTP2: true,
+			MaxResponseHeaderBytes: 256 << 10, DisableKeepAlives: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			elsewhere := req.URL.Host != first.Host
+			moved.Store(elsewhere)
+			switch {
+			case len(via) > maxRedirects:
+				return fmt.Errorf("leads elsewhere more than %d times", maxRedirects)
+			case req.URL.User != nil, elsewhere && req.URL.Scheme != "https", !elsewhere && req.URL.Scheme != first.Scheme && req.URL.Scheme != "https":
+				return errors.New("leads to an address that is not plain https, which is not followed")
+			}
+			if ip, err := netip.ParseAddr(req.URL.Hostname()); elsewhere && (isLoopback(req.URL.Hostname()) || err == nil && !isPublic(ip)) {
+				return errPrivate
+			}
+			return nil
+		},
+	}
+}
+
+// isLoopback reports whether a host is this machine, by its name alone.
+func isLoopback(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// isPublic reports whether everybody reaches the same host at ip.
+func isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	for _, shared := range []string{
+		"100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "0.0.0.0/8", // RFC 6890
+		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", // IPv4 addresses written as IPv6
+	} {
+		if netip.MustParsePrefix(shared).Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate()
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/tools/proc"
+)
+
+// attach reads what the flags and the words of the command line add to the request, in the order of --attachment, then of
+// the words. A word @FILE is no word after --, where a program's words stand: those may come from a model.
+func (q *query) attach(ctx context.Context, t *task) error {
+	refs := q.o.attach
+	words := q.o.words[:min(q.plain, len(q.o.words))]
+	if q.o.input == inputJSON {
+		words = nil
+	}
+	r := &attach.Reader{Dir: q.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.warn("%s", s) }}
+	if len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
+		a, err := r.File(words[0][1:])
+		if err != nil {
+			return errAttach(words[0], err)
+		}
+		rest := strings.TrimPrefix(t.text, words[0]) // what was piped in
+		t.text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
+		if err == nil && strings.TrimSpace(t.text) == "" {
+			err = usagef("%s: the file is empty", words[0])
+		}
+		if err != nil {
+			return err
+		}
+		words = nil
+	}
+	if len(refs) > 0 && t.text == "" {
+		return usagef("--attachment: needs a question").withHint("give the question as words or on stdin")
+	}
+	for _, ref := range refs {
+		list, err := q.attachments(ctx, r, ref)
+		if err != nil {
+			return err
+		}
+		t.attachments = append(t.attachments, list...)
+	}
+	for _, w := range words {
+		if isFileWord(w) {
+			list, err := r.Path(ctx, w[1:])
+			if err != nil {
+				return errAttach(w, err)
+			}
+			t.attachments = append(t.attachments, list...)
+		}
+	}
+	return nil
+}
+
+// isFileWord reports whether a word names a file: @ and a path without spaces. @@ is a literal @.
+func isFileWord(w string) bool {
+	return len(w) > 1 && w[0] == '@' && w[1] != '@' && !strings.ContainsAny(w, " \t\r\n")
+}
+
+// plainWord is a word of the query as it is meant.
+func plainWord(w string) string {
+	if strings.HasPrefix(w, "@@") {
+		return w[1:]
+	}
+	return w
+}
+
+// errAttach is what is wrong with a word @FILE or an --attachment.
+func errAttach(word string, err error) error {
+	if !strings.HasPrefix(word, "@") {
+		return usagef("--attachment: %v", err)
+	}
+	return usagef("@%v", err).withHint("a word that begins with @ names a file; @@ is a literal @, and what stands behind -- is literal")
+}
+
+// attachments reads one --attachment.
+func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) ([]convstore.Attachment, error) {
+	one := func(a convstore.Attachment, err error) ([]convstore.Attachment, error) {
+		return []convstore.Attachment{a}, err
+	}
+	var list []convstore.Attachment
+	var err error
+	kind, rest, _ := strings.Cut(ref, ":")
+	switch {
+	case kind == "cmd":
+		list, err = one(q.attachOutput(ctx, r, ref, rest))
+	case kind == "jp":
+		list, err = one(q.attachTurns(ctx, r, ref, rest))
+	case attach.IsURL(ref):
+		list, err = one(r.URL(ctx, ref))
+	default:
+		list, err = r.Path(ctx, ref)
+	}
+	if own := (*failure)(nil); err == nil || errors.As(err, &own) {
+		return list, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if fetch := (*attach.FetchError)(nil); errors.As(err, &fetch) {
+		return nil, &failure{code: "attachment", status: exitFailed, msg: "--attachment: " + fetch.Error(), err: err}
+	}
+	if e := explain(err); e.Status != exitFailed {
+		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // of the store
+	}
+	return nil, errAttach(ref, err)
+}
+
+// attachTimeout bounds a command whose output is attached.
+const attachTimeout = time.Minute
+
+var errOutputLarge = fmt.Errorf("prints more than %d KiB; narrow it", attach.MaxOne>>10)
+
+// bounded keeps what a command writes.
+type bounded struct{ b strings.Builder }
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if w.b.Len()+len(p) > attach.MaxOne {
+		return 0, errOutputLarge
+	}
+	return w.b.Write(p)
+}
+
+// attachOutput runs a command line of the user's with sh, where the user is and with the user's rights, but without a
+// terminal or stdin. stdout and stderr are attached as they come; a status other than 0 stands below them.
+func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line string) (none convstore.Attachment, err error) {
+	if strings.TrimSpace(line) == "" {
+		return none, errors.New("cmd: names no command")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
+	defer cancel()
+	out := &bounded{}
+	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.env.Environ, Dir: q.env.Dir, Stdout: out, Stderr: out})
+	switch {
+	case errors.Is(err, errOutputLarge):
+		return none, fmt.Errorf("%s: %w", ref, errOutputLarge)
+	case err != nil:
+		return none, fmt.Errorf("%s: %w", ref, err)
+	case exit.Cause != nil:
+		return none, exit.Cause
+	}
+	text := out.b.String()
+	if status := exit.Code; status != 0 {
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		text += pick(exit.Signal != 0, fmt.Sprintf("[ended by signal %d]\n", exit.Signal), fmt.Sprintf("[exit status %d]\n", status))
+	}
+	return r.Text(ref, text)
+}
+
+// attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or ID:TURNS.
+func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
+	word, span, ranged := strings.Cut(rest, ":")
+	id, err := q.resolveTarget(ctx, word)
+	if err != nil {
+		return none, err
+	}
+	var flags rangeFlags
+	if ranged {
+		flags.turn = maybe[string]{true, span}
+	}
+	turns, err := flags.turns()
+	if err != nil {
+		return none, fmt.Errorf("--attachment %s: %w", ref, err)
+	}
+	var b strings.Builder
+	if err := q.printTurns(ctx, &b, id, turns); err != nil {
+		return none, err
+	}
+	return r.Text("jp:"+id.String()+pick(ranged, ":"+span, ""), b.String())
+}
+
+// printTurns writes turns as text for a reader that is no terminal.
+func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, turns convstore.Range) error {
+	w := bufio.NewWriter(out)
+	p := printer{w: w, io: term.New(term.Options{}), style: styleBrief, calls: map[string]convstore.ToolCall{}}
+	for e, err := range q.store.Events(ctx, id, turns) {
+		if err != nil {
+			return err
+		}
+		if err := p.event(e); err != nil {
+			return err
+		}
+	}
+	p.pending()
+	return w.Flush()
+}

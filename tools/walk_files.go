@@ -1,0 +1,76 @@
+package tools
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// WalkFiles calls visit with each regular file in and below the folder dir, in
+// the order of the paths, past what .gitignore files exclude, .git and .jp, and
+// past links. path is slash-separated and relative to dir; the file is closed
+// after visit. The .gitignore files from top on down count, which is dir itself or
+// a folder above it. What cannot be read ends the walk with an error, as an error
+// of visit does, which is returned as it is.
+func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return reason(err)
+	}
+	if top, err = filepath.EvalSymlinks(top); err != nil || !within(top, dir) {
+		top = dir
+	}
+	w, at, err := newWalk(ctx, &files{workspace: top}, &place{path: dir, shown: dir, rule: fileRule{anchor: top}}, nil)
+	if err != nil {
+		return err
+	}
+	defer at.dir.Close()
+	return w.visit(at, visit)
+}
+
+// visit calls fn with the files in at and below it.
+func (w *walk) visit(at folder, fn func(path string, f *os.File) error) error {
+	entries, ig, err := w.entries(at)
+	if err != nil {
+		return named(w.name(at.path), err)
+	}
+	for _, e := range entries {
+		path := join(at.path, e.Name())
+		switch {
+		case e.IsDir():
+			sub, err := w.sub(at, e.Name(), ig)
+			if err != nil {
+				return named(w.name(path), err)
+			}
+			err = w.visit(sub, fn)
+			sub.dir.Close()
+			if err != nil {
+				return err
+			}
+		case e.Type().IsRegular():
+			if err := w.file(at, e.Name(), fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// file calls fn with the file name of at.
+func (w *walk) file(at folder, name string, fn func(path string, f *os.File) error) error {
+	path := join(at.path, name)
+	info, err := at.dir.Lstat(name)
+	if err != nil {
+		return named(w.name(path), reason(err))
+	}
+	f, err := openRegular(at.dir, name, info)
+	if err != nil {
+		return named(w.name(path), err)
+	}
+	defer f.Close()
+	if w.start != "" {
+		path = strings.TrimPrefix(path, w.start+"/")
+	}
+	return fn(path, f)
+}
