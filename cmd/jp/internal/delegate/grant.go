@@ -79,10 +79,12 @@ func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) er
 // spent refuses a grant of nothing.
 func spent(left, grant convstore.Budget) error {
 	if n := grant.Tokens; n != nil && *n <= 0 {
-		return refuse(CodeTokens, "%d tokens are left for sub-agents, which comes to none for this one", max(*orZero(left.Tokens), 0))
+		return refuse(CodeTokens, "%d tokens are left for sub-agents, which comes to none for this one", max(*orZero(left.Tokens), 0)).
+			withHint("--max-sub-tokens sets another limit")
 	}
 	if n := grant.CostNano; n != nil && *n <= 0 {
-		return refuse(CodeCost, "%s are left for sub-agents, which comes to nothing for this one", dollars(max(*orZero(left.CostNano), 0)))
+		return refuse(CodeCost, "%s are left for sub-agents, which comes to nothing for this one", dollars(max(*orZero(left.CostNano), 0))).
+			withHint("--max-sub-cost sets another limit")
 	}
 	return nil
 }
