@@ -81,7 +81,7 @@ func (f *rangeFlags) turns() (convstore.Range, error) {
 	return convstore.Range{}, nil
 }
 
-// parseTurns reads N, A..B, A.. and ..B, counted from 1.
+// parseTurns reads N, A..B, A.. and ..B, counted from 1, and .. for all.
 func parseTurns(s string) (convstore.Range, error) {
 	bad := usagef("--turn: %q is none of N, A..B, A.. and ..B, counted from 1", s)
 	parse := func(s string) (int, bool) {
@@ -108,7 +108,7 @@ func parseTurns(s string) (convstore.Range, error) {
 			return convstore.Range{}, bad
 		}
 	}
-	if r == (convstore.Range{}) || (r.Last != 0 && r.First > r.Last) {
+	if r.Last != 0 && r.First > r.Last {
 		return convstore.Range{}, bad
 	}
 	return r, nil

@@ -44,7 +44,7 @@ type grepOptions struct {
 
 func newGrepCommand(a *app) *cli.Command {
 	o := grepOptions{output: outputHits}
-	scopes := []string{"title", "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry", "chat", "tool", "all"}
+	scopes := append(grepScopes(), "chat", "tool", "all")
 	scope := &option{name: "scope", arg: "SCOPE", choices: scopes, usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
 		set: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
 	return a.command(spec{
@@ -81,6 +81,11 @@ func newGrepCommand(a *app) *cli.Command {
 	})
 }
 
+// grepScopes are the scopes of single hits; the flag knows groups of them too.
+func grepScopes() []string {
+	return []string{"title", "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry"}
+}
+
 func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	switch {
 	case o.ignoreCase && o.matchCase:
@@ -100,7 +105,11 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	if o.root.Value != "" {
 		scope = o.root
 	}
-	view, ids, err := a.scoped(ctx, scope, o.ids)
+	view, err := a.scope(ctx, scope)
+	if err != nil {
+		return err
+	}
+	ids, err := a.resolveTargets(ctx, o.ids)
 	if err != nil {
 		return err
 	}
@@ -167,7 +176,7 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 
 func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
 	err = a.text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: a.io, output: o.output, heading: o.heading || (a.pretty() && !o.noHeading), context: o.context.Value > 0}
+		out := hitWriter{w: w, io: a.io, pretty: a.pretty() || a.io.OutTTY, output: o.output, heading: o.heading || (a.pretty() && !o.noHeading), context: o.context.Value > 0}
 		if a.json() {
 			out.list = &list{w: w, format: a.format()}
 		}
@@ -213,6 +222,7 @@ type submatchJSON struct {
 type hitWriter struct {
 	w       *bufio.Writer
 	io      *term.IO
+	pretty  bool  // for people: cleaned, cut to the width, hits coloured
 	list    *list // of the JSON formats, else nil
 	output  string
 	heading bool
@@ -339,7 +349,7 @@ func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
 	default:
 		prefix = fmt.Sprintf("%s:%s:%s:%c:", m.ID, turn, m.Scope, kind)
 	}
-	if !h.io.OutTTY {
+	if !h.pretty {
 		fmt.Fprintln(h.w, prefix+text)
 		return
 	}

@@ -37,15 +37,17 @@ func newPrintCommand(a *app) *cli.Command {
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
 			"On a terminal, or with --format text-pretty, what the model says is laid out from its Markdown, fitted to the width; in a " +
-			"pipe it is what it was.",
+			"pipe it is what it was.\n\n" +
+			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`.",
 		Flags: append(flags,
-			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1"),
+			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
 			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
 		),
 		Min: 1, Max: -1,
 		Exits: []Status{exitNotFound, exitScope, exitBusy},
 		Examples: []string{
 			"jp conversation print . --last",
+			"jp conversation grep is_retryable | jp conversation print -",
 			"jp conversation print jp-c17543982415 --root-id jp-c17543982411 --turn 2.. --style full",
 		},
 		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, args) },
@@ -57,20 +59,24 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	if err != nil {
 		return err
 	}
-	view, ids, err := a.scoped(ctx, o.rootID, words)
+	view, err := a.scope(ctx, o.rootID)
+	if err != nil {
+		return err
+	}
+	passages, err := a.passages(ctx, words, turns)
 	if err != nil {
 		return err
 	}
 	var cs []convstore.Conversation
-	for _, id := range ids {
-		c, err := view.Get(ctx, id)
+	for _, p := range passages {
+		c, err := view.Get(ctx, p.id)
 		if err != nil {
 			return err
 		}
 		cs = append(cs, c)
 	}
 	if a.json() {
-		return a.printEvents(ctx, view, ids, turns)
+		return a.printEvents(ctx, view, passages)
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for i, c := range cs {
@@ -79,7 +85,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 				fmt.Fprintln(w)
 			}
 			p.heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
-			for e, err := range view.Events(ctx, c.ID, turns) {
+			for e, err := range passages[i].events(ctx, view) {
 				if err != nil {
 					return err
 				}
@@ -93,28 +99,21 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	})
 }
 
-// scoped returns the view and the ids of a command that takes --root-id. A root that does not exist is told before a target
-// that does not.
-func (a *app) scoped(ctx context.Context, rootID maybe[string], words []string) (convstore.View, []convstore.ID, error) {
-	view, err := a.view(ctx)
-	if err != nil {
-		return view, nil, err
-	}
+// scope returns the view of a command that takes --root-id. Ask for it before targets: a root that does not exist is told
+// before a target that does not.
+func (a *app) scope(ctx context.Context, rootID maybe[string]) (convstore.View, error) {
 	if rootID.Set {
-		if view, err = a.below(ctx, rootID.Value); err != nil {
-			return view, nil, err
-		}
+		return a.below(ctx, rootID.Value)
 	}
-	ids, err := a.resolveTargets(ctx, words)
-	return view, ids, err
+	return a.view(ctx)
 }
 
 // printEvents writes the events as JSON, each with the id of its conversation.
-func (a *app) printEvents(ctx context.Context, view convstore.View, ids []convstore.ID, turns convstore.Range) error {
+func (a *app) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
 	return a.text(func(w *bufio.Writer) error {
 		out := list{w: w, format: a.format()}
-		for _, id := range ids {
-			for e, err := range view.Events(ctx, id, turns) {
+		for _, p := range passages {
+			for e, err := range p.events(ctx, view) {
 				if err != nil {
 					return err
 				}
@@ -122,7 +121,7 @@ func (a *app) printEvents(ctx context.Context, view convstore.View, ids []convst
 				if err != nil {
 					return fmt.Errorf("event %s: %w", e.ID, err)
 				}
-				if err := out.add(joinObjects(`{"conversation_id":"`+id.String()+`"}`, b)); err != nil {
+				if err := out.add(joinObjects(`{"conversation_id":"`+p.id.String()+`"}`, b)); err != nil {
 					return err
 				}
 			}

@@ -3,6 +3,8 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"strings"
 
 	"jp/convstore"
@@ -95,11 +97,19 @@ func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.I
 				}
 			}
 		}
-		if err := lines.Err(); err != nil {
-			return nil, &failure{code: "failed", status: exitFailed, msg: "stdin: " + err.Error(), err: err}
+		if err := inputError(lines.Err()); err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil
+}
+
+// inputError is what a failed read of stdin is to the user; its end is no failure.
+func inputError(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return &failure{code: "failed", status: exitFailed, msg: "stdin: " + err.Error(), err: err}
 }
 
 // below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.

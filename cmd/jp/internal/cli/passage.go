@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"jp/convstore"
+)
+
+// passage is what is printed of one conversation: ranges of its turns, in order.
+type passage struct {
+	id     convstore.ID
+	ranges []convstore.Range
+}
+
+// passages finds what words name: conversations, of which the turns are all's, and lines of a search (ID:TURN:SCOPE:m:TEXT), of
+// which it is the turn of the hit. - reads either from stdin, line by line. Every conversation comes once, every turn too.
+func (a *app) passages(ctx context.Context, words []string, all convstore.Range) ([]passage, error) {
+	var out []passage
+	at := map[convstore.ID]int{}
+	add := func(word string, r convstore.Range) error {
+		id, err := a.resolveTarget(ctx, word)
+		if err != nil {
+			return err
+		}
+		if _, known := at[id]; !known {
+			at[id] = len(out)
+			out = append(out, passage{id: id})
+		}
+		p := &out[at[id]]
+		if !slices.Contains(p.ranges, r) {
+			p.ranges = append(p.ranges, r)
+		}
+		return nil
+	}
+	read := func(line string, words ...string) error {
+		if id, turn, ok := readHit(line); ok {
+			if all != (convstore.Range{}) {
+				return usagef("print: lines of a search choose the turns, and so do --turn, --last and --first: give only one")
+			}
+			return add(id, turn)
+		}
+		for _, word := range words {
+			if err := add(word, all); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, word := range words {
+		if word != "-" {
+			if err := read(word, word); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		lines := bufio.NewReader(a.io.In)
+		for {
+			line, err := lines.ReadString('\n')
+			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(line)...); err != nil {
+				return nil, err
+			}
+			if err != nil {
+				if err = inputError(err); err != nil {
+					return nil, err
+				}
+				break
+			}
+		}
+	}
+	for i := range out {
+		out[i].sort()
+	}
+	return out, nil
+}
+
+// events iterates over the events of the passage, turn by turn.
+func (p *passage) events(ctx context.Context, view convstore.View) iter.Seq2[convstore.Event, error] {
+	return func(yield func(convstore.Event, error) bool) {
+		for _, r := range p.ranges {
+			for e, err := range view.Events(ctx, p.id, r) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sort puts the turns in order; all of them leave nothing to add.
+func (p *passage) sort() {
+	if slices.Contains(p.ranges, convstore.Range{}) {
+		p.ranges = []convstore.Range{{}}
+		return
+	}
+	slices.SortFunc(p.ranges, func(a, b convstore.Range) int { return a.First - b.First })
+}
+
+// readHit reads a line that `conversation grep` wrote; the turn of a hit in a title is all turns.
+func readHit(line string) (id string, turn convstore.Range, ok bool) {
+	parts := strings.SplitN(line, ":", 5)
+	if len(parts) < 5 || !slices.Contains(grepScopes(), parts[2]) || parts[3] != "m" && parts[3] != "c" {
+		return "", turn, false
+	}
+	if parts[1] == ".." {
+		return parts[0], turn, true
+	}
+	n, err := strconv.Atoi(parts[1])
+	return parts[0], convstore.Turn(n), err == nil && n > 0
+}
