@@ -60,6 +60,7 @@ type checker struct {
 	t        *tx
 	records  map[ID]*record
 	found    map[ID]counts
+	staged   map[ID]bool // being imported
 	problems []error
 }
 
@@ -89,7 +90,7 @@ func (c *checker) problem(format string, args ...any) {
 
 func (c *checker) run(ctx context.Context) error {
 	for _, step := range []func() error{
-		c.readRecords, c.checkListing, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
+		c.readRecords, c.checkImports, c.checkListing, c.checkTree, c.readEvents, c.checkEventIDs, c.checkTurns, c.compare,
 		c.checkConfigs, c.checkDelegations, c.checkExpiring, c.checkSessions,
 	} {
 		if err := step(); err != nil {
@@ -122,6 +123,35 @@ func (c *checker) readRecords() error {
 		if last == 0 {
 			c.problem("meta: there are conversations, but no last id")
 			last = 1
+		}
+		return nil
+	})
+}
+
+// checkImports notes what is being imported: its events stand before its record.
+func (c *checker) checkImports() error {
+	c.staged = make(map[ID]bool)
+	if err := c.t.prefixed(bImports, nil, func(k, v []byte) error {
+		_, err := parseStaged(v)
+		switch {
+		case err != nil || len(k) != 8 && len(k) != 16:
+			c.problem("imports: %x: malformed", k)
+		case len(k) == 8 && c.records[idAt(k, 0)] != nil:
+			c.problem("imports: %s is a conversation already", idAt(k, 0))
+		case len(k) == 8:
+			c.staged[idAt(k, 0)] = true
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.t.prefixed(bImported, nil, func(k, _ []byte) error {
+		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
+			c.problem("imported: %x belongs to no conversation", k)
+			return nil
+		}
+		if _, err := c.t.imported(idAt(k, 0)); err != nil {
+			c.problem("%w", err)
 		}
 		return nil
 	})
@@ -187,6 +217,9 @@ func (c *checker) checkTree() error {
 func (c *checker) readEvents() error {
 	return c.t.prefixed(bEvents, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
+		if c.staged[id] {
+			return nil
+		}
 		if len(k) != 16 || c.records[id] == nil {
 			c.problem("events: %x belongs to no conversation", k)
 			return nil
@@ -245,6 +278,9 @@ func (c *checker) readEvents() error {
 func (c *checker) checkEventIDs() error {
 	return c.t.prefixed(bEventIDs, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
+		if c.staged[id] {
+			return nil
+		}
 		if c.records[id] == nil {
 			c.problem("event ids: %x belongs to no conversation", k)
 			return nil
@@ -259,6 +295,9 @@ func (c *checker) checkEventIDs() error {
 func (c *checker) checkTurns() error {
 	return c.t.prefixed(bTurns, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
+		if c.staged[id] {
+			return nil
+		}
 		if len(k) != 12 || c.records[id] == nil {
 			c.problem("turns: %x belongs to no conversation", k)
 			return nil
@@ -318,7 +357,7 @@ func (c *checker) checkDelegations() error {
 			c.problem("delegation %s: malformed", d.ID)
 		}
 		all = append(all, d)
-		if c.records[d.Caller] == nil {
+		if c.records[d.Caller] == nil || d.Imported {
 			return nil
 		}
 		if call := t.bucket(bCalls).Get(textKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {

@@ -29,6 +29,9 @@ func (c *checker) checkLedger(all []Delegation) {
 		if want := d.Own.Add(totals[at(d)]); d.Total != want {
 			c.problem("delegation %s: its total says %+v, counted %+v", d.ID, d.Total, want)
 		}
+		if d.Imported {
+			continue // it is in no account
+		}
 		if d.Within != 0 && d.Caller != d.Root {
 			charge(d.Caller, d.Turn, d.Total)
 		}

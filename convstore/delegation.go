@@ -43,6 +43,9 @@ type Delegation struct {
 
 	Within uint64 `json:"within,omitzero"` // number of the delegation that Caller ran or had run in; 0 = none
 
+	// Imported marks history from elsewhere: no call of a conversation here made it.
+	Imported bool `json:"imported,omitzero"`
+
 	number uint64 // its place under Root
 }
 

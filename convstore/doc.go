@@ -57,6 +57,9 @@
 //	open           id u64      id id        unsettled delegations: child, caller
 //	expiring       secs id     nothing      conversations that expire
 //	sessions       text        json         members active, previous, since
+//	imported       id          json         what came with an imported conversation and is not used: Imported
+//	imports        id          u64 json     being imported: the import, its record and what goes to imported
+//	imports        id u64      u64 json     the same of a delegation: root of the ledger, place in it
 //
 // The number of a delegation is the sequence of its bucket. The members of a
 // conversation are, those with a zero value being left out:
@@ -66,6 +69,11 @@
 //	last_seq events turns children hidden_children usage cost_nano unpriced
 //	turn_open state reason run last run_state run_reason
 //	limits since below call
+//
+// An import writes the events, event_ids and turns of a conversation before there
+// is one, many transactions long, and in the last one all the rest. What it has
+// written so far is in imports under the import's own id, whose run lock it holds:
+// where nobody does, the import was cut off, and the next one clears it away.
 //
 // The rule for changing the drawing: what has been released is never given
 // another meaning. A member or a kind of event that older versions can do

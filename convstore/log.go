@@ -126,7 +126,7 @@ func (l *Log) Append(ctx context.Context, events ...Event) error {
 
 // append is Append that goes on with then, if any, in the same transaction.
 func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record) error) error {
-	encoded := make([]stored, len(events))
+	encoded, bodies := make([]stored, len(events)), make([]Body, len(events))
 	for i := range events {
 		e := &events[i]
 		if e.ID == "" {
@@ -139,14 +139,19 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", l.id, err)
 		}
-		encoded[i] = s
+		encoded[i], bodies[i] = s, e.Body
+		if o, ok := e.Body.(Opaque); ok { // it may be of a type that counts
+			if bodies[i], err = decodeBody(o.Raw); err != nil {
+				return fmt.Errorf("conversation %s: %w", l.id, err)
+			}
+		}
 	}
 	seqs := make([]uint64, len(events))
 	err := l.write(ctx, func(t *tx, r *record) error {
 		changed := false
 		for i := range encoded {
 			before := r.LastSeq
-			seq, err := t.append(l.id, r, &encoded[i], events[i].Body)
+			seq, err := t.append(l.id, r, &encoded[i], bodies[i])
 			if err != nil {
 				return err
 			}

@@ -164,7 +164,7 @@ func (t *tx) remove(ids []ID) error {
 		if err := t.expires(id, r.ExpiresAt, time.Time{}); err != nil {
 			return err
 		}
-		for _, n := range []bucketNumber{bConversations, bListing, bConfigs} {
+		for _, n := range []bucketNumber{bConversations, bListing, bConfigs, bImported} {
 			if err := t.drop(n, id.key()); err != nil {
 				return err
 			}

@@ -205,7 +205,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		return fmt.Errorf("delegation: %w", err)
 	}
 	d = Delegation{
-		ID: "jp-d" + strconv.FormatUint(number, 10), number: number,
+		ID: delegationID(number), number: number,
 		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
 		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
 		Depth: rec.Depth, Grant: c.Grant.clone(),
@@ -429,6 +429,9 @@ func (t *tx) abandoned(child, caller, self ID) (bool, error) {
 const maxCall = 1024
 
 // A delegation is stored as JSON under its root and number.
+
+// delegationID is the published name of a delegation.
+func delegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
 
 func (t *tx) saveDelegation(d Delegation) error {
 	v, err := marshalJSON(d)

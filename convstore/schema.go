@@ -8,7 +8,7 @@ import (
 )
 
 // schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // bucketNumber names a bucket in the code.
 type bucketNumber int
@@ -28,6 +28,8 @@ const (
 	bOpen
 	bExpiring
 	bSessions
+	bImported
+	bImports
 	bucketCount
 )
 
@@ -47,6 +49,8 @@ var bucketNames = [bucketCount]string{
 	bOpen:          "open",
 	bExpiring:      "expiring",
 	bSessions:      "sessions",
+	bImported:      "imported",
+	bImports:       "imports",
 }
 
 // The keys of the bucket meta.
@@ -76,6 +80,7 @@ type migration struct {
 // begins with a store of the version before.
 var migrations = []migration{
 	{1, makeListing},
+	{2, makeImports},
 }
 
 // makeListing gives every conversation its entry in the listing, which version 1
@@ -92,6 +97,16 @@ func makeListing(t *tx) error {
 		}
 		return t.saveEntry(id, r)
 	})
+}
+
+// makeImports makes the buckets of imports, which version 2 did not have.
+func makeImports(t *tx) error {
+	for _, n := range []bucketNumber{bImported, bImports} {
+		if _, err := t.b.CreateBucketIfNotExists([]byte(bucketNames[n])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // migrate runs, inside the transaction, all the steps that lead to want. A store

@@ -196,6 +196,9 @@ func richStore(t *testing.T) *Store {
 	if _, err := s.Fork(ctx, root.ID, Fork{ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
+	mustImport(t, s, importFile(importLine("7", "")+importEvents(1)), ImportOptions{})
+	im := startImport(t, s, importFile(importLine("5", "")+importEvents(1)+importDelegation))
+	t.Cleanup(func() { _ = dropRun(im.lock) })
 	if err := s.Activate(ctx, "tty1", root.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -320,6 +323,24 @@ func TestMigrateListing(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMigrateImports brings a store of version 2, which knew no imports, to the
+// present one.
+func TestMigrateImports(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	mustCreate(t, s, New{Title: "old"})
+	db := rawOpen(t, s.Path(), false)
+	err := db.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.DeleteBucket([]byte("imports")), tx.DeleteBucket([]byte("imported")))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	setSchema(t, s.Path(), 2)
+	if res := mustImport(t, s, importFile(importLine("5", "")), ImportOptions{}); len(res.Made) != 1 {
+		t.Errorf("Import() = %+v", res)
 	}
 }
 

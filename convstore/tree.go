@@ -48,7 +48,7 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 func (t *tx) allocate() (ID, error) {
 	last := num(t.bucket(bMeta).Get([]byte(metaLast)))
 	id := max(uint64(max(t.now.UnixMilli()/100, 0)), last+1)
-	for t.bucket(bConversations).Get(be64(id)) != nil {
+	for t.bucket(bConversations).Get(be64(id)) != nil || t.bucket(bImports).Get(be64(id)) != nil {
 		id++
 	}
 	if id > math.MaxInt64 {

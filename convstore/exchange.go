@@ -1,0 +1,185 @@
+package convstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Piece is one part of an export: a conversation, an event or a delegation. Just
+// one of the three is there.
+type Piece struct {
+	Pos string // where it was read, such as file:line, for errors; "" = nowhere
+
+	Conversation *Exported
+	Event        *ExportedEvent
+	Delegation   *Delegation
+}
+
+// Exported is the metadata of a conversation outside of a store. What follows from
+// its events is not part of it.
+type Exported struct {
+	ID     ID   `json:"id"`
+	Parent ID   `json:"parent_id,omitzero"`
+	Link   Link `json:"link,omitzero"`
+	Depth  int  `json:"depth,omitzero"`
+
+	Title      string            `json:"title,omitzero"`
+	Hidden     bool              `json:"hidden,omitzero"`
+	Pinned     bool              `json:"pinned,omitzero"`
+	ArchivedAt time.Time         `json:"archived_at,omitzero"`
+	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	CreatedAt  time.Time         `json:"created_at,omitzero"` // zero = what its id says
+	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // zero = its last event
+	Model      string            `json:"model,omitzero"`
+
+	// How its last run was settled, when that has not come to a turn of its own.
+	RunState  State  `json:"run_state,omitzero"`
+	RunReason string `json:"run_reason,omitzero"`
+
+	Void
+}
+
+// Void is what a conversation was allowed, and how it was set up, where it comes
+// from. Whoever imports it has given it none of that: it is kept, shown and
+// exported again, and never used.
+type Void struct {
+	Profile     string `json:"profile,omitzero"`
+	ProfileArg  string `json:"profile_arg,omitzero"`
+	ProfileHash string `json:"profile_hash,omitzero"`
+	Role        string `json:"role,omitzero"`
+	Grant       *Grant `json:"grant,omitempty"`
+
+	Config      json.RawMessage `json:"config,omitempty"`        // where JSON keeps its bytes as they are
+	ConfigBytes []byte          `json:"config_base64,omitempty"` // elsewhere
+	Tools       []string        `json:"tools,omitempty"`
+
+	// Extra is what another program knew of it beyond that, by names of its own.
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// setConfig keeps a config byte by byte.
+func (v *Void) setConfig(c Config) {
+	v.Tools, v.Config, v.ConfigBytes = c.Tools, nil, nil
+	var compact bytes.Buffer
+	if utf8.Valid(c.JSON) && json.Compact(&compact, c.JSON) == nil && bytes.Equal(compact.Bytes(), c.JSON) {
+		v.Config = c.JSON
+	} else {
+		v.ConfigBytes = c.JSON
+	}
+}
+
+// Raw returns the bytes of the config.
+func (v Void) Raw() []byte {
+	if v.ConfigBytes != nil {
+		return v.ConfigBytes
+	}
+	return v.Config
+}
+
+// ExportedEvent is an event outside of a store. Its body is the bytes that are stored.
+type ExportedEvent struct {
+	Conversation ID
+	ID           string
+	Time         time.Time
+	Body         []byte // a JSON object with a member "type"
+}
+
+// stored makes the record of an event, without its turn, and what it says.
+func (e ExportedEvent) stored() (stored, Body, error) {
+	body, err := decodeBody(e.Body)
+	if err != nil {
+		return stored{}, nil, err
+	}
+	s := stored{kind: kindOf(body), loose: isLoose(e.Body), nano: e.Time.UnixNano(), id: []byte(e.ID), body: e.Body}
+	if call, ok := body.(ModelCall); ok {
+		err = checkSpend(Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
+	}
+	switch {
+	case err != nil:
+	case e.ID == "" || len(e.ID) > maxEventID || !utf8.ValidString(e.ID):
+		err = fmt.Errorf("event id %.80q: want 1 to %d bytes of UTF-8", e.ID, maxEventID)
+	case !storable(e.Time):
+		err = fmt.Errorf("event %s: time %v is out of range", e.ID, e.Time)
+	}
+	return s, body, err
+}
+
+// storable reports whether nanoseconds since 1970 can hold a time.
+func storable(at time.Time) bool {
+	return !at.Before(time.Unix(0, -1<<63)) && !at.After(time.Unix(0, 1<<63-1))
+}
+
+// maxAmount bounds one amount that comes from elsewhere, so that the sum of a
+// great many does not overflow.
+const maxAmount = 1 << 50
+
+func checkSpend(s Spend) error {
+	for _, n := range []int64{s.Input, s.Output, s.CacheRead, s.CacheWrite, s.CostNano, int64(s.Unpriced)} {
+		if n < 0 || n > maxAmount {
+			return fmt.Errorf("usage or cost of %d is out of range", n)
+		}
+	}
+	return nil
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// maxExchangedID is the largest id that comes from elsewhere; slots.go multiplies
+// it.
+const maxExchangedID = 1<<52 - 1
+
+// maxExchangedDepth bounds a depth that comes from elsewhere.
+const maxExchangedDepth = 255
+
+// check reports what no store can hold.
+func (x *Exported) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("conversation %s: %s", x.ID, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case x.ID <= 0 || x.ID > maxExchangedID:
+		return fmt.Errorf("conversation %q: its id is out of range", x.ID)
+	case x.Parent < 0 || x.Parent > maxExchangedID:
+		return bad("its parent's id is out of range")
+	case (x.Parent == 0) != (x.Link == NoLink):
+		return bad("parent %q and link %q contradict", x.Parent, x.Link)
+	case x.Depth < 0 || x.Depth > maxExchangedDepth:
+		return bad("depth %d is out of range", x.Depth)
+	case x.RunState != "" && !x.RunState.Terminal():
+		return bad("unknown state %.40q", x.RunState)
+	}
+	for _, at := range []time.Time{x.ArchivedAt, x.ExpiresAt, x.CreatedAt, x.UpdatedAt} {
+		if !at.IsZero() && !storable(at) {
+			return bad("time %v is out of range", at)
+		}
+	}
+	return nil
+}
+
+func checkExchanged(d *Delegation) error {
+	switch {
+	case d.Root <= 0 || d.Caller <= 0 || d.Child <= 0 || d.Root > maxExchangedID || d.Caller > maxExchangedID || d.Child > maxExchangedID:
+		return fmt.Errorf("delegation: an id is out of range")
+	case !d.State.Terminal():
+		return fmt.Errorf("delegation by %s: state %.40q has not ended", d.Caller, d.State)
+	case d.Call == "" || len(d.Call) > maxCall:
+		return fmt.Errorf("delegation by %s: call %.40q: want an id of 1 to %d bytes", d.Caller, d.Call, maxCall)
+	case d.Turn < 0 || d.Session < 0 || int64(d.Turn) > 1<<32-1 || d.Depth < 0 || d.Depth > maxExchangedDepth:
+		return fmt.Errorf("delegation by %s: a number is out of range", d.Caller)
+	}
+	for _, s := range []Spend{d.Own, d.Total} {
+		if err := checkSpend(s); err != nil {
+			return fmt.Errorf("delegation by %s: %w", d.Caller, err)
+		}
+	}
+	return nil
+}

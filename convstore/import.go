@@ -1,0 +1,434 @@
+package convstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"time"
+)
+
+// ImportOptions say how to import. The zero value works.
+type ImportOptions struct {
+	NewIDs bool // give every conversation a new id
+
+	batch int // pieces in one transaction; 0 = importPieces
+}
+
+// ImportResult says what an import did.
+type ImportResult struct {
+	Made      []Made // in the order in which they came
+	Same      []ID   // here already, with the same content
+	Events    int    // of Made
+	Orphans   []Orphan
+	Delegated int // records of delegations
+}
+
+// Made is a conversation that was imported. From and ID differ only with NewIDs.
+type Made struct {
+	From ID `json:"from"`
+	ID   ID `json:"id"`
+}
+
+// Orphan is a conversation that became a root because its parent did not come along.
+type Orphan struct {
+	ID, Parent ID
+}
+
+// ConflictError names the conversations that are here with other content. Nothing
+// was changed.
+type ConflictError struct {
+	IDs []ID // in the order in which they came
+}
+
+func (e *ConflictError) Error() string {
+	const most = 5
+	text := ""
+	for i, id := range e.IDs[:min(len(e.IDs), most)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += id.String()
+	}
+	if n := len(e.IDs) - most; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	if len(e.IDs) == 1 {
+		return "conversation " + text + ": is here already, with other content"
+	}
+	return "conversations " + text + ": are here already, with other content"
+}
+
+// Import stores conversations, all of them or none. It fails with an *ImportError
+// that says what is wrong and where, with a *ConflictError, or with an error of
+// pieces.
+//
+// They keep their ids and the bytes of their events. One that is here with the same
+// content is left as it is. A parent may come after its children; where it does not
+// come at all the child becomes a root. What came in Void is kept apart, see
+// View.Imported: a conversation has no config, no role and no grant of that. Its
+// link is a fork's, so that it is in no agent's scope, and its spending from now on
+// has a ledger of its own; delegations are kept as records of what was used.
+//
+// Memory does not grow with the events: they are written in many transactions,
+// between which others have their turn, and what they belong to appears in the last
+// one. What an import that was killed has written is not visible, and the next
+// import removes it.
+func (s *Store) Import(ctx context.Context, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
+	if s.f.readOnly {
+		return res, ErrReadOnly
+	}
+	im := &importer{f: s.f, o: o, at: make(map[ID]*arrival), ledgers: make(map[ID]int)}
+	if err := s.f.sweepImports(ctx); err != nil {
+		return res, err
+	}
+	defer func() {
+		if im.lock == nil {
+			return
+		}
+		dropped := dropRun(im.lock)
+		if err != nil {
+			// What cannot be removed now, on a full disk say, the next import removes.
+			_ = s.f.sweepImports(context.WithoutCancel(ctx))
+		} else {
+			err = dropped
+		}
+	}()
+	for p, bad := range pieces {
+		if bad != nil {
+			return res, bad
+		}
+		if err := im.add(ctx, p); err != nil {
+			return res, err
+		}
+	}
+	if err := im.flush(ctx); err != nil {
+		return res, err
+	}
+	return im.commit(ctx)
+}
+
+// importBatch and importPieces bound one transaction of an import.
+const (
+	importBatch  = 8 << 20
+	importPieces = 20_000
+)
+
+// importer is one import under way.
+type importer struct {
+	f    *folder
+	o    ImportOptions
+	id   ID       // its own, 0 before it has written anything
+	lock *os.File // the run lock of id
+
+	at      map[ID]*arrival // by the ids they come with
+	order   []*arrival
+	ledgers map[ID]int // how many delegations came, by the id of their root
+
+	batch []Piece
+	size  int
+}
+
+// arrival is one conversation that came.
+type arrival struct {
+	from, id ID
+	parent   ID // as it came
+	pos      string
+	hidden   bool
+	here     bool // the store has had it before
+	differs  bool // and has another
+	seq      uint64
+	new      *staged      // while it is in use within one transaction
+	ledger   []Delegation // of one that is here, once it is needed
+}
+
+// add takes a piece, and writes what has come together when that is enough.
+func (im *importer) add(ctx context.Context, p Piece) error {
+	im.batch = append(im.batch, p)
+	im.size += 512
+	switch {
+	case p.Event != nil:
+		im.size += len(p.Event.Body)
+	case p.Conversation != nil:
+		im.size += len(p.Conversation.Raw()) + len(p.Conversation.Extra)
+	}
+	if im.size < importBatch && len(im.batch) < cmp.Or(im.o.batch, importPieces) {
+		return nil
+	}
+	return im.flush(ctx)
+}
+
+// flush writes what has come together.
+func (im *importer) flush(ctx context.Context) error {
+	if len(im.batch) == 0 {
+		return nil
+	}
+	lock := im.lock
+	err := im.f.write(ctx, func(t *tx) error {
+		wrote := false
+		var open *arrival
+		for _, p := range im.batch {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			w, err := im.apply(t, p, &open)
+			if err != nil {
+				return im.blame(p, err)
+			}
+			wrote = wrote || w
+		}
+		if err := im.put(t, open); err != nil {
+			return err
+		}
+		if !wrote {
+			return errUnchanged
+		}
+		return nil
+	})
+	if err != nil && lock == nil && im.lock != nil {
+		err = errors.Join(err, dropRun(im.lock))
+		im.lock = nil
+	}
+	clear(im.batch)
+	im.batch, im.size = im.batch[:0], 0
+	return err
+}
+
+// blame says where what is wrong with a piece was read, unless something else is
+// wrong.
+func (im *importer) blame(p Piece, err error) error {
+	var wrong unfit
+	if errors.As(err, &wrong) {
+		return &ImportError{Pos: p.Pos, Err: wrong.error}
+	}
+	return err
+}
+
+// unfit marks an error that is a piece's fault.
+type unfit struct{ error }
+
+func unfitf(format string, args ...any) error { return unfit{fmt.Errorf(format, args...)} }
+
+// begin gives the import its id, and what it writes an owner.
+func (im *importer) begin(t *tx) (err error) {
+	if im.id != 0 {
+		return nil
+	}
+	if im.id, err = t.allocate(); err == nil {
+		im.lock, err = t.f.takeRun(im.id)
+	}
+	return err
+}
+
+// apply carries out one piece. Open is the conversation whose record is not put
+// away yet.
+func (im *importer) apply(t *tx, p Piece, open **arrival) (wrote bool, err error) {
+	switch {
+	case p.Conversation != nil:
+		a, err := im.arrive(t, p)
+		if err != nil || a.here {
+			return false, err
+		}
+		return true, im.turnTo(t, a, open)
+	case p.Event != nil:
+		s, body, err := p.Event.stored()
+		if err != nil {
+			return false, unfit{err}
+		}
+		a := im.at[p.Event.Conversation]
+		if a == nil {
+			return false, unfitf("an event of %s, which has not come", p.Event.Conversation)
+		}
+		a.seq++
+		if a.here {
+			return false, im.compare(t, a, s)
+		}
+		if err := im.turnTo(t, a, open); err != nil {
+			return true, err
+		}
+		seq, err := t.append(a.id, a.new.Record, &s, body)
+		if err == nil && seq != a.seq {
+			err = unfitf("conversation %s: event %q is there twice", a.from, s.id)
+		}
+		return true, err
+	case p.Delegation != nil:
+		return im.delegation(t, *p.Delegation)
+	}
+	return false, unfitf("nothing")
+}
+
+// arrive notes a conversation that comes.
+func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
+	x := p.Conversation
+	if err := x.check(); err != nil {
+		return nil, unfit{err}
+	}
+	x = x.normal()
+	if first := im.at[x.ID]; first != nil {
+		return nil, unfitf("conversation %s: is there twice, first at %s", x.ID, first.pos)
+	}
+	a := &arrival{from: x.ID, id: x.ID, parent: x.Parent, pos: p.Pos, hidden: x.Hidden}
+	im.at[a.from] = a
+	im.order = append(im.order, a)
+	if im.o.NewIDs {
+		if err := im.begin(t); err != nil {
+			return nil, err
+		}
+		var err error
+		if a.id, err = t.allocate(); err != nil {
+			return nil, err
+		}
+	}
+	r, err := t.load(a.id)
+	var absent *NotFoundError
+	switch {
+	case err == nil:
+		a.here = true
+		is, err := t.exported(a.id, r)
+		if x.UpdatedAt.IsZero() {
+			is.UpdatedAt = time.Time{}
+		}
+		a.differs = err == nil && !sameExported(&is, x)
+		return a, err
+	case !errors.As(err, &absent):
+		return nil, err
+	case t.bucket(bImports).Get(a.id.key()) != nil:
+		return nil, &BusyError{ID: a.id}
+	}
+	if err := im.begin(t); err != nil {
+		return nil, err
+	}
+	a.new = &staged{By: im.id, Record: x.record(), Imported: x.imported(t.now), UpdatedAt: x.UpdatedAt}
+	return a, nil
+}
+
+// sameExported compares what two conversations are outside of a store.
+func sameExported(a, b *Exported) bool {
+	x, err := marshalJSON(a)
+	y, err2 := marshalJSON(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// normal returns a copy in the form in which an export has it.
+func (x *Exported) normal() *Exported {
+	n := *x
+	n.setConfig(Config{JSON: x.Raw(), Tools: x.Tools})
+	for _, at := range []*time.Time{&n.ArchivedAt, &n.ExpiresAt, &n.CreatedAt, &n.UpdatedAt} {
+		*at = at.UTC()
+	}
+	if n.CreatedAt.IsZero() {
+		n.CreatedAt = time.UnixMilli(int64(x.ID) * 100).UTC()
+	}
+	return &n
+}
+
+// record is the record of a conversation that begins as this one says.
+func (x *Exported) record() *record {
+	r := &record{
+		Depth: x.Depth, Title: x.Title, Hidden: x.Hidden, Pinned: x.Pinned,
+		ArchivedAt: x.ArchivedAt, ExpiresAt: x.ExpiresAt, Labels: x.Labels,
+		CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, Model: x.Model,
+		RunState: x.RunState, RunReason: x.RunReason,
+	}
+	if r.UpdatedAt.IsZero() {
+		r.UpdatedAt = r.CreatedAt
+	}
+	return r
+}
+
+func (x *Exported) imported(now time.Time) *Imported {
+	return &Imported{At: now.UTC(), Parent: x.Parent, Link: x.Link, Void: x.Void}
+}
+
+// compare holds an event against the one that the store has in its place.
+func (im *importer) compare(t *tx, a *arrival, s stored) error {
+	v := t.bucket(bEvents).Get(pairKey(a.id, a.seq))
+	if v == nil {
+		a.differs = true
+		return nil
+	}
+	is, err := parseStored(v)
+	if err != nil {
+		return t.damaged("conversation %s: event %d: %w", a.id, a.seq, err)
+	}
+	if is.nano != s.nano || !bytes.Equal(is.id, s.id) || !bytes.Equal(is.body, s.body) {
+		a.differs = true
+	}
+	return nil
+}
+
+// turnTo makes a conversation the open one, and puts the one before away.
+func (im *importer) turnTo(t *tx, a *arrival, open **arrival) error {
+	if *open == a {
+		return nil
+	}
+	if err := im.put(t, *open); err != nil {
+		return err
+	}
+	*open = a
+	if a.new != nil {
+		return nil
+	}
+	var err error
+	a.new, err = t.staged(a.id.key())
+	return err
+}
+
+// put puts the open conversation away.
+func (im *importer) put(t *tx, a *arrival) error {
+	if a == nil {
+		return nil
+	}
+	st := a.new
+	a.new = nil
+	st.Record.validUTF8()
+	return t.stage(a.id.key(), *st)
+}
+
+// delegation takes a record of the ledger.
+func (im *importer) delegation(t *tx, d Delegation) (wrote bool, err error) {
+	if err := checkExchanged(&d); err != nil {
+		return false, unfit{err}
+	}
+	root := im.at[d.Root]
+	if root == nil {
+		return false, unfitf("a delegation in the ledger of %s, which has not come", d.Root)
+	}
+	im.ledgers[d.Root]++
+	n := im.ledgers[d.Root]
+	if d.Within >= uint64(n) {
+		return false, unfitf("delegation %d of %s: is within %d, which has not come", n, d.Root, d.Within)
+	}
+	if root.here {
+		return false, im.compareDelegation(t, root, n, d)
+	}
+	if err := im.begin(t); err != nil {
+		return false, err
+	}
+	return true, t.stage(pairKey(root.id, uint64(n)), staged{By: im.id, Delegation: &d})
+}
+
+// compareDelegation holds a delegation against the one in its place.
+func (im *importer) compareDelegation(t *tx, root *arrival, n int, d Delegation) error {
+	if root.ledger == nil {
+		r, err := t.load(root.id)
+		if err != nil {
+			return err
+		}
+		root.ledger, err = t.exportedDelegations(root.id, r, func(id ID) bool { return im.at[id] != nil })
+		if err != nil {
+			return err
+		}
+	}
+	same := n <= len(root.ledger)
+	if same {
+		x, err := marshalJSON(root.ledger[n-1])
+		y, err2 := marshalJSON(d)
+		same = err == nil && err2 == nil && bytes.Equal(x, y)
+	}
+	root.differs = root.differs || !same
+	return nil
+}

@@ -1,0 +1,452 @@
+package convstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+)
+
+// exportLines returns an export of everything.
+func exportLines(t testing.TB, s *Store) string {
+	t.Helper()
+	roots, err := s.List(t.Context(), Filter{Roots: true, Hidden: true, Archived: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []ID
+	for _, c := range roots {
+		ids = append(ids, c.ID)
+	}
+	return exportSome(t, s, true, ids...)
+}
+
+func exportSome(t testing.TB, s *Store, cascade bool, ids ...ID) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := NewLineWriter(&b)
+	for p, err := range s.Export(t.Context(), ids, cascade) {
+		if err == nil {
+			err = w.Write(p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func importLines(t testing.TB, s *Store, lines string, o ImportOptions) (ImportResult, error) {
+	t.Helper()
+	return s.Import(t.Context(), ReadLines(strings.NewReader(lines), "f"), o)
+}
+
+func mustImport(t testing.TB, s *Store, lines string, o ImportOptions) ImportResult {
+	t.Helper()
+	res, err := importLines(t, s, lines, o)
+	if err == nil {
+		err = s.Check(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, lines)
+	}
+	return res
+}
+
+func memoryStore(t *testing.T) (s *Store, remove func()) {
+	t.Helper()
+	dir := memoryDir(t)
+	s, err := Open(filepath.Join(dir, "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, func() { _ = os.RemoveAll(dir) }
+}
+
+// TestExportImportIdentity fills a store by chance, takes it to another one and
+// compares what the two export: every byte of it. Importing once more changes
+// nothing.
+func TestExportImportIdentity(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		from, done := memoryStore(t)
+		defer done()
+		fillByChance(t, rt, from)
+		lines := exportLines(t, from)
+		to, done := memoryStore(t)
+		defer done()
+		o := ImportOptions{batch: rapid.IntRange(1, 30).Draw(rt, "batch")}
+		res := mustImport(t, to, lines, o)
+		if again := exportLines(t, to); again != lines {
+			rt.Fatalf("exported again: %s", firstDifference(again, lines))
+		}
+		before := mustRead(t, to.Path())
+		same := mustImport(t, to, lines, o)
+		if len(same.Made) != 0 || len(same.Same) != len(res.Made) || !bytes.Equal(before, mustRead(t, to.Path())) {
+			rt.Fatalf("importing again: %+v, and the file is the same: %v", same, bytes.Equal(before, mustRead(t, to.Path())))
+		}
+		if same := mustImport(t, from, lines, o); len(same.Made) != 0 {
+			rt.Fatalf("importing where it is from: %+v", same)
+		}
+		fresh := mustImport(t, to, lines, ImportOptions{NewIDs: true, batch: o.batch})
+		if len(fresh.Made) != len(res.Made) || fresh.Events != res.Events {
+			rt.Fatalf("with new ids: %+v, want as many as %+v", fresh, res)
+		}
+	})
+}
+
+// chanceBodies are bodies as they come, of this version and others.
+func chanceBodies() *rapid.Generator[Body] {
+	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z ]{0,20}\x1b\[31m[\x{202e}\n\t"\\<>&]{0,3}`))
+	raw := rapid.SampledFrom([]string{
+		`{"type":"later","x":[1,2.50,1e3]}`, "{\n  \"type\": \"later\",\r\n  \"deep\": {\"a\": []}\n}", `{"type":"chat_request","content":"x","added":"\u00e9\/"}`,
+		"{\"type\":\"later\",\"bytes\":\"\xff\xfe\"}", `{"type":"tool_call_response","id":7}`, ` {"type":"turn_start","more":1} `, `{"a":1,"type":"note"}`,
+	})
+	return rapid.Custom(func(rt *rapid.T) Body {
+		switch rapid.IntRange(0, 7).Draw(rt, "body") {
+		case 0, 1:
+			return TurnStart{}
+		case 2:
+			return UserMessage{Text: text.Draw(rt, "text")}
+		case 3:
+			return AssistantMessage{Text: text.Draw(rt, "text")}
+		case 4:
+			return ToolCall{ID: "c", Name: "n", Arguments: []byte(rapid.SampledFrom([]string{`{"a": 1}`, `{broken`}).Draw(rt, "args"))}
+		case 5:
+			n := int64(rapid.IntRange(0, 9).Draw(rt, "cost"))
+			return ModelCall{Model: "m", Usage: Usage{Input: n}, CostNano: &n}
+		case 6:
+			return TurnEnd{State: rapid.SampledFrom(States()).Draw(rt, "state"), Reason: "r"}
+		}
+		b := raw.Draw(rt, "raw")
+		name, err := typeOf([]byte(b))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		return Opaque{Name: name, Raw: []byte(b)}
+	})
+}
+
+func fillByChance(t *testing.T, rt *rapid.T, s *Store) {
+	var ids []ID
+	calls := 0
+	for range rapid.IntRange(1, 6).Draw(rt, "conversations") {
+		var id ID
+		switch how := rapid.IntRange(0, 3).Draw(rt, "how"); {
+		case len(ids) == 0 || how == 0:
+			c, err := s.Create(t.Context(), New{
+				Title: rapid.String().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden"), Profile: "p", Role: "main", Model: "m",
+				Labels: map[string]string{"k": "v"},
+				Config: Config{JSON: []byte(rapid.SampledFrom([]string{"", "{}", "{ }", "no json\xff"}).Draw(rt, "config")), Tools: []string{"t"}},
+			})
+			must(rt, err)
+			id = c.ID
+		case how == 1:
+			c, err := s.Fork(t.Context(), rapid.SampledFrom(ids).Draw(rt, "source"), Fork{ExpiresAt: time.Now().Add(time.Hour)})
+			must(rt, err)
+			id = c.ID
+		default:
+			l, err := s.Lock(t.Context(), rapid.SampledFrom(ids).Draw(rt, "caller"))
+			must(rt, err)
+			calls++
+			tokens := int64(10)
+			rs, err := l.Below().Reserve(t.Context(), admit(Child{
+				Call: fmt.Sprintf("call %d", calls), Hidden: true, Role: "subagent", Profile: "q",
+				Grant: Grant{Tools: []string{"x"}, Budget: Budget{Tokens: &tokens}}, Config: Config{JSON: []byte("{}")},
+			}))
+			must(rt, err)
+			id = rs[0].Child.ID
+			if rapid.Bool().Draw(rt, "settled") {
+				_, err = l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "r"})
+			} else {
+				err = rs[0].Release()
+			}
+			must(rt, errors.Join(err, l.Close()))
+		}
+		ids = append(ids, id)
+		if c, err := s.Get(t.Context(), id); err != nil || c.Status == StatusLost {
+			must(rt, err)
+			continue // to append would settle its delegation
+		}
+		l, err := s.Lock(t.Context(), id)
+		must(rt, err)
+		for _, b := range rapid.SliceOfN(chanceBodies(), 0, 12).Draw(rt, "bodies") {
+			must(rt, l.Append(t.Context(), Event{Body: b, Time: time.Unix(rapid.Int64Range(-9, 9e9).Draw(rt, "s"), 5)}))
+		}
+		must(rt, l.Close())
+	}
+}
+
+// importLine and importEvent are lines of small exports.
+func importLine(id, rest string) string {
+	return fmt.Sprintf(`{"conversation":{"id":"jp-c%s"%s}}`, id, rest) + "\n"
+}
+
+const importEvent = `{"event":{"id":"e%d","time":"2026-01-02T03:04:05.000000006Z","body":{"type":"turn_start"}}}` + "\n"
+
+func importEvents(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, importEvent, i+1)
+	}
+	return b.String()
+}
+
+func importFile(lines string) string {
+	return "{\"jp_export\":1}\n" + lines + fmt.Sprintf("{\"end\":{\"conversations\":%d,\"events\":%d}}\n",
+		strings.Count(lines, `{"conversation":`), strings.Count(lines, `{"event":`))
+}
+
+const importDelegation = `{"delegation":{"id":"","root_id":"jp-c5","caller_id":"jp-c5","child_id":"jp-c6","call":"c1","kind":"k",` +
+	`"profile":"p","profile_hash":"h","model":"m","depth":1,"grant":{"tools":null,"max_depth":0,"tokens":null,"cost_nano":null,` +
+	`"caps":{"tokens":null,"cost_nano":null}},"turn":1,"child_turn":1,"fresh":true,"session":1,"reserved_at":"2026-01-02T03:04:05Z",` +
+	`"ended_at":"2026-01-02T03:04:06Z","state":"ok","reason":"","own":{"input_tokens":7,"output_tokens":0,"cache_read_tokens":0,` +
+	`"cache_write_tokens":0,"cost_nano":3},"total":{"input_tokens":7,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,` +
+	`"cost_nano":3},"tools_allowed":0,"tools_total":0,"tools_denied":0}}` + "\n"
+
+// startImport begins an import and leaves it in the middle, its lock held.
+func startImport(t testing.TB, s *Store, lines string) *importer {
+	t.Helper()
+	im := &importer{f: s.f, at: make(map[ID]*arrival), ledgers: make(map[ID]int)}
+	for p, err := range ReadLines(strings.NewReader(lines), "f") {
+		if err == nil {
+			err = im.add(t.Context(), p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := im.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return im
+}
+
+// TestImportCutOff leaves an import in the middle, as a kill does.
+func TestImportCutOff(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	mustCreate(t, s, New{Title: "mine"})
+	before := exportLines(t, s)
+	lines := importFile(importLine("5", "") + importEvents(3) + importDelegation)
+	im := startImport(t, s, lines)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatalf("while it runs: %v", err)
+	}
+	_, err := s.Get(t.Context(), 5)
+	checkError(t, "Get", err, &NotFoundError{ID: 5})
+	if got := exportLines(t, s); got != before {
+		t.Errorf("while it runs: %s", got)
+	}
+	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*BusyError)) {
+		t.Errorf("the same beside it: %v, want a BusyError", err)
+	}
+	if err := dropRun(im.lock); err != nil {
+		t.Fatal(err)
+	}
+	res := mustImport(t, s, importFile(importLine("6", "")), ImportOptions{})
+	if len(res.Made) != 1 || !strings.Contains(before, "mine") {
+		t.Errorf("after it: %+v", res)
+	}
+	db := rawOpen(t, s.Path(), true)
+	defer func() { _ = db.Close() }()
+	_ = db.View(func(tx *bbolt.Tx) error {
+		for _, name := range []string{"events", "event_ids", "turns", "imports", "delegations"} {
+			if k, _ := tx.Bucket([]byte(name)).Cursor().First(); k != nil {
+				t.Errorf("%s: %x is left", name, k)
+			}
+		}
+		return nil
+	})
+}
+
+// TestImportRefuses tries what must change nothing and say where it is.
+func TestImportRefuses(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	mustImport(t, s, importFile(importLine("9", `,"title":"here"`)+importEvents(2)), ImportOptions{})
+	before := exportLines(t, s)
+	five := importLine("5", "") + importEvents(1)
+	for _, test := range []struct{ name, lines, want string }{
+		{"nothing", "", "f: is empty"},
+		{"no export", "{}\n", `f:1: no export: its first line is not {"jp_export":1}`},
+		{"the future", "{\"jp_export\":2}\n", "f:1: written by a newer version (export 2, this one knows 1)"},
+		{"cut off", "{\"jp_export\":1}\n" + five, "f:3: ends here, before the line that ends an export: it was cut off"},
+		{"cut in a line", "{\"jp_export\":1}\n" + five[:60], "f:3: unexpected EOF"},
+		{"fewer", "{\"jp_export\":1}\n" + five + `{"end":{"conversations":1,"events":2}}`,
+			"f:4: the export says that it holds 1 conversations and 2 events, and there are 1 and 1"},
+		{"no JSON", importFile(five + "{\"conversation\":{\"id\":}}\n"), "f:4: column 23: invalid character '}' looking for beginning of value"},
+		{"an unknown member", importFile(importLine("5", `,"future":1`)), `f:2: unknown field "future"`},
+		{"two values", importFile(importLine("5", "")[:31] + "}\n"), "f:2: column 32: more than one value"},
+		{"an event too early", importFile(importEvents(1)), "f:2: an event before any conversation"},
+		{"an event twice", importFile(five + importEvents(1)), `f:4: conversation jp-c5: event "e1" is there twice`},
+		{"a conversation twice", importFile(five + five), "f:4: conversation jp-c5: is there twice, first at f:2"},
+		{"a cycle", importFile(importLine("5", `,"parent_id":"jp-c6","link":"fork"`) + importLine("6", `,"parent_id":"jp-c5","link":"fork"`)),
+			"f:2: conversation jp-c5: is its own ancestor"},
+		{"its own parent", importFile(importLine("5", `,"parent_id":"jp-c5","link":"fork"`)), "f:2: conversation jp-c5: is its own ancestor"},
+		{"an id out of range", importFile(importLine("4503599627370496", "")), `f:2: conversation "jp-c4503599627370496": its id is out of range`},
+		{"no id", importFile(`{"conversation":{}}` + "\n"), `f:2: conversation "": its id is out of range`},
+		{"a bad id", importFile(importLine("-5", "")), `f:2: conversation "jp-c-5": not found`},
+		{"a depth", importFile(importLine("5", `,"depth":-1`)), "f:2: conversation jp-c5: depth -1 is out of range"},
+		{"a time", importFile(importLine("5", `,"expires_at":"9999-01-01T00:00:00Z"`)), "f:2: conversation jp-c5: time 9999-01-01 00:00:00 +0000 UTC is out of range"},
+		{"a link alone", importFile(importLine("5", `,"link":"fork"`)), `f:2: conversation jp-c5: parent "" and link "fork" contradict`},
+		{"negative money", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":"model_call","cost_nano":-1}}}` + "\n"),
+			"f:3: usage or cost of -1 is out of range"},
+		{"no type", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"typ":"x"}}}` + "\n"), "f:3: event: no type"},
+		{"a deep body", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}}\n"),
+			"f:3: column 10055: invalid character '[' exceeded max depth"},
+		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, which has not come"},
+		{"an open delegation", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"state":""`, 1)), `f:4: delegation by jp-c5: state "" has not ended`},
+		{"within itself", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"within":1,"state":"ok"`, 1)),
+			"f:4: delegation 1 of jp-c5: is within 1, which has not come"},
+		{"other events", importFile(five + importLine("9", `,"title":"here"`) + importEvents(3)), "conversation jp-c9: is here already, with other content"},
+		{"another title", importFile(five + importLine("9", `,"title":"there"`) + importEvents(2)), "conversation jp-c9: is here already, with other content"},
+	} {
+		for _, batch := range []int{1, 1000} {
+			_, err := importLines(t, s, test.lines, ImportOptions{batch: batch})
+			if err == nil || err.Error() != test.want {
+				t.Errorf("%s: Import() = %v\nwant %s", test.name, err, test.want)
+			}
+			if err := s.Check(t.Context()); err != nil {
+				t.Fatalf("%s: %v", test.name, err)
+			}
+			if got := exportLines(t, s); got != before {
+				t.Fatalf("%s: changed the store:\n%s", test.name, got)
+			}
+		}
+	}
+}
+
+// TestImportVoid imports a tree whose child comes first and claims much.
+func TestImportVoid(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	grant := `,"role":"subagent","profile":"p","grant":{"tools":["sh"],"max_depth":5,"tokens":null,"cost_nano":null,"caps":{"tokens":null,"cost_nano":null}},"config":{"a":1},"tools":["sh"]`
+	lines := importFile(importLine("6", `,"parent_id":"jp-c5","link":"delegation","depth":1`+grant) + importLine("5", `,"parent_id":"jp-c4","link":"fork"`+grant) +
+		`{"event":{"id":"e1","time":"2026-01-02T03:04:05Z","body":{"type":"turn_start","limits":{"tokens":null,"cost_nano":null,"run":{"tokens":null,"cost_nano":null},"children":99}}}}` + "\n" +
+		importDelegation)
+	res := mustImport(t, s, lines, ImportOptions{})
+	if got, want := fmt.Sprint(res), "{[{jp-c6 jp-c6} {jp-c5 jp-c5}] [] 1 [{jp-c5 jp-c4}] 1}"; got != want {
+		t.Errorf("Import() = %s, want %s", got, want)
+	}
+	child, err := s.Get(t.Context(), 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if child.Parent != 5 || child.Link != ForkLink || child.Grant != nil || child.Role != "" || child.Profile != "" {
+		t.Errorf("the child: %+v", child)
+	}
+	config, err := s.Config(t.Context(), 6)
+	if err != nil || config.JSON != nil || config.Tools != nil {
+		t.Errorf("its config: %+v, %v", config, err)
+	}
+	im, err := s.Imported(t.Context(), 6)
+	if err != nil || im.Grant.Tools[0] != "sh" || string(im.Raw()) != `{"a":1}` || im.Role != "subagent" {
+		t.Errorf("what it came with: %+v, %v", im, err)
+	}
+	scope, err := s.Below(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scope.Get(t.Context(), 6); !errors.As(err, new(*ScopeError)) {
+		t.Errorf("in the scope of an agent: %v, want a ScopeError", err)
+	}
+	account, err := s.Account(t.Context(), 5)
+	if err != nil || account.Limits != nil {
+		t.Errorf("limits came along: %+v, %v", account.Limits, err)
+	}
+	spent, err := s.Spent(t.Context(), 5)
+	if err != nil || len(spent.Charges) != 1 || spent.Charges[0].Usage.Input != 7 || !spent.Charges[0].Recorded {
+		t.Errorf("Spent() = %+v, %v; want what the delegation used", spent.Charges, err)
+	}
+}
+
+// firstDifference shows the first line in which two texts differ.
+func firstDifference(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d:\n%s\nwant:\n%s", i+1, a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
+}
+
+// FuzzReadLines reads anything: what is no export is refused with its place, and
+// what a store takes comes out of it again and goes in again.
+func FuzzReadLines(f *testing.F) {
+	five := importLine("5", `,"title":"\u001b[31m\u202e","config":{ "a":1},"tools":["x"]`)
+	f.Add("")
+	f.Add("{\"jp_export\":1}\n{\"end\":{\"conversations\":0,\"events\":0}}\n")
+	f.Add(importFile(five + importEvents(2) + importDelegation))
+	f.Add(importFile(importLine("6", `,"parent_id":"jp-c5","link":"delegation"`) + five))
+	f.Add(importFile(five + `{"event":{"body":{"type":"later"},"time":"2026-01-02T03:04:05+02:00","id":"\u0041"}}` + "\n"))
+	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body_base64":"eyJ0eXBlIjoieCJ9"}}` + "\n"))
+	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":"x"}},"more":{}}` + "\n"))
+	f.Fuzz(func(t *testing.T, lines string) {
+		s, done := memoryStore(t)
+		defer done()
+		res, err := importLines(t, s, lines, ImportOptions{})
+		var wrong *ImportError
+		if err != nil && !errors.As(err, &wrong) {
+			t.Fatalf("Import() = %T %v, want an ImportError", err, err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			if list, err := s.List(t.Context(), Filter{Hidden: true, Archived: true}); err != nil || len(list) > 0 {
+				t.Fatalf("after %v there are %d conversations, %v", wrong, len(list), err)
+			}
+			return
+		}
+		out := exportLines(t, s)
+		again, err := importLines(t, s, out, ImportOptions{})
+		if err != nil || len(again.Same) != len(res.Made) || len(again.Made) != 0 {
+			t.Fatalf("its export: %+v, %v\n%s", again, err, out)
+		}
+	})
+}
+
+// TestAppendOpaqueTurn appends a turn as a program does that knows only its JSON.
+func TestAppendOpaqueTurn(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	c := mustCreate(t, s, New{})
+	mustAppend(t, mustLock(t, s, c.ID), Opaque{Name: "turn_start", Raw: []byte(`{"type":"turn_start","x":1}`)})
+	if c, err := s.Get(t.Context(), c.ID); err != nil || c.Turns != 1 {
+		t.Errorf("turns = %d, %v; want 1", c.Turns, err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkImport imports 50,000 events of about 300 bytes in 50 conversations.
+func BenchmarkImport(b *testing.B) {
+	const conversations, each = 50, 1000
+	var lines strings.Builder
+	for i := range conversations {
+		lines.WriteString(importLine(fmt.Sprint(i+100), ""))
+		for j := range each {
+			fmt.Fprintf(&lines, `{"event":{"id":"01%022d","time":"2026-01-02T03:04:05.123456789Z","body":{"type":"chat_response","message":"%s"}}}`+"\n",
+				j, strings.Repeat("some words of an answer ", 10))
+		}
+	}
+	text := importFile(lines.String())
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		b.StopTimer()
+		s := benchStore(b)
+		b.StartTimer()
+		if _, err := importLines(b, s, text, ImportOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(conversations*each*b.N)/b.Elapsed().Seconds(), "events/s")
+}

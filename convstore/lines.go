@@ -1,0 +1,333 @@
+package convstore
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The lines of an export, JSON each:
+//
+//	{"jp_export":1}                                the first
+//	{"conversation":{...}}                         Exported
+//	{"event":{"id":...,"time":...,"body":{...}}}   of the conversation above it
+//	{"delegation":{...}}                           Delegation
+//	{"end":{"conversations":N,"events":N}}         the last; else the export was cut off
+//
+// A body that would not be the same bytes in a line of its own is in body_base64
+// instead. Of a delegation, id is empty, and within is the place of another in the
+// same ledger, from 1, among the lines of this export.
+
+// exportVersion is the version of these lines.
+const exportVersion = 1
+
+// MaxLine is the length in bytes of the longest line that is read.
+const MaxLine = 256 << 20
+
+// exportEnd counts what stands before the last line.
+type exportEnd struct {
+	Conversations int `json:"conversations"`
+	Events        int `json:"events"`
+}
+
+// LineWriter writes pieces as lines. Close ends them and does not close the
+// writer below. An error of the writer is returned as it is.
+type LineWriter struct {
+	w     io.Writer
+	buf   []byte
+	begun bool
+	end   exportEnd
+}
+
+// NewLineWriter returns a LineWriter on w, which should be buffered.
+func NewLineWriter(w io.Writer) *LineWriter { return &LineWriter{w: w} }
+
+// Write writes one piece.
+func (w *LineWriter) Write(p Piece) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	switch {
+	case p.Conversation != nil:
+		w.end.Conversations++
+		return w.object("conversation", p.Conversation)
+	case p.Event != nil:
+		w.end.Events++
+		return w.event(p.Event)
+	}
+	return w.object("delegation", p.Delegation)
+}
+
+// Close writes the last line.
+func (w *LineWriter) Close() error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	return w.object("end", w.end)
+}
+
+func (w *LineWriter) begin() error {
+	if w.begun {
+		return nil
+	}
+	w.begun = true
+	_, err := fmt.Fprintf(w.w, "{\"jp_export\":%d}\n", exportVersion)
+	return err
+}
+
+func (w *LineWriter) object(name string, v any) error {
+	b, err := marshalJSON(v)
+	if err != nil {
+		return err
+	}
+	w.buf = append(append(append(w.buf[:0], `{"`...), name...), `":`...)
+	w.buf = append(append(w.buf, b...), "}\n"...)
+	_, err = w.w.Write(w.buf)
+	return err
+}
+
+func (w *LineWriter) event(e *ExportedEvent) error {
+	id, err := marshalJSON(e.ID)
+	if err != nil {
+		return err
+	}
+	b := append(append(w.buf[:0], `{"event":{"id":`...), id...)
+	b = e.Time.UTC().AppendFormat(append(b, `,"time":"`...), time.RFC3339Nano)
+	if bytes.ContainsAny(e.Body, "\r\n") || !utf8.Valid(e.Body) {
+		b = base64.StdEncoding.AppendEncode(append(b, `","body_base64":"`...), e.Body)
+		b = append(b, '"')
+	} else {
+		b = append(append(b, `","body":`...), e.Body...)
+	}
+	w.buf = append(b, "}}\n"...)
+	_, err = w.w.Write(w.buf)
+	return err
+}
+
+// ReadLines reads what a LineWriter wrote, several one after the other too. Name
+// is that of the input, for positions and errors. The iteration ends with the first
+// error, an *ImportError unless r failed. The pieces own their bytes.
+func ReadLines(r io.Reader, name string) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		d := lineReader{r: bufio.NewReaderSize(r, 1<<20), name: name}
+		for {
+			line, err := d.next()
+			var p Piece
+			if err == nil {
+				if p, err = d.decode(line); err != nil {
+					err = d.at(err)
+				}
+			}
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(Piece{}, err)
+				return
+			case p == Piece{}:
+				continue
+			}
+			p.Pos = d.pos()
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lineReader is the state of ReadLines.
+type lineReader struct {
+	r       *bufio.Reader
+	name    string
+	n       int // the line, from 1
+	open    bool
+	end     exportEnd // counted
+	current ID
+}
+
+func (d *lineReader) pos() string { return fmt.Sprintf("%s:%d", d.name, d.n) }
+
+func (d *lineReader) at(err error) error { return &ImportError{Pos: d.pos(), Err: err} }
+
+// next returns the next line that is not blank, a copy, or io.EOF after an end.
+func (d *lineReader) next() ([]byte, error) {
+	for {
+		var line []byte
+		part, err := d.r.ReadSlice('\n')
+		for ; err == bufio.ErrBufferFull; part, err = d.r.ReadSlice('\n') {
+			if line = append(line, part...); len(line) > MaxLine {
+				d.n++
+				return nil, d.at(fmt.Errorf("longer than %d MiB", MaxLine>>20))
+			}
+		}
+		line = append(line, part...)
+		if len(line) > 0 {
+			d.n++
+		}
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("%s: %w", d.name, err)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+		if err == io.EOF {
+			switch {
+			case d.n == 0:
+				return nil, &ImportError{Pos: d.name, Err: errors.New("is empty")}
+			case d.open:
+				return nil, d.at(errors.New("ends here, before the line that ends an export: it was cut off"))
+			}
+			return nil, io.EOF
+		}
+	}
+}
+
+// decode reads one line. Nothing is yielded for the first and the last.
+func (d *lineReader) decode(line []byte) (Piece, error) {
+	if e, ok := fastEvent(line); ok && d.current != 0 && d.open {
+		e.Conversation = d.current
+		d.end.Events++
+		return Piece{Event: e}, nil
+	}
+	var l struct {
+		Version      *json.RawMessage `json:"jp_export"`
+		Conversation *Exported        `json:"conversation"`
+		Event        *struct {
+			ID     *string         `json:"id"`
+			Time   *time.Time      `json:"time"`
+			Body   json.RawMessage `json:"body"`
+			Base64 []byte          `json:"body_base64"`
+		} `json:"event"`
+		Delegation *Delegation `json:"delegation"`
+		End        *exportEnd  `json:"end"`
+	}
+	if !d.open {
+		return Piece{}, d.first(line)
+	}
+	if err := strictJSON(line, &l); err != nil {
+		return Piece{}, err
+	}
+	n := 0
+	for _, has := range []bool{l.Version != nil, l.Conversation != nil, l.Event != nil, l.Delegation != nil, l.End != nil} {
+		if has {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return Piece{}, errors.New("want one of conversation, event, delegation and end")
+	case l.Version != nil:
+		return Piece{}, errors.New("another export begins here, before the line that ends this one")
+	case l.End != nil:
+		if *l.End != d.end {
+			return Piece{}, fmt.Errorf("the export says that it holds %d conversations and %d events, and there are %d and %d",
+				l.End.Conversations, l.End.Events, d.end.Conversations, d.end.Events)
+		}
+		d.open, d.current, d.end = false, 0, exportEnd{}
+		return Piece{}, nil
+	case l.Conversation != nil:
+		d.end.Conversations++
+		d.current = l.Conversation.ID
+		return Piece{Conversation: l.Conversation}, l.Conversation.check()
+	case l.Delegation != nil:
+		return Piece{Delegation: l.Delegation}, checkExchanged(l.Delegation)
+	}
+	e := l.Event
+	d.end.Events++
+	switch {
+	case d.current == 0:
+		return Piece{}, errors.New("an event before any conversation")
+	case e.ID == nil || e.Time == nil || (e.Body == nil) == (e.Base64 == nil):
+		return Piece{}, errors.New("event: want id, time and body")
+	case e.Base64 != nil:
+		e.Body = e.Base64
+	}
+	return Piece{Event: &ExportedEvent{Conversation: d.current, ID: *e.ID, Time: *e.Time, Body: e.Body}}, nil
+}
+
+// first reads the line that begins an export.
+func (d *lineReader) first(line []byte) error {
+	var l struct {
+		Version *int `json:"jp_export"`
+	}
+	err := json.Unmarshal(line, &l)
+	switch {
+	case err != nil || l.Version == nil:
+		return errors.New(`no export: its first line is not {"jp_export":1}`)
+	case *l.Version > exportVersion:
+		return fmt.Errorf("written by a newer version (export %d, this one knows %d)", *l.Version, exportVersion)
+	case *l.Version != exportVersion:
+		return fmt.Errorf("there is no export %d", *l.Version)
+	}
+	d.open = true
+	return nil
+}
+
+// fastEvent reads the line of an event that looks as LineWriter writes it. That its
+// body is one JSON value is left to whoever decodes that.
+func fastEvent(line []byte) (*ExportedEvent, bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"event":{"id":"`))
+	if !ok {
+		return nil, false
+	}
+	id, rest, ok := bytes.Cut(rest, []byte(`","time":"`))
+	if !ok || bytes.ContainsAny(id, `"\`) || !utf8.Valid(id) {
+		return nil, false
+	}
+	at, rest, ok := bytes.Cut(rest, []byte(`","body":`))
+	if !ok || !bytes.HasSuffix(rest, []byte("}}")) {
+		return nil, false
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(at))
+	if err != nil {
+		return nil, false
+	}
+	body := rest[:len(rest)-2]
+	if !json.Valid(body) { // such as one with a further member behind it
+		return nil, false
+	}
+	return &ExportedEvent{ID: string(id), Time: t, Body: body}, true
+}
+
+// strictJSON decodes a line whose members are all known: one that is not would be
+// lost.
+func strictJSON(line []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return fmt.Errorf("column %d: %w", syntax.Offset, err)
+		}
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("column %d: more than one value", dec.InputOffset()+1)
+	}
+	return nil
+}
+
+// ImportError says what is wrong with something that was to be imported. Nothing
+// was changed.
+type ImportError struct {
+	Pos string // file and line, or another place; "" = not known
+	Err error
+}
+
+func (e *ImportError) Error() string {
+	if e.Pos == "" {
+		return "import: " + e.Err.Error()
+	}
+	return e.Pos + ": " + e.Err.Error()
+}
+
+// Unwrap returns what is wrong.
+func (e *ImportError) Unwrap() error { return e.Err }

@@ -1,0 +1,353 @@
+package convstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// staged is what an import keeps of a conversation or a delegation until its last
+// transaction.
+type staged struct {
+	By         ID          `json:"-"` // the import
+	Record     *record     `json:"record,omitempty"`
+	Imported   *Imported   `json:"imported,omitempty"`
+	UpdatedAt  time.Time   `json:"updated_at,omitzero"` // as it came; zero = its last event
+	Delegation *Delegation `json:"delegation,omitempty"`
+}
+
+func (t *tx) stage(key []byte, s staged) error {
+	v, err := marshalJSON(s)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return t.put(bImports, key, append(s.By.key(), v...))
+}
+
+func (t *tx) staged(key []byte) (*staged, error) {
+	s, err := parseStaged(t.bucket(bImports).Get(key))
+	if err != nil {
+		return nil, t.damaged("imports: %x: %w", key, err)
+	}
+	return s, nil
+}
+
+func parseStaged(v []byte) (*staged, error) {
+	if len(v) < 8 {
+		return nil, fmt.Errorf("too short")
+	}
+	s := &staged{By: idAt(v, 0)}
+	if err := json.Unmarshal(v[8:], s); err != nil {
+		return nil, err
+	}
+	if (s.Record == nil) != (s.Imported == nil) || (s.Record == nil) == (s.Delegation == nil) {
+		return nil, fmt.Errorf("neither a conversation nor a delegation")
+	}
+	return s, nil
+}
+
+// commit makes conversations of what was staged.
+func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
+	if err := im.cycles(); err != nil {
+		return res, err
+	}
+	write := im.f.write
+	if im.id == 0 {
+		write = im.f.read // nothing is new: only to see whether all is the same
+	}
+	err = write(ctx, func(t *tx) error {
+		res = ImportResult{}
+		if err := im.conflicts(t); err != nil {
+			return err
+		}
+		counts := im.offspring()
+		for _, a := range im.order {
+			if a.here {
+				res.Same = append(res.Same, a.id)
+				if n := counts[a.id]; n.children > 0 {
+					if err := t.countMany(a.id, n); err != nil {
+						return err
+					}
+				}
+				continue
+			}
+			if err := im.settle(t, a, counts[a.id], &res); err != nil {
+				return err
+			}
+		}
+		for _, from := range slices.Sorted(maps.Keys(im.ledgers)) {
+			if a := im.at[from]; !a.here {
+				if err := im.settleLedger(t, a, im.ledgers[from]); err != nil {
+					return err
+				}
+				res.Delegated += im.ledgers[from]
+			}
+		}
+		return nil
+	})
+	if err == errAbsent {
+		err = nil
+	}
+	return res, err
+}
+
+// conflicts reports the conversations that are here with other content.
+func (im *importer) conflicts(t *tx) error {
+	var ids []ID
+	for _, a := range im.order {
+		if !a.here {
+			continue
+		}
+		r, err := t.load(a.id)
+		if err != nil {
+			return err
+		}
+		if a.differs || r.LastSeq != a.seq {
+			ids = append(ids, a.id)
+		}
+	}
+	if ids != nil {
+		return &ConflictError{IDs: ids}
+	}
+	return nil
+}
+
+// cycles reports a conversation that would be its own ancestor.
+func (im *importer) cycles() error {
+	done := make(map[ID]bool, len(im.order))
+	for _, a := range im.order {
+		way := map[ID]bool{}
+		for at := a; at != nil && !done[at.from]; at = im.at[at.parent] {
+			if way[at.from] {
+				return &ImportError{Pos: at.pos, Err: fmt.Errorf("conversation %s: is its own ancestor", at.from)}
+			}
+			way[at.from] = true
+		}
+		for id := range way {
+			done[id] = true
+		}
+	}
+	return nil
+}
+
+// offspring counts the new children of a conversation.
+type offspring struct{ children, hidden int }
+
+func (im *importer) offspring() map[ID]offspring {
+	counts := make(map[ID]offspring)
+	for _, a := range im.order {
+		parent := im.at[a.parent]
+		if a.here || parent == nil {
+			continue
+		}
+		n := counts[parent.id]
+		n.children++
+		if a.hidden {
+			n.hidden++
+		}
+		counts[parent.id] = n
+	}
+	return counts
+}
+
+// countMany adds to a parent's number of children.
+func (t *tx) countMany(parent ID, n offspring) error {
+	p, err := t.load(parent)
+	if err != nil {
+		return err
+	}
+	p.Children += n.children
+	p.HiddenChildren += n.hidden
+	return t.save(parent, p)
+}
+
+// settle makes a conversation of an arrival.
+func (im *importer) settle(t *tx, a *arrival, n offspring, res *ImportResult) error {
+	st, err := t.staged(a.id.key())
+	if err != nil {
+		return err
+	}
+	r := st.Record
+	r.Children, r.HiddenChildren = n.children, n.hidden
+	r.Limits, r.Call = nil, nil // those were somebody else's
+	if !st.UpdatedAt.IsZero() {
+		r.UpdatedAt = st.UpdatedAt
+	}
+	switch parent := im.at[a.parent]; {
+	case parent != nil:
+		r.Parent, r.Link = parent.id, ForkLink
+		st.Imported.Parent = parent.id
+		err = t.put(bChildren, pairKey(r.Parent, uint64(a.id)), []byte{byte(r.Link)})
+	default:
+		if a.parent != 0 {
+			st.Imported.Apart = true
+			res.Orphans = append(res.Orphans, Orphan{a.id, a.parent})
+		}
+		err = t.put(bRoots, a.id.key(), []byte{})
+	}
+	if err != nil {
+		return err
+	}
+	kept, err := marshalJSON(st.Imported)
+	if err != nil {
+		return fmt.Errorf("conversation %s: %w", a.from, err)
+	}
+	if err := t.put(bImported, a.id.key(), kept); err != nil {
+		return err
+	}
+	if err := t.expires(a.id, time.Time{}, r.ExpiresAt); err != nil {
+		return err
+	}
+	if err := t.saveConfig(a.id, Config{}); err != nil {
+		return err
+	}
+	if err := t.save(a.id, r); err != nil {
+		return err
+	}
+	res.Made = append(res.Made, Made{a.from, a.id})
+	res.Events += r.Events
+	if err := t.known(a.id); err != nil {
+		return err
+	}
+	return t.drop(bImports, a.id.key())
+}
+
+// known sees to it that a store with conversations has a last id.
+func (t *tx) known(id ID) error {
+	if num(t.bucket(bMeta).Get([]byte(metaLast))) != 0 {
+		return nil
+	}
+	return t.put(bMeta, []byte(metaLast), be64(uint64(id)))
+}
+
+// settleLedger stores the n delegations of an arrival's ledger.
+func (im *importer) settleLedger(t *tx, root *arrival, n int) error {
+	r, err := t.load(root.id)
+	if err != nil {
+		return err
+	}
+	id := func(from ID) ID {
+		if a := im.at[from]; a != nil {
+			return a.id
+		}
+		return from
+	}
+	ds := make([]Delegation, n)
+	for i := range ds {
+		key := pairKey(root.id, uint64(i)+1)
+		st, err := t.staged(key)
+		if err != nil {
+			return err
+		}
+		if err := t.drop(bImports, key); err != nil {
+			return err
+		}
+		ds[i] = *st.Delegation
+	}
+	sumTotals(ds)
+	for i := range ds {
+		d := &ds[i]
+		if d.number, err = t.bucket(bDelegations).NextSequence(); err != nil {
+			return fmt.Errorf("delegation: %w", err)
+		}
+		d.ID, d.Imported = delegationID(d.number), true
+		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
+		d.Session = min(d.Session, r.Turns)
+		if d.Within != 0 {
+			d.Within = ds[d.Within-1].number
+		}
+		if err := t.saveDelegation(*d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepBatch is how many entries one transaction removes.
+const sweepBatch = 50_000
+
+// sweepImports removes what imports have left that were cut off.
+func (f *folder) sweepImports(ctx context.Context) error {
+	for {
+		left := false
+		err := f.read(ctx, func(t *tx) error {
+			k, err := t.abandonedImport()
+			left = k != nil
+			return err
+		})
+		if err == errAbsent || err == nil && !left {
+			return nil
+		}
+		if err == nil {
+			err = f.write(ctx, func(t *tx) error {
+				k, err := t.abandonedImport()
+				if k == nil || err != nil {
+					return err
+				}
+				return t.sweep(k)
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// abandonedImport returns the key of something that an import which does not run
+// any more has staged, nil for nothing.
+func (t *tx) abandonedImport() (key []byte, err error) {
+	runs := make(map[ID]bool)
+	err = t.prefixed(bImports, nil, func(k, v []byte) error {
+		by := idAt(v, 0)
+		held, known := runs[by]
+		if !known {
+			var err error
+			if held, err = t.held(by); err != nil {
+				return err
+			}
+			runs[by] = held
+		}
+		if held {
+			return nil
+		}
+		key = append(key, k...)
+		return errEnough
+	})
+	if err == errEnough {
+		err = nil
+	}
+	return key, err
+}
+
+// sweep removes part of what was staged under a key, and the key with the last of
+// it.
+func (t *tx) sweep(key []byte) error {
+	if len(key) == 8 {
+		left := sweepBatch
+		for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns} {
+			var keys [][]byte
+			err := t.prefixed(n, key, func(k, _ []byte) error {
+				if keys = append(keys, k); len(keys) == left {
+					return errEnough
+				}
+				return nil
+			})
+			for _, k := range keys {
+				if err := t.drop(n, k); err != nil {
+					return err
+				}
+			}
+			if err == errEnough {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			left -= len(keys)
+		}
+	}
+	return t.drop(bImports, key)
+}
