@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
 )
 
 // completeCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
@@ -16,7 +19,8 @@ const completeCommand = "__complete"
 func newCompletionCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
-		About: "The script asks this program for what could come next; no file is read and no store opened for that.\n\n" +
+		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
+			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
 			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
 			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
 		Min: 1, Max: 1,
@@ -43,7 +47,7 @@ func (a *app) complete(words []string) error {
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, c := range a.candidates(words[:len(words)-1], words[len(words)-1]) {
-			fmt.Fprintln(w, c.word+"\t"+c.text)
+			fmt.Fprintln(w, c.word+"\t"+term.Line(c.text))
 		}
 		return nil
 	})
@@ -59,7 +63,7 @@ func (a *app) candidates(before []string, word string) []candidate {
 			return nil
 		case strings.HasPrefix(arg, "-") && arg != "-":
 			if o := r.wanting(arg); o != nil && len(r.args) == 0 {
-				return values(o, "", word)
+				return a.values(r, o, "", word)
 			}
 			if strings.HasPrefix(arg, "--") {
 				_ = r.long(arg) // a mistake further up is not ours to tell
@@ -77,7 +81,7 @@ func (a *app) candidates(before []string, word string) []candidate {
 	}
 	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "--") {
 		if o := r.find(name); o != nil {
-			return values(o, name+"=", value)
+			return a.values(r, o, name+"=", value)
 		}
 		return nil
 	}
@@ -103,9 +107,22 @@ func (a *app) candidates(before []string, word string) []candidate {
 			add(c.Name, c.Usage)
 		}
 	}
-	if c := r.out.command(); c != nil && c.Name == "completion" {
+	c := r.out.command()
+	if c == nil || len(c.Subcommands) > 0 {
+		return out
+	}
+	s := a.specs[c]
+	switch n := len(r.out.positionals); {
+	case c.Name == "completion":
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			add(shell, "")
+		}
+	case s.Max < 0 || n < s.Max:
+		a.settle(r)
+		for _, k := range a.known(context.Background(), s.Args, word) {
+			if !slices.Contains(r.out.positionals, k.word) {
+				out = append(out, k)
+			}
 		}
 	}
 	return out
@@ -127,9 +144,16 @@ func (r *reader) wanting(arg string) *option {
 	return o
 }
 
+// settle applies the global flags that stand before the cursor, as --workspace.
+func (a *app) settle(r *reader) { a.takeGlobals(&r.out) }
+
 // values are the known values of a flag.
-func values(o *option, prefix, word string) []candidate {
+func (a *app) values(r *reader, o *option, prefix, word string) []candidate {
 	var out []candidate
+	a.settle(r)
+	for _, k := range a.known(context.Background(), o.arg, word) {
+		out = append(out, candidate{prefix + k.word, k.text})
+	}
 	for _, v := range o.choices {
 		if strings.HasPrefix(v, word) {
 			out = append(out, candidate{prefix + v, ""})
@@ -169,12 +193,17 @@ _jp_complete() {
         answers+=("$part")
     done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
     local taken=""
-    if [[ $cur == *=* && $COMP_WORDBREAKS == *=* ]]; then
-        taken=${cur%%=*}=
+    if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        taken=${cur%:*}:
+    elif [[ $cur == *=* && $COMP_WORDBREAKS == *=* ]]; then
+        taken=${cur%=*}=
     fi
     for part in "${answers[@]}"; do
         COMPREPLY+=("${part#"$taken"}")
     done
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
     if [[ ${#COMPREPLY[@]} -eq 0 ]]; then
         compopt -o default 2>/dev/null
     fi

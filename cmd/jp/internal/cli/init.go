@@ -32,7 +32,7 @@ func newInitCommand(a *app) *cli.Command {
 			"otherwise --yes takes that proposal, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
 			"before is not.",
 		Flags: []*option{
-			stringFlag(&o.model, "model", "ID", "the model of the main agent: provider/model").alias("m"),
+			stringFlag(&o.model, "model", "MODEL", "the model of the main agent: provider/model").alias("m"),
 			boolFlag(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,

@@ -38,15 +38,16 @@ type Env struct {
 
 // app is one run of jp.
 type app struct {
-	env     Env
-	io      *term.IO
-	globals globals
-	root    *cli.App
-	specs   map[*cli.Command]spec
-	places  places
-	log     logFile
-	plain   int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
-	guest   *guest // this command line came from a jp inside a tool; nil for all others
+	env      Env
+	io       *term.IO
+	globals  globals
+	root     *cli.App
+	specs    map[*cli.Command]spec
+	places   places
+	log      logFile
+	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
+	patience time.Duration // for the store's lock; 0 = the store's own
+	guest    *guest        // this command line came from a jp inside a tool; nil for all others
 }
 
 // globals are the flags that every command takes.

@@ -77,8 +77,8 @@ type profileShown struct {
 
 func newProfileShowCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "show", Summary: "show what an agent under a profile is and can do", Args: "NAME",
-		About: "NAME is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
+		Name: "show", Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
+		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
 			"program defaults and nothing else; every value comes with the place that gave it.",
 		Min: 1, Max: 1,
 		Exits:    []Status{exitNotFound},

@@ -59,7 +59,7 @@ const defaultTmp = 24 * time.Hour
 func newQueryCommand(a *app) *cli.Command {
 	o := queryOptions{input: inputText}
 	toggled := func(name, short, usage string, on bool) *option {
-		f := &option{name: name, short: []string{short}, arg: "NAME", maybe: true, usage: usage}
+		f := &option{name: name, short: []string{short}, arg: "TOOL", maybe: true, usage: usage}
 		f.set = func(s string, _ bool) error {
 			o.toggles = append(o.toggles, toggle{name: s, on: on})
 			return nil
@@ -77,7 +77,7 @@ func newQueryCommand(a *app) *cli.Command {
 	}
 	flags = append(flags, configFlags(&o.directives)...)
 	flags = append(flags,
-		stringFlag(&o.model, "model", "ID", "the model: provider/model or an alias").alias("m"),
+		stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
 		boolFlag(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
 		boolFlag(&o.hidden, "hidden", "hide the new conversation from listings"),
 		durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),

@@ -92,7 +92,7 @@ func newToolRunCommand(a *app) *cli.Command {
 	var o toolOptions
 	args := maybe[string]{Value: "{}"}
 	return a.command(spec{
-		Name: "run", Summary: "run a tool by hand", Args: "NAME",
+		Name: "run", Summary: "run a tool by hand", Args: "TOOL",
 		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
 			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +
 			"told is printed, and the status is 1.",

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+// completionPatience is how long completion waits for the store's lock: somebody is typing.
+const completionPatience = 30 * time.Millisecond
+
+// completionLimit is how many conversations are offered.
+const completionLimit = 100
+
+// known are the values that stand for what help calls arg: TARGET, PROFILE and so on. Nothing is made, asked or waited for; of
+// a workspace that is not trusted only the store is read. What cannot be read is not offered.
+func (a *app) known(ctx context.Context, arg, word string) []candidate {
+	a.globals.quiet, a.globals.nonInteractive, a.globals.noPersist = true, true, true
+	a.patience = completionPatience
+	var out []candidate
+	switch strings.TrimSuffix(strings.Trim(arg, "[]"), "...") {
+	case "ID", "TARGET":
+		out = a.knownConversations(ctx, word)
+	case "MODEL":
+		out = a.knownModels(ctx)
+	case "PROFILE":
+		out = a.knownProfiles(ctx)
+	case "TOOL":
+		out = a.knownTools(ctx)
+	case "KEY":
+		out = knownKeys("")
+	case "KEY=VALUE":
+		out = knownKeys("=")
+	case "X": // of --cfg
+		out = slices.Concat([]candidate{{"NONE", "start over: program defaults"}, {"WORKSPACE", "start over: the config of this workspace"}},
+			a.knownProfiles(ctx), knownKeys("="))
+	}
+	return slices.DeleteFunc(out, func(c candidate) bool { return !strings.HasPrefix(c.word, word) || !typeable(c.word) })
+}
+
+// typeable reports whether a shell can put a word on its line as it is: a file's name could be a command.
+func typeable(word string) bool {
+	return word != "" && strings.IndexFunc(word, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@+", r))
+	}) < 0
+}
+
+// knownConversations are the latest ones, and the words that stand for some. An id that is begun finds hidden ones too.
+func (a *app) knownConversations(ctx context.Context, word string) []candidate {
+	all := a.conversations(ctx, len(word) > len("jp-c"))
+	if all == nil {
+		return nil
+	}
+	out := []candidate{{".", "this session's active conversation"}, {"previous", "the one before"}, {"recent", "latest activity"}, {"newest", "made last"}}
+	for _, c := range all {
+		out = append(out, candidate{c.ID.String(), term.Cut(term.Line(c.Title), 60, true)})
+	}
+	return out
+}
+
+// conversations lists the latest ones; nil when the store cannot be read now.
+func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conversation {
+	st, err := a.store(ctx)
+	if err != nil {
+		return nil
+	}
+	cs, err := st.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: completionLimit, Hidden: hidden})
+	if err != nil {
+		return nil
+	}
+	return cs
+}
+
+// trustedSources are where config comes from, without asking for trust.
+func (a *app) trustedSources(ctx context.Context) profiles.Sources {
+	src := a.userSources()
+	if a.trustedAlready(ctx) != nil {
+		src.Workspace = a.places.workspace
+	}
+	return src
+}
+
+func (a *app) knownProfiles(ctx context.Context) []candidate {
+	found, err := profiles.Names(a.trustedSources(ctx))
+	if err != nil {
+		return nil
+	}
+	var out []candidate
+	for _, p := range found {
+		if !p.Shadowed {
+			out = append(out, candidate{p.Name, p.Source})
+		}
+	}
+	return out
+}
+
+func (a *app) knownTools(ctx context.Context) []candidate {
+	r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil)
+	if err != nil {
+		return nil
+	}
+	var out []candidate
+	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
+		if name != "*" {
+			out = append(out, candidate{name, ""})
+		}
+	}
+	return out
+}
+
+// knownModels are the aliases and the models in use: the config's and those of the latest conversations.
+func (a *app) knownModels(ctx context.Context) []candidate {
+	var out []candidate
+	seen := map[string]bool{"": true}
+	add := func(model, text string) {
+		if !seen[model] {
+			seen[model] = true
+			out = append(out, candidate{model, text})
+		}
+	}
+	if r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil); err == nil {
+		for _, alias := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
+			add(alias, r.Config.Providers.Aliases[alias])
+		}
+		add(r.Config.Assistant.Model, "of the config")
+	}
+	for _, c := range a.conversations(ctx, true) {
+		add(c.Model, "used before")
+	}
+	return out
+}
+
+// knownKeys are the settings, those with a name in them left out.
+func knownKeys(after string) []candidate {
+	var out []candidate
+	for _, s := range profiles.Settings() {
+		if !strings.Contains(s.Key, "<") {
+			out = append(out, candidate{s.Key + after, s.Doc})
+		}
+	}
+	return out
+}
