@@ -46,6 +46,9 @@ type queryOptions struct {
 	schema     maybe[string]
 	input      string
 	attach     []string
+	edit       bool
+	noEdit     bool
+	composed   maybe[string] // in an editor, from the words and stdin
 }
 
 // toggle is one --tool or --no-tool, in order. An empty name means all tools.
@@ -98,6 +101,8 @@ func newQueryCommand(a *app) *cli.Command {
 		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(), "what stdin is: text, or json, a task of {query, schema, context}"),
 		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
+		boolFlag(&o.edit, "edit", "write the request in an editor, beginning with the words and what is piped in").alias("e"),
+		boolFlag(&o.noEdit, "no-edit", "start no editor where there is nothing to ask").alias("E"),
 		listFlag(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").alias("a"),
 		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
 	)
@@ -111,6 +116,9 @@ func newQueryCommand(a *app) *cli.Command {
 			"--attachment takes is read once and kept in the conversation: the text files of a folder that .gitignore does not\n" +
 			"exclude, a page of text over https, what cmd:LINE prints when sh runs LINE, the turns of another conversation.\n" +
 			"./ before a file's name keeps it from meaning anything else.\n\n" +
+			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR; so does a terminal when there is\n" +
+			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails. Until it is\n" +
+			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
 			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.",
 		Flags: flags,
@@ -120,6 +128,7 @@ func newQueryCommand(a *app) *cli.Command {
 			`jp query "How are errors retried here?"`,
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
 			`git diff | jp query --new "Review this change."`,
+			`git diff | jp query --new --edit`,
 			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
@@ -194,6 +203,19 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if o.print {
 		a.globals.nonInteractive = true
 	}
+	a.places.reset(o.directives)
+	d, err := a.compose(ctx, &o)
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return a.ask(ctx, o)
+	}
+	return d.end(a, a.ask(ctx, o))
+}
+
+// ask runs a query whose request is known.
+func (a *app) ask(ctx context.Context, o queryOptions) error {
 	inherited, err := proc.Inherit()
 	if err != nil {
 		return err
@@ -213,7 +235,6 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 		defer a.io.Unbound()
 	}
 
-	a.places.reset(o.directives)
 	ws, err := a.workspace()
 	if err != nil {
 		return err
@@ -317,7 +338,7 @@ func (q *query) settle(ctx context.Context, o convstore.Outcome) {
 // run asks and shows the answer.
 func (q *query) run(ctx context.Context, t task) error {
 	resume := t.text == ""
-	if s := q.conv.Status; resume && (s == convstore.StatusNew || s == convstore.Status(convstore.StateOK)) {
+	if resume && !resumable(q.conv.Status) {
 		return errNothing()
 	}
 	loop, delegator, err := q.assemble(ctx)

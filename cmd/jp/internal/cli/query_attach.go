@@ -24,7 +24,7 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		words = nil
 	}
 	r := &attach.Reader{Dir: q.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.warn("%s", s) }}
-	if len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
+	if !q.o.composed.Set && len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
 		a, err := r.File(words[0][1:])
 		if err != nil {
 			return errAttach(words[0], err)

@@ -66,11 +66,10 @@ func (q *query) task(ctx context.Context) (task, error) {
 
 // content is the words of the command line with what is piped in below them, or the task on stdin.
 func (q *query) content(ctx context.Context) (task, error) {
-	words := slices.Clone(q.o.words)
-	for i := range min(q.plain, len(words)) {
-		words[i] = plainWord(words[i])
+	if q.o.composed.Set {
+		return task{text: q.o.composed.Value}, nil
 	}
-	asked := strings.Join(words, " ")
+	asked := q.asked(q.o)
 	piped, err := q.stdin(ctx)
 	if err != nil {
 		return task{}, err
@@ -100,6 +99,15 @@ func (q *query) content(ctx context.Context) (task, error) {
 	}
 	text, err = clean(text)
 	return task{text: text}, err
+}
+
+// asked is the words of the command line as they are meant, joined.
+func (a *app) asked(o queryOptions) string {
+	words := slices.Clone(o.words)
+	for i := range min(a.plain, len(words)) {
+		words[i] = plainWord(words[i])
+	}
+	return strings.Join(words, " ")
 }
 
 func clean(text string) (string, error) {

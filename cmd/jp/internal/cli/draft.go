@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A draft is a request that is being written in an editor. It lives in the state folder as
+//
+//	drafts/<hash of the workspace>/<n>/request.md
+//
+// until it was answered, so that neither an editor nor a provider that fails loses it. Whoever writes it holds a lock on the folder n;
+// one that was left behind is offered to the next who composes in this workspace.
+type draft struct {
+	dir  *os.File // locked
+	path string
+	left time.Time // when it was left behind; zero = it is new
+}
+
+// maxDrafts bounds how many requests are composed, or left behind, in one workspace.
+const maxDrafts = 32
+
+// maxDraft bounds a request, in bytes, as stdin is.
+const maxDraft = stdinMax
+
+// takeDraft returns the oldest draft of the workspace that nobody is writing, or a new one.
+func (a *app) takeDraft(workspace string) (*draft, error) {
+	state := a.stateDir()
+	if state == "" {
+		return nil, usagef("--edit: there is no home folder to keep the draft in").withHint("set HOME or XDG_STATE_HOME")
+	}
+	sum := sha256.Sum256([]byte(workspace))
+	top := filepath.Join(state, "drafts", hex.EncodeToString(sum[:8]))
+	if err := os.MkdirAll(top, 0o700); err != nil {
+		return nil, fmt.Errorf("draft: %w", err)
+	}
+	var fresh *draft
+	for n := 1; n <= maxDrafts; n++ {
+		d, err := lockDraft(filepath.Join(top, strconv.Itoa(n)), fresh == nil)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("draft: %w", err)
+		case d == nil:
+		case !d.left.IsZero():
+			if fresh != nil {
+				fresh.drop()
+			}
+			return d, nil
+		default:
+			fresh = d
+		}
+	}
+	if fresh == nil {
+		return nil, &failure{code: "busy", status: exitBusy, msg: fmt.Sprintf("draft: %d requests are being composed in this workspace", maxDrafts)}
+	}
+	return fresh, nil
+}
+
+// lockDraft takes the draft in dir; nil where somebody is writing it, or where there is none and none is to be made.
+func lockDraft(dir string, make bool) (*draft, error) {
+	d := &draft{path: filepath.Join(dir, "request.md")}
+	if make {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+	}
+	var err error
+	if d.dir, err = os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(d.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		var held, there os.FileInfo
+		if held, err = d.dir.Stat(); err == nil {
+			there, err = os.Stat(dir)
+		}
+		if err == nil && !os.SameFile(held, there) {
+			err = os.ErrNotExist
+		}
+	}
+	if err != nil {
+		_ = d.dir.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+			return nil, nil // somebody is writing it, or has just sent it
+		}
+		return nil, err
+	}
+	if info, err := os.Lstat(d.path); err == nil && info.Mode().IsRegular() {
+		d.left = info.ModTime()
+	}
+	return d, nil
+}
+
+// text is what was left behind, without what stands below the scissors.
+func (d *draft) text() (string, error) {
+	if info, err := os.Lstat(d.path); err == nil && info.Size() > maxDraft {
+		return "", fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
+	}
+	b, err := os.ReadFile(d.path)
+	if err != nil {
+		return "", fmt.Errorf("draft: %w", err)
+	}
+	text, _, _ := strings.Cut("\n"+string(b), "\n"+scissors)
+	return strings.TrimSpace(text), nil
+}
+
+// write replaces what is in the draft.
+func (d *draft) write(text string) error {
+	if err := os.WriteFile(d.path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("draft: %w", err)
+	}
+	return nil
+}
+
+// drop forgets the draft, and what an editor has put beside it.
+func (d *draft) drop() {
+	_ = os.RemoveAll(filepath.Dir(d.path))
+	d.release()
+}
+
+// release lets others have it.
+func (d *draft) release() { _ = d.dir.Close() }
