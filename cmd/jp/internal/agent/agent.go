@@ -72,10 +72,13 @@ type Watch struct {
 
 // Message is one complete reply of the model.
 type Message struct {
+	ID    string // of the event of its model call
 	Text  string
-	Calls int
+	Calls []convstore.ToolCall
 	Usage convstore.Usage
-	Cost  *int64 // nano-dollars; nil = unknown
+	Cost  *int64     // nano-dollars; nil = unknown
+	Stop  model.Stop // StopCut when it was cut off
+	Took  time.Duration
 }
 
 // Outcome is what a turn came to.
@@ -83,6 +86,7 @@ type Outcome struct {
 	Turn       int
 	State      convstore.State
 	Reason     string
+	Limit      Limit           // that the turn was stopped at; "" = none of these
 	Text       string          // the answer
 	Structured json.RawMessage // the answer as the JSON value that matches the schema of the turn; nil = none
 	Usage      convstore.Usage
@@ -494,7 +498,14 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 func (t *turn) tell(r reply) {
 	t.account(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
 	if t.Watch.Message != nil {
-		t.Watch.Message(Message{Text: r.text, Calls: len(r.calls), Usage: r.usage, Cost: r.cost})
+		m := Message{Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
+		for _, ev := range slices.Backward(t.events) {
+			if _, ok := ev.Body.(convstore.ModelCall); ok {
+				m.ID = ev.ID
+				break
+			}
+		}
+		t.Watch.Message(m)
 	}
 }
 
@@ -561,8 +572,11 @@ func (t *turn) keep(ctx context.Context, r reply) error {
 	return nil
 }
 
+// StopCut is stored of a reply that the run did not let come to its end.
+const StopCut model.Stop = "cut"
+
 // cutOff makes what came of a reply fit to be stored: an unfinished block of reasoning cannot be replayed.
-func (r *reply) cutOff() { r.stop, r.reasoning = "cut", nil }
+func (r *reply) cutOff() { r.stop, r.reasoning = StopCut, nil }
 
 // end closes the turn in the transaction that stores its last reply.
 func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
@@ -607,6 +621,9 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.tell(r)
 	}
 	t.out.State, t.out.Reason, t.out.Err = state, reason, failed
+	if state != convstore.StateOK && r.limit != nil {
+		t.out.Limit = r.limit.kind
+	}
 	t.out.Text = Answer(t.events[t.from:])
 	t.out.Structured = r.data
 	if t.priced {

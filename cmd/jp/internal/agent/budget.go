@@ -22,8 +22,19 @@ const (
 	unknownOutput = 32 << 10
 )
 
+// Limit names what a turn was stopped at.
+type Limit string
+
+const (
+	LimitTurns  Limit = "max_turns"
+	LimitTokens Limit = "tokens"
+	LimitCost   Limit = "cost"
+	LimitTime   Limit = "time"
+)
+
 // limit is what stopped a turn.
 type limit struct {
+	kind   Limit
 	reason string          // as the turn's end names it
 	told   string          // what is reached, to the model and as the result of calls that are not run
 	state  convstore.State // with nothing handed in
@@ -54,10 +65,10 @@ func working(ctx context.Context) (context.Context, context.CancelFunc) {
 func (t *turn) reached(work context.Context) *limit {
 	switch {
 	case errors.Is(context.Cause(work), errLate):
-		return &limit{reason: "deadline", told: "the time for this task is up", state: convstore.StateTimeout}
+		return &limit{kind: LimitTime, reason: "deadline", told: "the time for this task is up", state: convstore.StateTimeout}
 	case t.spent():
 		return &limit{
-			reason: fmt.Sprintf("max_turns %d", t.MaxRounds), state: convstore.StateBudget,
+			kind: LimitTurns, reason: fmt.Sprintf("max_turns %d", t.MaxRounds), state: convstore.StateBudget,
 			told: fmt.Sprintf("the limit of %d tool rounds is reached", t.MaxRounds),
 		}
 	}
@@ -162,9 +173,9 @@ func (t *turn) room(left convstore.Budget, in, want int64) int64 {
 
 // shortOf names what a call of this size has too little of.
 func (t *turn) shortOf(a convstore.Account, left convstore.Budget, in, out int64) *limit {
-	l := &limit{reason: "cost budget", told: "the cost budget is used up", state: convstore.StateBudget}
+	l := &limit{kind: LimitCost, reason: "cost budget", told: "the cost budget is used up", state: convstore.StateBudget}
 	if left.Tokens != nil && *left.Tokens < in+out {
-		l.reason, l.told = "token budget", "the token budget is used up"
+		l.kind, l.reason, l.told = LimitTokens, "token budget", "the token budget is used up"
 		if n := a.Limit.Tokens; n != nil {
 			l.reason += fmt.Sprintf(" %d", *n)
 		}

@@ -245,6 +245,14 @@ func (r *reader) unknown(spelling string) error {
 		names = append(names, o.spellings()...)
 	}
 	hint := "see `" + commandName(r.out.path) + " --help`"
+	if c := r.out.command(); c != nil && c.Name == "query" {
+		if say := foreignFlag(spelling); say != "" {
+			return usagef("%sunknown flag %s", subject(r.out.path), spelling).withHint("%s", say)
+		}
+	}
+	if c := r.out.command(); c == nil && (spelling == "-p" || spelling == "--print") {
+		return usagef("unknown flag %s", spelling).withHint("headless use is jp query %s", spelling)
+	}
 	if len(r.commands()) > 0 {
 		hint = "flags of a command stand behind its name; " + hint
 	}
@@ -297,7 +305,7 @@ func formatIn(args []string) string {
 		if arg == "--" {
 			break
 		}
-		for _, spelling := range []string{"--format", "-F"} {
+		for _, spelling := range []string{"--format", "--output-format", "-F"} {
 			rest, ok := strings.CutPrefix(arg, spelling)
 			switch value, eq := strings.CutPrefix(rest, "="); {
 			case !ok:

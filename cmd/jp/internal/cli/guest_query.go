@@ -212,10 +212,10 @@ func (a *app) writeReport(r delegate.Report) error {
 		text = ""
 	}
 	if a.json() {
-		return a.document(&stream.Result{
+		return a.resultDocument(inOtherWords(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
-			Usage: usage(r.Usage), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
-		})
+			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
+		}, ""))
 	}
 	if text == "" {
 		return nil

@@ -137,7 +137,7 @@ func (a *app) commands() []*cli.Command {
 func (a *app) globalFlags() []*option {
 	g := &a.globals
 	return []*option{
-		choiceFlag(&g.format, "format", "FORMAT", formats(), "form of stdout: "+strings.Join(formats(), ", ")).alias("F"),
+		choiceFlag(&g.format, "format", "FORMAT", formats(), "form of stdout: "+strings.Join(formats(), ", ")).alias("F", "output-format"),
 		boolFlag(&g.quiet, "quiet", "nothing on stderr but errors").alias("q"),
 		countFlag(&g.verbose, "verbose", "say more on stderr; repeat for even more").alias("v"),
 		stringFlag(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),

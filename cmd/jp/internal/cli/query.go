@@ -49,10 +49,12 @@ type queryOptions struct {
 	edit       bool
 	noEdit     bool
 	composed   maybe[string] // in an editor, from the words and stdin
+	heads      headless
 }
 
 // toggle is one --tool or --no-tool, in order. An empty name means all tools.
 type toggle struct {
+	flag string
 	name string
 	on   bool
 }
@@ -64,7 +66,7 @@ func newQueryCommand(a *app) *cli.Command {
 	toggled := func(name, short, usage string, on bool) *option {
 		f := &option{name: name, short: []string{short}, arg: "TOOL", maybe: true, usage: usage}
 		f.set = func(s string, _ bool) error {
-			o.toggles = append(o.toggles, toggle{name: s, on: on})
+			o.toggles = append(o.toggles, toggle{flag: "--" + name, name: s, on: on})
 			return nil
 		}
 		return f
@@ -91,14 +93,15 @@ func newQueryCommand(a *app) *cli.Command {
 		toggled("no-tool", "T", "disable a tool, or all", false),
 		intFlag(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
 		tokensFlag(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
-		costFlag(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included"),
+		costFlag(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included").alias("max-budget-usd"),
 		durationFlag(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
 		sub("sub-calls", "allow sub-agents", true),
 		sub("no-sub-calls", "allow no sub-agents", false),
 		intFlag(&o.maxSub, "max-sub-calls", "N", 0, "sub-agent calls in this turn"),
 		intFlag(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
-		stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s"),
-		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(), "what stdin is: text, or json, a task of {query, schema, context}"),
+		stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s", "json-schema"),
+		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(),
+			"what stdin is: text, json (a task of {query, schema, context}) or stream-json (a line with a user's message)"),
 		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
 		boolFlag(&o.edit, "edit", "write the request in an editor, beginning with the words and what is piped in").alias("e"),
@@ -106,6 +109,7 @@ func newQueryCommand(a *app) *cli.Command {
 		listFlag(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").alias("a"),
 		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
 	)
+	flags = append(flags, headlessFlags(&o)...)
 	return a.command(spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
@@ -120,7 +124,8 @@ func newQueryCommand(a *app) *cli.Command {
 			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails. Until it is\n" +
 			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
-			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.",
+			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.\n\n" +
+			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
 		Flags: flags,
 		Max:   -1,
 		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitProvider, exitDeadline, exitHangup, exitInterrupted, exitTerminated},
@@ -131,10 +136,14 @@ func newQueryCommand(a *app) *cli.Command {
 			`git diff | jp query --new --edit`,
 			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
+			`jp query -p --resume jp-c17000000001 --output-format stream-json "Go on."`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
 		},
 		Run: func(ctx context.Context, args []string) error {
 			o.words = args
+			if err := o.inOurWords(); err != nil {
+				return err
+			}
 			return runQuery(ctx, a, o)
 		},
 	})
@@ -393,11 +402,11 @@ func (q *query) run(ctx context.Context, t task) error {
 
 // result is the last word on stdout.
 func (q *query) result(loop *agent.Loop, d *delegate.Delegator, out agent.Outcome) *stream.Result {
-	return &stream.Result{
+	return inOtherWords(&stream.Result{
 		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
-		Model: loop.Model, Usage: usage(out.Usage), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
+		Model: loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
 		SubCalls: d.Calls(),
-	}
+	}, out.Limit)
 }
 
 // outcomeError turns how a turn ended into what the command ends with. What was said is printed by then.

@@ -208,7 +208,7 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 	if err != nil {
 		return err
 	}
-	if len(q.o.toggles) > 0 {
+	if len(q.o.toggles) > 0 || q.o.heads.only != nil {
 		more, err := q.toggle(r)
 		if err != nil {
 			return err
@@ -226,14 +226,15 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 	return nil
 }
 
-// toggle turns --tool and --no-tool into config.
+// toggle turns --tool, --no-tool and their like into config.
 func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
+	only, err := q.o.heads.keepOnly(r)
+	if err != nil {
+		return nil, err
+	}
 	var ds []profiles.Directive
-	for _, t := range q.o.toggles {
-		flag, names := "--no-tool", []string{t.name}
-		if t.on {
-			flag = "--tool"
-		}
+	for _, t := range slices.Concat(q.o.toggles, only) {
+		flag, names := t.flag, []string{t.name}
 		if t.name == "" {
 			names = names[:0]
 			for name := range r.Tools {
@@ -243,7 +244,7 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 			}
 			slices.Sort(names)
 		} else if _, ok := r.Tools[t.name]; !ok {
-			return nil, notFoundf("%s: no tool %q is configured here", flag, t.name)
+			return nil, errNoTool(flag, t.name)
 		}
 		for _, n := range names {
 			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {

@@ -63,7 +63,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	policy := tools.NewPolicy(q.prompter())
 	loop := &agent.Loop{
 		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
-		System:  system(cfg, set),
+		System:  append(system(cfg, set), q.o.heads.ownPrompt()...),
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
@@ -74,6 +74,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
 		return nil, nil, err
 	}
+	loop.Synthesis.System = append(loop.Synthesis.System, q.o.heads.ownPrompt()...)
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
 	}

@@ -23,12 +23,15 @@ type show struct {
 	said  bool             // something of the message that is coming was shown live
 	shown bool             // the latest message was shown live
 	err   error
+
+	replies int           // of the model
+	asking  time.Duration // what they took
 }
 
 func (q *query) show(loop *agent.Loop) *show {
 	s := &show{query: q, loop: loop, text: markdown.NewStream(q.style()), live: q.pretty() && q.io.OutTTY}
 	if q.format() == formatStream {
-		q.lines = stream.NewWriter(escaping{q.io.Out})
+		q.lines = stream.NewWriter(escaping{q.io.Out}, q.conv.ID.String())
 	} else if !q.globals.quiet && !q.json() {
 		q.tree = term.NewTree(q.io, term.TreeOptions{})
 	}
@@ -56,7 +59,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	}
 	id := c.ID.String()
 	s.write(&stream.Init{
-		ConversationID: id, SessionID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
+		ConversationID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
 		Tools: s.loop.Tools.Set.Names(),
 	})
 }
@@ -107,14 +110,19 @@ func (s *show) flow(text string) {
 func (s *show) message(m agent.Message) {
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
+	s.replies++
+	s.asking += m.Took
 	if s.lines != nil {
-		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost)})
+		s.write(&stream.Assistant{
+			ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: s.apiMessage(m),
+		})
 	}
 }
 
 func (s *show) call(c convstore.ToolCall) {
 	if s.lines != nil {
-		s.write(&stream.ToolCall{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments})
+		l := s.toolCall(c)
+		s.write(&l)
 		return
 	}
 	if s.tree == nil || !s.resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
@@ -130,7 +138,11 @@ func (s *show) call(c convstore.ToolCall) {
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
 	if s.lines != nil {
-		s.write(&stream.ToolResult{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()})
+		l := &stream.ToolResult{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
+		s.write(l)
+		if !s.delegated { // its caller knows our own lines
+			s.write(stream.NewUser(l))
+		}
 		return
 	}
 	if s.tree != nil && r.IsError && c.Source != "delegation" {
@@ -165,11 +177,12 @@ func (s *show) result(r *stream.Result) error {
 	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) {
 		r.Result = "" // half of a reply that failed is no answer; it stands in the conversation
 	}
+	r.NumTurns, r.DurationAPIMS = s.replies, s.asking.Milliseconds()
 	switch {
 	case s.lines != nil:
 		s.write(r)
 	case s.json():
-		return s.document(r)
+		return s.resultDocument(r)
 	case s.live && s.shown:
 	case r.Result != "" && s.pretty() && r.Structured == nil:
 		s.put(markdown.Render(r.Result, s.style()))

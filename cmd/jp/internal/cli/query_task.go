@@ -27,11 +27,12 @@ type task struct {
 
 // How stdin is read.
 const (
-	inputText = "text"
-	inputJSON = "json"
+	inputText   = "text"
+	inputJSON   = "json"
+	inputStream = "stream-json"
 )
 
-func inputFormats() []string { return []string{inputText, inputJSON} }
+func inputFormats() []string { return []string{inputText, inputJSON, inputStream} }
 
 // task reads the words of the command line, stdin and --schema.
 func (q *query) task(ctx context.Context) (task, error) {
@@ -88,6 +89,17 @@ func (q *query) content(ctx context.Context) (task, error) {
 		}
 		t.text, err = clean(in.Query)
 		return t, err
+	}
+	if q.o.input == inputStream {
+		if asked != "" {
+			return task{}, usagef("--input-format stream-json: the query is in the message on stdin, not in words")
+		}
+		text, err := stream.ReadUserLine([]byte(piped))
+		if err != nil {
+			return task{}, usagef("stdin: %v", err)
+		}
+		text, err = clean(text)
+		return task{text: text}, err
 	}
 	text := asked
 	switch {

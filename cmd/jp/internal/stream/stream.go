@@ -5,9 +5,14 @@
 //	{"type":"assistant",...}                 a complete assistant message, with the usage of its model call
 //	{"type":"tool_call",...}                 a call about to run
 //	{"type":"tool_result",...}               its end
+//	{"type":"user",...}                      the same once more, as readers of other agents' streams know it
 //	{"type":"wait",...}                      the model cannot be asked yet; and again, without a reason, when it can
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
+//
+// Each line also has session_id, the conversation of the run, and parent_tool_use_id, the call of a tool that a sub-agent works
+// for and null in all that the run itself does. With these, with message in assistant and user and with what result says
+// twice, a program written for another agent's stream reads this one (message.go).
 //
 // A published key stays. Readers ignore types and keys that they do not know.
 package stream
@@ -22,7 +27,7 @@ import (
 	"sync"
 )
 
-// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *Wait, *Delegation, *Result or, when read, *Other.
+// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Delegation, *Result or, when read, *Other.
 type Line interface{ kind() string }
 
 // Usage counts tokens.
@@ -63,21 +68,20 @@ func (u *USD) UnmarshalJSON(b []byte) error {
 
 // Init opens the stream of a run.
 type Init struct {
-	ConversationID  string   `json:"conversation_id"`
-	SessionID       string   `json:"session_id"`
-	Turn            int      `json:"turn"`
-	Model           string   `json:"model"`
-	Profile         string   `json:"profile,omitempty"`
-	Tools           []string `json:"tools"`
-	ParentToolUseID *string  `json:"parent_tool_use_id"`
+	ConversationID string   `json:"conversation_id"`
+	Turn           int      `json:"turn"`
+	Model          string   `json:"model"`
+	Profile        string   `json:"profile,omitempty"`
+	Tools          []string `json:"tools"`
 }
 
 // Assistant is one complete message of the model; Text is empty when it only called tools.
 type Assistant struct {
-	ConversationID string `json:"conversation_id"`
-	Text           string `json:"text"`
-	Usage          Usage  `json:"usage"`
-	CostUSD        *USD   `json:"cost_usd"`
+	ConversationID string  `json:"conversation_id"`
+	Text           string  `json:"text"`
+	Usage          Usage   `json:"usage"`
+	CostUSD        *USD    `json:"cost_usd"`
+	Message        Message `json:"message"`
 }
 
 // ToolCall is a call about to run.
@@ -141,10 +145,18 @@ type Result struct {
 	// Structured is Result as a value, where the answer had a schema to match.
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Model      string          `json:"model"`
-	Usage      Usage           `json:"usage"`
+	Usage      ResultUsage     `json:"usage"`
 	CostUSD    *USD            `json:"cost_usd"`
 	SubCalls   int             `json:"sub_calls"`
 	DurationMS int64           `json:"duration_ms"`
+
+	// What other agents call it.
+	Subtype          string          `json:"subtype"` // Success or one of the errors
+	IsError          bool            `json:"is_error"`
+	NumTurns         int             `json:"num_turns"`       // replies of the model in this run
+	DurationAPIMS    int64           `json:"duration_api_ms"` // of all replies together
+	TotalCostUSD     *USD            `json:"total_cost_usd"`  // CostUSD
+	StructuredOutput json.RawMessage `json:"structured_output,omitempty"`
 }
 
 // Other is a line of a type that this version does not know.
@@ -154,13 +166,14 @@ func (*Init) kind() string       { return "system" }
 func (*Assistant) kind() string  { return "assistant" }
 func (*ToolCall) kind() string   { return "tool_call" }
 func (*ToolResult) kind() string { return "tool_result" }
+func (*User) kind() string       { return "user" }
 func (*Wait) kind() string       { return "wait" }
 func (*Delegation) kind() string { return "delegation" }
 func (*Result) kind() string     { return "result" }
 func (*Other) kind() string      { return "" }
 
-// Encode returns the line as JSON with its newline.
-func Encode(l Line) ([]byte, error) {
+// Encode returns the line as JSON with its newline, in the stream of a session.
+func Encode(l Line, session string) ([]byte, error) {
 	if o, ok := l.(*Other); ok {
 		var b bytes.Buffer
 		if err := json.Compact(&b, o.Raw); err != nil {
@@ -169,12 +182,21 @@ func Encode(l Line) ([]byte, error) {
 		b.WriteByte('\n')
 		return b.Bytes(), nil
 	}
-	head := `{"type":"` + l.kind() + `",`
-	if l.kind() == "system" {
-		head += `"subtype":"init",`
+	var of envelope
+	of.Type, of.SessionID = l.kind(), session
+	switch l := l.(type) {
+	case *Init:
+		of.Subtype = "init"
+	case *Delegation:
+		of.ParentToolUseID = &l.CallID
 	}
+	head, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("stream line %s: %w", l.kind(), err)
+	}
+	head[len(head)-1] = ',' // for the "}"
 	var b bytes.Buffer
-	b.WriteString(head)
+	b.Write(head)
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(l); err != nil {
@@ -182,6 +204,14 @@ func Encode(l Line) ([]byte, error) {
 	}
 	out := b.Bytes()
 	return append(out[:len(head)], out[len(head)+1:]...), nil // drop the second "{"
+}
+
+// envelope begins every line.
+type envelope struct {
+	Type            string  `json:"type"`
+	Subtype         string  `json:"subtype,omitempty"`
+	SessionID       string  `json:"session_id"`
+	ParentToolUseID *string `json:"parent_tool_use_id"`
 }
 
 // Decode reads one line. Unknown types come back as *Other; what is not a JSON object is an error.
@@ -209,6 +239,8 @@ func Decode(line []byte) (Line, error) {
 		l = &ToolCall{}
 	case "tool_result":
 		l = &ToolResult{}
+	case "user":
+		l = &User{}
 	case "wait":
 		l = &Wait{}
 	case "delegation":
@@ -226,17 +258,18 @@ func Decode(line []byte) (Line, error) {
 
 // Writer writes lines, each with one Write call. Safe for concurrent use.
 type Writer struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error
+	mu      sync.Mutex
+	w       io.Writer
+	session string
+	err     error
 }
 
-// NewWriter returns a Writer onto w.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+// NewWriter returns a Writer onto w of the stream of a session, which is the id of a conversation.
+func NewWriter(w io.Writer, session string) *Writer { return &Writer{w: w, session: session} }
 
 // Write writes one line. After an error every call returns that error: half a line may stand on w.
 func (w *Writer) Write(l Line) error {
-	b, err := Encode(l)
+	b, err := Encode(l, w.session)
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,13 @@ import (
 
 func lines() []Line {
 	cost := USD(14200000)
-	parent := "call_1"
 	return []Line{
-		&Init{ConversationID: "jp-c1", SessionID: "jp-c1", Turn: 1, Model: "script/a.toml", Tools: []string{"fs_read_file"}, ParentToolUseID: &parent},
-		&Assistant{ConversationID: "jp-c1", Text: "a <b> & \u2028", Usage: Usage{1, 2, 3, 4}, CostUSD: &cost},
+		&Init{ConversationID: "jp-c1", Turn: 1, Model: "script/a.toml", Tools: []string{"fs_read_file"}},
+		&Assistant{ConversationID: "jp-c1", Text: "a <b> & \u2028", Usage: Usage{1, 2, 3, 4}, CostUSD: &cost,
+			Message: NewMessage("e1", "m", "a <b>", StopToolUse, []ToolCall{{ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)}}, Usage{1, 2, 3, 4})},
 		&ToolCall{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Arguments: json.RawMessage(`{"path":"a"}`)},
 		&ToolResult{ConversationID: "jp-c1", ID: "x", Name: "fs_read_file", Text: "line\nline", IsError: true, DurationMS: 3},
+		NewUser(&ToolResult{ID: "x", Text: "line\nline", IsError: true}),
 		&Delegation{Phase: Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "x", Profile: "agent/researcher", Status: "ok", Tokens: 12},
 		&Wait{ConversationID: "jp-c1", Reason: "rate_limit", WaitMS: 1200},
 		&Result{ConversationID: "jp-c1", Turn: 1, Status: "ok", Result: "done", Model: "m", SubCalls: 2, DurationMS: 9},
@@ -24,7 +25,7 @@ func lines() []Line {
 
 func TestRoundTrip(t *testing.T) {
 	var b bytes.Buffer
-	w := NewWriter(&b)
+	w := NewWriter(&b, "jp-c1")
 	for _, l := range lines() {
 		if err := w.Write(l); err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestSplitterTakesAnyPieces(t *testing.T) {
 	var b bytes.Buffer
-	w := NewWriter(&b)
+	w := NewWriter(&b, "jp-c1")
 	for _, l := range lines() {
 		_ = w.Write(l)
 	}
@@ -94,7 +95,7 @@ func TestUSD(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, l := range lines() {
-		b, _ := Encode(l)
+		b, _ := Encode(l, "jp-c1")
 		f.Add(b)
 	}
 	f.Add([]byte(`{"type":"system","subtype":"other"}`))
@@ -104,7 +105,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		enc, err := Encode(l)
+		enc, err := Encode(l, "jp-c1")
 		if err != nil {
 			t.Fatalf("Encode after Decode(%q): %v", b, err)
 		}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"testing"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+)
+
+func TestInOtherWords(t *testing.T) {
+	for _, test := range []struct {
+		state convstore.State
+		limit agent.Limit
+		want  string
+	}{
+		{convstore.StateOK, "", "success"},
+		{convstore.StatePartial, agent.LimitTurns, "error_max_turns"},
+		{convstore.StateBudget, agent.LimitCost, "error_max_budget_usd"},
+		{convstore.StatePartial, agent.LimitTokens, "error_during_execution"},
+		{convstore.StateTimeout, agent.LimitTime, "error_during_execution"},
+		{convstore.StatePartial, "", "error_during_execution"},
+		{convstore.StateCancelled, "", "error_during_execution"},
+		{convstore.StateRefused, "", "error_during_execution"},
+		{convstore.StateEmpty, "", "error_during_execution"},
+		{convstore.StateError, "", "error_during_execution"},
+	} {
+		r := inOtherWords(&stream.Result{Status: string(test.state)}, test.limit)
+		if r.Subtype != test.want || r.IsError != (test.state != convstore.StateOK) {
+			t.Errorf("inOtherWords(%s, %q) = %s, %v, want %s", test.state, test.limit, r.Subtype, r.IsError, test.want)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package stream
+
+import "encoding/json"
+
+// Message is a reply of the model in the shape of the Anthropic API, as other agents stream it.
+type Message struct {
+	ID           string   `json:"id"`
+	Type         string   `json:"type"` // "message"
+	Role         string   `json:"role"` // "assistant"
+	Model        string   `json:"model"`
+	Content      []Block  `json:"content"`
+	StopReason   *string  `json:"stop_reason"`   // nil when the reply was cut off
+	StopSequence *string  `json:"stop_sequence"` // always nil
+	Usage        APIUsage `json:"usage"`
+}
+
+// Block is a part of a message: a text, or a call of a tool.
+type Block struct {
+	Type  string          `json:"type"` // "text", "tool_use"
+	Text  string          `json:"text,omitempty"`
+	ID    string          `json:"id,omitempty"`
+	Name  string          `json:"name,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// APIUsage is Usage by the names of the Anthropic API.
+type APIUsage struct {
+	InputTokens              int64 `json:"input_tokens"`
+	OutputTokens             int64 `json:"output_tokens"`
+	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
+}
+
+// ResultUsage is Usage with the names of the Anthropic API where they differ.
+type ResultUsage struct {
+	Usage
+	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
+}
+
+// NewResultUsage says u in both ways.
+func NewResultUsage(u Usage) ResultUsage {
+	return ResultUsage{Usage: u, CacheReadInputTokens: u.CacheReadTokens, CacheCreationInputTokens: u.CacheWriteTokens}
+}
+
+// Stop reasons of the Anthropic API.
+const (
+	StopEndTurn   = "end_turn"
+	StopToolUse   = "tool_use"
+	StopMaxTokens = "max_tokens"
+	StopRefusal   = "refusal"
+)
+
+// NewMessage makes a message of what the model said; stop is one of the reasons, or "" when the reply was cut off.
+func NewMessage(id, model, text, stop string, calls []ToolCall, u Usage) Message {
+	m := Message{
+		ID: id, Type: "message", Role: "assistant", Model: model, Content: []Block{},
+		Usage: APIUsage{u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens},
+	}
+	if text != "" {
+		m.Content = append(m.Content, Block{Type: "text", Text: text})
+	}
+	for _, c := range calls {
+		m.Content = append(m.Content, Block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: c.Arguments})
+	}
+	if stop != "" {
+		m.StopReason = &stop
+	}
+	return m
+}
+
+// User is what the model is told without having been asked by a person: the result of a call.
+type User struct {
+	Message UserMessage `json:"message"`
+}
+
+// UserMessage is a message of results in the shape of the Anthropic API.
+type UserMessage struct {
+	Role    string        `json:"role"` // "user"
+	Content []ResultBlock `json:"content"`
+}
+
+// ResultBlock is the result of a call.
+type ResultBlock struct {
+	Type      string `json:"type"` // "tool_result"
+	ToolUseID string `json:"tool_use_id"`
+	Content   string `json:"content"`
+	IsError   bool   `json:"is_error"`
+}
+
+// NewUser is a ToolResult for readers of other agents' streams.
+func NewUser(r *ToolResult) *User {
+	return &User{UserMessage{Role: "user", Content: []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}}}
+}
+
+// Subtypes of a result.
+const (
+	Success          = "success"
+	ErrorTurns       = "error_max_turns"
+	ErrorBudget      = "error_max_budget_usd"
+	ErrorInExecution = "error_during_execution"
+)
