@@ -262,7 +262,7 @@ func (c *checker) readEvents() error {
 			if b.CostNano == nil {
 				n.unpriced++
 			} else {
-				n.cost = addNano(n.cost, *b.CostNano)
+				n.cost = add(n.cost, *b.CostNano)
 			}
 		}
 		if int(s.turn) != n.turns {

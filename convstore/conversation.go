@@ -38,9 +38,9 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write_tokens"`
 }
 
-// Add returns the sum of u and v.
+// Add returns the sum of u and v; the largest number stands for all above.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite}
+	return Usage{add(u.Input, v.Input), add(u.Output, v.Output), add(u.CacheRead, v.CacheRead), add(u.CacheWrite, v.CacheWrite)}
 }
 
 // sub returns what was used between v and u.

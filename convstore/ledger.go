@@ -18,7 +18,7 @@ type Spend struct {
 
 // Tokens returns those that count against limits: input, cache writes and output.
 // What is read from a cache does not.
-func (u Usage) Tokens() int64 { return u.Input + u.CacheWrite + u.Output }
+func (u Usage) Tokens() int64 { return add(add(u.Input, u.CacheWrite), u.Output) }
 
 // Cost returns the billionths of a dollar, nil when the price of a call is
 // unknown.
@@ -31,7 +31,7 @@ func (s Spend) Cost() *int64 {
 
 // Add returns the sum of s and t.
 func (s Spend) Add(t Spend) Spend {
-	return Spend{s.Usage.Add(t.Usage), addNano(s.CostNano, t.CostNano), s.Unpriced + t.Unpriced}
+	return Spend{s.Usage.Add(t.Usage), add(s.CostNano, t.CostNano), s.Unpriced + t.Unpriced}
 }
 
 // sub returns what was spent between t and s.
@@ -45,8 +45,8 @@ func (s Spend) budget() Budget {
 	return Budget{Tokens: &tokens, CostNano: &cost}
 }
 
-// addNano adds amounts that are not negative; the largest stands for all above.
-func addNano(a, b int64) int64 {
+// add adds numbers that are not negative; the largest stands for all above.
+func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
@@ -108,7 +108,7 @@ func plus(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	n := addNano(*a, *b)
+	n := add(*a, *b)
 	return &n
 }
 

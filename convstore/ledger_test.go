@@ -147,3 +147,15 @@ func TestGrantsNeverExceedTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestSumsDoNotOverflow: the largest number stands for all above it, so that no use turns into credit.
+func TestSumsDoNotOverflow(t *testing.T) {
+	huge := Spend{Usage: Usage{math.MaxInt64, 10, math.MaxInt64, 1}, CostNano: math.MaxInt64}
+	if got := huge.Tokens(); got != math.MaxInt64 {
+		t.Errorf("Tokens = %d", got)
+	}
+	want := Spend{Usage: Usage{math.MaxInt64, 20, math.MaxInt64, 2}, CostNano: math.MaxInt64}
+	if got := huge.Add(huge); got != want {
+		t.Errorf("Add = %+v, want %+v", got, want)
+	}
+}

@@ -210,7 +210,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 		if b.CostNano == nil {
 			r.Unpriced++
 		} else {
-			r.CostNano = addNano(r.CostNano, *b.CostNano)
+			r.CostNano = add(r.CostNano, *b.CostNano)
 		}
 	case ConfigDelta:
 		if b.Resolved.JSON != nil {

@@ -393,7 +393,7 @@ type reply struct {
 	limit     *limit // it is the closing call of a turn that came to this
 	any       bool   // the model said something
 	none      bool   // no call was made
-	guessed   bool   // the usage of one that was cut off
+	guessed   bool   // the usage, or a part of it
 
 	data json.RawMessage // the value of a final reply that matches the schema
 	bad  *SchemaError    // why one does not match
@@ -425,9 +425,8 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 			r.calls = nil
 			r.took = time.Since(r.began)
 			r.any = r.any || thinking.Len() > 0
-			if r.any && r.usage == (convstore.Usage{}) { // it is paid for all the same
-				r.guessed = true
-				r.usage = convstore.Usage{Input: req.Estimate(), Output: int64(text.Len()+thinking.Len())/3 + 1}
+			if r.any { // it is paid for all the same
+				r.guess(req, text.Len()+thinking.Len())
 			}
 			return r, err
 		}
@@ -461,8 +460,26 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 		}
 	}
 	r.text = text.String()
+	if r.usage == (convstore.Usage{}) { // the server does not count, and nothing is for nothing
+		said := text.Len() + thinking.Len()
+		for _, c := range r.calls {
+			said += len(c.Name) + len(c.Arguments)
+		}
+		r.guess(req, said)
+	}
 	r.took = time.Since(r.began)
 	return r, nil
+}
+
+// guess charges a reply of so many bytes to what nobody told the usage of: what is told while a reply is under way counts
+// only its beginning.
+func (r *reply) guess(req model.Request, said int) {
+	if r.usage == (convstore.Usage{}) {
+		r.usage.Input, r.guessed = req.Estimate(), true
+	}
+	if out := int64(said)/3 + 1; out > r.usage.Output {
+		r.usage.Output, r.guessed = out, true
+	}
 }
 
 func offer(set tools.Set) []model.Tool {

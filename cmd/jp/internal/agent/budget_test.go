@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"iter"
 	"strings"
 	"testing"
 
@@ -102,4 +104,53 @@ func TestAffordFits(t *testing.T) {
 			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in, out, *tr.most(in, out), tokens, cost)
 		}
 	})
+}
+
+// TestUncounted: a reply is charged though its server tells no usage, or only that of its beginning.
+func TestUncounted(t *testing.T) {
+	for _, test := range []struct {
+		name, rules string
+		told        *convstore.Usage // instead of what the model tells; nil = nothing
+		out         int64            // charged, at least
+		in          int64
+	}{
+		{name: "nothing told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", out: 100, in: 1},
+		{name: "nothing told of calls", rules: "[[rule]]\nround = 1\ntool_calls = [{ name = \"echo\", arguments = { say = \"" + strings.Repeat("a", 300) + "\" } }]\n[[rule]]\ntext = \"x\"", out: 100, in: 1},
+		{name: "zeros told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{}, out: 100, in: 1},
+		{name: "told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Input: 7, Output: 3}, out: 3, in: 7},
+		{name: "only the beginning told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"\nerror = { kind = \"auth\", message = \"busy\" }", told: &convstore.Usage{Input: 7, Output: 1}, out: 100, in: 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRun(t, test.rules)
+			ask := r.loop.Ask
+			r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+				return func(yield func(model.Part, error) bool) {
+					if test.told != nil && !yield(model.Part{Usage: test.told}, nil) {
+						return
+					}
+					for p, err := range ask(ctx, req) {
+						if p.Usage == nil && !yield(p, err) {
+							return
+						}
+					}
+				}
+			}
+			r.send(t.Context(), "go")
+			for ev, err := range r.store.Events(t.Context(), r.id, convstore.Range{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, ok := ev.Body.(convstore.ModelCall)
+				if !ok {
+					continue
+				}
+				exact := test.told != nil && test.told.Output == test.out
+				if c.Usage.Output < test.out || c.Usage.Input < test.in || exact && c.Usage != *test.told || c.Estimated == exact {
+					t.Errorf("charged %+v, estimated %v; want at least %d and %d", c.Usage, c.Estimated, test.in, test.out)
+				}
+				return
+			}
+			t.Fatal("nothing is charged")
+		})
+	}
 }

@@ -330,7 +330,7 @@ func (r *rule) compileEnd(t ruleTOML) error {
 		if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 {
 			return errors.New("usage is negative")
 		}
-		r.usage = &convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
+		r.usage = model.Tokens(convstore.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
 	}
 	switch f := Fault(t.Fault); f {
 	case "", Hangup, Malformed, HTML, Redirect:
