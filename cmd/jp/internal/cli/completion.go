@@ -76,7 +76,7 @@ func (a *app) candidates(before []string, word string) []candidate {
 			}
 		}
 	}
-	if c := r.out.command(); c != nil && c.Name == "help" {
+	if c := r.out.command(); c != nil && (c.Name == "help" || c.Name == "man") {
 		return a.helpCandidates(r.out.positionals, word)
 	}
 	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "--") {

@@ -16,14 +16,11 @@ func newHelpCommand(a *app) *cli.Command {
 		Name: "help", Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
 		Examples: []string{"jp help conversation ls"},
 		Run: func(_ context.Context, args []string) error {
-			inv, err := arrange(a.root, append(slices.Clone(args), "--help"))
+			path, err := a.commandPath(args)
 			if err != nil {
 				return err
 			}
-			if len(inv.positionals) > 0 {
-				return usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
-			}
-			return a.help(a.io.Out, inv.path)
+			return a.help(a.io.Out, path)
 		},
 	})
 }

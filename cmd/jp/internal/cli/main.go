@@ -130,6 +130,7 @@ func (a *app) commands() []*cli.Command {
 		newDoctorCommand(a),
 		newVersionCommand(a),
 		newCompletionCommand(a),
+		newManCommand(a),
 		newHelpCommand(a),
 	}
 }

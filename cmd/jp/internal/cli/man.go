@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+func newManCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,
+		About: "The page of jp with all its commands, or of one command, in the form that man reads. It says what --help says.",
+		Examples: []string{
+			"jp man > ~/.local/share/man/man1/jp.1",
+			"jp man conversation grep | man -l -",
+		},
+		Run: func(_ context.Context, args []string) error {
+			path, err := a.commandPath(args)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(a.io.Out, a.manual(path))
+			return err
+		},
+	})
+}
+
+// commandPath finds a command by its words.
+func (a *app) commandPath(words []string) ([]*cli.Command, error) {
+	inv, err := arrange(a.root, append(slices.Clone(words), "--help"))
+	if err != nil {
+		return nil, err
+	}
+	if len(inv.positionals) > 0 {
+		return nil, usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
+	}
+	return inv.path, nil
+}
+
+// manual is the page of the command that path leads to, with the commands below it; of jp when path is empty.
+func (a *app) manual(path []*cli.Command) string {
+	m := manText{b: &strings.Builder{}}
+	name := strings.ReplaceAll(commandName(path), " ", "-")
+	m.macro("TH", strings.ToUpper(name), "1", "", "jp "+version, "jp")
+	m.macro("SH", "NAME")
+	if len(path) == 0 {
+		m.text(name + " - " + a.root.Usage)
+		m.macro("SH", "SYNOPSIS")
+		m.macro("B", "jp [flags] COMMAND [flags] [arguments]")
+		m.macro("SH", "DESCRIPTION")
+		m.text("Flags may stand anywhere; -- ends them. Every command has --help.")
+		m.macro("SH", "COMMANDS")
+		a.manCommands(&m, nil, a.root.Commands)
+		m.macro("SH", "GLOBAL FLAGS")
+		m.options(flagsOf(a.root.Flags))
+		m.macro("SH", "EXIT STATUS")
+		m.exits(exitTable())
+		return m.b.String()
+	}
+	s := a.specs[path[len(path)-1]]
+	m.text(name + " - " + s.Summary)
+	m.macro("SH", "SYNOPSIS")
+	m.macro("B", usageLine(commandName(path), s))
+	if s.About != "" {
+		m.macro("SH", "DESCRIPTION")
+		m.paragraphs(s.About)
+	}
+	if len(s.Subs) > 0 {
+		m.macro("SH", "COMMANDS")
+		a.manCommands(&m, path, s.Subs)
+	}
+	if len(s.Flags) > 0 {
+		m.macro("SH", "FLAGS")
+		m.options(s.Flags)
+	}
+	m.macro("SH", "EXIT STATUS")
+	m.exits(s.exits())
+	if examples := s.allExamples(a); len(examples) > 0 {
+		m.macro("SH", "EXAMPLES")
+		m.verbatim(examples)
+	}
+	m.macro("SH", "SEE ALSO")
+	m.text("jp(1)")
+	return m.b.String()
+}
+
+// manCommands writes a subsection for each command below path, groups without one of their own.
+func (a *app) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
+	for _, c := range cs {
+		if c.Hidden {
+			continue
+		}
+		at, s := append(slices.Clone(path), c), a.specs[c]
+		if len(s.Subs) > 0 {
+			a.manCommands(m, at, s.Subs)
+			continue
+		}
+		m.macro("SS", usageLine(commandName(at), s))
+		m.text(s.Summary)
+		if s.About != "" {
+			m.macro("PP")
+			m.paragraphs(s.About)
+		}
+		m.options(s.Flags)
+		if len(s.Examples) > 0 {
+			m.macro("PP")
+			m.verbatim(s.Examples)
+		}
+	}
+}
+
+// manText writes the man macros of roff (man 7 groff_man).
+type manText struct{ b *strings.Builder }
+
+// roff spells text so that nothing in it is a request or an escape.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`).Replace(text)
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}
+
+// macro writes a request with its arguments.
+func (m *manText) macro(name string, args ...string) {
+	m.b.WriteString("." + name)
+	for _, arg := range args {
+		m.b.WriteString(` "` + strings.ReplaceAll(roff(arg), `"`, `\(dq`) + `"`)
+	}
+	m.b.WriteByte('\n')
+}
+
+// text writes a line of running text.
+func (m *manText) text(text string) {
+	m.b.WriteString(roff(strings.Join(strings.Fields(text), " ")) + "\n")
+}
+
+func (m *manText) paragraphs(about string) {
+	for i, p := range strings.Split(strings.TrimSpace(about), "\n\n") {
+		if i > 0 {
+			m.macro("PP")
+		}
+		m.text(p)
+	}
+}
+
+// item writes a term and what it means.
+func (m *manText) item(term, text string) {
+	m.macro("TP")
+	m.macro("B", term)
+	m.text(text)
+}
+
+func (m *manText) options(os []*option) {
+	for _, o := range os {
+		m.item(o.String(), o.usage)
+	}
+}
+
+func (m *manText) exits(ms []statusMeaning) {
+	for _, s := range ms {
+		m.item(fmt.Sprint(int(s.Status)), s.Text)
+	}
+}
+
+// verbatim writes lines as they are.
+func (m *manText) verbatim(lines []string) {
+	m.macro("EX")
+	for _, line := range lines {
+		m.b.WriteString(roff(line) + "\n")
+	}
+	m.macro("EE")
+}
