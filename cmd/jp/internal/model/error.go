@@ -19,6 +19,7 @@ const (
 	KindIdle         Kind = "idle"          // nothing came for too long
 	KindBadRequest   Kind = "bad_request"   // the request itself was refused
 	KindTooLarge     Kind = "too_large"     // the request or the reply is too large
+	KindContext      Kind = "context"       // the request does not fit into the model's window
 	KindUnknownModel Kind = "unknown_model" // no such provider or model
 )
 

@@ -131,6 +131,8 @@ func (c Config) refine(e *Error, p problem) {
 			}
 		case "request_too_large":
 			e.Kind = KindTooLarge
+		case "context_length_exceeded", "exceed_context_size_error":
+			e.Kind = KindContext
 		case "model_not_found":
 			e.Kind = KindUnknownModel
 		case "not_found_error":
@@ -146,6 +148,9 @@ func (c Config) refine(e *Error, p problem) {
 		}
 		break
 	}
+	if e.Kind == KindBadRequest && outOfWindow(p.message) {
+		e.Kind = KindContext
+	}
 	switch e.Kind {
 	case KindAuth:
 		e.Hint = "check the key in " + c.KeyEnv
@@ -158,6 +163,19 @@ func (c Config) refine(e *Error, p problem) {
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL
 	}
+}
+
+// outOfWindow reports whether a refusal is about the model's window, in the words of Anthropic ("prompt is too long: ...",
+// "input length and `max_tokens` exceed context limit: ..."), OpenAI, vLLM and OpenRouter ("... maximum context length is ...")
+// and llama.cpp ("the request exceeds the available context size"). Anthropic and vLLM have no code for it.
+func outOfWindow(message string) bool {
+	m := strings.ToLower(message)
+	for _, words := range []string{"prompt is too long", "exceed context limit", "maximum context length", "exceeds the available context size"} {
+		if strings.Contains(m, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryAfter reads Retry-After-Ms and Retry-After, the latter as seconds or as a date.

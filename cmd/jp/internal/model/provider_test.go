@@ -257,6 +257,9 @@ error = { kind = "unknown_model", message = "wire" }
 contains = "large"
 error = { kind = "too_large", message = "too much" }
 [[rule]]
+contains = "context"
+error = { kind = "context", message = "9 tokens" }
+[[rule]]
 contains = "page"
 fault = "html"
 [[rule]]
@@ -282,6 +285,7 @@ fault = "hangup"
 		{"request", model.KindBadRequest, 400, "no such thing", false},
 		{"unknown", model.KindUnknownModel, 404, "", false},
 		{"large", model.KindTooLarge, 413, "too much", false},
+		{"context", model.KindContext, 400, "", false},
 		{"page", model.KindStream, 200, "answered with text/html, not with an event stream", false},
 		{"redirect", model.KindBadRequest, 0, "redirected to http://elsewhere.invalid/v1/: refused, since a key would go along", false},
 		{"gone", model.KindNetwork, 0, "the connection was closed without an answer", true},

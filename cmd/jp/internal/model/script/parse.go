@@ -381,7 +381,7 @@ func statuses(k model.Kind) (int, bool) {
 		return 529, true
 	case model.KindServer:
 		return 500, true
-	case model.KindBadRequest:
+	case model.KindBadRequest, model.KindContext:
 		return 400, true
 	case model.KindTooLarge:
 		return 413, true

@@ -313,6 +313,7 @@ func (a *anthropic) failure(e *model.Error) any {
 		model.KindAuth: "authentication_error", model.KindQuota: "billing_error", model.KindRateLimit: "rate_limit_error",
 		model.KindOverloaded: "overloaded_error", model.KindBadRequest: "invalid_request_error",
 		model.KindTooLarge: "request_too_large", model.KindUnknownModel: "not_found_error",
+		model.KindContext: "invalid_request_error",
 	}[e.Kind]
 	if !ok {
 		kind = "api_error"
@@ -320,6 +321,9 @@ func (a *anthropic) failure(e *model.Error) any {
 	message := e.Message
 	if e.Kind == model.KindUnknownModel {
 		message = "model: " + message
+	}
+	if e.Kind == model.KindContext {
+		message = "prompt is too long: " + message
 	}
 	return object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": "req_wire"}
 }

@@ -194,6 +194,8 @@ func (o *openai) failure(e *model.Error) any {
 		kind, code = "requests", "rate_limit_exceeded"
 	case model.KindBadRequest, model.KindTooLarge:
 		kind = "invalid_request_error"
+	case model.KindContext:
+		kind, code = "invalid_request_error", "context_length_exceeded"
 	case model.KindUnknownModel:
 		kind, code = "invalid_request_error", "model_not_found"
 	}
