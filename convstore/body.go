@@ -125,6 +125,37 @@ type Note struct {
 	Text string `json:"text"`
 }
 
+// Compaction says what of the events before it a model is not sent any more as it
+// was. The events stay. What it says of them it says relative to its own place,
+// not counting ModelCall events, so that it holds in a fork too.
+type Compaction struct {
+	Reason  string   `json:"reason"`            // "asked", "window" or "provider"
+	Results []string `json:"results,omitempty"` // calls whose results are told in one line
+
+	// Summary is what a model wrote of all but the last Kept events before this
+	// one, and stands for them; "" = there is none. Covered is how many they are:
+	// where fewer are there, as in a fork of the last turns, it stands for nothing.
+	Summary string `json:"summary,omitempty"`
+	Model   string `json:"model,omitempty"` // that wrote it
+	Covered int    `json:"covered,omitempty"`
+	Kept    int    `json:"kept,omitempty"`
+
+	// Conversations are those that the conversation had had made by then, for the
+	// summary may not name them.
+	Conversations []CompactedConversation `json:"conversations,omitempty"`
+
+	Before int64 `json:"tokens_before"` // of the next request, estimated
+	After  int64 `json:"tokens_after"`
+}
+
+// CompactedConversation is a sub-conversation at the time of a Compaction.
+type CompactedConversation struct {
+	ID      string `json:"id"`
+	Profile string `json:"profile,omitempty"`
+	Status  string `json:"status,omitempty"`
+	Title   string `json:"title,omitempty"`
+}
+
 // Opaque is a body of a type that this version does not know, or not in this
 // form. Raw is all of it, a JSON object with the member "type".
 type Opaque struct {
@@ -145,6 +176,7 @@ const (
 	typeInquiry       = "inquiry_request"
 	typeInquiryAnswer = "inquiry_response"
 	typeNote          = "note"
+	typeCompaction    = "context_compaction" // "compaction" is JP's, which has another form
 )
 
 // Type returns "turn_start".
@@ -186,6 +218,9 @@ func (InquiryAnswer) Type() string { return typeInquiryAnswer }
 // Type returns "note".
 func (Note) Type() string { return typeNote }
 
+// Type returns "context_compaction".
+func (Compaction) Type() string { return typeCompaction }
+
 // Type returns the name that the body was stored under.
 func (o Opaque) Type() string { return o.Name }
 
@@ -208,6 +243,7 @@ const (
 	kindInquiry
 	kindInquiryAnswer
 	kindNote
+	kindCompaction
 )
 
 func kindOf(b Body) kind {
@@ -238,6 +274,8 @@ func kindOf(b Body) kind {
 		return kindInquiryAnswer
 	case Note:
 		return kindNote
+	case Compaction:
+		return kindCompaction
 	}
 	return kindOpaque
 }
@@ -306,7 +344,7 @@ func encodeBody(b Body) ([]byte, error) {
 	case InquiryAnswer:
 		b.Answer = validUTF8(b.Answer)
 		members = b
-	case TurnStart, AssistantMessage, ToolResult, ModelCall, TurnEnd, Note:
+	case TurnStart, AssistantMessage, ToolResult, ModelCall, TurnEnd, Note, Compaction:
 		members = b
 	default:
 		return nil, fmt.Errorf("event: %T is no body of this package", b)
@@ -378,6 +416,8 @@ func decodeKnown(name string, raw []byte) (Body, error) {
 		return decodeAs[InquiryAnswer](raw)
 	case typeNote:
 		return decodeAs[Note](raw)
+	case typeCompaction:
+		return decodeAs[Compaction](raw)
 	}
 	return nil, nil
 }

@@ -38,6 +38,8 @@ var codecTable = []struct {
 		`{"type":"inquiry_request","id":"1.q","source":{"source":"tool","name":"t"},"question":{"text":"sure?","answer_type":{"type":"select","options":["y","n"]},"default":"y"}}`},
 	{InquiryAnswer{ID: "1.q", Answer: json.RawMessage(`true`)}, `{"type":"inquiry_response","id":"1.q","answer":true}`},
 	{Note{Kind: "k", Text: "t"}, `{"type":"note","kind":"k","text":"t"}`},
+	{Compaction{Reason: "window", Results: []string{"1"}, Summary: "s", Model: "m", Covered: 4, Kept: 2, Conversations: []CompactedConversation{{ID: "jp-c1", Profile: "p", Status: "ok", Title: "t"}}, Before: 9, After: 5},
+		`{"type":"context_compaction","reason":"window","results":["1"],"summary":"s","model":"m","covered":4,"kept":2,"conversations":[{"id":"jp-c1","profile":"p","status":"ok","title":"t"}],"tokens_before":9,"tokens_after":5}`},
 	{opaque(`{"type":"compaction","from_turn":1, "x" : [ ]}`), `{"type":"compaction","from_turn":1, "x" : [ ]}`},
 	// Known names, but not what this version expects below them.
 	{opaque(`{"type":"turn_end","state":7}`), `{"type":"turn_end","state":7}`},
@@ -66,7 +68,7 @@ func TestBodyCodec(t *testing.T) {
 		}
 		kinds[kindOf(test.body)] = true
 	}
-	for k := kindOpaque; k <= kindNote; k++ {
+	for k := kindOpaque; k <= kindCompaction; k++ {
 		if !kinds[k] {
 			t.Errorf("the table has no body of kind %d", k)
 		}
