@@ -56,6 +56,7 @@ type Loop struct {
 
 	Fetch     Fetch     // the context of a turn that Send begins; its Tokens hold for one that goes on too
 	Synthesis Synthesis // takes over where late results are folded in
+	Compact   Compact   // keeps the thread within the window
 
 	Watch Watch
 }
@@ -68,6 +69,7 @@ type Watch struct {
 	Call      func(convstore.ToolCall)
 	Result    func(call convstore.ToolCall, r convstore.ToolResult, took time.Duration)
 	Note      func(convstore.Note)
+	Compacted func(convstore.Compaction)
 }
 
 // Message is one complete reply of the model.
@@ -111,6 +113,10 @@ type turn struct {
 	tools   tools.Executor    // what this turn may call
 	system  []model.Section   // the prompt of this turn, context and schema left out
 	schema  *tools.Schema     // that the answer must match; nil = free text
+	limit   int64             // estimated tokens of a request that is not compacted; 0 = any
+	retried bool              // after a request that was too long for the provider
+	stuck   bool              // no summary could be had
+	told    bool              // that the thread could not be made shorter
 	out     Outcome
 	priced  bool
 	cost    int64
@@ -191,7 +197,7 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 }
 
 func (l *Loop) load(ctx context.Context) (*turn, error) {
-	t := &turn{Loop: l, priced: true, tools: l.Tools, system: l.System}
+	t := &turn{Loop: l, priced: true, tools: l.Tools, system: l.System, limit: l.Compact.Limit}
 	for ev, err := range l.Log.Events(ctx, convstore.Range{}) {
 		if err != nil {
 			return nil, err
@@ -296,6 +302,9 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 		if l := t.reached(work); l != nil {
 			return t.close(ctx, l)
 		}
+		if err := t.fit(work); err != nil {
+			return Outcome{}, err
+		}
 		req := t.request()
 		if l, err := t.begin(ctx, &req, false); err != nil {
 			return Outcome{}, err
@@ -308,6 +317,13 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 				return Outcome{}, err
 			}
 			continue
+		}
+		if err != nil && !r.any && ctx.Err() == nil {
+			if again, err := t.refused(work, req, err); err != nil {
+				return Outcome{}, err
+			} else if again {
+				continue
+			}
 		}
 		if err != nil {
 			return t.end(ctx, r, err)
@@ -403,7 +419,7 @@ type reply struct {
 func (t *turn) request() model.Request {
 	req := model.Request{
 		Model: t.Name, System: slices.Concat(t.system, quoted(t.events[t.from:], t.Fetch.Tokens)),
-		Messages: Thread(window(t.events, t.Window), t.Provider), Tools: offer(t.tools.Set),
+		Messages: choose(t.events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
 		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
 		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1,
 	}

@@ -15,16 +15,23 @@ import (
 const interrupted = "error: interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
 
 // Thread turns stored events into what a model is sent. Results stand in call order, a call without a result gets one
-// that says so, and reasoning goes back only to the provider that made it.
+// that says so, and reasoning goes back only to the provider that made it. What a compaction has left out is left out.
 func Thread(events []convstore.Event, provider string) []model.Message {
+	return choose(events, 0).thread(provider)
+}
+
+// thread is what the model is sent of s.
+func (s sent) thread(provider string) []model.Message {
 	var (
 		msgs    []model.Message
 		reply   []model.Content // of the assistant message being read
 		results = map[string]convstore.ToolResult{}
+		turn    = map[string]int{} // of each result
 	)
-	for _, ev := range events {
+	for _, ev := range s.all {
 		if r, ok := ev.Body.(convstore.ToolResult); ok {
 			results[r.ID] = r
+			turn[r.ID] = ev.Turn
 		}
 	}
 	said := func(text string) {
@@ -50,6 +57,9 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 			if !ok {
 				r = convstore.ToolResult{ID: c.Call.ID, Text: interrupted, IsError: true}
 			}
+			if s.short[r.ID] && stubbable(r) {
+				r.Text = stub(*c.Call, r, turn[r.ID])
+			}
 			answers = append(answers, model.Content{Result: &model.CallResult{ID: r.ID, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
 		}
 		if len(answers) > 0 {
@@ -57,8 +67,14 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 		}
 		reply = nil
 	}
-	for _, ev := range events {
-		switch b := ev.Body.(type) {
+	for _, text := range s.head() {
+		said(text)
+	}
+	for i := s.from; i < len(s.all); i++ {
+		if s.begins[i] {
+			flush()
+		}
+		switch b := s.all[i].Body.(type) {
 		case convstore.UserMessage:
 			flush()
 			said(userText(b))
@@ -82,8 +98,6 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 				continue // stands in the system prompt
 			}
 			reply = append(reply, model.Content{Call: &model.Call{ID: b.ID, Name: b.Name, Arguments: rawArguments(b.Arguments)}})
-		case convstore.ModelCall, convstore.TurnStart:
-			flush()
 		}
 	}
 	flush()

@@ -2,20 +2,19 @@ package agent
 
 import "jp/convstore"
 
-// window leaves out the oldest turns: it keeps the present one and at most n before it. 0 keeps all. It cuts at the
-// beginning of a turn, so that no result stands without its call.
-func window(events []convstore.Event, n int) []convstore.Event {
+// window finds where the present turn and at most n before it begin; 0 keeps all.
+func window(events []convstore.Event, n int) int {
 	if n <= 0 {
-		return events
+		return 0
 	}
 	for i := len(events) - 1; i >= 0; i-- {
 		if _, ok := events[i].Body.(convstore.TurnStart); !ok {
 			continue
 		}
 		if n == 0 {
-			return events[i:]
+			return i
 		}
 		n--
 	}
-	return events
+	return 0
 }

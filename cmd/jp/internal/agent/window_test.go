@@ -32,7 +32,7 @@ func TestWindow(t *testing.T) {
 		1: "q3 r3 a3 q4 r4 a4", 2: "q2 r2 a2 q3 r3 a3 q4 r4 a4", 3: "q1 r1 a1 q2 r2 a2 q3 r3 a3 q4 r4 a4", 9: "q1 r1 a1 q2 r2 a2 q3 r3 a3 q4 r4 a4",
 	} {
 		var got []string
-		for _, m := range Thread(window(events, n), "p") {
+		for _, m := range choose(events, n).thread("p") {
 			for _, c := range m.Content {
 				switch {
 				case c.Result != nil:
@@ -46,8 +46,8 @@ func TestWindow(t *testing.T) {
 			t.Errorf("window %d sends %q, want %q", n, got, want)
 		}
 	}
-	if got := window(nil, 1); got != nil {
-		t.Errorf("window of nothing = %v", got)
+	if got := window(nil, 1); got != 0 {
+		t.Errorf("window of nothing begins at %v", got)
 	}
 }
 
