@@ -60,6 +60,15 @@ type Conversation struct {
 	Window    int  // context_window: earlier turns that the model is sent; 0 = all, the default
 	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
+	Compact   Compact
+}
+
+// Compact says when and how what is old is left out of what a model is sent.
+type Compact struct {
+	Mode      string  // auto (default) or off
+	Model     string  // who writes summaries; "" = the conversation's own model
+	Threshold float64 // share of the window that a request may fill, default 0.8
+	Window    int     // tokens; 0 = as known of the model
 }
 
 // Delegation limits sub-agents. Nil limits are "unlimited"; a limit of 0 allows none.

@@ -69,6 +69,10 @@ func TestSettings(t *testing.T) {
 		{"assistant.request.max_response_bytes", "1", func(c Config) any { return c.Assistant.Request.MaxResponseBytes }, int64(1), map[string]string{"0": "must be between 1 and 1099511627776"}},
 		{"conversation.context_window", "3", func(c Config) any { return c.Conversation.Window }, 3, map[string]string{"-1": "must be between 0 and 1000000"}},
 		{"conversation.max_turns", "3", func(c Config) any { return c.Conversation.MaxTurns }, 3, map[string]string{"0": "must be between 1 and 1000000"}},
+		{"conversation.compact.mode", "off", func(c Config) any { return c.Conversation.Compact.Mode }, "off", nil},
+		{"conversation.compact.model", "script/s.toml", func(c Config) any { return c.Conversation.Compact.Model }, "script/s.toml", nil},
+		{"conversation.compact.threshold", "0.5", func(c Config) any { return c.Conversation.Compact.Threshold }, 0.5, nil},
+		{"conversation.compact.window", "9000", func(c Config) any { return c.Conversation.Compact.Window }, 9000, nil},
 		{"conversation.title.from_query", "false", func(c Config) any { return c.Conversation.FromQuery }, false, map[string]string{"no": "must be true or false", ":1": "must be true or false, not a whole number"}},
 		{"conversation.tools.parallel", "2", func(c Config) any { return c.Conversation.Parallel }, 2, map[string]string{"0": "must be between 1 and 1024"}},
 		{"delegation.enabled", "0", func(c Config) any { return c.Delegation.Enabled }, false, map[string]string{"": "must be true or false"}},
@@ -159,7 +163,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Assistant:    Assistant{Request: Request{MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, MaxResponseBytes: 8 << 20}},
-		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true},
+		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true, Compact: Compact{Mode: "auto", Threshold: 0.8}},
 		Delegation: Delegation{Enabled: true, InlineResult: 16384, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4, MaxCostNano: ptr(int64(1e9)),
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},
 		Style:     Style{Reasoning: "hidden", ShowToolCall: true},

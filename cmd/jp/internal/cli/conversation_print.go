@@ -202,6 +202,16 @@ func (p *printer) event(e convstore.Event) error {
 		if p.shows(styleBrief) {
 			p.line("note: " + b.Text)
 		}
+	case convstore.Compaction:
+		switch {
+		case b.Summary != "" && p.shows(styleFull):
+			p.piece(compactedText(b), b.Summary)
+			for _, c := range b.Conversations {
+				p.line(strings.TrimSpace(c.ID + " " + c.Status + " " + c.Profile + " " + c.Title))
+			}
+		case p.shows(styleBrief):
+			p.line(compactedText(b))
+		}
 	case convstore.Inquiry:
 		if p.shows(styleBrief) {
 			p.line(b.Tool + " asked: " + b.Text)

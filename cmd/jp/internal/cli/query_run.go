@@ -75,6 +75,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	loop.Synthesis.System = append(loop.Synthesis.System, q.o.heads.ownPrompt()...)
+	loop.Compact = q.compaction(cfg, stream, info)
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
 	}

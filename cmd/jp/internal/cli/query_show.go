@@ -78,7 +78,7 @@ func (s *show) write(l stream.Line) {
 
 // watch is told by the loop.
 func (s *show) watch() agent.Watch {
-	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark}
+	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
 	if s.live {
 		w.Text = func(delta string) {
 			s.said = s.said || delta != ""
@@ -160,6 +160,20 @@ func (s *show) remark(n convstore.Note) {
 	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
 		s.tree.Around(func() { s.note("%s", line) })
+	}
+}
+
+// compacted is told when what is old was left out.
+func (s *show) compacted(c convstore.Compaction) {
+	if s.lines != nil {
+		s.write(&stream.Compaction{
+			ConversationID: s.conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
+			TokensBefore: c.Before, TokensAfter: c.After,
+		})
+		return
+	}
+	if s.tree != nil {
+		s.tree.Around(func() { s.note("%s", compactedText(c)) })
 	}
 }
 

@@ -7,6 +7,7 @@
 //	{"type":"tool_result",...}               its end
 //	{"type":"user",...}                      the same once more, as readers of other agents' streams know it
 //	{"type":"wait",...}                      the model cannot be asked yet; and again, without a reason, when it can
+//	{"type":"compaction",...}                what is old was left out of what the model is sent
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
 //
@@ -27,7 +28,7 @@ import (
 	"sync"
 )
 
-// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Delegation, *Result or, when read, *Other.
+// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction, *Delegation, *Result or, when read, *Other.
 type Line interface{ kind() string }
 
 // Usage counts tokens.
@@ -109,6 +110,16 @@ type Wait struct {
 	WaitMS         int64  `json:"wait_ms"`          // at least
 }
 
+// Compaction tells that the conversation was made shorter for the model. Tokens are those of the next request, estimated.
+type Compaction struct {
+	ConversationID string `json:"conversation_id"`
+	Reason         string `json:"reason"`  // "asked", "window" or "provider"
+	Results        int    `json:"results"` // that were left out
+	Summary        bool   `json:"summary"` // stands for what was said before
+	TokensBefore   int64  `json:"tokens_before"`
+	TokensAfter    int64  `json:"tokens_after"`
+}
+
 // Phases of a delegation.
 const (
 	Queued  = "queued"
@@ -168,6 +179,7 @@ func (*ToolCall) kind() string   { return "tool_call" }
 func (*ToolResult) kind() string { return "tool_result" }
 func (*User) kind() string       { return "user" }
 func (*Wait) kind() string       { return "wait" }
+func (*Compaction) kind() string { return "compaction" }
 func (*Delegation) kind() string { return "delegation" }
 func (*Result) kind() string     { return "result" }
 func (*Other) kind() string      { return "" }
@@ -243,6 +255,8 @@ func Decode(line []byte) (Line, error) {
 		l = &User{}
 	case "wait":
 		l = &Wait{}
+	case "compaction":
+		l = &Compaction{}
 	case "delegation":
 		l = &Delegation{}
 	case "result":

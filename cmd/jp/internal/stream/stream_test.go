@@ -19,6 +19,7 @@ func lines() []Line {
 		NewUser(&ToolResult{ID: "x", Text: "line\nline", IsError: true}),
 		&Delegation{Phase: Ended, ConversationID: "jp-c2", ParentID: "jp-c1", CallID: "x", Profile: "agent/researcher", Status: "ok", Tokens: 12},
 		&Wait{ConversationID: "jp-c1", Reason: "rate_limit", WaitMS: 1200},
+		&Compaction{ConversationID: "jp-c1", Reason: "window", Results: 3, Summary: true, TokensBefore: 900, TokensAfter: 200},
 		&Result{ConversationID: "jp-c1", Turn: 1, Status: "ok", Result: "done", Model: "m", SubCalls: 2, DurationMS: 9},
 	}
 }

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+type compactOptions struct {
+	keep      maybe[int]
+	model     maybe[string]
+	toolsOnly bool
+	dryRun    bool
+}
+
+func newCompactCommand(a *app) *cli.Command {
+	o := compactOptions{keep: maybe[int]{Value: 2}}
+	return a.command(spec{
+		Name: "compact", Summary: "leave what is old out of what the model is sent", Args: "ID",
+		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
+			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +
+			"removed: print shows everything that was said.\n\n" +
+			"`jp query` does the same by itself when the model's window is near (conversation.compact in the config).",
+		Flags: []*option{
+			intFlag(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
+			stringFlag(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").alias("m"),
+			boolFlag(&o.toolsOnly, "tools-only", "leave out old results only, and ask no model"),
+			boolFlag(&o.dryRun, "dry-run", "print what would be left out, and change nothing"),
+		},
+		Min: 1, Max: 1,
+		Exits:    []Status{exitNotFound, exitBusy, exitRefused, exitLimit, exitProvider, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{"jp conversation compact . --keep 3", "jp conversation compact jp-c17543982415 --tools-only --dry-run"},
+		Run:      func(ctx context.Context, args []string) error { return runCompact(ctx, a, o, args[0]) },
+	})
+}
+
+// compactDocument is what compact says in JSON.
+type compactDocument struct {
+	ConversationID convstore.ID `json:"conversation_id"`
+	DryRun         bool         `json:"dry_run"`
+	Results        int          `json:"results"`       // left out
+	Summarizes     int          `json:"summarizes"`    // events that the summary stands for
+	Summary        string       `json:"summary"`       // "" = none
+	TokensBefore   int64        `json:"tokens_before"` // of the next request, estimated
+	TokensAfter    int64        `json:"tokens_after"`
+	Model          string       `json:"model"` // that wrote the summary, "" = none
+	Usage          stream.Usage `json:"usage"`
+	CostUSD        *stream.USD  `json:"cost_usd"`
+}
+
+func runCompact(ctx context.Context, a *app, o compactOptions, word string) error {
+	if err := a.persist("conversation compact"); err != nil {
+		return err
+	}
+	id, err := a.resolveOne(ctx, word)
+	if err != nil {
+		return err
+	}
+	ws, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := a.trusted(ctx); err != nil {
+		return err
+	}
+	host := proc.NewHost(proc.Options{})
+	defer func() { _ = host.Close() }() // it starts nothing
+	ctx, stop := a.withSignals(ctx, host.Kill)
+	defer stop()
+	q := &query{app: a, workspace: ws, store: store, host: host, began: time.Now(), writer: o.model.Value}
+	defer q.close(ctx)
+	if q.conv, err = store.Get(ctx, id); err != nil {
+		return err
+	}
+	// A summary is paid for: that of a delegated conversation by its grant, like every run of it.
+	if q.conv.Link == convstore.DelegationLink && q.conv.Grant != nil && !o.toolsOnly && !o.dryRun {
+		err = q.goOn(ctx)
+	} else {
+		q.log, err = store.Lock(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	stored, err := q.log.Config(ctx)
+	if err != nil {
+		return err
+	}
+	if err := q.resolve(ctx, stored.JSON, nil); err != nil {
+		return err
+	}
+	loop, _, err := q.assemble(ctx)
+	if err != nil {
+		return err
+	}
+	c, call, err := loop.Shorten(ctx, agent.CompactOptions{Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun})
+	var none *agent.SummaryError
+	switch {
+	case errors.Is(err, agent.ErrNothingToCompact):
+		a.note("conversation %s: nothing to leave out%s", id,
+			pick(o.keep.Value > 0, " before the last "+pick(o.keep.Value == 1, "turn", plural(o.keep.Value, "turn")), ""))
+		c.After = c.Before
+	case errors.As(err, &none) && none.Limit:
+		return &failure{code: "budget", status: exitLimit, msg: fmt.Sprintf("conversation %s: no summary: %s", id, none.Reason)}
+	case ctx.Err() != nil && err != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("conversation %s: %w", id, err)
+	}
+	if q.hand != nil {
+		q.settle(ctx, convstore.Outcome{State: convstore.StateOK, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
+	}
+	switch {
+	case a.json():
+		doc := compactDocument{
+			ConversationID: id, DryRun: o.dryRun, Results: len(c.Results), Summarizes: c.Covered, Summary: c.Summary,
+			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: usage(call.Usage), CostUSD: usd(call.CostNano),
+		}
+		if call.Model == "" {
+			doc.CostUSD = new(stream.USD) // nobody was asked
+		}
+		return a.document(doc)
+	case err != nil: // it was said
+	case o.dryRun:
+		return a.text(func(w *bufio.Writer) error {
+			fmt.Fprintln(w, "would compact: "+leftOut(c))
+			return nil
+		})
+	default:
+		a.note("conversation %s: %s", id, compactedText(c))
+	}
+	return nil
+}
+
+// compactedText says what a compaction has done.
+func compactedText(c convstore.Compaction) string {
+	return "compacted: " + leftOut(c) + "; print still shows everything"
+}
+
+// leftOut says what a compaction leaves out, and what comes of it.
+func leftOut(c convstore.Compaction) string {
+	var what []string
+	if n := len(c.Results); n > 0 {
+		what = append(what, plural(n, "old result")+" left out")
+	}
+	if c.Covered > 0 {
+		what = append(what, "a summary for what was said before")
+	}
+	return fmt.Sprintf("about %s tokens instead of %s: %s", term.Count(c.After), term.Count(c.Before), strings.Join(what, ", "))
+}
+
+// compaction says when this run compacts its conversation by itself, and who writes the summaries. In a sub-agent that is its
+// own model: for that its grant was made, and for that it was given the key.
+func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
+	set := cfg.Conversation.Compact
+	window := info.Window
+	if set.Window > 0 {
+		window = set.Window
+	}
+	reply := info.MaxOutput
+	if n := cfg.Assistant.Parameters.MaxTokens; n > 0 {
+		reply = n
+	}
+	c := agent.Compact{Off: set.Mode == "off"}
+	if window > 0 {
+		c.Limit = min(int64(float64(window)*set.Threshold), int64(window-min(reply, window/4)))
+	}
+	c.Writer = func(ctx context.Context) (agent.Writer, error) {
+		stream, info, window := ask, info, window
+		id := q.writer
+		if id == "" && !q.delegated && q.hand == nil {
+			id = set.Model
+		}
+		if id != "" {
+			var err error
+			if id, err = cfg.ResolveModel(id); err != nil {
+				return agent.Writer{}, err
+			}
+			if stream, info, err = q.openModel(ctx, cfg, id, q.waits()); err != nil {
+				return agent.Writer{}, err
+			}
+			window = info.Window
+		}
+		w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, MaxOutput: info.MaxOutput, Window: window}
+		if p := info.Price; p != nil {
+			w.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
+		}
+		return w, nil
+	}
+	return c
+}
