@@ -40,13 +40,6 @@ func (lt *ledgerTree) scope(parent *ledgerRun) Scope {
 	return parent.log.Below()
 }
 
-func (lt *ledgerTree) log(r *ledgerRun) *Log {
-	if r == nil {
-		return lt.root
-	}
-	return r.log
-}
-
 // pick returns a live agent that runs; nil is the root.
 func (lt *ledgerTree) pick(rt *rapid.T) *ledgerRun {
 	agents := []*ledgerRun{nil}

@@ -45,6 +45,7 @@ func lockFile(ctx context.Context, file string) (unlock func(), err error) {
 	}
 	got := make(chan error, 1)
 	go func() { // a blocked flock cannot be woken
+		defer close(got)
 		for {
 			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
 				got <- os.NewSyscallError("flock", err)
@@ -63,7 +64,8 @@ func lockFile(ctx context.Context, file string) (unlock func(), err error) {
 		return func() { _ = lock.Close() }, nil
 	case <-ctx.Done():
 		go func() {
-			<-got
+			for range got { // it may come late; then nobody wants it
+			}
 			_ = lock.Close()
 		}()
 		if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
