@@ -31,8 +31,8 @@ const maxDrafts = 32
 // maxDraft bounds a request, in bytes, as stdin is.
 const maxDraft = stdinMax
 
-// takeDraft returns the oldest draft of the workspace that nobody is writing, or a new one.
-func (a *app) takeDraft(workspace string) (*draft, error) {
+// takeDraft returns, with again, a draft of the workspace that was left behind and that nobody is writing; else a new one.
+func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 	state := a.stateDir()
 	if state == "" {
 		return nil, usagef("--edit: there is no home folder to keep the draft in").withHint("set HOME or XDG_STATE_HOME")
@@ -49,6 +49,8 @@ func (a *app) takeDraft(workspace string) (*draft, error) {
 		case err != nil:
 			return nil, fmt.Errorf("draft: %w", err)
 		case d == nil:
+		case !d.left.IsZero() && !again:
+			d.release()
 		case !d.left.IsZero():
 			if fresh != nil {
 				fresh.drop()

@@ -123,6 +123,7 @@ func newQueryCommand(a *app) *cli.Command {
 			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR; so does a terminal when there is\n" +
 			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails. Until it is\n" +
 			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
+			"--no-persist answers without keeping anything: a conversation that goes on is read and not changed, sub-agents are refused.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
 			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.\n\n" +
 			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
@@ -137,6 +138,7 @@ func newQueryCommand(a *app) *cli.Command {
 			`jp query --new -a src -a "cmd:git log --oneline -20" "What changed in @docs/plan.md?"`,
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query -p --resume jp-c17000000001 --output-format stream-json "Go on."`,
+			`jp query --no-persist --no-sub-calls --id . "Say that in one sentence."`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
 		},
 		Run: func(ctx context.Context, args []string) error {
@@ -150,7 +152,7 @@ func newQueryCommand(a *app) *cli.Command {
 }
 
 // check finds what the flags do not allow together.
-func (o *queryOptions) check() error {
+func (o *queryOptions) check(noPersist bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
@@ -163,6 +165,10 @@ func (o *queryOptions) check() error {
 		return usagef("--no-activate: needs --id, --new or --fork")
 	case isNew && o.rootID.Set && o.tmp.Set:
 		return usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
+	case noPersist && o.rootID.Set && isNew:
+		return refusedf("--no-persist: not together with a delegation, whose conversation is kept")
+	case noPersist && (o.tmp.Set || o.hidden):
+		return usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
 	case o.maxDepth.Set && o.maxDepth.Value > 5:
 		return usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
 	}
@@ -200,14 +206,11 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 }
 
 func runQuery(ctx context.Context, a *app, o queryOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.check(a.globals.noPersist); err != nil {
 		return err
 	}
 	if a.guest != nil {
 		return a.guest.query(ctx, a, o)
-	}
-	if a.globals.noPersist {
-		return usagef("query: --no-persist is not supported yet").withHint("--tmp lets the conversation expire")
 	}
 	if o.print {
 		a.globals.nonInteractive = true
@@ -258,6 +261,13 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		}
 	}
 	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
+	if a.globals.noPersist {
+		remove, err := q.vanishing()
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
 	t, err := q.task(ctx)
 	if err != nil {
 		return err
@@ -355,7 +365,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	if session := q.session(); session != "" && !q.o.noActivate {
+	if session := q.session(); session != "" && !q.o.noActivate && !q.globals.noPersist {
 		if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
 			return err
 		}
@@ -395,10 +405,14 @@ func (q *query) run(ctx context.Context, t task) error {
 	if !q.delegated {
 		q.expire(ctx)
 	}
-	if out.State == convstore.StateCancelled && !q.delegated && !q.json() {
+	if out.State == convstore.StateCancelled && !q.delegated && !q.json() && !q.globals.noPersist {
 		q.note("stopped; go on with: jp query --id %s", q.conv.ID)
 	}
-	return errors.Join(outcomeError(ctx, q.conv.ID, out), left)
+	err = outcomeError(ctx, q.conv.ID, out)
+	if f := (*failure)(nil); q.globals.noPersist && errors.As(err, &f) {
+		f.hint = "" // it names the conversation, which is gone
+	}
+	return errors.Join(err, left)
 }
 
 // result is the last word on stdout.

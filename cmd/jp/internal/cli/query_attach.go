@@ -184,7 +184,11 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, turns convstore.Range) error {
 	w := bufio.NewWriter(out)
 	p := printer{w: w, io: term.New(term.Options{}), style: styleBrief, calls: map[string]convstore.ToolCall{}}
-	for e, err := range q.store.Events(ctx, id, turns) {
+	store, err := q.app.store(ctx)
+	if err != nil {
+		return err
+	}
+	for e, err := range store.Events(ctx, id, turns) {
 		if err != nil {
 			return err
 		}

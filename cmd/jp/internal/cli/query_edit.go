@@ -54,7 +54,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.takeDraft(workspace)
+	d, err := a.takeDraft(workspace, !a.globals.noPersist)
 	if err != nil {
 		return nil, err
 	}
@@ -224,9 +224,9 @@ func (a *app) runEditor(line, path string) error {
 	return nil
 }
 
-// end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise.
+// end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
 func (d *draft) end(a *app, err error) error {
-	if err == nil || explain(err).Status == exitLimit {
+	if err == nil || explain(err).Status == exitLimit || a.globals.noPersist {
 		d.drop()
 		return err
 	}

@@ -47,6 +47,8 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		return q.delegateByHand(ctx)
 	case isNew:
 		return q.create(ctx, text)
+	case q.globals.noPersist:
+		return q.borrow(ctx, target)
 	case q.o.fork.Set:
 		return q.branch(ctx, target)
 	}
@@ -180,7 +182,11 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 	if session == "" {
 		return 0, nil
 	}
-	active, _, err := q.store.Active(ctx, session)
+	store, err := q.app.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	active, _, err := store.Active(ctx, session)
 	return active, err
 }
 

@@ -53,6 +53,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if set, err = q.narrow(ctx, set); err != nil {
 		return nil, nil, err
 	}
+	if q.globals.noPersist {
+		if err := lone(set); err != nil {
+			return nil, nil, err
+		}
+	}
 	d.Set = set
 	if specialTools(set) { // what is wrong with them shows before the model is asked
 		if _, err := leafTools(q.resolved, q.conv.Grant != nil); err != nil {
@@ -167,6 +172,9 @@ func (a *app) storeFolders() []string {
 	}
 	if a.places.store != nil {
 		list = append(list, filepath.Dir(a.places.store.Path()))
+	}
+	if dir := a.places.vanishing; dir != "" {
+		list = append(list, dir)
 	}
 	return list
 }

@@ -19,6 +19,7 @@ type places struct {
 	workspace string
 	machine   *profiles.Config // machine settings, from the last config that was resolved
 	store     *convstore.Store
+	vanishing string // folder of the store of a run with --no-persist
 	trust     trustGate
 	delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see toolFiles
 	none      bool // the command says NONE: a broken config of the user's is a warning

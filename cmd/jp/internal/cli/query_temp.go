@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"jp/convstore"
+	"jp/tools"
+)
+
+// With --no-persist a query runs in a store of its own, which is gone when it ends; the workspace's is only read. A conversation
+// that goes on is copied there first.
+
+// vanishing makes a store for one run, and what removes it. It is kept in memory where the system has a place for that.
+func (q *query) vanishing() (remove func(), err error) {
+	top := q.getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(top); !filepath.IsAbs(top) || err != nil || !info.IsDir() {
+		top = q.getenv("TMPDIR")
+	}
+	dir, err := os.MkdirTemp(top, "jp-no-persist-")
+	if err != nil {
+		return nil, fmt.Errorf("--no-persist: %w", err)
+	}
+	remove = func() {
+		if err := os.RemoveAll(dir); err != nil {
+			q.warn("--no-persist: %v", err)
+		}
+	}
+	q.places.vanishing = dir
+	if q.store, err = convstore.Open(dir, convstore.Options{}); err != nil {
+		remove()
+		return nil, usagef("--no-persist: %v", err).withHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
+	}
+	return remove, nil
+}
+
+// borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
+// its lock there. It keeps the status of what it is a copy of.
+func (q *query) borrow(ctx context.Context, src convstore.ID) error {
+	from, err := q.app.store(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := from.Get(ctx, src)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Grant != nil:
+		return refusedf("--no-persist: %s was delegated, and its run is accounted for", src)
+	case c.Status == convstore.StatusRunning:
+		return &convstore.BusyError{ID: src}
+	}
+	stored, err := from.Config(ctx, src)
+	if err != nil {
+		return err
+	}
+	turns := convstore.Range{}
+	if f := q.o.fork; f.Set && f.Value >= 0 {
+		turns = convstore.LastTurns(f.Value)
+	}
+	var events []convstore.Event
+	for e, err := range from.Events(ctx, src, turns) {
+		if err != nil {
+			return err
+		}
+		if _, ok := e.Body.(convstore.ConfigDelta); !ok { // the config is taken as it is now
+			events = append(events, e)
+		}
+	}
+	if q.conv, err = q.store.Create(ctx, convstore.New{
+		Title: c.Title, Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Role: c.Role, Config: stored,
+	}); err != nil {
+		return err
+	}
+	if q.log, err = q.store.Lock(ctx, q.conv.ID); err != nil {
+		return err
+	}
+	if err := q.log.Append(ctx, events...); err != nil {
+		return err
+	}
+	if len(events) > 0 {
+		q.conv.Status, q.conv.Turns = c.Status, events[len(events)-1].Turn
+	}
+	if err := q.resolve(ctx, stored.JSON, q.o.directives); err != nil {
+		return err
+	}
+	return q.record(ctx, stored.JSON)
+}
+
+// lone refuses tools that delegate, by themselves or by a jp inside of them: what sub-agents do must be found again.
+func lone(set tools.Set) error {
+	for t := range set.All() {
+		if t.Source == tools.SourceDelegation {
+			return refusedf("--no-persist: the tool %s delegates, and conversations of sub-agents are kept", t.Name).
+				withHint("--no-sub-calls runs without sub-agents")
+		}
+	}
+	return nil
+}
