@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
 )
 
 // spec is a command as its author writes it down.
@@ -20,6 +22,9 @@ type spec struct {
 
 	Exits    []Status // beside 0, 1, 2 and 141, which every command can end with
 	Examples []string // command lines that start with jp; a test reads them
+
+	Paged bool // what it prints on a terminal is led through the pager
+	Slow  bool // may take longer than a second without a word: a line on the terminal says so. So does Paged
 
 	Run  func(ctx context.Context, args []string) error // nil in a group
 	Subs []*cli.Command                                 // of a group
@@ -43,11 +48,25 @@ func (a *app) command(s spec) *cli.Command {
 			case s.Max >= 0 && len(args) > s.Max:
 				return usagef("%s: unexpected argument %q", name, args[s.Max]).withHint("see `jp %s --help`", name)
 			}
-			return s.Run(cc.Context, args)
+			run := func() error { return a.patiently(s, name, func() error { return s.Run(cc.Context, args) }) }
+			if s.Paged {
+				return a.paged(run)
+			}
+			return run()
 		}
 	}
 	a.specs[c] = s
 	return c
+}
+
+// patiently runs f, with a line of progress on the terminal when it takes long and may.
+func (a *app) patiently(s spec, name string, f func() error) error {
+	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil || a.getenv("TERM") == "dumb" {
+		return f()
+	}
+	a.io, a.progress = a.io.Progress(name, term.ProgressOptions{})
+	defer a.progress.End()
+	return f()
 }
 
 // flags makes cli/v2 flags of options.

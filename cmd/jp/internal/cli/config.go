@@ -41,7 +41,7 @@ func newConfigShowCommand(a *app) *cli.Command {
 		boolFlag(&o.all, "all", "also what nobody set, with its default"),
 	}, configFlags(&o.directives)...)
 	return a.command(spec{
-		Name: "show", Summary: "show every setting and where it comes from",
+		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
 		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
 			"layers too, and all settings.",
 		Flags:    flags,

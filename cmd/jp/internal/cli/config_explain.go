@@ -32,7 +32,7 @@ type layerValue struct {
 func newConfigExplainCommand(a *app) *cli.Command {
 	var o configOptions
 	return a.command(spec{
-		Name: "explain", Summary: "show every layer that says something about a setting", Args: "KEY", Min: 1, Max: 1,
+		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "KEY", Min: 1, Max: 1,
 		About: "What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
 			"read: whether it holds, is covered by a later one or was dropped by a reset; its value; its place.",
 		Flags: append([]*option{

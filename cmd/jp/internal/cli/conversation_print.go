@@ -33,7 +33,7 @@ func newPrintCommand(a *app) *cli.Command {
 	flags := []*option{stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
 	flags = append(flags, o.turns.lastFirst()...)
 	return a.command(spec{
-		Name: "print", Summary: "print what was said", Args: "ID...",
+		Name: "print", Paged: true, Summary: "print what was said", Args: "ID...",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
 			"On a terminal, or with --format text-pretty, what the model says is laid out from its Markdown, fitted to the width; in a " +
@@ -309,6 +309,10 @@ func (p *printer) piece(who, text string) {
 }
 
 func (p *printer) line(text string) {
-	fmt.Fprintln(p.w, pick(p.lines, "- ", "\n- ")+term.Line(text))
+	text = term.Line(text)
+	if p.layout != nil && p.layout.Width > 2 {
+		text = strings.ReplaceAll(markdown.Plain(text, p.layout.Width-2), "\n", "\n  ")
+	}
+	fmt.Fprintln(p.w, pick(p.lines, "- ", "\n- ")+text)
 	p.lines = true
 }

@@ -20,7 +20,7 @@ import (
 
 func newShowCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "show", Summary: "show what is known of one conversation", Args: "ID",
+		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "ID",
 		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated.",
 		Min:   1, Max: 1,
 		Exits:    []Status{exitNotFound, exitBusy},

@@ -13,7 +13,7 @@ import (
 // newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
 func newHelpCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "help", Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
+		Name: "help", Paged: true, Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
 		Examples: []string{"jp help conversation ls"},
 		Run: func(_ context.Context, args []string) error {
 			path, err := a.commandPath(args)

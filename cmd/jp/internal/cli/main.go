@@ -45,9 +45,10 @@ type app struct {
 	specs    map[*cli.Command]spec
 	places   places
 	log      logFile
-	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
-	patience time.Duration // for the store's lock; 0 = the store's own
-	guest    *guest        // this command line came from a jp inside a tool; nil for all others
+	plain    int            // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
+	progress *term.Progress // of the command; nil = none
+	patience time.Duration  // for the store's lock; 0 = the store's own
+	guest    *guest         // this command line came from a jp inside a tool; nil for all others
 }
 
 // globals are the flags that every command takes.
@@ -60,6 +61,7 @@ type globals struct {
 	noPersist      bool
 	width          maybe[int]
 	nonInteractive bool
+	noPager        bool
 }
 
 // The values of --format.
@@ -145,6 +147,7 @@ func (a *app) globalFlags() []*option {
 		stringFlag(&g.workspace, "workspace", "PATH", "use the workspace at or above PATH").alias("w"),
 		boolFlag(&g.noPersist, "no-persist", "write nothing to the store"),
 		intFlag(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
+		boolFlag(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
 		boolFlag(&g.nonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
 	}
 }
@@ -167,7 +170,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	switch {
 	case inv.help:
 		a.takeGlobals(inv)
-		return a.help(a.io.Out, inv.path)
+		return a.paged(func() error { return a.help(a.io.Out, inv.path) })
 	case inv.version:
 		inv.path = []*cli.Command{a.root.Command("version")}
 		inv.flags, inv.positionals = nil, nil

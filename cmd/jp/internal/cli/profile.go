@@ -23,7 +23,7 @@ func newProfileCommand(a *app) *cli.Command {
 
 func newProfileListCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "ls", Summary: "list the profiles that --cfg finds by name",
+		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
 		Exits:    []Status{exitNotFound},
 		Examples: []string{"jp profile ls -F json"},
@@ -77,7 +77,7 @@ type profileShown struct {
 
 func newProfileShowCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "show", Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
+		Name: "show", Paged: true, Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
 		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
 			"program defaults and nothing else; every value comes with the place that gave it.",
 		Min: 1, Max: 1,

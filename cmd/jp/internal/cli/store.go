@@ -44,7 +44,7 @@ func newStorePathCommand(a *app) *cli.Command {
 func newStoreCheckCommand(a *app) *cli.Command {
 	var salvage maybe[string]
 	return a.command(spec{
-		Name: "check", Summary: "check that the store is sound",
+		Name: "check", Slow: true, Summary: "check that the store is sound",
 		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
 			"--salvage writes what can be read of a damaged store to FILE, as JSON Lines: a first line that tells where it is from, " +
 			"a line for each conversation and one for each event. What is lost is named on stderr. The store is left as it is.",
@@ -89,7 +89,7 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 
 func newStoreBackupCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "backup", Summary: "copy the store to a file", Args: "FILE",
+		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
 			"FILE must not exist. Others can read meanwhile, and wait to write.\n\n" +
 			"To go back to it, put it where `jp store path` says while no jp runs.",
@@ -121,7 +121,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 
 func newStoreCompactCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "compact", Summary: "give free space in the store back to the disk",
+		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place. Other jp wait " +
 			"meanwhile. When it fails, for want of room say, the store is as it was.",
 		Exits:    []Status{exitNotFound, exitBusy},

@@ -39,7 +39,7 @@ func (o *toolOptions) options() []*option {
 func newToolListCommand(a *app) *cli.Command {
 	var o toolOptions
 	return a.command(spec{
-		Name: "ls", Summary: "list the tools that an agent holds",
+		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
 		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
 		Flags:    o.options(),
 		Exits:    []Status{exitNotFound, exitBusy},

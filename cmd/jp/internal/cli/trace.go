@@ -23,7 +23,7 @@ const (
 func newTraceCommand(a *app) *cli.Command {
 	output := ""
 	return a.command(spec{
-		Name: "trace", Summary: "show when a conversation and its sub-agents did what", Args: "ID",
+		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "ID",
 		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
 			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run.\n\n" +
 			"text is a tree with bars; json is documented in docs/trace.md; chrome is the Trace Event Format, which " +

@@ -26,7 +26,7 @@ type usageOptions struct {
 func newUsageCommand(a *app) *cli.Command {
 	var o usageOptions
 	return a.command(spec{
-		Name: "usage", Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
+		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
 			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +
 			"A session is one turn of the root, life is all of them. A cost is unknown as soon as one price is.\n\n" +

@@ -183,6 +183,7 @@ func (a *app) terminal() (*term.TTY, error) {
 	if a.guest != nil || !a.interactive() {
 		return nil, term.ErrNobody
 	}
+	a.progress.End() // it would be drawn over the question
 	return term.OpenTTY()
 }
 

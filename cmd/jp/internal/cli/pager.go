@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+)
+
+// paged runs f with stdout led through a pager, when it is a terminal that somebody reads. The pager starts with the first thing
+// that is written, so that an error alone stays where it is; f's end waits for the reader's.
+func (a *app) paged(f func() error) error {
+	command := a.pagerCommand()
+	if command == "" {
+		return f()
+	}
+	p := &pager{app: a, command: command}
+	a.io = a.io.Through(p)
+	err := f()
+	p.close()
+	if errors.Is(err, term.ErrClosed) {
+		return nil // whoever leaves the pager has seen enough
+	}
+	return err
+}
+
+// pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
+func (a *app) pagerCommand() string {
+	if !a.io.OutTTY || a.globals.noPager || a.json() || a.guest != nil || a.getenv("TERM") == "dumb" {
+		return ""
+	}
+	for _, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {
+		words := strings.Fields(command)
+		if len(words) == 0 {
+			continue
+		}
+		if words[0] == "cat" {
+			return ""
+		}
+		if _, err := exec.LookPath(words[0]); err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
+			continue
+		}
+		tty, err := term.OpenTTY()
+		if err != nil {
+			return ""
+		}
+		_ = tty.Close()
+		return command
+	}
+	return ""
+}
+
+// pager is a process that reads what is written. Not for concurrent use.
+type pager struct {
+	app     *app
+	command string
+
+	cmd    *exec.Cmd // nil before the first Write
+	in     io.WriteCloser
+	caught chan os.Signal
+	err    error // of the start
+}
+
+func (p *pager) Write(text []byte) (int, error) {
+	if p.cmd == nil && p.err == nil {
+		p.err = p.start()
+	}
+	if p.err != nil {
+		return 0, p.err
+	}
+	return p.in.Write(text)
+}
+
+func (p *pager) start() error {
+	cmd := exec.Command("sh", "-c", p.command)
+	cmd.Stdout, cmd.Stderr = p.app.env.Stdout, p.app.env.Stderr
+	cmd.Env = slices.Clone(p.app.env.Environ)
+	for name, value := range map[string]string{"LESS": "FRX", "LV": "-c"} {
+		if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// Ctrl-C is for the pager while there is one: it knows how to leave the terminal.
+	p.caught = make(chan os.Signal, 1)
+	signal.Notify(p.caught, os.Interrupt)
+	p.cmd, p.in = cmd, in
+	return nil
+}
+
+// close ends the text and waits until it was read.
+func (p *pager) close() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		p.app.logger().Debug("pager", "command", p.command, "error", err.Error())
+	}
+	signal.Stop(p.caught)
+}

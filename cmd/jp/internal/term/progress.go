@@ -1,0 +1,120 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Progress is a line on a terminal's stderr that says what takes so long. It comes after a second, goes when something else is
+// written to stderr, and for good when the answer begins or on End. Safe for concurrent use. A nil *Progress shows nothing.
+type Progress struct {
+	err   io.Writer
+	label string
+	width int
+	now   func() time.Time
+	begun time.Time
+	stop  chan struct{}
+
+	mu    sync.Mutex
+	drawn bool
+	ended bool
+}
+
+// ProgressOptions are for tests; the zero value is right elsewhere.
+type ProgressOptions struct {
+	Now  func() time.Time // nil = time.Now
+	Tick <-chan time.Time // when to draw; nil = every second
+}
+
+// Progress begins one, and returns s as it is to be used meanwhile. It is nil where stderr is no terminal.
+func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
+	if !s.ErrTTY {
+		return s, nil
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Progress{err: s.Err, label: Line(label), width: s.Width, now: o.Now, begun: o.Now(), stop: make(chan struct{})}
+	tick, done := o.Tick, func() {}
+	if tick == nil {
+		ticker := time.NewTicker(time.Second)
+		tick, done = ticker.C, ticker.Stop
+	}
+	go func() {
+		defer done()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-tick:
+				p.draw()
+			}
+		}
+	}()
+	with := *s
+	with.Out = behind{s.Out, p.End}
+	with.Err = behind{s.Err, p.clear}
+	return &with, p
+}
+
+// behind is a stream that something is done before every write to.
+type behind struct {
+	io.Writer
+	first func()
+}
+
+func (b behind) Write(text []byte) (int, error) {
+	b.first()
+	return b.Writer.Write(text)
+}
+
+func (p *Progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	text := fmt.Sprintf("jp: %s: %s", p.label, Elapsed(p.now().Sub(p.begun).Truncate(time.Second)))
+	if p.width > 1 {
+		text = Cut(text, p.width-1, false)
+	}
+	fmt.Fprint(p.err, "\r"+text+"\x1b[K")
+	p.drawn = true
+}
+
+func (p *Progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+}
+
+func (p *Progress) erase() {
+	if p.drawn {
+		fmt.Fprint(p.err, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// End takes the line away, for good.
+func (p *Progress) End() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	ended := p.ended
+	p.ended = true
+	p.erase()
+	p.mu.Unlock()
+	if !ended {
+		close(p.stop)
+	}
+}
+
+// Through returns s with w as its stdout, behind which its terminal is: a pager.
+func (s *IO) Through(w io.Writer) *IO {
+	with := *s
+	with.Out = &output{w: w}
+	return &with
+}
