@@ -365,6 +365,11 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	if err := t.save(ctx, refused...); err != nil {
 		return Outcome{}, err
 	}
+	if l.state != convstore.StateTimeout { // there is no time for a summary
+		if err := t.fit(ctx); err != nil {
+			return Outcome{}, err
+		}
+	}
 	req := t.request()
 	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found, and say what is missing."
 	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {

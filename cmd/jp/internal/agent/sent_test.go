@@ -147,8 +147,11 @@ func TestStub(t *testing.T) {
 		`<response conversation_id="jp-c12" status="ok" tokens="1" cost="0">` + long + "</response>": "[the result of read, 1078 bytes, is left out here to save room: it came from jp-c12, which can still be read and asked]",
 		`[{"conversation_id":"jp-c1","text":"` + long + `"},{"conversation_id":"jp-c2"}]`:            "[the result of read, 1067 bytes, is left out here to save room: it came from jp-c1, jp-c2, which can still be read and asked]",
 	} {
-		if got := stub(model.Call{Name: "read"}, convstore.ToolResult{Text: text}, 3); got != want {
+		if got := stub(convstore.ToolCall{Name: "read", Source: "delegation"}, convstore.ToolResult{Text: text}, 3); got != want {
 			t.Errorf("stub = %q, want %q", got, want)
+		}
+		if got := stub(convstore.ToolCall{Name: "read", Source: "builtin"}, convstore.ToolResult{Text: text}, 3); strings.Contains(got, "jp-c") {
+			t.Errorf("of a tool that only says so: %q", got)
 		}
 	}
 	if got, want := printableName("a]\n[b"+strings.Repeat("c", 99)), "a???b"+strings.Repeat("c", 59); got != want {

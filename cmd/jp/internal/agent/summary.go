@@ -69,15 +69,13 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 	if asked != nil {
 		r.cutOff()
 	}
-	if asked == nil || r.any {
-		bodies := r.bodies(&loop)
-		call = bodies[len(bodies)-1].(convstore.ModelCall)
-		t.account(call)
+	bodies := r.bodies(&loop)
+	call = bodies[len(bodies)-1].(convstore.ModelCall)
+	if asked != nil && !r.any {
+		call.CostNano = new(int64) // nothing came, whatever its price
 	}
-	fail := func(e *SummaryError) error {
-		if call.Model == "" {
-			return e
-		}
+	t.account(call)
+	fail := func(e *SummaryError) error { // the bound of the call must not stand on
 		if err := t.save(ctx, call); err != nil {
 			return err
 		}
@@ -115,6 +113,12 @@ func (t *turn) conversations(ctx context.Context, at int) (list []convstore.Comp
 			list = append(list, convstore.CompactedConversation{ID: id, Profile: c.Profile, Status: string(c.Status), Title: cutText(c.Title, 200)})
 		}
 	}
+	calls := map[string]convstore.ToolCall{}
+	for _, ev := range t.events[:at] {
+		if c, ok := ev.Body.(convstore.ToolCall); ok {
+			calls[c.ID] = c
+		}
+	}
 	var named []convstore.CompactedConversation
 	for _, ev := range slices.Backward(t.events[:at]) {
 		var found []convstore.CompactedConversation
@@ -122,7 +126,7 @@ func (t *turn) conversations(ctx context.Context, at int) (list []convstore.Comp
 		case convstore.Compaction:
 			found = b.Conversations
 		case convstore.ToolResult:
-			for _, id := range namedIn(b.Text) {
+			for _, id := range namedBy(calls[b.ID], b.Text) {
 				found = append(found, convstore.CompactedConversation{ID: id})
 			}
 		}

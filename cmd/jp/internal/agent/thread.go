@@ -26,12 +26,16 @@ func (s sent) thread(provider string) []model.Message {
 		msgs    []model.Message
 		reply   []model.Content // of the assistant message being read
 		results = map[string]convstore.ToolResult{}
-		turn    = map[string]int{} // of each result
+		turn    = map[string]int{}                // of each result
+		calls   = map[string]convstore.ToolCall{} // as stored
 	)
 	for _, ev := range s.all {
-		if r, ok := ev.Body.(convstore.ToolResult); ok {
-			results[r.ID] = r
-			turn[r.ID] = ev.Turn
+		switch b := ev.Body.(type) {
+		case convstore.ToolResult:
+			results[b.ID] = b
+			turn[b.ID] = ev.Turn
+		case convstore.ToolCall:
+			calls[b.ID] = b
 		}
 	}
 	said := func(text string) {
@@ -58,7 +62,7 @@ func (s sent) thread(provider string) []model.Message {
 				r = convstore.ToolResult{ID: c.Call.ID, Text: interrupted, IsError: true}
 			}
 			if s.short[r.ID] && stubbable(r) {
-				r.Text = stub(*c.Call, r, turn[r.ID])
+				r.Text = stub(calls[r.ID], r, turn[r.ID])
 			}
 			answers = append(answers, model.Content{Result: &model.CallResult{ID: r.ID, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
 		}

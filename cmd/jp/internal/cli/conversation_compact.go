@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	defer func() { _ = host.Close() }() // it starts nothing
 	ctx, stop := a.withSignals(ctx, host.Kill)
 	defer stop()
-	q := &query{app: a, workspace: ws, store: store, host: host, began: time.Now(), writer: o.model.Value}
+	q := &query{app: a, workspace: ws, store: store, host: host, began: time.Now(), writer: o.model.Value, unasked: o.toolsOnly || o.dryRun}
 	defer q.close(ctx)
 	if q.conv, err = store.Get(ctx, id); err != nil {
 		return err
@@ -166,6 +167,26 @@ func leftOut(c convstore.Compaction) string {
 	return fmt.Sprintf("about %s tokens instead of %s: %s", term.Count(c.After), term.Count(c.Before), strings.Join(what, ", "))
 }
 
+// compactLimit is how many tokens a request may have: a share of the window, and so few that the longest reply fits in beside it,
+// for which a quarter of the window is enough. 0 = no limit.
+func compactLimit(window, reply int, share float64) int64 {
+	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
+}
+
+// noModel is the model of a run that asks none.
+func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) { yield(model.Part{}, errors.New("this run asks no model")) }
+}
+
+// modelOf opens the model of this run or, where it asks none, finds out what is known of it: that needs no key.
+func (q *query) modelOf(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
+	if !q.unasked {
+		return q.openModel(ctx, cfg, id, q.waits())
+	}
+	info, err := model.Lookup(id, q.modelProviders(cfg))
+	return noModel, info, err
+}
+
 // compaction says when this run compacts its conversation by itself, and who writes the summaries. In a sub-agent that is its
 // own model: for that its grant was made, and for that it was given the key.
 func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
@@ -179,9 +200,7 @@ func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Inf
 		reply = n
 	}
 	c := agent.Compact{Off: set.Mode == "off"}
-	if window > 0 {
-		c.Limit = min(int64(float64(window)*set.Threshold), int64(window-min(reply, window/4)))
-	}
+	c.Limit = compactLimit(window, reply, set.Threshold)
 	c.Writer = func(ctx context.Context) (agent.Writer, error) {
 		stream, info, window := ask, info, window
 		id := q.writer

@@ -328,6 +328,7 @@ type query struct {
 	delegated bool            // another jp runs this one and settles it
 	slot      *convstore.Slot // that a delegated run works in
 	lines     *stream.Writer  // of stream-json, else nil
+	unasked   bool            // no model is asked
 	writer    string          // who writes summaries; "" = as the config says
 	began     time.Time
 }

@@ -33,7 +33,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, info, err := q.openModel(ctx, cfg, id, q.waits())
+	stream, info, err := q.modelOf(ctx, cfg, id)
 	if err != nil {
 		return nil, nil, err
 	}
