@@ -120,7 +120,7 @@ func (c *checker) texts(l leaf) {
 		switch {
 		case !ok:
 			msg = "must be text, not " + nameKind(item)
-		case seen[s]:
+		case seen[s] && !l.row.repeats:
 			msg = "stands there twice"
 		}
 		if msg != "" {

@@ -101,11 +101,22 @@ type Style struct {
 	ShowToolCall bool   // style.tool_call.show, default true
 }
 
-// Providers is everything under [providers.llm]. All but the aliases are machine settings.
+// Providers is everything under [providers]. All but the aliases are machine settings.
 type Providers struct {
-	Aliases map[string]string   // name -> provider/model
-	LLM     map[string]Provider // by name; only those somebody configured
-	Prices  map[string]Price    // by exact provider/model
+	Aliases map[string]string    // name -> provider/model
+	LLM     map[string]Provider  // by name; only those somebody configured
+	Prices  map[string]Price     // by exact provider/model
+	MCP     map[string]MCPServer // by name
+}
+
+// MCPServer is one table of [providers.mcp], as it is written: nothing is expanded, and it may have a command and an
+// address both or none.
+type MCPServer struct {
+	Command string // the program; "" = not given
+	Args    []string
+	Env     map[string]string
+	URL     string // "" = not given
+	Headers map[string]string
 }
 
 // Provider is one endpoint. The key goes only to the endpoint of the layer that named its variable: when

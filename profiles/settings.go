@@ -37,14 +37,15 @@ const (
 // setting is one row of the schema. The table below is the only place that knows keys: checking, defaults, the
 // typed Config and Settings all follow it.
 type setting struct {
-	key   string // dotted; <x> stands for any name
-	kind  kind
-	class class
-	def   any                                 // as in a file; nil = none
-	check func(any) error                     // of an accepted value, of each item of a list of text; nil = none
-	field func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
-	name  func(string) error                  // of what stands for <x>; nil = any
-	doc   string
+	key     string // dotted; <x> stands for any name
+	kind    kind
+	class   class
+	def     any                                 // as in a file; nil = none
+	check   func(any) error                     // of an accepted value, of each item of a list of text; nil = none
+	field   func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
+	repeats bool                                // a list of text in which one may stand twice
+	name    func(string) error                  // of what stands for <x>; nil = any
+	doc     string
 }
 
 func table() []setting {
@@ -178,6 +179,17 @@ func table() []setting {
 		{key: "providers.llm.<name>.api_key_env", kind: text, class: machine, check: checkVariable, name: checkProvider,
 			field: provider(func(p *Provider, s string) { p.APIKeyEnv = s }), doc: "name of the environment variable that holds the key"},
 
+		{key: "providers.mcp.<server>.command", kind: text, class: machine, check: notEmpty, name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Command, v) }), doc: "program that is the MCP server and speaks on stdio"},
+		{key: "providers.mcp.<server>.args", kind: texts, class: machine, repeats: true, name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Args, v) }), doc: "its arguments; ${NAME} is a variable of the environment, as in env, url and headers"},
+		{key: "providers.mcp.<server>.env.<variable>", kind: text, class: machine, name: checkWord,
+			field: server(func(s *MCPServer, v any, name string) { putText(&s.Env, name, v) }), doc: "a variable that the program gets beside PATH, HOME and the like"},
+		{key: "providers.mcp.<server>.url", kind: text, class: machine, check: notEmpty, name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { assign(&s.URL, v) }), doc: "address of an MCP server that speaks streamable HTTP"},
+		{key: "providers.mcp.<server>.headers.<header>", kind: text, class: machine, name: checkWord,
+			field: server(func(s *MCPServer, v any, name string) { putText(&s.Headers, name, v) }), doc: "a header of every request to url"},
+
 		{key: "store.path", kind: text, class: machine, check: checkPath, field: func(c *Config, _ []string) any { return &c.Store.Path },
 			doc: "folder of the store; ~/ is the home folder"},
 		{key: "log.file", kind: text, class: machine, check: checkLogFile, field: func(c *Config, _ []string) any { return &c.Log.File },
@@ -292,7 +304,7 @@ func (s *schema) suggestion(parts []string) string {
 
 // defaults is the Config of an empty tree.
 func defaults() Config {
-	c := Config{Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}}}
+	c := Config{Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}}}
 	for _, r := range table() {
 		if r.def != nil {
 			assign(r.field(&c, nil), r.def)

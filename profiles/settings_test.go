@@ -108,6 +108,11 @@ func TestSettings(t *testing.T) {
 			"http://h?k=v": "must not contain a query or a fragment", "http://h#x": "must not contain a query or a fragment", "http://h\n": "must be an http or https address"}},
 		{"providers.llm.openai.api_key_env", "MY_KEY1", func(c Config) any { return c.Providers.LLM["openai"].APIKeyEnv }, "MY_KEY1", map[string]string{
 			"sk-x": "must be the name of an environment variable", "1A": "must be the name of an environment variable", "": "must be the name of an environment variable", "A=B": "must be the name of an environment variable"}},
+		{"providers.mcp.files.command", "npx", func(c Config) any { return c.Providers.MCP["files"].Command }, "npx", map[string]string{" ": "must not be empty"}},
+		{"providers.mcp.files.args", `:["-v","-v",""]`, func(c Config) any { return c.Providers.MCP["files"].Args }, []string{"-v", "-v", ""}, nil},
+		{"providers.mcp.files.env.TOKEN", "${TOKEN}", func(c Config) any { return c.Providers.MCP["files"].Env }, map[string]string{"TOKEN": "${TOKEN}"}, nil},
+		{"providers.mcp.files.url", "https://h/${X}", func(c Config) any { return c.Providers.MCP["files"].URL }, "https://h/${X}", map[string]string{"": "must not be empty"}},
+		{"providers.mcp.files.headers.Authorization", "Bearer ${T}", func(c Config) any { return c.Providers.MCP["files"].Headers["Authorization"] }, "Bearer ${T}", nil},
 		{"store.path", "/s", func(c Config) any { return c.Store.Path }, "/s", map[string]string{"s": "must be an absolute path or begin with ~/", "": "must be an absolute path or begin with ~/"}},
 		{"store.path", "~/s", func(c Config) any { return c.Store.Path }, "/home/s", nil},
 		{"log.file", "-", func(c Config) any { return c.Log.File }, "-", map[string]string{"x": "must be an absolute path or begin with ~/"}},
@@ -139,7 +144,8 @@ func TestSettings(t *testing.T) {
 			}
 		}
 	}
-	names := strings.NewReplacer("<alias>", "fast", "<model>", `"a/b"`, "conversation.tools.<name>", "")
+	names := strings.NewReplacer("<alias>", "fast", "<model>", `"a/b"`, "conversation.tools.<name>", "",
+		"<server>", "files", "<variable>", "TOKEN", "<header>", "Authorization")
 	for _, s := range Settings() {
 		key := names.Replace(s.Key)
 		if strings.HasPrefix(key, `providers.llm.prices."a/b"`) {
@@ -167,7 +173,7 @@ func TestDefaults(t *testing.T) {
 		Delegation: Delegation{Enabled: true, InlineResult: 16384, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4, MaxCostNano: ptr(int64(1e9)),
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},
 		Style:     Style{Reasoning: "hidden", ShowToolCall: true},
-		Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}},
+		Providers: Providers{Aliases: map[string]string{}, LLM: map[string]Provider{}, Prices: map[string]Price{}, MCP: map[string]MCPServer{}},
 	}
 	if !reflect.DeepEqual(r.Config, want) {
 		t.Errorf("defaults = %+v\nwant %+v", r.Config, want)

@@ -213,6 +213,23 @@ func provider(set func(*Provider, string)) func(*Config, []string) any {
 	}
 }
 
+func server(set func(s *MCPServer, v any, below string)) func(*Config, []string) any {
+	return func(c *Config, names []string) any {
+		return func(v any) {
+			s := c.Providers.MCP[names[0]]
+			set(&s, v, names[len(names)-1])
+			c.Providers.MCP[names[0]] = s
+		}
+	}
+}
+
+func putText(to *map[string]string, name string, v any) {
+	if *to == nil {
+		*to = map[string]string{}
+	}
+	(*to)[name] = v.(string)
+}
+
 // Checks of values whose kind is right. Their errors say what a value must be and never repeat it.
 
 func oneOf(words ...string) func(any) error {
@@ -377,6 +394,17 @@ func checkAlias(s string) error {
 func checkPriced(s string) error {
 	if checkModelID(s) != nil {
 		return errors.New("prices are given for provider/model, in quotes")
+	}
+	return nil
+}
+
+func checkWord(s string) error {
+	bare := s != ""
+	for i := range len(s) {
+		bare = bare && isBare(s[i])
+	}
+	if !bare {
+		return errors.New("the names of servers, variables and headers must be letters, digits, - and _")
 	}
 	return nil
 }

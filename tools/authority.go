@@ -8,7 +8,7 @@ import (
 )
 
 // Authority returns a digest of what a call can do to the machine: the source, what is run with which arguments and
-// variables, and what it may reach. Two definitions of one name with the same authority differ in words, limits and leave
+// variables, the tool of which MCP server as it was approved, and what it may reach. Two definitions of one name with the same authority differ in words, limits and leave
 // only; with another one they are different tools, whatever they are called.
 func (d Definition) Authority() string {
 	type local struct {
@@ -22,10 +22,12 @@ func (d Definition) Authority() string {
 	}
 	v := struct {
 		Source string
+		Remote string `json:",omitempty"`
+		Pin    string `json:",omitempty"`
 		FS     []FSRule
 		JP     []Verb `json:",omitempty"`
 		Local  *local `json:",omitempty"`
-	}{Source: d.Source, FS: d.Access.FS, JP: d.Access.JP}
+	}{Source: d.Source, Remote: d.Remote, Pin: d.Pin, FS: d.Access.FS, JP: d.Access.JP}
 	if d.Local() {
 		l := local{
 			Command: d.Command, Schema: d.Schema, Dash: d.dash, Env: slices.Sorted(slices.Values(d.Env)),

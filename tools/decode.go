@@ -77,10 +77,16 @@ func decode(name string, table map[string]any, pos func(key string) string, read
 func Overlay(base Definition, table map[string]any, pos func(key string) string) (Definition, error) {
 	d := newDecoder(base.Name, table, pos)
 	def := base
-	def.Source = base.Declared()
+	if base.Local() {
+		def.Source = SourceLocal
+	}
 	d.into(&def, overlayLayer)
-	if d.err == nil && def.Source != base.Declared() {
-		d.fail(keySource, "is %q for this tool, not %q", base.Declared(), def.Source)
+	said := def.Declared()
+	if base.Local() {
+		said = def.Source
+	}
+	if d.err == nil && said != base.Declared() {
+		d.fail(keySource, "is %q for this tool, not %q", base.Declared(), said)
 	}
 	d.whole(&def)
 	return def, d.err
@@ -204,7 +210,7 @@ func (d *decoder) into(def *Definition, l layer) {
 		case keyEnable:
 			d.boolean(key, v)
 		case keySource:
-			def.Source = d.source(key, v)
+			def.Source, def.Remote = d.source(key, v)
 		case keyDescription:
 			def.Description = strings.TrimSpace(d.str(key, v))
 		case keyCommand:
@@ -287,10 +293,20 @@ func (d *decoder) whole(def *Definition) {
 	case len(def.Access.JP) > 0:
 		def.Source = SourceDelegation
 	}
-	if def.Schema == nil && !strings.HasPrefix(def.Source, "mcp.") {
+	_, isMCP := def.MCP()
+	for _, key := range []string{keyParameters, keyAccess, keyEnv, keyNetwork, keySandbox} {
+		if isMCP && def.set[key] {
+			why := "its server runs by itself"
+			if key == keyParameters {
+				why = "its server says what it takes"
+			}
+			d.fail(key, "a tool of an MCP server has none: %s", why)
+		}
+	}
+	if def.Schema == nil && !isMCP {
 		def.Schema = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
 	}
-	if def.Timeout == 0 && (local || def.Source == SourceBuiltin) {
+	if def.Timeout == 0 && (local || isMCP || def.Source == SourceBuiltin) {
 		def.Timeout = DefaultTimeout
 	}
 	if d.err != nil || !local {
@@ -309,14 +325,23 @@ func (d *decoder) whole(def *Definition) {
 	}
 }
 
-func (d *decoder) source(key string, v any) string {
+// source reads "builtin" and the like, and "mcp.<server>" with the name of the tool at its server, where that has another one.
+func (d *decoder) source(key string, v any) (source, remote string) {
 	s := d.str(key, v)
 	sources := []string{SourceBuiltin, SourceLocal, SourceDelegation, SourceConversation, SourceInteractive}
-	server, isMCP := strings.CutPrefix(s, "mcp.")
-	if d.err == nil && !slices.Contains(sources, s) && (!isMCP || server == "") {
-		d.fail(key, "want %s or mcp.<server>, not %q", strings.Join(sources, ", "), s)
+	rest, isMCP := strings.CutPrefix(s, sourceMCP)
+	if d.err != nil || slices.Contains(sources, s) {
+		return s, ""
 	}
-	return s
+	server, remote, named := strings.Cut(rest, ".")
+	if !isMCP || server == "" || named && remote == "" {
+		d.fail(key, "want %s or mcp.<server>, not %q", strings.Join(sources, ", "), s)
+		return s, ""
+	}
+	if !named {
+		remote = d.tool
+	}
+	return sourceMCP + server, remote
 }
 
 func (d *decoder) detached(key string, v any, def *Definition) {

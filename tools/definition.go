@@ -16,6 +16,8 @@ const (
 	SourceDelegation   = "delegation"   // starts sub-agents, or is a command that runs jp
 	SourceConversation = "conversation" // reads the caller's sub-conversations
 	SourceInteractive  = "interactive"  // asks the person
+
+	sourceMCP = "mcp."
 )
 
 // RunMode says whether a call needs leave before it runs.
@@ -150,7 +152,10 @@ type Definition struct {
 	// Source is what roles, grants and limits go by. That of a command with
 	// Access.JP is SourceDelegation, though its definition says "local": see
 	// Local and Declared.
-	Source      string
+	Source string
+	// Remote is the name of the tool at its MCP server, where Source is that of one. Pin stands for the server and for the
+	// tool as a person approved them; "" = nobody has yet. Whoever knows fills in Pin and Schema: see Pinned.
+	Remote, Pin string
 	Description string          // for the model
 	Schema      json.RawMessage // of the arguments, type object; nil = no arguments
 	Command     CommandLine     // of a local tool
@@ -263,6 +268,22 @@ func (d Definition) Reach() []FSRule {
 	return d.Access.FS
 }
 
+// MCP returns the server of a tool that is one of an MCP server.
+func (d Definition) MCP() (server string, ok bool) { return strings.CutPrefix(d.Source, sourceMCP) }
+
+// Pinned returns d as it was approved: with the schema of its arguments, and the server's description where d has none of its
+// own. It fails when the schema cannot be used.
+func (d Definition) Pinned(pin, description string, schema json.RawMessage) (Definition, error) {
+	if _, err := parseSchema(schema); err != nil {
+		return d, &DefinitionError{Tool: d.Name, Msg: "the schema that its server gives it cannot be used: " + err.Error()}
+	}
+	d.Pin, d.Schema = pin, schema
+	if d.Description == "" {
+		d.Description = description
+	}
+	return d, nil
+}
+
 // Local reports whether a command of the user's runs the tool, whatever its Source counts as.
 func (d Definition) Local() bool { return d.Source == SourceLocal || !d.Command.IsZero() }
 
@@ -270,6 +291,9 @@ func (d Definition) Local() bool { return d.Source == SourceLocal || !d.Command.
 func (d Definition) Declared() string {
 	if d.Local() {
 		return SourceLocal
+	}
+	if _, ok := d.MCP(); ok && d.Remote != d.Name {
+		return d.Source + "." + d.Remote
 	}
 	return d.Source
 }

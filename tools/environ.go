@@ -26,6 +26,11 @@ func badVariable(name string) string {
 	return ""
 }
 
+// IsProviderKey reports whether a variable holds the key of a model provider, or is jp's own: no program but jp gets it.
+func IsProviderKey(name string) bool {
+	return slices.Contains(providerKeys, name) || strings.HasPrefix(name, "JP_")
+}
+
 // providerKeys are the variables that hold keys of model providers. What a
 // configuration names besides is in CommandEnv.Secrets.
 var providerKeys = strings.Fields(`

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"jp/cmd/jp/internal/mcp/mcptest"
 	"jp/cmd/jp/internal/model/wiretest"
 	"jp/convstore"
 	"jp/tools/proc"
@@ -27,10 +28,11 @@ var update = flag.Bool("update", false, "write what commands said into the scrip
 func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
 	testscript.Main(m, map[string]func(){
-		"jp":       jp,
-		"wire":     wiretest.Main,
-		"jp-crash": crash,
-		"jp-fill":  fillMain,
+		"jp":         jp,
+		"wire":       wiretest.Main,
+		"mcp-server": mcptest.Main,
+		"jp-crash":   crash,
+		"jp-fill":    fillMain,
 	})
 }
 

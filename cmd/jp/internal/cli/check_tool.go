@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
 	"jp/profiles"
 	"jp/tools"
@@ -154,6 +155,9 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if unattended && writes && d.Run != tools.RunDeny {
 		say("run", "writes files without a question", "")
 	}
+	if name, ok := d.MCP(); ok && !l.servers()[name] {
+		say("source", fmt.Sprintf("there is no MCP server %s", name), "[providers.mcp."+name+"] in your own config.toml names one, or .mcp.json")
+	}
 	if !d.Local() {
 		return
 	}
@@ -174,6 +178,23 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if p := d.Command.Program; strings.Contains(p, "/") && !l.exists(p) {
 		say("command", fmt.Sprintf("there is no program %s", p), "")
 	}
+}
+
+// servers are the names of the MCP servers that the user's config and the workspace have.
+func (l *linter) servers() map[string]bool {
+	names := map[string]bool{}
+	if m, err := l.app.machine(); err == nil {
+		for name := range m.Providers.MCP {
+			names[name] = true
+		}
+	}
+	if data := l.files.data[mcpFile]; data != nil {
+		entries, _ := mcp.ParseFile(data, "") // what is wrong with it tells mcp ls
+		for name := range entries {
+			names[name] = true
+		}
+	}
+	return names
 }
 
 func denies(m tools.DetachedMode) bool { return m != tools.DetachedAuto }

@@ -49,6 +49,7 @@ type app struct {
 	progress *term.Progress // of the command; nil = none
 	patience time.Duration  // for the store's lock; 0 = the store's own
 	guest    *guest         // this command line came from a jp inside a tool; nil for all others
+	mcp      mcpUse
 }
 
 // globals are the flags that every command takes.
@@ -88,6 +89,7 @@ func Main(ctx context.Context, env Env) int {
 	}
 	defer func() { _ = a.log.Close() }()
 	err := a.run(ctx, env.Args)
+	a.closeServers()
 	if err == nil {
 		return int(exitOK)
 	}
@@ -125,6 +127,7 @@ func (a *app) commands() []*cli.Command {
 		newConversationCommand(a),
 		newProfileCommand(a),
 		newToolCommand(a),
+		newMCPCommand(a),
 		newConfigCommand(a),
 		newUsageCommand(a),
 		newTraceCommand(a),

@@ -189,7 +189,7 @@ func shownTools(r *profiles.Resolved, defs []tools.Definition) []toolShown {
 
 func showTool(d tools.Definition, origin string) toolShown {
 	s := toolShown{
-		Name: d.Name, Source: d.Source, Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
+		Name: d.Name, Source: pick(d.Remote == "", d.Source, d.Declared()), Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
 		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: or(string(d.Network), string(tools.NetworkNone)),
 		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
 		Command: commandText(d.Command), Env: append([]string{}, d.Env...), Sandbox: or(string(d.Sandbox), string(tools.SandboxAuto)),

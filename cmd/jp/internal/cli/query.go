@@ -394,6 +394,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
+	q.closeServers()
 	left := q.host.Close() // what still runs is told, and no reason to keep the answer back
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})

@@ -41,12 +41,19 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
+	keep, err := q.kept()
+	if err != nil {
+		return nil, nil, err
+	}
+	if defs, err = q.settledTools(ctx, defs, keep); err != nil {
+		return nil, nil, err
+	}
 	d := q.delegator(cfg, q.log.Below())
 	session, err := q.budget(cfg, info)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := q.arm(defs, d)
+	set, err := q.arm(ctx, defs, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +96,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 }
 
 // arm gives every definition what runs it.
-func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
+func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
 	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.storeFolders()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
@@ -101,6 +108,17 @@ func (q *query) arm(defs []tools.Definition, d *delegate.Delegator) (tools.Set, 
 			own := env
 			own.AllowOff = !env.Main && q.offByUser(def)
 			t, err := tools.Command(def, own)
+			if err != nil {
+				return tools.Set{}, err
+			}
+			armed = append(armed, t)
+			continue
+		}
+		if _, ok := def.MCP(); ok {
+			if def.Pin == "" {
+				continue // what this run may not hold was not looked up: see settledTools
+			}
+			t, err := q.serverTool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -256,6 +274,9 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 		return delegate.Profile{}, err
 	}
 	defs, err := a.definitions(ctx, r)
+	if err == nil { // so that the sub-agent is granted tools as they were approved
+		defs, err = a.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+	}
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -297,6 +318,7 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 		id = resolved // an override may be an alias
 	}
 	allow := append(slices.Clone(proc.AgentEnv()), modelVariables(cfg, id)...)
+	allow = append(allow, q.mcpVariables(context.Background())...)
 	env := proc.Environ(q.app.env.Environ, allow...)
 	provider, _, _ := strings.Cut(id, "/")
 	if p, ok := cfg.Providers.LLM[provider]; ok {

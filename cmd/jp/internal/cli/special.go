@@ -110,6 +110,9 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		return delegate.Special{}, err
 	}
 	defs, err := q.definitions(ctx, r)
+	if err == nil {
+		defs, err = q.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+	}
 	if err != nil {
 		return delegate.Special{}, err
 	}

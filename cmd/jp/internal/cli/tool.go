@@ -124,6 +124,13 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 	if err != nil {
 		return err
 	}
+	if _, ok := d.MCP(); ok && d.Pin == "" {
+		defs, err := a.settledTools(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		if err != nil {
+			return err
+		}
+		d = defs[0]
+	}
 	if _, err := d.Validate(json.RawMessage(args)); err != nil {
 		return usagef("tool %s: --args: %v", name, err).withHint("`jp tool show %s` shows what it takes", name)
 	}
@@ -186,6 +193,9 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		env := a.commandEnv(host, nil)
 		env.Main = true // a person runs it
 		return tools.Command(d, env)
+	}
+	if _, ok := d.MCP(); ok {
+		return a.serverTool(ctx, d)
 	}
 	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		withHint("`jp query` lets an agent call it")

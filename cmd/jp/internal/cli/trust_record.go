@@ -54,35 +54,19 @@ func (a *app) trustPath(ctx context.Context, root string) (file, canonical strin
 // readTrust returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
 // that makes sense, counts as none, and complaint tells why.
 func readTrust(file, canonical string) (r *trustRecord, complaint string) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ""
-	}
 	bad := func(why string) (*trustRecord, string) {
 		return nil, fmt.Sprintf("trust record %s: not used: %s", file, why)
 	}
-	if err != nil {
-		return bad(err.Error())
+	data, why := readOwn(file)
+	if why != "" {
+		return bad(why)
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return bad(err.Error())
-	case !info.Mode().IsRegular():
-		return bad("it is no regular file")
-	case owner(info) != os.Geteuid():
-		return bad("it belongs to someone else")
-	case info.Mode().Perm()&0o022 != 0:
-		return bad("others may write to it")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
-	if err != nil {
-		return bad(err.Error())
+	if data == nil {
+		return nil, ""
 	}
 	r = &trustRecord{}
 	switch err := json.Unmarshal(data, r); {
-	case len(data) > maxRecord || err != nil:
+	case err != nil:
 		return bad("it is damaged")
 	case r.Version != trustVersion:
 		return bad(fmt.Sprintf("it has version %d, this jp knows %d", r.Version, trustVersion))
@@ -92,6 +76,37 @@ func readTrust(file, canonical string) (r *trustRecord, complaint string) {
 	return r, ""
 }
 
+// readOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
+func readOwn(file string) (data []byte, complaint string) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ""
+	}
+	if err != nil {
+		return nil, err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case !info.Mode().IsRegular():
+		return nil, "it is no regular file"
+	case owner(info) != os.Geteuid():
+		return nil, "it belongs to someone else"
+	case info.Mode().Perm()&0o022 != 0:
+		return nil, "others may write to it"
+	}
+	data, err = io.ReadAll(io.LimitReader(f, maxRecord+1))
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case len(data) > maxRecord:
+		return nil, "it is damaged"
+	}
+	return append([]byte{}, data...), "" // an empty file is none that was never written
+}
+
 // writeTrust replaces the record of a workspace, whole or not at all.
 func writeTrust(file string, r trustRecord) error {
 	r.Version = trustVersion
@@ -99,6 +114,11 @@ func writeTrust(file string, r trustRecord) error {
 	if err != nil {
 		return err
 	}
+	return writeOwn(file, data)
+}
+
+// writeOwn puts data in the place of a record, whole or not at all.
+func writeOwn(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
@@ -158,7 +157,7 @@ func (a *app) trustShown(j judgement) (trustShown, error) {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Servers = servers(j.files.data[".mcp.json"])
+	s.Servers = servers(j.files.data[mcpFile])
 	return s, nil
 }
 
@@ -214,18 +213,19 @@ func servers(data []byte) []string {
 	if data == nil {
 		return list
 	}
-	var doc struct {
-		Servers map[string]struct {
-			Command string   `json:"command"`
-			Args    []string `json:"args"`
-			URL     string   `json:"url"`
-		} `json:"mcpServers"`
+	entries, err := mcp.ParseFile(data, "")
+	if err != nil {
+		return append(list, mcpFile+": cannot be read")
 	}
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&doc); err != nil {
-		return append(list, ".mcp.json: cannot be read")
-	}
-	for name, s := range doc.Servers {
-		list = append(list, strings.TrimSpace(name+": "+strings.Join(append([]string{or(s.Command, s.URL)}, s.Args...), " ")))
+	for name, e := range entries {
+		text := name + ": " + e.Server.Address()
+		if v := e.Server.Variables(); len(v) > 0 {
+			text += " (with " + strings.Join(v, " ") + ")"
+		}
+		if e.Err != nil {
+			text = name + ": cannot be used: " + e.Err.Error()
+		}
+		list = append(list, text)
 	}
 	slices.Sort(list)
 	return list

@@ -16,7 +16,11 @@ func (a *app) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.De
 	if err != nil {
 		return nil, err
 	}
-	return definitions(r, files)
+	defs, err := definitions(r, files)
+	if err != nil {
+		return nil, err
+	}
+	return a.pinned(ctx, defs)
 }
 
 // definitions joins a config to the definitions in files of their own.

@@ -1,0 +1,394 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/mcp"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// mcpFile is where a workspace names MCP servers, as for other agents.
+const mcpFile = ".mcp.json"
+
+// mcpUse is what this process has to do with MCP servers. Nothing is read or started before a tool of one is held.
+type mcpUse struct {
+	mu      sync.Mutex
+	servers map[string]mcpServer // nil = not read yet
+	fileErr error                // what is wrong with .mcp.json as a whole
+	host    *proc.Host           // that their processes are below
+	clients map[string]*mcp.Client
+}
+
+// mcpServer is a server that tools may name.
+type mcpServer struct {
+	mcp.Entry
+	Origin string // "config.toml" or ".mcp.json"
+	// Own says that the user's own config has it, which is consent to start it.
+	Own bool
+}
+
+// mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate. A
+// delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval does not show.
+func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
+	u := &a.mcp
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.servers != nil {
+		return u.servers, nil
+	}
+	m, err := a.machine()
+	if err != nil {
+		return nil, err
+	}
+	root, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]mcpServer{}
+	for name, s := range m.Providers.MCP {
+		e := mcp.Entry{Server: mcp.Server{Name: name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}}
+		if s.Command != "" {
+			e.Server.Dir = root
+		}
+		if !mcp.ValidName(name) {
+			e.Err = errors.New("the name of a server has at most 64 letters, digits, - and _")
+		} else {
+			e.Err = e.Server.Check()
+		}
+		all[name] = mcpServer{Entry: e, Origin: "config.toml", Own: true}
+	}
+	data, err := a.mcpFile(root)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		entries, err := mcp.ParseFile(data, root)
+		u.fileErr = err
+		for name, e := range entries {
+			if _, taken := all[name]; taken {
+				e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
+			}
+			all[name] = mcpServer{Entry: e, Origin: mcpFile}
+		}
+	}
+	u.servers = all
+	return all, nil
+}
+
+// mcpFile returns the bytes of .mcp.json that may be used, nil when there are none.
+func (a *app) mcpFile(root string) ([]byte, error) {
+	a.places.trust.mu.Lock()
+	passed := a.places.trust.passed
+	a.places.trust.mu.Unlock()
+	if passed == nil && a.places.delegated && !a.distrustByEnv() {
+		passed = &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
+		if err := passed.tree(root, "", mcpFile); err != nil {
+			return nil, err
+		}
+	}
+	if passed == nil {
+		return nil, nil
+	}
+	return passed.data[mcpFile], nil
+}
+
+// mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches.
+func (a *app) mcpRecordPath(ctx context.Context, name string) (string, error) {
+	root, err := a.workspace()
+	if err != nil {
+		return "", err
+	}
+	trust, canonical, err := a.trustPath(ctx, root)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(canonical + "\x00" + name))
+	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+".json"), nil
+}
+
+// mcpRecord returns what was approved of a server under its name, nil when nothing was.
+func (a *app) mcpRecord(ctx context.Context, name string) (*mcp.Record, error) {
+	file, err := a.mcpRecordPath(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data, complaint := readOwn(file)
+	r := &mcp.Record{}
+	switch {
+	case complaint == "" && data == nil:
+		return nil, nil
+	case complaint == "" && json.Unmarshal(data, r) != nil:
+		complaint = "it is damaged"
+	case complaint == "" && (r.Version != mcp.RecordVersion || r.Server.Name != name):
+		complaint = "it is that of another server, or of another version of jp"
+	}
+	if complaint != "" {
+		a.warn("MCP server %s: record %s: not used: %s", name, file, complaint)
+		return nil, nil
+	}
+	return r, nil
+}
+
+// writeMCPRecord records what a person approved, or, of a server in their own config, what it has.
+func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string) (*mcp.Record, error) {
+	file, err := a.mcpRecordPath(ctx, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := &mcp.Record{Version: mcp.RecordVersion, Server: s, Approved: time.Now().UTC().Truncate(time.Second), Tools: list, Left: left}
+	data, err := json.Marshal(r) // not indented: schemas are compared byte by byte
+	if err != nil {
+		return nil, err
+	}
+	if err := writeOwn(file, data); err != nil {
+		return nil, fmt.Errorf("MCP server %s: record: %w", s.Name, err)
+	}
+	return r, nil
+}
+
+// approved returns the record of s as it is now, nil when there is none or it is that of another entry.
+func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
+	r, err := a.mcpRecord(ctx, s.Server.Name)
+	if err != nil || r == nil || r.Server.Digest() != s.Server.Digest() {
+		return nil, err
+	}
+	return r, nil
+}
+
+// pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
+// approved stays as it is, see settled.
+func (a *app) pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
+	return a.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
+		all, err := a.mcpServers(ctx)
+		if err != nil {
+			return d, err
+		}
+		s, ok := all[server]
+		if !ok || s.Err != nil {
+			return d, nil
+		}
+		r, err := a.approved(ctx, s)
+		if err != nil || r == nil {
+			return d, err
+		}
+		return pin(d, r)
+	})
+}
+
+// pin joins a definition to the record of its server.
+func pin(d tools.Definition, r *mcp.Record) (tools.Definition, error) {
+	t, ok := r.Tool(d.Remote)
+	if !ok {
+		return d, nil
+	}
+	return d.Pinned(r.Server.Digest()+t.Digest(), t.Description, t.Schema)
+}
+
+// eachMCP replaces the tools of MCP servers among defs by what f makes of them.
+func (a *app) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
+	var out []tools.Definition
+	for i, d := range defs {
+		server, ok := d.MCP()
+		if !ok {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(defs)
+		}
+		var err error
+		if out[i], err = f(d, server); err != nil {
+			return nil, err
+		}
+	}
+	if out == nil {
+		return defs, nil
+	}
+	return out, nil
+}
+
+// settledTools makes the tools of MCP servers among defs that keep lets through fit to be offered. One of a server in the
+// user's own config is looked up there, which starts the server, when that has not been done before. Anything else that nobody
+// approved is refused.
+func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
+	return a.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
+		if d.Pin != "" || !keep(d) {
+			return d, nil
+		}
+		s, err := a.mcpServer(ctx, server)
+		if err != nil {
+			return d, fmt.Errorf("tool %s: %w", d.Name, err)
+		}
+		r, err := a.approved(ctx, s)
+		if err == nil && r == nil {
+			r, err = a.firstUse(ctx, s)
+		}
+		if err == nil {
+			d, err = pin(d, r)
+		}
+		switch {
+		case err != nil:
+			return d, fmt.Errorf("tool %s: %w", d.Name, err)
+		case d.Pin == "":
+			return d, notFoundf("tool %s: MCP server %s had no tool %s when it was approved", d.Name, server, d.Remote).
+				withHint("`jp mcp show %s` lists those it had, `jp mcp approve %s` looks again", server, server)
+		}
+		return d, nil
+	})
+}
+
+// firstUse records the tools of a server that needs nobody's approval.
+func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
+	if !s.Own && !a.trustByEnv() {
+		return nil, (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
+			withHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
+	}
+	list, left, err := a.mcpClient(s).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.writeMCPRecord(ctx, s.Server, list, left)
+}
+
+// mcpServer finds a server by name.
+func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
+	all, err := a.mcpServers(ctx)
+	if err != nil {
+		return mcpServer{}, err
+	}
+	s, ok := all[name]
+	switch {
+	case !ok && a.mcp.fileErr != nil:
+		return s, refusedf("%s: %v", mcpFile, a.mcp.fileErr)
+	case !ok:
+		return s, notFoundf("MCP server %s: there is none of this name", name).
+			withHint("%s", didYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
+	case s.Err != nil:
+		return s, refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
+	}
+	return s, nil
+}
+
+// mcpClient returns the one client of a server in this process.
+func (a *app) mcpClient(s mcpServer) *mcp.Client {
+	u := &a.mcp
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c, ok := u.clients[s.Server.Name]; ok {
+		return c
+	}
+	if u.host == nil {
+		u.host, u.clients = proc.NewHost(proc.Options{}), map[string]*mcp.Client{}
+	}
+	c := mcp.NewClient(s.Server, mcp.Options{Host: u.host, Environ: a.env.Environ, Refuse: a.keptFromServers, Version: version})
+	u.clients[s.Server.Name] = c
+	return c
+}
+
+// keptFromServers says why a variable is never handed to an MCP server.
+func (a *app) keptFromServers(name string) string {
+	const why = "is the key of a model provider, or jp's own, and no server gets it"
+	if tools.IsProviderKey(name) {
+		return why
+	}
+	m, err := a.machine()
+	if err != nil {
+		return err.Error()
+	}
+	for _, p := range m.Providers.LLM {
+		if p.APIKeyEnv == name {
+			return why
+		}
+	}
+	return ""
+}
+
+// mcpVariables are the variables that approved servers take from the environment, for sub-agents that use them too.
+func (a *app) mcpVariables(ctx context.Context) []string {
+	all, err := a.mcpServers(ctx)
+	if err != nil {
+		a.warn("MCP servers: %v", err)
+	}
+	var names []string
+	for _, s := range all {
+		vars := s.Server.Variables()
+		if len(vars) == 0 || s.Err != nil {
+			continue
+		}
+		if r, err := a.approved(ctx, s); err != nil || r == nil {
+			continue
+		}
+		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return a.keptFromServers(name) != "" })...)
+	}
+	return names
+}
+
+// serverTool is a pinned tool with what runs it.
+func (a *app) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
+	server, _ := d.MCP()
+	s, err := a.mcpServer(ctx, server)
+	if err != nil {
+		return tools.Tool{}, err
+	}
+	r, err := a.approved(ctx, s)
+	if err != nil {
+		return tools.Tool{}, err
+	}
+	want, ok := mcp.Tool{}, false
+	if r != nil {
+		want, ok = r.Tool(d.Remote)
+	}
+	if !ok || d.Pin != r.Server.Digest()+want.Digest() {
+		return tools.Tool{}, refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
+	}
+	client := a.mcpClient(s)
+	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
+		return client.Call(ctx, want, c.Arguments)
+	}}, nil
+}
+
+// closeServers ends the MCP servers that this process started, all at the same time.
+func (a *app) closeServers() {
+	u := &a.mcp
+	u.mu.Lock()
+	clients, host := u.clients, u.host
+	u.mu.Unlock()
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(c.Close)
+	}
+	all.Wait()
+	if host == nil {
+		return
+	}
+	if err := host.Close(); err != nil {
+		a.warn("MCP servers: %v", err)
+	}
+}
+
+// kept is what the ceiling of a conversation says of the tools of MCP servers before their pins are known: only name and
+// source count.
+func (q *query) kept() (func(tools.Definition) bool, error) {
+	own, err := profiles.Role(q.conv.Role)
+	if err != nil {
+		return nil, err
+	}
+	now, err := profiles.Role(q.o.role)
+	if err != nil {
+		return nil, err
+	}
+	return func(d tools.Definition) bool {
+		return own.Matches(d.Name, d.Source) && now.Matches(d.Name, d.Source) && (q.conv.Grant == nil || slices.Contains(q.conv.Grant.Tools, d.Name))
+	}, nil
+}

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/term"
+)
+
+func newMCPCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "mcp", Summary: "use tools of MCP servers",
+		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
+			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
+		Subs: []*cli.Command{newMCPListCommand(a), newMCPShowCommand(a), newMCPApproveCommand(a)},
+	})
+}
+
+// mcpShown is a server as it is published.
+type mcpShown struct {
+	Name       string            `json:"name"`
+	Origin     string            `json:"origin"`    // config.toml or .mcp.json
+	Transport  string            `json:"transport"` // stdio or http
+	Address    string            `json:"address"`   // the command line, or the URL
+	Env        map[string]string `json:"env"`       // as it is written
+	Headers    map[string]string `json:"headers"`
+	Variables  []string          `json:"variables"`   // that it takes from the environment
+	Status     string            `json:"status"`      // approved, changed, unapproved, unusable
+	Problem    string            `json:"problem"`     // of an unusable one
+	ApprovedAt *time.Time        `json:"approved_at"` // null: not yet
+	Tools      []mcp.Tool        `json:"tools"`       // as they were approved
+	Left       []string          `json:"left"`        // what it has and cannot be used
+}
+
+func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown, error) {
+	v := mcpShown{
+		Name: name, Origin: s.Origin, Transport: s.Server.Transport(), Address: s.Server.Address(), Env: map[string]string{}, Headers: map[string]string{},
+		Variables: append([]string{}, s.Server.Variables()...), Status: "unapproved", Tools: []mcp.Tool{}, Left: []string{},
+	}
+	maps.Copy(v.Env, s.Server.Env)
+	maps.Copy(v.Headers, s.Server.Headers)
+	if s.Err != nil {
+		v.Status, v.Problem = "unusable", s.Err.Error()
+		return v, nil
+	}
+	r, err := a.mcpRecord(ctx, name)
+	if err != nil || r == nil {
+		return v, err
+	}
+	v.Status = "changed"
+	if r.Server.Digest() == s.Server.Digest() {
+		v.Status, v.ApprovedAt = "approved", &r.Approved
+		v.Tools, v.Left = append(v.Tools, r.Tools...), append(v.Left, r.Left...)
+	}
+	return v, nil
+}
+
+func newMCPListCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "ls", Summary: "list the MCP servers that tools may name",
+		About:    "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached.",
+		Exits:    []Status{exitNotFound, exitRefused},
+		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
+		Run: func(ctx context.Context, _ []string) error {
+			if _, err := a.trusted(ctx); err != nil {
+				return err
+			}
+			all, err := a.mcpServers(ctx)
+			if err != nil {
+				return err
+			}
+			if a.mcp.fileErr != nil {
+				a.warn("%s: %v", mcpFile, a.mcp.fileErr)
+			}
+			list := []mcpShown{}
+			rows := [][]string{}
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				v, err := a.mcpShown(ctx, name, all[name])
+				if err != nil {
+					return err
+				}
+				list = append(list, v)
+				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, or(v.Problem, v.Address)})
+			}
+			if a.json() {
+				return a.document(list)
+			}
+			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}}, rows)
+		},
+	})
+}
+
+func newMCPShowCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "show", Summary: "show an MCP server and its approved tools", Args: "NAME", Min: 1, Max: 1,
+		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
+		Exits:    []Status{exitNotFound, exitRefused},
+		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
+		Run: func(ctx context.Context, args []string) error {
+			if _, err := a.trusted(ctx); err != nil {
+				return err
+			}
+			all, err := a.mcpServers(ctx)
+			if err != nil {
+				return err
+			}
+			s, ok := all[args[0]]
+			if !ok {
+				_, err := a.mcpServer(ctx, args[0])
+				return err
+			}
+			return a.writeMCPServer(ctx, args[0], s)
+		},
+	})
+}
+
+// writeMCPServer writes one server to stdout.
+func (a *app) writeMCPServer(ctx context.Context, name string, s mcpServer) error {
+	v, err := a.mcpShown(ctx, name, s)
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.document(v)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		_, _ = w.WriteString(mcpText(v))
+		for _, t := range v.Tools {
+			fmt.Fprintf(w, "\n%s\n", term.Line(t.Name))
+			for line := range strings.Lines(t.Description) {
+				fmt.Fprintf(w, "  %s\n", term.Line(strings.TrimSuffix(line, "\n")))
+			}
+		}
+		if len(v.Tools) > 0 {
+			t := v.Tools[0]
+			fmt.Fprintf(w, "\nAn agent holds one with:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, term.Line(t.Name))
+		}
+		return nil
+	})
+}
+
+// toolNameFor is a name under which providers take a tool of a server.
+func toolNameFor(server, tool string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 128 && (r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '_'
+	}, server+"_"+tool)
+	return name[:min(len(name), 64)]
+}
+
+// mcpText is how a server is reached and what it is given.
+func mcpText(v mcpShown) string {
+	var b strings.Builder
+	row := func(name, text string) { fmt.Fprintf(&b, "%-9s  %s\n", name, term.Line(text)) }
+	row("server", v.Name+", named in "+v.Origin)
+	row("status", v.Status+pick(v.Problem == "", "", ": "+v.Problem))
+	row(pick(v.Transport == "http", "url", "runs"), v.Address)
+	for _, part := range []struct {
+		name string
+		list map[string]string
+	}{{"env", v.Env}, {"header", v.Headers}} {
+		for _, k := range slices.Sorted(maps.Keys(part.list)) {
+			row(part.name, k+": "+part.list[k])
+		}
+	}
+	if len(v.Variables) > 0 {
+		row("variables", strings.Join(v.Variables, " "))
+	}
+	if v.Transport == "stdio" {
+		row("sandbox", "none: it can do what you can do")
+	}
+	for _, left := range v.Left {
+		row("left out", left)
+	}
+	return b.String()
+}
+
+func newMCPApproveCommand(a *app) *cli.Command {
+	var yes bool
+	return a.command(spec{
+		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "NAME", Min: 1, Max: 1,
+		About: "Shows how the server is reached and which variables it gets, asks, starts it, and records the tools that it has. Agents " +
+			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
+			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
+		Flags:    []*option{boolFlag(&yes, "yes", "approve without a question")},
+		Exits:    []Status{exitNotFound, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
+		Run: func(ctx context.Context, args []string) error {
+			if err := a.persist("mcp approve"); err != nil {
+				return err
+			}
+			ctx, stop := a.withSignals(ctx, func() {})
+			defer stop()
+			return approveServer(ctx, a, args[0], yes)
+		},
+	})
+}
+
+func approveServer(ctx context.Context, a *app, name string, yes bool) error {
+	if _, err := a.trusted(ctx); err != nil {
+		return err
+	}
+	s, err := a.mcpServer(ctx, name)
+	if err != nil {
+		return err
+	}
+	before, err := a.mcpRecord(ctx, name)
+	if err != nil {
+		return err
+	}
+	shown, err := a.mcpShown(ctx, name, s)
+	if err != nil {
+		return err
+	}
+	same := before != nil && before.Server.Digest() == s.Server.Digest()
+	if !same && !s.Own && !yes {
+		text := mcpText(shown)
+		if before != nil {
+			text += "It was approved with another entry: " + term.Line(before.Server.Address()) + "\n"
+		}
+		if err := a.askApproval(ctx, name, text, "Start it and let agents use its tools? [y/N] "); err != nil {
+			return err
+		}
+	}
+	list, left, err := a.mcpClient(s).List(ctx)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	if before != nil {
+		if changes := before.Changes(list); len(changes) > 0 && !yes {
+			if err := a.askApproval(ctx, name, changedTools(name, *before, list, changes), "Let agents use these tools as they are now? [y/N] "); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := a.writeMCPRecord(ctx, s.Server, list, left); err != nil {
+		return err
+	}
+	return a.writeMCPServer(ctx, name, s)
+}
+
+// changedTools is what a person reads of tools that are not as they were approved.
+func changedTools(name string, before mcp.Record, now []mcp.Tool, changes []mcp.Change) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "MCP server %s: its tools are not as they were approved\n", term.Line(name))
+	listed := mcp.Record{Tools: now}
+	for _, c := range changes {
+		fmt.Fprintf(&b, "\n%s: %s\n", term.Line(c.Tool), c.State)
+		for _, side := range []struct {
+			mark string
+			in   mcp.Record
+		}{{"-", before}, {"+", listed}} {
+			if t, ok := side.in.Tool(c.Tool); ok {
+				fmt.Fprintf(&b, "  %s %s\n  %s %s\n", side.mark, term.Line(t.Description), side.mark, term.Line(string(t.Schema)))
+			}
+		}
+	}
+	return b.String()
+}
+
+// askApproval shows text and asks. The error is a refusal where nobody can answer, and for a no.
+func (a *app) askApproval(ctx context.Context, name, text, question string) error {
+	refusal := (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s: not approved", name)}).
+		withHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
+	tty, err := a.terminal()
+	if nobody(err) {
+		return refusal
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tty.Close() }()
+	if err := tty.Show(text); err != nil {
+		return err
+	}
+	answer, err := askLine(ctx, tty, question)
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return refusal
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/cmd/jp/internal/mcp/mcptest"
+	"jp/tools/proc"
+)
+
+// TestMain is also the servers that the tests start: the test binary again, with the kind of server as its argument.
+func TestMain(m *testing.M) {
+	proc.Guard(os.Args)
+	if len(os.Args) == 3 && os.Args[1] == "server" {
+		mcptest.Serve(os.Args[2])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// self is the entry of a server of that kind.
+func self(kind string) Server {
+	return Server{Name: "s", Command: proc.Self(), Args: []string{"server", kind}}
+}
+
+// open returns a client of s that is closed when the test ends, and the processes below it with it.
+func open(t *testing.T, s Server, o Options) *Client {
+	t.Helper()
+	host := proc.NewHost(proc.Options{})
+	o.Host = host
+	if o.Environ == nil {
+		o.Environ = []string{"PATH=/usr/bin:/bin", "TOKEN=t0p", "ANTHROPIC_API_KEY=sk", "SECRET=s"}
+	}
+	c := NewClient(s, o)
+	t.Cleanup(func() {
+		c.Close()
+		if err := host.Close(); err != nil {
+			t.Errorf("left behind: %v", err)
+		}
+	})
+	return c
+}
+
+// call lists the tools and calls one with a text.
+func call(t *testing.T, c *Client, name, text string) (string, bool) {
+	t.Helper()
+	list, _, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, ok := find(list, name)
+	if !ok {
+		t.Fatalf("no tool %s among %v", name, list)
+	}
+	args, _ := json.Marshal(map[string]string{"text": text})
+	r, err := c.Call(t.Context(), tool, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Text, r.IsError
+}
+
+func TestCall(t *testing.T) {
+	s := self("plain")
+	s.Env = map[string]string{"GIVEN": "${TOKEN}-${NONE:-none}"}
+	c := open(t, s, Options{})
+	for _, tt := range []struct {
+		tool, text, want string
+		isError          bool
+	}{
+		{"echo", "hello", "hello", false},
+		{"env", "", "PATH=/usr/bin:/bin\nGIVEN=t0p-none\nJP_CALL_FD=none", false},
+		{"fail", "", "no such[2J thing", true},
+		{"media", "", "a[2Jbc\n[left out: an image, image/png, 3 bytes]\n[resource file:///x]\nin it", false},
+		{"ask", "", "roots refused: true, elicitation refused: true", false},
+	} {
+		if got, isError := call(t, c, tt.tool, tt.text); got != tt.want || isError != tt.isError {
+			t.Errorf("%s = %q, %v, want %q, %v", tt.tool, got, isError, tt.want, tt.isError)
+		}
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return mcptest.New("plain") }, nil)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
+		case r.Header.Get("Authorization") != "Bearer t0p":
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	defer srv.Close()
+	s := Server{Name: "s", URL: srv.URL + "/mcp", Headers: map[string]string{"Authorization": "Bearer ${TOKEN}"}}
+	c := open(t, s, Options{})
+	for _, text := range []string{"one", "two"} { // the second after the handshake's time is over
+		if got, isError := call(t, c, "echo", text); got != text || isError {
+			t.Errorf("echo = %q, %v", got, isError)
+		}
+	}
+	c.Close()
+
+	s.Headers = nil
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		t.Errorf("without the header: %v", err)
+	}
+	s.URL, s.Headers = srv.URL+"/away", map[string]string{"Authorization": "Bearer ${TOKEN}"}
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "it redirects elsewhere") {
+		t.Errorf("a redirect: %v", err)
+	}
+}
+
+// A server that dies is an error of that call; it is started once more, and no more.
+func TestDeath(t *testing.T) {
+	c := open(t, self("plain"), Options{})
+	const died = "MCP server s died during the call, which may have had its effect: exit status 4\nstderr, last lines:\nout of memory"
+	for range starts {
+		if got, isError := call(t, c, "echo", "alive"); got != "alive" || isError {
+			t.Fatalf("echo = %q, %v", got, isError)
+		}
+		if got, isError := call(t, c, "die", ""); got != died || !isError {
+			t.Fatalf("die = %q, %v, want %q", got, isError, died)
+		}
+	}
+	_, _, err := c.List(t.Context())
+	const want = "MCP server s has died 2 times and is not started again in this run: exit status 4\nstderr, last lines:\nout of memory"
+	if err == nil || err.Error() != want {
+		t.Errorf("after that: %v, want %s", err, want)
+	}
+}
+
+// A call that is given up leaves the server to others.
+func TestGiveUp(t *testing.T) {
+	c := open(t, self("plain"), Options{})
+	list, _, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hang, _ := find(list, "hang")
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(20*time.Millisecond, func() { cancel(enough) })
+	if _, err := c.Call(ctx, hang, json.RawMessage(`{"text":""}`)); !errors.Is(err, enough) {
+		t.Errorf("hang: %v", err)
+	}
+	if got, _ := call(t, c, "echo", "still here"); got != "still here" || c.begun != 1 {
+		t.Errorf("echo = %q after %d starts", got, c.begun)
+	}
+}
+
+func TestUnfitServers(t *testing.T) {
+	for kind, want := range map[string]string{
+		"mute":    "MCP server s: no answer within 300ms",
+		"deaf":    "MCP server s: no answer within 300ms",
+		"gone":    "MCP server s: exit status 3\nstderr, last lines:\nno [31mlicence[0m",
+		"huge":    "MCP server s: its list of tools is too long: at most 512 tools and 2 MiB",
+		"garbage": `MCP server s: connection closed: calling "initialize": client is closing: invalid character 'h' in literal true (expecting 'r')`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			o := Options{}
+			if kind == "mute" || kind == "deaf" {
+				o.Patience = 300 * time.Millisecond
+			}
+			_, _, err := open(t, self(kind), o).List(t.Context())
+			if err == nil || err.Error() != want {
+				t.Errorf("List = %v, want %s", err, want)
+			}
+		})
+	}
+	s := self("plain")
+	s.Command = "no-such-program"
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("no program: %v", err)
+	}
+}
+
+func TestOddTools(t *testing.T) {
+	list, unfit, err := open(t, self("odd"), Options{}).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range list {
+		names = append(names, tool.Name)
+	}
+	if want := []string{"echo", "painted"}; !slices.Equal(names, want) {
+		t.Errorf("tools = %q, want %q", names, want)
+	}
+	painted, _ := find(list, "painted")
+	if painted.Description != "a[2Jbc" || string(painted.Schema) != `{"properties":{"p":{"description":"[31mred","type":"string"}},"type":"object"}` {
+		t.Errorf("painted = %q, %s", painted.Description, painted.Schema)
+	}
+	slices.Sort(unfit)
+	want := []string{
+		"a tool with a name that is no name", "big: a schema of 65570 bytes, more than 65536",
+		"deep: a schema more than 32 levels deep", "long: a description of 19999 bytes, more than 8192",
+	}
+	if !slices.Equal(unfit, want) {
+		t.Errorf("unfit = %q, want %q", unfit, want)
+	}
+}
+
+// A tool that changes while its server runs is not called any more.
+func TestChanged(t *testing.T) {
+	c := open(t, self("plain"), Options{})
+	list, _, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo, _ := find(list, "echo")
+	if got, _ := call(t, c, "change", ""); got != "changed" {
+		t.Fatal(got)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for { // until the server's notice has come
+		r, err := c.Call(t.Context(), echo, json.RawMessage(`{"text":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Refused {
+			const want = "MCP server s: its tool echo is not as it was approved; a person has to look at it: jp mcp approve s"
+			if r.Text != want {
+				t.Errorf("echo = %q, want %q", r.Text, want)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a changed tool is called")
+		}
+	}
+	if r, _ := c.Call(t.Context(), Tool{Name: "nothing"}, nil); !r.Refused {
+		t.Errorf("a tool that is gone = %+v", r)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	s := self("plain")
+	s.Env = map[string]string{"A": "${SECRET}", "B": "$HOME ${TOKEN:-x}"}
+	if got := strings.Join(s.Variables(), " "); got != "SECRET TOKEN" {
+		t.Errorf("Variables = %s", got)
+	}
+	refuse := func(name string) string {
+		if name == "SECRET" {
+			return "is a key"
+		}
+		return ""
+	}
+	if _, _, err := open(t, s, Options{Refuse: refuse}).List(t.Context()); err == nil || err.Error() != "MCP server s: variable SECRET is a key" {
+		t.Errorf("a key: %v", err)
+	}
+	s.Env = map[string]string{"A": "${UNSET}"}
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || err.Error() != "MCP server s: variable UNSET is not set" {
+		t.Errorf("unset: %v", err)
+	}
+}
+
+func TestParseFile(t *testing.T) {
+	got, err := ParseFile([]byte(`{"mcpServers":{
+		"ok":{"command":"./x","args":["a b"],"env":{"A":"${A}"}}, "web":{"type":"http","url":"https://x/mcp","headers":{"Authorization":"Bearer ${T}"}},
+		"none":{}, "both":{"command":"x","url":"http://x"}, "sse":{"type":"sse","url":"http://x"}, "a b":{"command":"x"},
+		"jp":{"command":"x","env":{"JP_STORE":"y"}}, "open":{"command":"x","args":["${A"]}, "host":{"url":"http://x","headers":{"Host":"y"}},
+		"wrong":{"command":7}}}`), "/w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"ok": "", "web": "", "none": "has neither a command nor a url", "both": "has a command and a url: one of them",
+		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server must be letters, digits, - and _",
+		"jp": `env: "JP_STORE" is no variable that it may be given`, "open": `"${A": want ${NAME} or ${NAME:-text}`,
+		"host":  `headers: "Host" is no header that can be set`,
+		"wrong": "json: cannot unmarshal number into Go struct field .command of type string",
+	}
+	for name, msg := range want {
+		e, ok := got[name]
+		if text := errorText(e.Err); !ok || text != msg {
+			t.Errorf("%s: %q, want %q", name, text, msg)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d entries, want %d", len(got), len(want))
+	}
+	if s := got["ok"].Server; s.Address() != `./x "a b"` || s.Dir != "/w" || s.Digest() == got["web"].Server.Digest() {
+		t.Errorf("ok = %+v, %s", s, s.Address())
+	}
+	if _, err := ParseFile([]byte(`[]`), "/w"); err == nil {
+		t.Error("a list is a file of servers")
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,171 @@
+package mcp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Bounds of what is taken from a server.
+const (
+	maxTools       = 512
+	maxPages       = 64
+	maxNameBytes   = 128
+	maxTextBytes   = 8 << 10  // of a description
+	maxSchemaBytes = 64 << 10 // of one tool
+	maxSchemaDepth = 32
+	maxListBytes   = 2 << 20 // of all tools together
+	maxMessage     = 8 << 20 // bytes of one message on the wire
+)
+
+// Tool is what a server says of one of its tools: printable, bounded, its schema an object's. It is not yet known whether a
+// validator takes the schema.
+type Tool struct {
+	Name        string          `json:"name"` // the server's own
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"` // of the arguments; keys sorted
+}
+
+// Digest stands for the tool as it was listed.
+func (t Tool) Digest() string {
+	sum := sha256.Sum256([]byte(t.Name + "\x00" + t.Description + "\x00" + string(t.Schema)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// accept turns a listed tool into one that may be shown and offered.
+func accept(in *sdk.Tool) (Tool, error) {
+	if in == nil || in.Name == "" || len(in.Name) > maxNameBytes || !utf8.ValidString(in.Name) ||
+		strings.IndexFunc(in.Name, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }) >= 0 {
+		return Tool{}, errors.New("a name that is no name")
+	}
+	t := Tool{Name: in.Name, Description: strings.TrimSpace(cleanText(in.Description))}
+	if len(t.Description) > maxTextBytes {
+		return t, fmt.Errorf("a description of %d bytes, more than %d", len(t.Description), maxTextBytes)
+	}
+	raw, err := json.Marshal(in.InputSchema)
+	if err != nil {
+		return t, fmt.Errorf("schema: %w", err)
+	}
+	if len(raw) > maxSchemaBytes {
+		return t, fmt.Errorf("a schema of %d bytes, more than %d", len(raw), maxSchemaBytes)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return t, fmt.Errorf("schema: %w", err)
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return t, errors.New("a schema that is no object")
+	}
+	if kind, given := m["type"]; given && kind != "object" {
+		return t, errors.New("a schema of something else than an object")
+	}
+	m["type"] = "object"
+	if v, err = cleanValue(m, maxSchemaDepth); err != nil {
+		return t, err
+	}
+	if t.Schema, err = json.Marshal(v); err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+// cleanValue cleans all texts of a JSON value that is at most depth deep.
+func cleanValue(v any, depth int) (any, error) {
+	if depth < 0 {
+		return nil, fmt.Errorf("a schema more than %d levels deep", maxSchemaDepth)
+	}
+	var err error
+	switch v := v.(type) {
+	case string:
+		return cleanText(v), nil
+	case []any:
+		for i := range v {
+			if v[i], err = cleanValue(v[i], depth-1); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for k := range v {
+			if cleanText(k) != k {
+				return nil, errors.New("a schema with control characters in a name")
+			}
+			if v[k], err = cleanValue(v[k], depth-1); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+// cleanText drops what changes how text is shown but is not seen itself: control characters other than tab and line
+// break, and marks that turn the direction of text.
+func cleanText(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// Record is what is known and approved of a server. Only what stands in it is offered or called.
+type Record struct {
+	Version  int       `json:"version"`
+	Server   Server    `json:"server"`
+	Approved time.Time `json:"approved_at"`
+	Tools    []Tool    `json:"tools"` // sorted by name
+	Left     []string  `json:"left"`  // what the server listed and cannot be used, in words
+}
+
+// RecordVersion is that of records that this program writes and reads.
+const RecordVersion = 1
+
+// Tool returns the tool of that name.
+func (r Record) Tool(name string) (Tool, bool) {
+	i, ok := slices.BinarySearchFunc(r.Tools, name, func(t Tool, n string) int { return strings.Compare(t.Name, n) })
+	if !ok {
+		return Tool{}, false
+	}
+	return r.Tools[i], true
+}
+
+// Change is a tool that is not as it was.
+type Change struct {
+	Tool  string `json:"tool"`
+	State string `json:"state"` // new, changed, gone
+}
+
+// Changes compares the tools of a record with those that are listed now, by name.
+func (r Record) Changes(now []Tool) []Change {
+	list := []Change{}
+	for _, t := range now {
+		if was, ok := r.Tool(t.Name); !ok {
+			list = append(list, Change{t.Name, "new"})
+		} else if was.Digest() != t.Digest() {
+			list = append(list, Change{t.Name, "changed"})
+		}
+	}
+	for _, was := range r.Tools {
+		if !slices.ContainsFunc(now, func(t Tool) bool { return t.Name == was.Name }) {
+			list = append(list, Change{was.Name, "gone"})
+		}
+	}
+	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Tool, b.Tool) })
+	return list
+}
