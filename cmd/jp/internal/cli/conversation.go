@@ -23,7 +23,7 @@ func newConversationCommand(a *app) *cli.Command {
 		Subs: []*cli.Command{
 			newNewCommand(a), newForkCommand(a), newListCommand(a), newShowCommand(a), newPrintCommand(a), newGrepCommand(a),
 			newRemoveCommand(a), newEditCommand(a), newUseCommand(a), newArchiveCommand(a), newUnarchiveCommand(a), newTreeCommand(a),
-			newCompactCommand(a),
+			newCompactCommand(a), newExportCommand(a), newImportCommand(a),
 		},
 	})
 }

@@ -39,6 +39,7 @@ type shown struct {
 	Tools       []string                 `json:"tools"`
 	Grant       *convstore.Grant         `json:"grant"`
 	Config      json.RawMessage          `json:"config"`
+	Imported    *convstore.Imported      `json:"imported"` // null when it was made here
 	Ledger      ledger                   `json:"ledger"`
 	Delegations []delegationJSON         `json:"delegations"`
 	ChildList   []convstore.Conversation `json:"child_conversations"`
@@ -124,6 +125,9 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 	}
 	config, err := st.Config(ctx, c.ID)
 	if err != nil {
+		return s, err
+	}
+	if s.Imported, err = st.Imported(ctx, c.ID); err != nil {
 		return s, err
 	}
 	if len(config.JSON) > 0 {
@@ -217,6 +221,9 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	row("created", local(c.CreatedAt))
 	row("activity", local(c.UpdatedAt))
 	row("expires", local(c.ExpiresAt))
+	if im := s.Imported; im != nil {
+		row("imported", local(im.At)+void(im.Void))
+	}
 	row("turns", fmt.Sprintf("%d (%s)", c.Turns, plural(c.Events, "event")))
 	row("profile", c.Profile+pick(c.ProfileHash == "", "", " sha256:"+short(c.ProfileHash)))
 	row("model", c.Model)
@@ -282,6 +289,26 @@ func amountsText[T int64 | stream.USD](a amounts[T], unit, who string, delegated
 		parts = append(parts, fmt.Sprintf("%s of %s%s for the whole run", show(&all), show(a.Run), unit))
 	}
 	return parts
+}
+
+// void names what came with an imported conversation and is not used.
+func void(v convstore.Void) string {
+	var parts []string
+	for _, p := range []struct {
+		there bool
+		text  string
+	}{
+		{v.Role != "", "role " + v.Role}, {v.Profile != "", "profile " + v.Profile}, {v.Grant != nil, "a grant"},
+		{len(v.Raw()) > 0, "a config"}, {len(v.Tools) > 0, "tools " + strings.Join(v.Tools, " ")},
+	} {
+		if p.there {
+			parts = append(parts, p.text)
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "; came with, and is not used: " + strings.Join(parts, ", ")
 }
 
 func usageText(u convstore.Usage) string {

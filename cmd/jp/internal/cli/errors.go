@@ -77,6 +77,8 @@ func explain(err error) report {
 		as(&r, err, explainCycle) ||
 		as(&r, err, explainPattern) ||
 		as(&r, err, explainRange) ||
+		as(&r, err, explainImport) ||
+		as(&r, err, explainConflict) ||
 		as(&r, err, explainPlace) ||
 		as(&r, err, explainSchema) ||
 		as(&r, err, explainDamaged) ||
@@ -137,6 +139,14 @@ func explainPattern(r *report, _ *convstore.PatternError) {
 }
 
 func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exitUsage, "") }
+
+func explainImport(r *report, _ *convstore.ImportError) {
+	r.is("malformed", exitUsage, "nothing was imported")
+}
+
+func explainConflict(r *report, _ *convstore.ConflictError) {
+	r.is("conflict", exitFailed, "nothing was imported; --new-ids imports all of it beside what is here")
+}
 
 func explainPlace(r *report, e *convstore.PlaceError) {
 	const elsewhere = "$JP_STORE or store.path in the user's config.toml names another place"

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/convstore"
+)
+
+func newExportCommand(a *app) *cli.Command {
+	var cascade bool
+	return a.command(spec{
+		Name: "export", Summary: "write conversations to stdout, for import", Args: "ID...",
+		About: "JSON Lines: a first line with the version, one for each conversation, each of its events and each record of a " +
+			"delegation, and a last line that says that all is there. Importing it elsewhere gives the same conversations, down to the " +
+			"bytes of every event. Nothing is locked meanwhile: a conversation that runs is written as far as it is.",
+		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too, and what their delegations used")},
+		Min:   1, Max: -1,
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation export jp-c17543982411 --cascade > review.jsonl",
+			"jp c ls --label team=red | cut -f1 | jp c export - > red.jsonl",
+		},
+		Run: func(ctx context.Context, args []string) error { return runExport(ctx, a, cascade, args) },
+	})
+}
+
+func runExport(ctx context.Context, a *app, cascade bool, words []string) error {
+	st, ids, err := a.openStore(ctx, words)
+	if err != nil {
+		return err
+	}
+	var out io.Writer = a.io.Out
+	if a.io.OutTTY {
+		out = escaping{out}
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	lines := convstore.NewLineWriter(w)
+	for p, err := range st.Export(ctx, ids, cascade) {
+		if err == nil {
+			err = lines.Write(p)
+		}
+		if err != nil {
+			return err // without a last line, so that nobody takes it for all
+		}
+	}
+	if err := lines.Close(); err != nil {
+		return err
+	}
+	return w.Flush()
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/rustjp"
+	"jp/convstore"
+)
+
+func newImportCommand(a *app) *cli.Command {
+	var newIDs bool
+	return a.command(spec{
+		Name: "import", Summary: "take in conversations that were exported", Args: "FILE|DIR...",
+		About: "Reads what `jp conversation export` wrote, - being stdin, and folders with the conversations of JP, the program in " +
+			"Rust: its .jp/conversations, or a workspace that has one. All is imported or, when anything is wrong, nothing: the error " +
+			"names the file and the place.\n\n" +
+			"Conversations keep their ids. One that is here with the same content is left as it is; one that is here with other content " +
+			"is named, and nothing is imported. --new-ids gives all of them new ids, and prints the old one and the new one on each line.\n\n" +
+			"An imported conversation has no authority: what it was granted, its role and its config are kept and shown by " +
+			"`jp conversation show`, and not used. Going on with it resolves your own config. The ids of what was imported are printed.",
+		Flags: []*option{boolFlag(&newIDs, "new-ids", "give every conversation a new id, and print which")},
+		Min:   1, Max: -1,
+		Exits: []Status{exitNotFound, exitBusy},
+		Examples: []string{
+			"jp conversation import review.jsonl",
+			"jp conversation import ~/src/project/.jp/conversations",
+			"zcat review.jsonl.gz | jp conversation import - --new-ids",
+		},
+		Run: func(ctx context.Context, args []string) error { return runImport(ctx, a, newIDs, args) },
+	})
+}
+
+func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
+	if err := a.persist("conversation import"); err != nil {
+		return err
+	}
+	st, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := a.withSignals(ctx, nil) // what was written so far is to be removed
+	defer stop()
+	var kept rustjp.Kept
+	res, err := st.Import(ctx, a.sourcesOfImport(ctx, words, &kept), convstore.ImportOptions{NewIDs: newIDs})
+	if err != nil {
+		return err
+	}
+	a.noteImport(ctx, st, res, kept)
+	if a.json() {
+		return a.document(importedJSON{
+			Imported: orEmpty(res.Made), Unchanged: orEmpty(res.Same), Events: res.Events, Delegations: res.Delegated,
+			Opaque: kept.Opaque, LeftOut: orEmpty(kept.LeftOut),
+		})
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, m := range res.Made {
+			if newIDs {
+				fmt.Fprintf(w, "%s\t", m.From)
+			}
+			fmt.Fprintln(w, m.ID)
+		}
+		return nil
+	})
+}
+
+// importedJSON is what `import` publishes.
+type importedJSON struct {
+	Imported    []convstore.Made `json:"imported"`
+	Unchanged   []convstore.ID   `json:"unchanged"`
+	Events      int              `json:"events"`
+	Delegations int              `json:"delegations"`
+	Opaque      map[string]int   `json:"opaque,omitempty"`
+	LeftOut     []string         `json:"left_out"`
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// noteImport says on stderr what happened beside the ids.
+func (a *app) noteImport(ctx context.Context, st *convstore.Store, res convstore.ImportResult, kept rustjp.Kept) {
+	a.note("%s with %s imported", plural(len(res.Made), "conversation"), plural(res.Events, "event"))
+	if len(res.Same) > 0 {
+		a.note("%s already, with the same content", pick(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
+	}
+	few := func(n int, say func(i int)) {
+		for i := range min(n, maxLostNotes) {
+			say(i)
+		}
+		if n > maxLostNotes {
+			a.note("and %d more", n-maxLostNotes)
+		}
+	}
+	few(len(res.Orphans), func(i int) {
+		a.note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
+	})
+	for _, kind := range sortedKeys(kept.Opaque) {
+		a.note("kept as it is, not understood: %s of type %q", plural(kept.Opaque[kind], "event"), kind)
+	}
+	if kept.Text > 0 {
+		a.note("kept as it is: %s no base64", pick(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
+	}
+	if kept.Times > 0 {
+		a.note("%s of unknown form: such an event has the time of the one before it", plural(kept.Times, "timestamp"))
+	}
+	few(len(kept.LeftOut), func(i int) { a.note("left out: %s", kept.LeftOut[i]) })
+	now := time.Now()
+	for _, m := range res.Made {
+		if c, err := st.Get(ctx, m.ID); err == nil && !c.ExpiresAt.IsZero() && c.ExpiresAt.Before(now) {
+			a.note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", m.ID)
+		}
+	}
+}
+
+// sourcesOfImport reads all that is named, one after the other.
+func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[convstore.Piece, error] {
+	return func(yield func(convstore.Piece, error) bool) {
+		for _, word := range words {
+			pieces, done, err := a.sourceOfImport(ctx, word, kept)
+			if err != nil {
+				yield(convstore.Piece{}, err)
+				return
+			}
+			for p, err := range pieces {
+				if !yield(p, err) {
+					done()
+					return
+				}
+			}
+			done()
+		}
+	}
+}
+
+func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
+	if word == "-" {
+		if a.io.InTTY {
+			return nil, nil, usagef("conversation import: stdin is a terminal").withHint("pipe an export in, or name a file")
+		}
+		return convstore.ReadLines(interruptible{ctx, a.io.In}, "stdin"), func() {}, nil
+	}
+	path := a.abs(word)
+	// Not blocking: it may be a pipe that nobody writes to.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	var info fs.FileInfo
+	if err == nil {
+		if info, err = file.Stat(); err != nil {
+			_ = file.Close()
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, notFoundf("%s: no such file or folder", path)
+	case err != nil:
+		return nil, nil, fmt.Errorf("import: %w", err)
+	case info.IsDir():
+		_ = file.Close()
+		return rustjp.Pieces(path, kept), func() {}, nil
+	case !info.Mode().IsRegular():
+		_ = file.Close()
+		return nil, nil, usagef("%s: neither a regular file nor a folder", path).withHint("pipe it in: jp conversation import - < FILE")
+	}
+	return convstore.ReadLines(file, path), func() { _ = file.Close() }, nil
+}
+
+// interruptible is a reader that a pipe to which nobody writes does not keep beyond the end of ctx. It leaves the read behind then.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(b []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	own, read := make([]byte, len(b)), make(chan result, 1)
+	go func() {
+		n, err := i.r.Read(own)
+		read <- result{n, err}
+	}()
+	select {
+	case r := <-read:
+		return copy(b, own[:r.n]), r.err
+	case <-i.ctx.Done():
+		return 0, context.Cause(i.ctx)
+	}
+}
