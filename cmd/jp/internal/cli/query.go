@@ -48,6 +48,8 @@ type queryOptions struct {
 	attach     []string
 	edit       bool
 	noEdit     bool
+	reasoning  string
+	thoughts   maybe[string] // style.reasoning.display
 	composed   maybe[string] // in an editor, from the words and stdin
 	heads      headless
 }
@@ -104,6 +106,9 @@ func newQueryCommand(a *app) *cli.Command {
 			"what stdin is: text, json (a task of {query, schema, context}) or stream-json (a line with a user's message)"),
 		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
+		choiceFlag(&o.reasoning, "reasoning", "EFFORT", []string{"none", "low", "medium", "high"}, "how much the model reasons: none, low, medium, high"),
+		&option{name: "show-reasoning", usage: "show the model's reasoning on stderr", set: func(string, bool) error { o.thoughts = maybe[string]{true, "full"}; return nil }},
+		&option{name: "hide-reasoning", usage: "show none of it, the default", set: func(string, bool) error { o.thoughts = maybe[string]{true, "hidden"}; return nil }},
 		boolFlag(&o.edit, "edit", "write the request in an editor, beginning with the words and what is piped in").alias("e"),
 		boolFlag(&o.noEdit, "no-edit", "start no editor where there is nothing to ask").alias("E"),
 		listFlag(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").alias("a"),
@@ -183,6 +188,12 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 	}
 	if o.model.Set {
 		add("--model", "assistant.model=%s", o.model.Value)
+	}
+	if o.reasoning != "" {
+		add("--reasoning", "assistant.parameters.reasoning=%s", o.reasoning)
+	}
+	if o.thoughts.Set {
+		add("--show-reasoning", "style.reasoning.display=%s", o.thoughts.Value)
 	}
 	if o.maxTurns.Set {
 		add("--max-turns", "conversation.max_turns:=%d", o.maxTurns.Value)

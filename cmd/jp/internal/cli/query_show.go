@@ -24,6 +24,8 @@ type show struct {
 	shown bool             // the latest message was shown live
 	err   error
 
+	thoughts *thoughts // nil when they are not shown
+
 	replies int           // of the model
 	asking  time.Duration // what they took
 }
@@ -66,6 +68,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 
 // stop ends everything that moves.
 func (s *show) stop() {
+	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.tree.Close()
 }
@@ -81,15 +84,14 @@ func (s *show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
 	if s.live {
 		w.Text = func(delta string) {
+			s.thoughts.end()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
 	if s.resolved.Config.Style.Reasoning == "full" && !s.globals.quiet && !s.json() {
-		var clean term.Cleaner
-		w.Reasoning = func(delta string) {
-			s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, clean.Clean(delta)) })
-		}
+		s.thoughts = &thoughts{show: s}
+		w.Reasoning = s.thoughts.add
 	}
 	return w
 }
@@ -108,6 +110,7 @@ func (s *show) flow(text string) {
 }
 
 func (s *show) message(m agent.Message) {
+	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
 	s.replies++

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"io"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+)
+
+// thoughts shows the reasoning of a model on stderr, in whole lines marked as such, so that nothing else ends up on one of them.
+type thoughts struct {
+	show  *show
+	clean term.Cleaner
+	line  strings.Builder // that has not ended
+}
+
+// add is told of more.
+func (t *thoughts) add(delta string) { t.lines(t.clean.Clean(delta)) }
+
+// end ends the line that is open, before anything else is shown.
+func (t *thoughts) end() {
+	if t == nil {
+		return
+	}
+	t.lines(t.clean.Flush())
+	if t.line.Len() > 0 {
+		t.lines("\n")
+	}
+}
+
+func (t *thoughts) lines(text string) {
+	whole, rest, ended := cutLast(text)
+	t.line.WriteString(whole)
+	if !ended {
+		return
+	}
+	mark, after := pick(t.show.io.UTF8, "┊ ", "| "), ""
+	if t.show.io.ErrColor {
+		mark, after = "\x1b[2m"+mark, "\x1b[0m"
+	}
+	var b strings.Builder
+	for l := range strings.SplitSeq(t.line.String(), "\n") {
+		b.WriteString(strings.TrimRight(mark+l, " \t") + after + "\n")
+	}
+	t.line.Reset()
+	t.line.WriteString(rest)
+	t.show.tree.Around(func() { _, _ = io.WriteString(t.show.io.Err, b.String()) })
+}
+
+// cutLast cuts text at its last newline; without any all of it is before.
+func cutLast(text string) (before, after string, found bool) {
+	i := strings.LastIndexByte(text, '\n')
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
