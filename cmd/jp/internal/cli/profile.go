@@ -15,9 +15,9 @@ import (
 
 func newProfileCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "profile", Summary: "list, show and check agent profiles",
+		Name: "profile", Summary: "list, show, check and import agent profiles",
 		About: "A profile is one config file that says what an agent is and can do.",
-		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a), newProfileCheckCommand(a)},
+		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a), newProfileCheckCommand(a), newProfileImportCommand(a)},
 	})
 }
 

@@ -113,7 +113,13 @@ func (h headless) keepOnly(r *profiles.Resolved) ([]toggle, error) {
 }
 
 func errNoTool(flag, name string) error {
-	return notFoundf("%s: no tool %q is configured here", flag, name)
+	err := notFoundf("%s: no tool %q is configured here", flag, name)
+	for _, format := range profiles.ForeignFormats() {
+		if known, _ := (profiles.Foreign{Format: format, Tools: []string{name}}).MapTools(); len(known) > 0 {
+			return err.withHint("here it is called %s", known[0])
+		}
+	}
+	return err
 }
 
 // ownPrompt is what --append-system-prompt adds.

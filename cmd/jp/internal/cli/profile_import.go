@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+	"jp/tools"
+)
+
+type importOptions struct {
+	check bool
+	from  string
+	tools maybe[string]
+	model maybe[string]
+}
+
+func newProfileImportCommand(a *app) *cli.Command {
+	var o importOptions
+	return a.command(spec{
+		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
+		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
+			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +
+			"Prompt, model, temperature and limits are kept as far as a profile has them; tools that have one here that can do no " +
+			"more become that. What is left out is listed, and stands in the profile. A file that lists no tools means all of " +
+			"them elsewhere; here somebody has to say which: on a terminal jp asks, otherwise it needs --tools. Tools that write ask " +
+			"before each call until the profile says otherwise.\n\n" +
+			"Nothing is overwritten, and with any mistake nothing is written. The workspace has to be trusted, and stays so. " +
+			"Look at what was written before you use it: a prompt is somebody's word.",
+		Flags: []*option{
+			boolFlag(&o.check, "check", "show the profiles, write nothing"),
+			choiceFlag(&o.from, "from", "PROGRAM", profiles.ForeignFormats(), "whose files these are: "+strings.Join(profiles.ForeignFormats(), ", ")),
+			stringFlag(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
+			stringFlag(&o.model, "model", "ID", "the model of agents whose own is not known here").alias("m"),
+		},
+		Exits: []Status{exitNotFound, exitBusy, exitRefused},
+		Examples: []string{
+			"jp profile import .claude/agents/*.md --check",
+			"jp profile import .codex/agents/explorer.toml --tools fs_read_file,fs_grep_files",
+		},
+		Run: func(ctx context.Context, args []string) error { return runProfileImport(ctx, a, o, args) },
+	})
+}
+
+// imported is one file as `profile import` publishes it.
+type imported struct {
+	File    string            `json:"file"`
+	Format  string            `json:"format"`
+	Profile string            `json:"profile"` // what --cfg takes
+	Path    string            `json:"path"`    // of the profile, below the workspace
+	Model   string            `json:"model"`   // "" = it has none
+	Tools   []string          `json:"tools"`
+	Mapped  map[string]string `json:"mapped"` // names elsewhere, and here
+	LeftOut []string          `json:"left_out"`
+	Written bool              `json:"written"`
+	TOML    string            `json:"toml"`
+
+	data []byte
+}
+
+func runProfileImport(ctx context.Context, a *app, o importOptions, args []string) error {
+	root, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	if o.model.Set {
+		if _, err := (profiles.Config{}).ResolveModel(o.model.Value); err != nil {
+			return usagef("--model: %q is not provider/model", o.model.Value)
+		}
+	}
+	if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
+		return err
+	}
+	src := a.userSources()
+	src.Workspace = root
+	config, err := profiles.Resolve(src, nil, nil)
+	if err != nil {
+		return err
+	}
+	list := make([]imported, len(args))
+	taken := map[string]string{}
+	for i, arg := range args {
+		if list[i], err = a.readImport(ctx, config.Config, o, arg); err != nil {
+			return err
+		}
+		path := list[i].Path
+		if other, ok := taken[path]; ok {
+			return usagef("profile import: %s and %s would both be %s", other, arg, path)
+		}
+		taken[path] = arg
+		if _, err := os.Lstat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
+			return usagef("profile import %s: %s exists; it is not overwritten", arg, path).withHint("move it away to import again")
+		}
+	}
+	if err := a.writeImports(ctx, src, list, o.check); err != nil {
+		return err
+	}
+	for _, im := range list {
+		for _, text := range im.LeftOut {
+			a.note("%s: left out: %s", im.File, text)
+		}
+	}
+	if a.json() {
+		return a.document(list)
+	}
+	if a.pretty() && !o.check {
+		defer a.note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, im := range list {
+			if o.check {
+				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.io.Text(im.TOML))
+				continue
+			}
+			fmt.Fprintf(w, "created %s\n", im.Path)
+			tools := or(strings.Join(im.Tools, " "), "none")
+			fmt.Fprintf(w, "  model %s, tools %s\n", or(im.Model, "none"), tools)
+		}
+		return nil
+	})
+}
+
+// readImport makes the profile of one file.
+func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
+	file := a.abs(arg)
+	format := o.from
+	if format == "" {
+		format = profiles.ForeignFormat(file)
+	}
+	if format == "" {
+		return imported{}, usagef("profile import %s: whose file it is cannot be told", arg).
+			withHint("--from %s", strings.Join(profiles.ForeignFormats(), "|"))
+	}
+	f, err := profiles.ReadForeign(format, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return imported{}, notFoundf("profile import %s: no such file", arg)
+	}
+	if err != nil {
+		return imported{}, err
+	}
+	name := f.ProfileName()
+	if name == "" {
+		return imported{}, usagef("profile import %s: its name %q has no letter or digit that a profile's can have", arg, f.Name)
+	}
+	im := imported{File: arg, Format: format, Profile: "agent/" + name, Path: ".jp/config/agent/" + name + ".toml", Mapped: map[string]string{}, LeftOut: []string{}}
+	leave := func(format string, args ...any) {
+		im.LeftOut = append(im.LeftOut, term.Line(fmt.Sprintf(format, args...)))
+	}
+	if f.Odd != "" {
+		a.note("%s: %s", arg, f.Odd)
+	}
+	names, unknown := f.MapTools()
+	for _, t := range f.Tools {
+		if known, _ := (profiles.Foreign{Format: format, Tools: []string{t}}).MapTools(); len(known) > 0 {
+			im.Mapped[t] = known[0]
+		}
+	}
+	for _, t := range unknown {
+		leave("tool %s: there is none here that does the same", t)
+	}
+	if !f.Listed {
+		if names, err = a.chooseTools(ctx, o, arg); err != nil {
+			return imported{}, err
+		}
+	}
+	slices.Sort(names)
+	im.Tools = append([]string{}, slices.Compact(names)...)
+	held, err := heldTools(im.Tools)
+	if err != nil {
+		return imported{}, err
+	}
+	if im.Model = foreignModel(cfg, f); im.Model == "" {
+		switch {
+		case o.model.Set && f.Model == "":
+			im.Model = o.model.Value
+		case o.model.Set:
+			im.Model = o.model.Value
+			leave("model %s: not known here; %s stands in its place", f.Model, im.Model)
+		case f.Model == "":
+			leave("model: that of whoever calls; set assistant.model, or give --model")
+		default:
+			leave("model %s: no alias of that name in providers.llm.aliases; set assistant.model, or give --model", f.Model)
+		}
+	}
+	if f.Reasoning != "" && !slices.Contains([]string{"none", "low", "medium", "high"}, f.Reasoning) {
+		leave("reasoning %s: not known here", f.Reasoning)
+	}
+	for _, key := range f.Left {
+		leave("%s: a profile has nothing for it", key)
+	}
+	im.data = f.Profile(profiles.Imported{Source: filepath.ToSlash(a.relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
+	im.TOML = string(im.data)
+	return im, nil
+}
+
+// chooseTools says what an agent holds whose file lists nothing: what --tools names, or what somebody answers.
+func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
+	if o.tools.Set {
+		return toolNamesIn("--tools", []string{o.tools.Value})
+	}
+	missing := usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
+		withHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
+	tty, err := a.terminal()
+	if nobody(err) {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tty.Close() }()
+	answer, err := askLine(ctx, tty, fmt.Sprintf("%s lists no tools, which means all of them elsewhere.\nIts tools here (such as fs_read_file fs_list_files fs_grep_files; nothing = none): ", term.Line(arg)))
+	if err != nil {
+		return nil, err
+	}
+	return toolNamesIn("tools", []string{answer})
+}
+
+// heldTools are tools by the names that jp knows them by. Reading ones run without a question.
+func heldTools(names []string) ([]profiles.Held, error) {
+	held := make([]profiles.Held, len(names))
+	for i, name := range names {
+		def, ok := tools.Embedded(name)
+		if !ok || def.Source != tools.SourceBuiltin {
+			var known []string
+			for _, name := range tools.EmbeddedNames() {
+				if def, ok := tools.Embedded(name); ok && def.Source == tools.SourceBuiltin {
+					known = append(known, name)
+				}
+			}
+			return nil, usagef("--tools: %q is no built-in tool", name).withHint("%s", didYouMean(name, known, "one of "+strings.Join(known, ", ")))
+		}
+		held[i] = profiles.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
+	}
+	return held, nil
+}
+
+// foreignModel is what a file's model is called here, "" when that is not known.
+func foreignModel(cfg profiles.Config, f profiles.Foreign) string {
+	if id, err := cfg.ResolveModel(f.Model); err == nil {
+		return id
+	}
+	switch {
+	case f.Format == "claude" && strings.HasPrefix(f.Model, "claude-"):
+		return "anthropic/" + f.Model
+	case f.Format == "codex" && strings.HasPrefix(f.Model, "gpt-"):
+		return "openai/" + f.Model
+	}
+	return ""
+}
+
+// writeImports writes all profiles or none, as one step with the record of trust. Each is read as config first.
+func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
+	unlock, err := a.lockConfig(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	src.Instead = map[string][]byte{}
+	written := map[string][]byte{}
+	for _, im := range list {
+		file := filepath.Join(src.Workspace, filepath.FromSlash(im.Path))
+		src.Instead[file] = im.data
+		if _, err := profiles.Resolve(src, underNone(file), nil); err != nil {
+			return err
+		}
+		written[im.Path] = im.data
+	}
+	if check {
+		return nil
+	}
+	if _, err := a.trustedNow(ctx); err != nil {
+		return err
+	}
+	put := func() error { return putImports(src.Workspace, list) }
+	if a.trustByEnv() {
+		err = put()
+	} else {
+		err = a.writeTrusted(ctx, src.Workspace, written, put)
+	}
+	if err != nil {
+		return fmt.Errorf("profile import: %w", err)
+	}
+	for i := range list {
+		list[i].Written = true
+	}
+	return nil
+}
+
+// putImports makes the files; when one cannot be made, those before it go again.
+func putImports(workspace string, list []imported) (err error) {
+	root, err := os.OpenRoot(filepath.Join(workspace, ".jp"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, name := range made {
+				_ = root.Remove(name)
+			}
+		}
+	}()
+	for _, im := range list {
+		name := filepath.FromSlash(strings.TrimPrefix(im.Path, ".jp/"))
+		ok, err := createFile(root, name, im.data)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%s: exists; it is not overwritten", im.Path)
+		}
+		made = append(made, name)
+	}
+	return nil
+}

@@ -1,0 +1,372 @@
+package profiles
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Foreign is an agent as a file of another program describes it.
+type Foreign struct {
+	Format      string // one of ForeignFormats
+	Name        string // as the file or, in opencode, its name says; not yet fit for a file
+	Description string
+	Prompt      string // never empty
+	Model       string // as the file says it; "" = none of its own
+	Reasoning   string // as the file says it; "" = nothing said
+	Temperature *float64
+	MaxTurns    int // 0 = nothing said
+
+	// Tools are those that the file lists, by the other program's names. Without a list, Listed is false, and there the agent
+	// has every tool.
+	Tools  []string
+	Listed bool
+
+	Left []string // keys that a profile has nothing for, sorted
+	Odd  string   // how the file had to be read, where it is not what it should be; "" = it is
+}
+
+const maxForeignBytes = 256 << 10
+
+// ForeignFormats are the programs whose agent files can be read.
+func ForeignFormats() []string { return []string{"claude", "codex", "gemini", "opencode"} }
+
+// ForeignFormat tells by the folder of a file whose it is, "" when that does not tell.
+func ForeignFormat(path string) string {
+	if filepath.Ext(path) == ".toml" {
+		return "codex"
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		switch base, up := filepath.Base(dir), filepath.Base(filepath.Dir(dir)); {
+		case base == "agents" && (up == ".claude" || up == ".agents"):
+			return "claude"
+		case base == "agents" && up == ".gemini":
+			return "gemini"
+		case (base == "agents" || base == "agent") && (up == ".opencode" || up == "opencode"):
+			return "opencode"
+		}
+		if up := filepath.Dir(dir); up == dir {
+			return ""
+		}
+	}
+}
+
+// ReadForeign reads the agent file at an absolute path. Errors are *Error, or wrap fs.ErrNotExist.
+func ReadForeign(format, path string) (Foreign, error) {
+	data, _, err := slurp(path, os.Stat, func(name string) (*os.File, error) { return os.OpenFile(name, openFlags, 0) }, maxForeignBytes)
+	if err != nil {
+		return Foreign{}, &Error{File: path, Msg: reason(err).Error(), Err: err}
+	}
+	f, err := ParseForeign(format, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), data)
+	if err != nil {
+		err.(*Error).File = path
+	}
+	return f, err
+}
+
+// ParseForeign reads the text of an agent file; base is the file's name without its ending. A byte order mark and line ends
+// of any kind are no matter. Errors are *Error without a file.
+func ParseForeign(format, base string, data []byte) (Foreign, error) {
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return Foreign{}, &Error{Msg: "not UTF-8 text"}
+	}
+	f := Foreign{Format: format, Name: base}
+	var keys map[string]any
+	var err error
+	if format == "codex" {
+		keys, _, err = parseTOML([]byte(text))
+	} else {
+		keys, err = f.frontmatter(text)
+	}
+	if err == nil {
+		err = f.take(keys)
+	}
+	if err != nil {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Msg: err.Error(), Err: err}
+		}
+		return Foreign{}, e
+	}
+	slices.Sort(f.Left)
+	switch {
+	case strings.TrimSpace(f.Prompt) == "":
+		return Foreign{}, &Error{Msg: "holds no prompt"}
+	case f.Name == "":
+		return Foreign{}, &Error{Key: "name", Msg: "is missing"}
+	}
+	return f, nil
+}
+
+// frontmatter splits a text into its keys and its prompt.
+func (f *Foreign) frontmatter(text string) (map[string]any, error) {
+	rest, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return nil, &Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
+	}
+	head, body, ok := strings.Cut("\n"+rest, "\n---\n")
+	if !ok {
+		if head, ok = strings.CutSuffix("\n"+rest, "\n---"); !ok {
+			return nil, &Error{Line: 1, Msg: "the frontmatter has no end"}
+		}
+	}
+	f.Prompt = strings.TrimSpace(body)
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(head), &doc); err != nil {
+		// The programs that write these files leave text unquoted that is no YAML, and read it nevertheless.
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
+		if plain, ok := plainKeys(head); ok {
+			f.Odd = "its frontmatter is not YAML (" + text + "); it was read line by line"
+			return plain, nil
+		}
+		return nil, &Error{Msg: "frontmatter: " + text, Err: err}
+	}
+	if len(doc.Content) == 0 {
+		return map[string]any{}, nil
+	}
+	v, err := yamlValue(doc.Content[0], 0)
+	if err != nil {
+		return nil, &Error{Msg: "frontmatter: " + err.Error(), Err: err}
+	}
+	keys, ok := v.(map[string]any)
+	if !ok {
+		return nil, &Error{Msg: "frontmatter: is not a list of keys"}
+	}
+	return keys, nil
+}
+
+// yamlValue reads a value. Anchors and aliases, which can stand for more than there is room for, are refused.
+func yamlValue(n *yaml.Node, depth int) (any, error) {
+	if depth > 16 {
+		return nil, errors.New("nested too deep")
+	}
+	if n.Anchor != "" || n.Kind == yaml.AliasNode {
+		return nil, fmt.Errorf("line %d: anchors and aliases are not read here", n.Line)
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, c := range n.Content {
+			var err error
+			if list[i], err = yamlValue(c, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case yaml.MappingNode:
+		tree := map[string]any{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := n.Content[i]
+			if _, ok := tree[k.Value]; ok || k.Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("line %d: key %s stands twice or is no text", k.Line, strconv.Quote(k.Value))
+			}
+			v, err := yamlValue(n.Content[i+1], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			tree[k.Value] = v
+		}
+		return tree, nil
+	}
+	switch n.Tag {
+	case "!!null":
+		return nil, nil
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true") || strings.EqualFold(n.Value, "yes") || strings.EqualFold(n.Value, "on"), nil
+	case "!!int", "!!float":
+		if x, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(x, 0) && !math.IsNaN(x) {
+			return x, nil
+		}
+	}
+	return n.Value, nil
+}
+
+var plainKey = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?: +(.*))?$`)
+
+// plainKeys reads lines of `key: text`, nothing else.
+func plainKeys(head string) (map[string]any, bool) {
+	keys := map[string]any{}
+	for _, line := range strings.Split(head, "\n") {
+		if line = strings.TrimRight(line, " \t"); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		m := plainKey.FindStringSubmatch(line)
+		if m == nil {
+			return nil, false
+		}
+		if _, ok := keys[m[1]]; ok {
+			return nil, false
+		}
+		keys[m[1]] = m[2]
+	}
+	return keys, true
+}
+
+// take reads the keys that a profile has something for.
+func (f *Foreign) take(keys map[string]any) error {
+	var denied []string
+	for _, key := range sortedKeys(keys) {
+		v := keys[key]
+		var err error
+		switch key {
+		case "name":
+			if f.Format == "opencode" {
+				continue // there the file's name counts
+			}
+			f.Name, err = foreignText(v)
+		case "description":
+			f.Description, err = foreignText(v)
+		case "model":
+			if f.Model, err = foreignText(v); f.Model == "inherit" {
+				f.Model = ""
+			}
+		case "tools":
+			f.Tools, f.Listed, err = f.tools(v)
+		case "disallowedTools":
+			denied, err = foreignNames(v)
+		case "temperature":
+			x, ok := foreignNumber(v)
+			if !ok || x < 0 || x > 2 {
+				err = errors.New("is no number from 0 to 2")
+			}
+			f.Temperature = &x
+		case "maxTurns", "max_turns", "steps", "maxSteps":
+			x, ok := foreignNumber(v)
+			if !ok || x < 1 || x > 1_000_000 || x != math.Trunc(x) {
+				err = errors.New("is no whole number from 1")
+			}
+			f.MaxTurns = int(x)
+		case "model_reasoning_effort", "effort":
+			f.Reasoning, err = foreignText(v)
+		case "developer_instructions":
+			if f.Format == "codex" {
+				f.Prompt, err = foreignText(v)
+			} else {
+				f.Left = append(f.Left, key)
+			}
+		case "kind":
+			if v == "remote" {
+				err = errors.New("a remote agent has nothing to import")
+			}
+		default:
+			f.Left = append(f.Left, key)
+		}
+		if err != nil {
+			return &Error{Key: quotePart(key), Msg: err.Error()}
+		}
+	}
+	f.Tools = slices.DeleteFunc(f.Tools, func(name string) bool { return slices.Contains(denied, name) })
+	if len(denied) > 0 && !f.Listed {
+		f.Left = append(f.Left, "disallowedTools") // all but these is still no list
+	}
+	return nil
+}
+
+// tools reads a list of tools, or opencode's switches. Switches that do not begin with all off only take some away.
+func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
+	switches, ok := v.(map[string]any)
+	if !ok {
+		if v == nil || v == "" {
+			return nil, false, nil
+		}
+		names, err = foreignNames(v)
+		if slices.Contains(names, "*") {
+			return nil, false, err
+		}
+		return names, err == nil, err
+	}
+	for _, name := range sortedKeys(switches) {
+		on, ok := switches[name].(bool)
+		switch {
+		case !ok:
+			return nil, false, fmt.Errorf("%s: is neither true nor false", quotePart(name))
+		case name == "*":
+			listed = !on
+		case on:
+			names = append(names, name)
+		}
+	}
+	if !listed {
+		names = nil
+	}
+	return names, listed, nil
+}
+
+// foreignNames reads a list, or a text with commas between names.
+func foreignNames(v any) ([]string, error) {
+	var parts []string
+	switch v := v.(type) {
+	case nil:
+	case string:
+		parts = splitNames(v)
+	case []any:
+		for _, item := range v {
+			s, ok := item.(string)
+			if !ok {
+				return nil, errors.New("is no list of names")
+			}
+			parts = append(parts, s)
+		}
+	default:
+		return nil, errors.New("is no list of names")
+	}
+	names := []string{}
+	for _, p := range parts {
+		if p = strings.TrimSpace(p); p != "" && !slices.Contains(names, p) {
+			names = append(names, p)
+		}
+	}
+	return names, nil
+}
+
+// splitNames splits at commas that stand in no parentheses: Read, Bash(git add, git diff).
+func splitNames(s string) (parts []string) {
+	s = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(s), "["), "]")
+	depth, from := 0, 0
+	for i, r := range s {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth = max(depth-1, 0)
+		case ',':
+			if depth == 0 {
+				parts, from = append(parts, s[from:i]), i+1
+			}
+		}
+	}
+	return append(parts, s[from:])
+}
+
+func foreignText(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return strings.TrimSpace(v), nil
+	}
+	return "", errors.New("is no text")
+}
+
+func foreignNumber(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case int64:
+		return float64(v), true
+	case string:
+		x, err := strconv.ParseFloat(v, 64)
+		return x, err == nil && !math.IsInf(x, 0) && !math.IsNaN(x)
+	}
+	return 0, false
+}

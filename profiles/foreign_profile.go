@@ -1,0 +1,150 @@
+package profiles
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// foreignTools are the tools of other programs for which jp has one that can do no more.
+var foreignTools = map[string]map[string]string{
+	"claude": {
+		"Read": "fs_read_file", "Grep": "fs_grep_files", "Glob": "fs_list_files", "LS": "fs_list_files",
+		"Write": "fs_create_file", "Edit": "fs_modify_file", "MultiEdit": "fs_modify_file",
+	},
+	"gemini": {
+		"read_file": "fs_read_file", "read_many_files": "fs_read_file", "list_directory": "fs_list_files", "glob": "fs_list_files",
+		"grep_search": "fs_grep_files", "search_file_content": "fs_grep_files", "write_file": "fs_create_file", "replace": "fs_modify_file",
+	},
+	"opencode": {
+		"read": "fs_read_file", "list": "fs_list_files", "glob": "fs_list_files", "grep": "fs_grep_files",
+		"write": "fs_create_file", "edit": "fs_modify_file", "patch": "fs_modify_file",
+	},
+}
+
+// MapTools returns what the file's tools are called here, sorted and each once, and those that there is nothing for, in the
+// order of the file.
+func (f Foreign) MapTools() (names, unknown []string) {
+	for _, t := range f.Tools {
+		if name, ok := foreignTools[f.Format][t]; ok {
+			names = append(names, name)
+		} else {
+			unknown = append(unknown, t)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), unknown
+}
+
+// ProfileName makes a name that is fit for a profile and a file: lowercase letters, digits, - and _. "" when nothing is left.
+func (f Foreign) ProfileName() string {
+	words := strings.FieldsFunc(strings.ToLower(f.Name), func(r rune) bool { return r >= 0x80 || !isBare(byte(r)) || r == '-' })
+	name := strings.Join(words, "-")
+	return strings.Trim(name[:min(len(name), 64)], "-")
+}
+
+// Imported is what stands in a profile beside what its file says.
+type Imported struct {
+	Source string   // where it was read from, as a person would say it
+	Model  string   // provider/model; "" = none
+	Tools  []Held   // all that it holds
+	Notes  []string // what was left out and why
+}
+
+// Held is a tool of a profile.
+type Held struct {
+	Name, Source string
+	Unattended   bool // it runs without a question
+}
+
+// Profile writes the TOML of a profile that resets what stands before it.
+func (f Foreign) Profile(im Imported) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Imported from %s by jp profile import.\n", comment(im.Source))
+	if f.Description != "" {
+		fmt.Fprintf(&b, "# %s\n", comment(f.Description))
+	}
+	for _, n := range im.Notes {
+		fmt.Fprintf(&b, "# Left out: %s\n", comment(n))
+	}
+	b.WriteString("\n[loader]\nreset = \"none\" # what stands here is what the agent can do\n\n[assistant]\n")
+	fmt.Fprintf(&b, "name = %s\n", tomlString(f.ProfileName()))
+	if im.Model != "" {
+		fmt.Fprintf(&b, "model = %s\n", tomlString(im.Model))
+	}
+	reasoning := slices.Contains([]string{"none", "low", "medium", "high"}, f.Reasoning)
+	if reasoning || f.Temperature != nil {
+		b.WriteString("\n[assistant.parameters]\n")
+		if reasoning {
+			fmt.Fprintf(&b, "reasoning = %s\n", tomlString(f.Reasoning))
+		}
+		if f.Temperature != nil {
+			fmt.Fprintf(&b, "temperature = %s\n", decimal(*f.Temperature))
+		}
+	}
+	fmt.Fprintf(&b, "\n[[assistant.system_prompt_sections]]\ncontent = %s\n", tomlLines(f.Prompt))
+	if f.MaxTurns > 0 {
+		fmt.Fprintf(&b, "\n[conversation]\nmax_turns = %d\n", f.MaxTurns)
+	}
+	for _, t := range im.Tools {
+		run := `run = "unattended"`
+		if !t.Unattended {
+			run = `run = "ask" # nobody can ask for a sub-agent: "unattended" lets it`
+		}
+		fmt.Fprintf(&b, "\n[conversation.tools.%s]\nsource = %s\n%s\n", tomlKey([]string{t.Name}), tomlString(t.Source), run)
+	}
+	return []byte(b.String())
+}
+
+// decimal writes a number as TOML has floats.
+func decimal(x float64) string {
+	s := strconv.FormatFloat(x, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// comment makes a text fit to stand behind a #, in one line that is not too long.
+func comment(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	s = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1 // what could turn a line around
+		}
+		return r
+	}, s)
+	if runes := []rune(s); len(runes) > 200 {
+		s = string(runes[:199]) + "…"
+	}
+	return s
+}
+
+// tomlLines writes a text as a multi-line string: what a person can read and change.
+func tomlLines(s string) string {
+	var b strings.Builder
+	b.WriteString("\"\"\"\n")
+	last := rune(0)
+	for i, r := range s {
+		switch {
+		case r == '\\' || r == '"' && (last == '"' || i == len(s)-1):
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f || unicode.Is(unicode.Cf, r):
+			if r > 0xffff {
+				fmt.Fprintf(&b, "\\U%08X", r)
+			} else {
+				fmt.Fprintf(&b, "\\u%04X", r)
+			}
+		default:
+			b.WriteRune(r)
+		}
+		last = r
+	}
+	b.WriteString("\n\"\"\"")
+	return b.String()
+}

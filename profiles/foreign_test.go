@@ -1,0 +1,126 @@
+package profiles
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestForeignFormat(t *testing.T) {
+	for path, want := range map[string]string{
+		"/w/.claude/agents/a.md": "claude", "/w/.claude/agents/team/a.md": "claude", "/w/.agents/agents/a.md": "claude",
+		"/w/.codex/agents/a.toml": "codex", "/w/a.toml": "codex", "/w/.gemini/agents/a.md": "gemini",
+		"/w/.opencode/agent/a.md": "opencode", "/h/.config/opencode/agents/a.md": "opencode",
+		"/w/agents/a.md": "", "/w/.claude/a.md": "", "a.md": "", "/": "",
+	} {
+		if got := ForeignFormat(path); got != want {
+			t.Errorf("ForeignFormat(%s) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestParseForeign(t *testing.T) {
+	md := func(head string) string { return "---\n" + head + "\n---\nDo it.\n" }
+	show := func(f Foreign) string {
+		names, unknown := f.MapTools()
+		tools := "all"
+		if f.Listed {
+			tools = fmt.Sprint(names, unknown)
+		}
+		return fmt.Sprintf("%s|%s|%s|%s|%s", f.ProfileName(), f.Model, tools, strings.Join(f.Left, " "), f.Prompt)
+	}
+	for _, test := range []struct{ name, format, in, want string }{
+		{"list as text", "claude", md("name: a\ndescription: d\ntools: Read, Grep\nmodel: sonnet"), "a|sonnet|[fs_grep_files fs_read_file] []||Do it."},
+		{"list", "claude", md("name: a\ntools: [Edit, MultiEdit, Bash]"), "a||[fs_modify_file] [Bash]||Do it."},
+		{"commas in parentheses", "claude", md(`tools: "Bash(git add, git diff), LS"`), "file||[fs_list_files] [Bash(git add, git diff)]||Do it."},
+		{"no list", "claude", md("name: a\nmodel: inherit"), "a||all||Do it."},
+		{"an empty list", "claude", md("name: a\ntools: []"), "a||[] []||Do it."},
+		{"tools without a value", "claude", md("name: a\ntools:"), "a||all||Do it."},
+		{"everything", "gemini", md("name: a\ntools: ['*']"), "a||all||Do it."},
+		{"all but some", "claude", md("name: a\ndisallowedTools: Bash"), "a||all|disallowedTools|Do it."},
+		{"some but some", "claude", md("name: a\ntools: Read, Write\ndisallowedTools: Write"), "a||[fs_read_file] []||Do it."},
+		{"mark and line ends", "claude", "\ufeff---\r\nname: a\r\n---\r\nDo\r\nit.\r\n", "a||all||Do\nit."},
+		{"no YAML", "claude", md("name: a\ndescription: Use it: often. Examples: <b>\ntools: Read"), "a||[fs_read_file] []||Do it."},
+		{"no YAML, no list", "claude", md("name: a\ndescription: Use it: often\ntools:"), "a||all||Do it."},
+		{"up and out", "claude", md("name: ../../etc/passwd"), "etc-passwd||all||Do it."},
+		{"letters of all kinds", "claude", md("name: Größe  Prüfer_2"), "gr-e-pr-fer_2||all||Do it."},
+		{"no letters", "claude", md("name: ..."), "||all||Do it."},
+		{"what is not known", "claude", md("name: a\nhooks: {x: [1]}\ncolor: red"), "a||all|color hooks|Do it."},
+		{"no end of the body", "claude", "---\nname: a\n---", "holds no prompt"},
+		{"no end", "claude", "---\nname: a\n", "the frontmatter has no end"},
+		{"no frontmatter", "claude", "Do it.", "must begin with a frontmatter between lines of ---"},
+		{"aliases", "claude", md("name: [&x a]\ndescription: *x"), "frontmatter: line 2: anchors and aliases are not read here"},
+		{"a bomb", "claude", md("a:\n  - &a [x,x]\n  - &b [*a,*a]\n  - [*b,*b]"), "frontmatter: line 3: anchors and aliases are not read here"},
+		{"twice", "claude", md("tools: Read\ntools: Bash"), `frontmatter: line 3: key "tools" stands twice or is no text`},
+		{"deep", "claude", md("a:\n  " + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "frontmatter: nested too deep"},
+		{"a number for a name", "claude", md("name: 1"), "name: is no text"},
+		{"tools as a number", "claude", md("tools: 1"), "tools: is no list of names"},
+		{"a limit that is none", "gemini", md("max_turns: 0.5"), "max_turns: is no whole number from 1"},
+		{"too warm", "gemini", md("temperature: 3"), "temperature: is no number from 0 to 2"},
+		{"remote", "gemini", md("kind: remote"), "kind: a remote agent has nothing to import"},
+		{"bytes", "claude", "---\n\xff\n---\nx", "not UTF-8 text"},
+		{"gemini's names", "gemini", md("tools: [read_file, replace, google_web_search]"), "file||[fs_modify_file fs_read_file] [google_web_search]||Do it."},
+		{"switches on top of all", "opencode", md("tools: {bash: false, read: true}"), "file||all||Do it."},
+		{"switches on top of none", "opencode", md("tools: {'*': false, read: true, bash: false}"), "file||[fs_read_file] []||Do it."},
+		{"a switch in words", "opencode", md("tools: {read: allow}"), "tools: read: is neither true nor false"},
+		{"the file's name", "opencode", md("name: other"), "file||all||Do it."},
+		{"codex", "codex", "name = \"a b\"\ndeveloper_instructions = \"\"\"\nDo it.\"\"\"\nmodel = \"gpt-5\"\nsandbox_mode = \"x\"\n", "a-b|gpt-5|all|sandbox_mode|Do it."},
+		{"codex without a prompt", "codex", "name = \"a\"\n", "holds no prompt"},
+		{"a date", "codex", "x = 2026-01-01\n", "x: must not be a date: no setting takes one; write it in quotes"},
+	} {
+		f, err := ParseForeign(test.format, "file", []byte(test.in))
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = show(f)
+		}
+		if got != test.want {
+			t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
+		}
+	}
+}
+
+// A profile says what was read, whatever that is: no text of a file becomes anything but the prompt.
+func FuzzForeign(f *testing.F) {
+	for _, format := range ForeignFormats() {
+		f.Add(format, "---\nname: a\ntools: Read, Grep\nmodel: m\n---\nDo it.\n")
+		f.Add(format, "---\nname: a: b\ndescription: \"\"\"\n---\n\"\"\"\nreset = 1\n\"\"\\\x1b\u202e\n")
+		f.Add(format, "name = \"x\"\ndeveloper_instructions = \"a\\u0000\\\"\\\"\\\"\"\n")
+		f.Add(format, "---\ndescription: \"a\\n[conversation.tools.x]\"\ntemperature: 1e-9\nmax_turns: 3\nsteps: 1e3\n---\n\\u0041\\\n")
+		f.Add(format, "---\na: &a [b]\nb: *a\n---\nx")
+		f.Add(format, "---\ntools: {'*': false, read: true}\n---\nx\r\ny")
+	}
+	f.Fuzz(func(t *testing.T, format, text string) {
+		a, err := ParseForeign(format, "file", []byte(text))
+		if err != nil {
+			return
+		}
+		name := a.ProfileName()
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" || len(name) > 64 {
+			t.Fatalf("name %q", name)
+		}
+		data := a.Profile(Imported{Source: a.Name, Model: "a/b", Tools: []Held{{"fs_read_file", "builtin", true}}, Notes: []string{a.Description, a.Name}})
+		tree, _, err := parseTOML(data)
+		if err != nil {
+			t.Fatalf("%v in the profile of %q:\n%s", err, text, data)
+		}
+		want := map[string]any{
+			"loader":       map[string]any{"reset": "none"},
+			"conversation": map[string]any{"tools": map[string]any{"fs_read_file": map[string]any{"source": "builtin", "run": "unattended"}}},
+		}
+		if a.MaxTurns > 0 {
+			want["conversation"].(map[string]any)["max_turns"] = int64(a.MaxTurns)
+		}
+		assistant := tree["assistant"].(map[string]any)
+		delete(tree, "assistant")
+		if !reflect.DeepEqual(tree, want) {
+			t.Fatalf("%v, want %v", tree, want)
+		}
+		sections := assistant["system_prompt_sections"].([]any)
+		if got := sections[0].(map[string]any)["content"]; len(sections) != 1 || got != a.Prompt+"\n" {
+			t.Fatalf("prompt %q, want %q", got, a.Prompt+"\n")
+		}
+	})
+}
