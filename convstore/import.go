@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -128,8 +131,35 @@ type importer struct {
 	order   []*arrival
 	ledgers map[ID]int // how many delegations came, by the id of their root
 
-	batch []Piece
-	size  int
+	batch   []Piece
+	size    int
+	decoded []decoded // of the batch
+}
+
+// decoded is what an event of the batch is to the store.
+type decoded struct {
+	stored stored
+	body   Body
+	err    error
+}
+
+// decode decodes the events of the batch on all processors, before the store is
+// kept from others.
+func (im *importer) decode() {
+	im.decoded = slices.Grow(im.decoded[:0], len(im.batch))[:len(im.batch)]
+	var wait sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for first := range workers {
+		wait.Go(func() {
+			for i := first; i < len(im.batch); i += workers {
+				if e := im.batch[i].Event; e != nil {
+					d := &im.decoded[i]
+					d.stored, d.body, d.err = e.stored()
+				}
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // arrival is one conversation that came.
@@ -167,14 +197,15 @@ func (im *importer) flush(ctx context.Context) error {
 		return nil
 	}
 	lock := im.lock
+	im.decode()
 	err := im.f.write(ctx, func(t *tx) error {
 		wrote := false
 		var open *arrival
-		for _, p := range im.batch {
+		for i, p := range im.batch {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			w, err := im.apply(t, p, &open)
+			w, err := im.apply(t, p, &im.decoded[i], &open)
 			if err != nil {
 				return im.blame(p, err)
 			}
@@ -193,6 +224,7 @@ func (im *importer) flush(ctx context.Context) error {
 		im.lock = nil
 	}
 	clear(im.batch)
+	clear(im.decoded)
 	im.batch, im.size = im.batch[:0], 0
 	return err
 }
@@ -225,7 +257,7 @@ func (im *importer) begin(t *tx) (err error) {
 
 // apply carries out one piece. Open is the conversation whose record is not put
 // away yet.
-func (im *importer) apply(t *tx, p Piece, open **arrival) (wrote bool, err error) {
+func (im *importer) apply(t *tx, p Piece, d *decoded, open **arrival) (wrote bool, err error) {
 	switch {
 	case p.Conversation != nil:
 		a, err := im.arrive(t, p)
@@ -234,9 +266,8 @@ func (im *importer) apply(t *tx, p Piece, open **arrival) (wrote bool, err error
 		}
 		return true, im.turnTo(t, a, open)
 	case p.Event != nil:
-		s, body, err := p.Event.stored()
-		if err != nil {
-			return false, unfit{err}
+		if d.err != nil {
+			return false, unfit{d.err}
 		}
 		a := im.at[p.Event.Conversation]
 		if a == nil {
@@ -244,14 +275,14 @@ func (im *importer) apply(t *tx, p Piece, open **arrival) (wrote bool, err error
 		}
 		a.seq++
 		if a.here {
-			return false, im.compare(t, a, s)
+			return false, im.compare(t, a, d.stored)
 		}
 		if err := im.turnTo(t, a, open); err != nil {
 			return true, err
 		}
-		seq, err := t.append(a.id, a.new.Record, &s, body)
+		seq, err := t.append(a.id, a.new.Record, &d.stored, d.body)
 		if err == nil && seq != a.seq {
-			err = unfitf("conversation %s: event %q is there twice", a.from, s.id)
+			err = unfitf("conversation %s: event %q is there twice", a.from, d.stored.id)
 		}
 		return true, err
 	case p.Delegation != nil:

@@ -301,7 +301,7 @@ func TestImportRefuses(t *testing.T) {
 			"f:3: usage or cost of -1 is out of range"},
 		{"no type", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"typ":"x"}}}` + "\n"), "f:3: event: no type"},
 		{"a deep body", importFile(importLine("5", "") + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}}\n"),
-			"f:3: column 10055: invalid character '[' exceeded max depth"},
+			"f:3: event: invalid character '[' exceeded max depth"},
 		{"a ledger of nobody", importFile(importDelegation), "f:2: a delegation in the ledger of jp-c5, which has not come"},
 		{"an open delegation", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"state":""`, 1)), `f:4: delegation by jp-c5: state "" has not ended`},
 		{"within itself", importFile(five + strings.Replace(importDelegation, `"state":"ok"`, `"within":1,"state":"ok"`, 1)),
