@@ -1,40 +1,54 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 )
 
-// opens are the open delegations of a ledger.
-type opens []Delegation
+// opens are the open delegations of a ledger, in order.
+type opens []openDelegation
+
+// openDelegation is one of them. Many are only passed by: its record is read when it is asked for.
+type openDelegation struct {
+	number uint64
+	caller ID
+	d      *Delegation // nil = not read yet
+}
 
 func (t *tx) opens(ledger ID) (open opens, err error) {
-	err = t.prefixed(bOpen, ledger.key(), func(k, _ []byte) error {
-		d, err := t.delegation(ledger, num(k[8:]))
-		open = append(open, d)
-		return err
+	err = t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
+		open = append(open, openDelegation{number: num(k[8:]), caller: idAt(v, 8)})
+		return nil
 	})
 	return open, err
 }
 
 func (o opens) has(number uint64) bool {
-	for _, d := range o {
-		if d.number == number {
-			return true
-		}
-	}
-	return false
+	_, ok := slices.BinarySearchFunc(o, number, func(at openDelegation, n uint64) int { return cmp.Compare(at.number, n) })
+	return ok
 }
 
-// grantedBy sums up what is reserved in an account: the grants of open
+// grantedBy sums up what is reserved in the account of id: the grants of open
 // delegations that belong to it and stand below no other open one, whose grant
 // covers them. One belongs when belongs says so of it or, since a delegation can
 // outlive the one that it was made in, of a settled one above it.
-func (t *tx) grantedBy(open opens, belongs func(at Delegation, session int) bool) (Budget, error) {
+func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, session int) bool) (Budget, error) {
 	var zero Spend
 	sum := zero.budget()
-	for _, d := range open {
-		for at := d; ; {
+	for i := range open {
+		if open[i].caller == ledger && id != ledger {
+			continue // nothing is above those that the root made
+		}
+		if open[i].d == nil {
+			d, err := t.delegation(ledger, open[i].number)
+			if err != nil {
+				return sum, err
+			}
+			open[i].d = &d
+		}
+		for d, at := *open[i].d, *open[i].d; ; {
 			if belongs(at, d.Session) {
 				sum = sum.plus(d.Grant.Budget)
 				break
@@ -118,7 +132,7 @@ func (t *tx) accountAlone(id ID, r *record, ledger ID, open opens) (Account, err
 		}
 	}
 	var err error
-	if a.Open, err = t.grantedBy(open, belongs); err != nil {
+	if a.Open, err = t.grantedBy(open, ledger, id, belongs); err != nil {
 		return a, err
 	}
 	a.left()

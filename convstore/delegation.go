@@ -58,9 +58,9 @@ type Standing struct {
 	Caller    Conversation
 	Ancestors []Conversation // of Caller by delegation links, nearest first
 	Now       time.Time
-	Account   Account      // Caller's, before anything of this decision
-	Turn      []Delegation // Caller's in its present turn, oldest first
-	Session   []Delegation // everyone's of the ledger in the root's present turn, oldest first
+	Account   Account // Caller's, before anything of this decision
+	Calls     int     // delegations that Caller has made in its present turn
+	Children  int     // conversations forked for the ledger's delegations, whoever made them, in the root's present turn
 
 	// Lookup finds a strict descendant of Caller by delegation links. Anything
 	// else is a *NotFoundError or a *ScopeError. Valid only inside admit.

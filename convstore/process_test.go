@@ -463,8 +463,8 @@ func TestKilledParent(t *testing.T) {
 			l = mustLock(t, s, c.ID)
 			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
 				d, ok := st.Existing("call")
-				if !ok || d.State != test.state || len(st.Turn) != 1 || len(st.Session) != 1 {
-					t.Errorf("standing: existing %+v, turn %d, session %d", d, len(st.Turn), len(st.Session))
+				if !ok || d.State != test.state || st.Calls != 1 || st.Children != 1 {
+					t.Errorf("standing: existing %+v, calls %d, children %d", d, st.Calls, st.Children)
 				}
 				return []Child{{Call: "call", Title: "child"}}, nil
 			})

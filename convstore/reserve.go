@@ -128,10 +128,10 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	if st.Account, err = t.account(s.root, caller); err != nil {
 		return st, 0, err
 	}
-	if st.Session, err = t.delegationsSince(ledger, root.Turns); err != nil {
+	if st.Children, err = t.forkedSince(ledger, root.Turns); err != nil {
 		return st, 0, err
 	}
-	if st.Turn, err = t.delegationsOf(s.root, caller.Turns, st.Session); err != nil {
+	if st.Calls, err = t.callsIn(s.root, caller.Turns); err != nil {
 		return st, 0, err
 	}
 	st.Lookup = func(id ID) (Conversation, error) {
@@ -481,48 +481,43 @@ func (t *tx) delegations(root ID) (ds []Delegation, err error) {
 	return ds, err
 }
 
-// delegationsSince returns those of a ledger since a turn of its root, oldest
-// first. Numbers and turns both only grow, so it reads from the end.
-func (t *tx) delegationsSince(root ID, session int) (ds []Delegation, err error) {
+// forkedSince counts the delegations of a ledger since a turn of its root that
+// forked their child. Numbers and turns both only grow, so it reads from the end;
+// it is asked before each of many, so it reads no more of one than it needs.
+func (t *tx) forkedSince(root ID, session int) (n int, err error) {
 	c := t.bucket(bDelegations).Cursor()
 	back := c.Prev
 	if after, _ := c.Seek(pairKey(root+1, 0)); after == nil {
 		back = c.Last
 	}
 	for k, v := back(); idAt(k, 0) == root; k, v = c.Prev() {
-		d, err := t.parseDelegation(k, v)
-		if err != nil {
-			return nil, err
+		var d struct {
+			Session int  `json:"session"`
+			Fresh   bool `json:"fresh"`
+		}
+		if err := json.Unmarshal(v, &d); err != nil {
+			return 0, t.damaged("delegation of %s: %w", root, err)
 		}
 		if d.Session < session {
 			break
 		}
-		ds = append(ds, d)
+		if d.Fresh {
+			n++
+		}
 	}
-	slices.Reverse(ds)
-	return ds, nil
+	return n, nil
 }
 
-// delegationsOf returns those of a caller in one of its turns, oldest first. Those
-// that known has, by number, are not read again.
-func (t *tx) delegationsOf(caller ID, turn int, known []Delegation) (ds []Delegation, err error) {
+// callsIn counts the delegations that a caller has made in one of its turns.
+func (t *tx) callsIn(caller ID, turn int) (n int, err error) {
 	err = t.prefixed(bCalls, caller.key(), func(_, v []byte) error {
 		if len(v) != 20 {
 			return t.damaged("calls of %s: malformed entry", caller)
 		}
-		if int(binary.BigEndian.Uint32(v[16:])) != turn {
-			return nil
+		if int(binary.BigEndian.Uint32(v[16:])) == turn {
+			n++
 		}
-		root, number := idAt(v, 0), num(v[8:])
-		at, ok := slices.BinarySearchFunc(known, number, func(d Delegation, n uint64) int { return cmp.Compare(d.number, n) })
-		if ok && known[at].Root == root {
-			ds = append(ds, known[at])
-			return nil
-		}
-		d, err := t.delegation(root, number)
-		ds = append(ds, d)
-		return err
+		return nil
 	})
-	slices.SortFunc(ds, func(a, b Delegation) int { return cmp.Compare(a.number, b.number) })
-	return ds, err
+	return n, err
 }

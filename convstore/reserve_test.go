@@ -172,7 +172,7 @@ func TestReserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if standing.Caller.ID != root.ID || standing.Caller.Turns != 1 || len(standing.Ancestors)+len(standing.Turn)+len(standing.Session) != 0 || !standing.Now.Equal(now) {
+	if standing.Caller.ID != root.ID || standing.Caller.Turns != 1 || len(standing.Ancestors)+standing.Calls+standing.Children != 0 || !standing.Now.Equal(now) {
 		t.Errorf("first standing: %+v", standing)
 	}
 	child := rs[0].Child
@@ -217,8 +217,8 @@ func TestReserve(t *testing.T) {
 	}
 	// It goes on, with a new grant.
 	more, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
-		if len(st.Turn) != 1 || len(st.Session) != 1 || !reflect.DeepEqual(st.Turn[0], want) {
-			t.Errorf("second standing: %+v", st)
+		if d, ok := st.Existing("a"); st.Calls != 1 || st.Children != 1 || !ok || !reflect.DeepEqual(d, want) {
+			t.Errorf("second standing: %+v, the first call %+v", st, d)
 		}
 		if c, err := st.Lookup(child.ID); err != nil || c.Title != "A" {
 			t.Errorf("Lookup = %+v, %v", c, err)
@@ -240,11 +240,20 @@ func TestReserve(t *testing.T) {
 	if _, err := l.Below().Settle(t.Context(), more[0], Outcome{State: StateOK}); err != nil {
 		t.Fatal(err)
 	}
+	// A child that goes on is a call, and no new conversation.
+	if _, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+		if st.Calls != 2 || st.Children != 1 {
+			t.Errorf("%d calls and %d children, want 2 and 1", st.Calls, st.Children)
+		}
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	// A new turn has a standing of its own.
 	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{})
 	boom := errors.New("refused")
 	if _, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
-		if len(st.Turn) != 0 || len(st.Session) != 0 {
+		if st.Calls != 0 || st.Children != 0 {
 			t.Errorf("standing in the next turn: %+v", st)
 		}
 		return []Child{a}, boom
@@ -267,24 +276,20 @@ func TestStandingOfNested(t *testing.T) {
 	for _, test := range []struct {
 		at        ID
 		ancestors []ID
-		session   []ID // children of the delegations
+		children  int
 	}{
-		{f.grandchild, []ID{f.child, f.root}, []ID{f.child, f.grandchild, f.sibling}},
-		{f.child, []ID{f.root}, []ID{f.child, f.grandchild, f.sibling}},
-		{f.root, nil, []ID{f.child, f.grandchild, f.sibling}},
-		{f.below, []ID{f.fork}, []ID{f.below}}, // the ledger ends at the fork
+		{f.grandchild, []ID{f.child, f.root}, 3},
+		{f.child, []ID{f.root}, 3},
+		{f.root, nil, 3},
+		{f.below, []ID{f.fork}, 1}, // the ledger ends at the fork
 	} {
 		scope, err := f.s.Below(t.Context(), test.at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := scope.Reserve(t.Context(), func(st Standing) ([]Child, error) {
-			var session []ID
-			for _, d := range st.Session {
-				session = append(session, d.Child)
-			}
-			if got := ids(st.Ancestors); !slices.Equal(got, test.ancestors) || !slices.Equal(session, test.session) {
-				t.Errorf("at %v: ancestors %v, session %v, want %v and %v", test.at, got, session, test.ancestors, test.session)
+			if got := ids(st.Ancestors); !slices.Equal(got, test.ancestors) || st.Children != test.children {
+				t.Errorf("at %v: ancestors %v, %d children, want %v and %d", test.at, got, st.Children, test.ancestors, test.children)
 			}
 			return nil, nil
 		}); err != nil {
@@ -374,7 +379,7 @@ func TestConcurrentReserve(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
-				if len(st.Session) >= limit {
+				if st.Children >= limit {
 					return nil, full
 				}
 				return []Child{{Call: fmt.Sprint(i)}}, nil

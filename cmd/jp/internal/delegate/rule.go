@@ -240,14 +240,9 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 // count applies the limits of calls and children to the asks that are not refused yet, in call order. That of children is
 // the session's, which a child cannot raise for itself.
 func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []error) {
-	calls, made, most := len(s.Turn), 0, c.Limits.MaxChildren
+	calls, made, most := s.Calls, s.Children, c.Limits.MaxChildren
 	if l := s.Account.Limits; l != nil {
 		most = l.Children
-	}
-	for _, d := range s.Session {
-		if d.Fresh {
-			made++
-		}
 	}
 	over = make([]error, len(asks))
 	for i, a := range asks {

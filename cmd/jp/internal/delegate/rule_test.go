@@ -148,11 +148,11 @@ func TestDecideCounts(t *testing.T) {
 	ask := Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}
 	for used, want := range []Code{"", "", "", "", "", CodeCalls, CodeCalls} {
 		s := standing(0, 0, nil)
-		s.Turn = make([]convstore.Delegation, used)
+		s.Calls = used
 		if _, err := decide(s, c, ask); codeOf(err) != want {
 			t.Errorf("%d calls used: %v, want %q", used, err, want)
 		}
-		s.Turn = nil
+		s.Calls = 0
 		together := make([]Ask, used+1)
 		for i := range together {
 			together[i] = ask
@@ -165,10 +165,7 @@ func TestDecideCounts(t *testing.T) {
 	}
 	for made, want := range []Code{"", "", "", CodeChildren} {
 		s := standing(0, 0, nil)
-		for range made {
-			s.Session = append(s.Session, convstore.Delegation{Fresh: true})
-		}
-		s.Session = append(s.Session, convstore.Delegation{}) // a follow-up makes no conversation
+		s.Children = made
 		if _, err := decide(s, c, ask); codeOf(err) != want {
 			t.Errorf("%d children made: %v, want %q", made, err, want)
 		}
@@ -248,7 +245,7 @@ func TestDecideByWhatAToolIs(t *testing.T) {
 func TestDecideTreeLimit(t *testing.T) {
 	s := standing(1, 3, []string{toolQuery})
 	s.Account.Limits = &convstore.Limits{Children: 1}
-	s.Session = []convstore.Delegation{{Fresh: true}}
+	s.Children = 1
 	c := caller(toolQuery)
 	c.Limits.MaxChildren = 1000
 	if _, err := decide(s, c, Ask{Call: "c", Tool: toolQuery, Profile: researcher(0)}); codeOf(err) != CodeChildren {

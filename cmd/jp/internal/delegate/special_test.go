@@ -234,7 +234,7 @@ func FuzzPolicy(f *testing.F) {
 			granted = append(granted, tool)
 		}
 		s := standing(max(int(depth), 0), int(ceiling), granted)
-		s.Turn = make([]convstore.Delegation, used)
+		s.Calls = int(used)
 		got, err := decide(s, c, ask)
 		again, err2 := decide(s, c, ask)
 		if fmt.Sprint(got, err) != fmt.Sprint(again, err2) {
