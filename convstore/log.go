@@ -19,6 +19,8 @@ type Log struct {
 
 	shared  bool        // the parent holds the lock too, until it settles
 	calling atomic.Bool // a call that the record says was begun is this process's
+	blank   atomic.Bool // it has no events: nobody else can append any
+	taken   Config      // as it was when the lock was taken
 
 	mu   sync.RWMutex
 	lock *os.File // nil when closed
@@ -34,6 +36,13 @@ func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().G
 
 // Config returns the conversation's stored config.
 func (l *Log) Config(ctx context.Context) (Config, error) { return l.view().Config(ctx, l.id) }
+
+// Taken returns the config that the conversation had when its run lock was taken.
+// It must not be changed.
+func (l *Log) Taken() Config { return l.taken }
+
+// Blank reports, without looking at the store, that the conversation has no events.
+func (l *Log) Blank() bool { return l.blank.Load() }
 
 // Events is View.Events of the conversation.
 func (l *Log) Events(ctx context.Context, r Range) iter.Seq2[Event, error] {
@@ -147,6 +156,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		}
 	}
 	seqs := make([]uint64, len(events))
+	l.blank.Store(false) // whatever comes of it
 	err := l.write(ctx, func(t *tx, r *record) error {
 		changed := false
 		for i := range encoded {

@@ -407,3 +407,24 @@ func TestConcurrentReserve(t *testing.T) {
 		t.Errorf("%d admitted, %d refused, want %d and %d", admitted, refused, limit, 16-limit)
 	}
 }
+
+// TestGetUnder compares the one transaction with the two that it stands for.
+func TestGetUnder(t *testing.T) {
+	f := newFamily(t)
+	all := []ID{f.root, f.child, f.grandchild, f.sibling, f.fork, f.below, f.other, 7}
+	for _, v := range []View{f.s.View, {f: f.s.f, root: f.root, delegated: true}} {
+		for _, root := range all {
+			for _, id := range all {
+				var want Conversation
+				under, wantErr := v.Under(t.Context(), root)
+				if wantErr == nil {
+					want, wantErr = under.Get(t.Context(), id)
+				}
+				got, err := v.GetUnder(t.Context(), root, id)
+				if fmt.Sprint(err) != fmt.Sprint(wantErr) || !reflect.DeepEqual(got, want) {
+					t.Errorf("GetUnder(%v, %v) = %+v, %v, want %+v, %v", root, id, got, err, want, wantErr)
+				}
+			}
+		}
+	}
+}

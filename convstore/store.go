@@ -99,11 +99,21 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	return nil, err
 }
 
-// newLog looks again, under the lock, whether the conversation is there.
+// newLog looks, under the lock, at what is there.
 func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
-	if _, err := s.Get(ctx, id); err != nil {
+	l := &Log{f: s.f, id: id, lock: file, shared: shared}
+	err := s.f.read(ctx, func(t *tx) error {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		l.blank.Store(r.Events == 0 && r.Call == nil)
+		l.taken, err = t.config(id)
+		return err
+	})
+	if err != nil {
 		file.Close()
-		return nil, err
+		return nil, absent(err, id)
 	}
-	return &Log{f: s.f, id: id, lock: file, shared: shared}, nil
+	return l, nil
 }

@@ -198,6 +198,9 @@ func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 
 func (l *Loop) load(ctx context.Context) (*turn, error) {
 	t := &turn{Loop: l, priced: true, tools: l.Tools, system: l.System, limit: l.Compact.Limit}
+	if l.Log.Blank() {
+		return t, nil
+	}
 	for ev, err := range l.Log.Events(ctx, convstore.Range{}) {
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
@@ -122,7 +123,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 		if !ok || r.IsError || !visible(r.Text) {
 			return nil
 		}
-		whole := ownTag.ReplaceAllString(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "&lt;$1")
+		whole := ownTag().ReplaceAllString(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "&lt;$1")
 		text := cutText(whole, int(min(tokens, 1<<20))*3)
 		if left := len(whole) - len(text); left > 0 {
 			text += fmt.Sprintf("\n[%d of %d bytes are cut here]", left, len(whole))
@@ -134,7 +135,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 }
 
 // ownTag matches what could pass for the wrapper of quoted data, whatever its case and spacing.
-var ownTag = regexp.MustCompile(`(?i)<(\s*/?\s*context\b)`)
+var ownTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*context\b)`) })
 
 // cutText cuts text to at most n bytes, at a rune.
 func cutText(s string, n int) string {

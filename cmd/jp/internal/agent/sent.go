@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"jp/convstore"
 	"jp/tools"
@@ -188,7 +189,9 @@ func printableName(name string) string {
 }
 
 // named matches the ids of sub-conversations where the results of delegation tools name them.
-var named = regexp.MustCompile(`(?:<response conversation_id=|"conversation_id":)"(jp-c[0-9]{1,19})"`)
+var named = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:<response conversation_id=|"conversation_id":)"(jp-c[0-9]{1,19})"`)
+})
 
 // namedBy are the sub-conversations that a call's result is from, in order, each once, at most 32. Of no other tool than those
 // for delegation is it believed.
@@ -196,7 +199,7 @@ func namedBy(c convstore.ToolCall, result string) (ids []string) {
 	if c.Source != tools.SourceDelegation {
 		return nil
 	}
-	for _, m := range named.FindAllStringSubmatch(result, 32) {
+	for _, m := range named().FindAllStringSubmatch(result, 32) {
 		if !slices.Contains(ids, m[1]) {
 			ids = append(ids, m[1])
 		}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -117,7 +118,7 @@ func userText(m convstore.UserMessage) string {
 	b.WriteString(m.Text)
 	for _, a := range m.Attachments {
 		b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\">\n")
-		b.WriteString(attachmentTag.ReplaceAllString(a.Text, "&lt;$1"))
+		b.WriteString(attachmentTag().ReplaceAllString(a.Text, "&lt;$1"))
 		b.WriteString("\n</attachment>")
 	}
 	return b.String()
@@ -125,7 +126,7 @@ func userText(m convstore.UserMessage) string {
 
 // attachmentTag is what could end an attachment or begin another inside of one, attachmentName what could do so in its name.
 var (
-	attachmentTag  = regexp.MustCompile(`(?i)<(\s*/?\s*attachment\b)`)
+	attachmentTag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*attachment\b)`) })
 	attachmentName = strings.NewReplacer(`"`, "'", "<", "&lt;", ">", "&gt;", "\n", " ", "\r", " ")
 )
 

@@ -100,11 +100,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err != nil {
 		return err
 	}
-	stored, err := q.log.Config(ctx)
-	if err != nil {
-		return err
-	}
-	if err := q.resolve(ctx, stored.JSON, nil); err != nil {
+	if err := q.resolve(ctx, q.log.Taken().JSON, nil); err != nil {
 		return err
 	}
 	loop, _, err := q.assemble(ctx)

@@ -377,9 +377,11 @@ func (q *query) run(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	if session := q.session(); session != "" && !q.o.noActivate && !q.globals.noPersist {
-		if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
-			return err
+	if !q.o.noActivate && !q.globals.noPersist {
+		if session := q.session(); session != "" {
+			if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
+				return err
+			}
 		}
 	}
 	show := q.show(loop)

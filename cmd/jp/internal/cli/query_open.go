@@ -34,11 +34,11 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	}
 	if q.o.rootID.Set && !isNew {
 		// Before the target's config is read.
-		view, err := q.below(ctx, q.o.rootID.Value)
+		root, err := q.resolveTarget(ctx, q.o.rootID.Value)
 		if err != nil {
 			return err
 		}
-		if q.conv, err = view.Get(ctx, target); err != nil {
+		if q.conv, err = q.store.GetUnder(ctx, root, target); err != nil {
 			return err
 		}
 	}
@@ -72,10 +72,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		return err
 	}
 	q.places.delegated = q.delegated
-	stored, err := q.log.Config(ctx)
-	if err != nil {
-		return err
-	}
+	stored := q.log.Taken()
 	directives := q.o.directives
 	if q.delegated {
 		if directives, err = childDirectives(directives, q.conv); err != nil {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -277,12 +278,12 @@ func bound(s string, limit int) (string, int) {
 }
 
 // markup matches what could pass for our own markup, whatever its case and spacing.
-var markup = regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`)
+var markup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`) })
 
 // neutralize makes text from elsewhere harmless inside our wrapper: valid UTF-8 without NUL, and no tag of ours.
 func neutralize(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	return markup.ReplaceAllString(s, "&lt;$1")
+	return markup().ReplaceAllString(s, "&lt;$1")
 }
 
 // attribute makes text fit between double quotes in our wrapper: one short line.

@@ -118,6 +118,10 @@ func (s *Stream) begins(line string, indent int) bool {
 
 // end shows the block that is complete.
 func (s *Stream) end(out *strings.Builder) {
+	if s.block.Len() == 0 { // the parser is made when it is first asked
+		s.state, s.blank = inNothing, false
+		return
+	}
 	text := Render(s.block.String(), s.style)
 	s.block.Reset()
 	s.state, s.blank = inNothing, false

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -187,14 +188,16 @@ func Parse(name string, data []byte) (*Script, error) {
 }
 
 // decodeError is how the decoder writes errors that it has no type for.
-var decodeError = regexp.MustCompile(`^toml: (?:line (\d+) )?(?:\(last key "([^"]*)"\): )?((?s).*)$`)
+var decodeError = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^toml: (?:line (\d+) )?(?:\(last key "([^"]*)"\): )?((?s).*)$`)
+})
 
 // explain returns the key and the line that an error of the decoder names, and its message.
 func explain(err error) (key string, line int, msg string) {
 	var pe toml.ParseError
 	if errors.As(err, &pe) {
 		key, line, msg = pe.LastKey, pe.Position.Line, strings.TrimSpace(pe.Message)
-	} else if m := decodeError.FindStringSubmatch(err.Error()); m != nil {
+	} else if m := decodeError().FindStringSubmatch(err.Error()); m != nil {
 		line, _ = strconv.Atoi(m[1]) // digits or nothing
 		key, msg = m[2], m[3]
 	} else {
@@ -397,7 +400,7 @@ func statuses(k model.Kind) (int, bool) {
 func captures(table map[string]any) (map[string]capture, error) {
 	out := make(map[string]capture)
 	for _, name := range sortedKeys(table) {
-		if m := placeholder.FindString("{{" + name + "}}"); m != "{{"+name+"}}" {
+		if m := placeholder().FindString("{{" + name + "}}"); m != "{{"+name+"}}" {
 			return nil, fmt.Errorf("capture %q: a name has small letters, digits and _", name)
 		}
 		c := capture{match: 1}
@@ -455,7 +458,7 @@ func sortedKeys(m map[string]any) []string {
 func (r *rule) checkPlaceholders() error {
 	var unknown error
 	check := func(s string) string {
-		for _, m := range placeholder.FindAllStringSubmatch(s, -1) {
+		for _, m := range placeholder().FindAllStringSubmatch(s, -1) {
 			if _, ok := r.captures[m[1]]; !ok && unknown == nil {
 				unknown = fmt.Errorf("{{%s}} is not a capture", m[1])
 			}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -176,15 +177,15 @@ type said struct {
 }
 
 // placeholder is {{name}}.
-var placeholder = regexp.MustCompile(`\{\{\s*([a-z_][a-z0-9_]*)\s*\}\}`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{\s*([a-z_][a-z0-9_]*)\s*\}\}`) })
 
 // render fills in the captures. Only those that the rule quotes are looked for.
 func (c *rule) render(r request) (words, error) {
 	var failed error
 	found := make(map[string]string)
 	fill := func(s string) string {
-		return placeholder.ReplaceAllStringFunc(s, func(m string) string {
-			name := placeholder.FindStringSubmatch(m)[1]
+		return placeholder().ReplaceAllStringFunc(s, func(m string) string {
+			name := placeholder().FindStringSubmatch(m)[1]
 			value, ok := found[name]
 			if !ok {
 				var err error
