@@ -16,8 +16,13 @@ need() { # need COMMAND PACKAGE
 need gcc gcc
 need bash bash
 need dash dash
+need zsh zsh
+need fish fish
+need groff groff
+need man man-db
 make race
 CGO_ENABLED=0 go test -count=1 -run 'Shell' ./tools
+CGO_ENABLED=0 go test -count=1 -run "TestScript/(completion|man)" ./cmd/jp
 
 for browser in chromium chromium-browser google-chrome; do
   command -v "$browser" >/dev/null && break

@@ -15,16 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs jp as the leader of a session on a pseudo-terminal of its own, types answer when question stands on the screen,
-// and returns what the screen showed, stdout and the exit status.
-func onTerminal(t *testing.T, s *site, question, answer string, args ...string) (screen, stdout string, status int) {
+// openTerminal makes a pseudo-terminal.
+func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Skipf("no pseudo-terminals here: %v", err)
 	}
-	master := os.NewFile(uintptr(fd), "ptmx")
-	defer func() { _ = master.Close() }()
+	master = os.NewFile(uintptr(fd), "ptmx")
+	t.Cleanup(func() { _ = master.Close() })
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Skipf("pseudo-terminal: %v", err)
 	}
@@ -32,10 +31,18 @@ func onTerminal(t *testing.T, s *site, question, answer string, args ...string) 
 	if err != nil {
 		t.Skipf("pseudo-terminal: %v", err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("pseudo-terminal: %v", err)
 	}
+	return master, slave
+}
+
+// onTerminal runs jp as the leader of a session on a pseudo-terminal of its own, types answer when question stands on the screen,
+// and returns what the screen showed, stdout and the exit status.
+func onTerminal(t *testing.T, s *site, question, answer string, args ...string) (screen, stdout string, status int) {
+	t.Helper()
+	master, slave := openTerminal(t)
 	var out bytes.Buffer
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append([]string{"jp"}, args...), Dir: s.dir,
@@ -73,7 +80,7 @@ func onTerminal(t *testing.T, s *site, question, answer string, args ...string) 
 			break
 		}
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/clipperhouse/uax29/v2/graphemes"
+	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/term"
+)
+
+// screen is a terminal: what jp may send to one, and nothing else. Cells hold a character with its combining marks; the second
+// cell of a wide one is empty.
+type screen struct {
+	cols, rows int
+	cells      [][]cell
+	x, y       int
+	style      string
+	errs       []string
+}
+
+type cell struct{ text, style string }
+
+func newScreen(cols, rows int) *screen {
+	s := &screen{cols: cols, rows: rows}
+	for range rows {
+		s.cells = append(s.cells, make([]cell, cols))
+	}
+	return s
+}
+
+var sequence = regexp.MustCompile(`^\x1b\[([0-9;]*)([A-Za-z])`)
+
+// show draws what a program wrote.
+func (s *screen) show(text string) {
+	for text != "" {
+		switch c := text[0]; {
+		case c == '\r':
+			s.x = 0
+		case c == '\n':
+			s.down()
+		case c == '\x1b':
+			m := sequence.FindStringSubmatch(text)
+			if m == nil {
+				s.errs = append(s.errs, fmt.Sprintf("not a sequence of ours: %.20q", text))
+				return
+			}
+			s.control(m[1], m[2])
+			text = text[len(m[0]):]
+			continue
+		case c < ' ' || c == 0x7f:
+			s.errs = append(s.errs, fmt.Sprintf("control character %#x", c))
+		default:
+			g := graphemes.FromString(text)
+			g.Next()
+			s.put(g.Value())
+			text = text[len(g.Value()):]
+			continue
+		}
+		text = text[1:]
+	}
+}
+
+func (s *screen) put(char string) {
+	w := term.Width(char)
+	if s.x+w > s.cols {
+		s.x = 0
+		s.down()
+	}
+	s.cells[s.y][s.x] = cell{char, s.style}
+	for i := 1; i < w; i++ {
+		s.cells[s.y][s.x+i] = cell{"", s.style}
+	}
+	s.x += w
+}
+
+func (s *screen) down() {
+	if s.y++; s.y == s.rows {
+		s.cells = append(s.cells[1:], make([]cell, s.cols))
+		s.y--
+	}
+}
+
+func (s *screen) control(args, final string) {
+	n, _ := strconv.Atoi(args)
+	switch {
+	case final == "m":
+		if s.style = args; args == "0" {
+			s.style = ""
+		}
+	case final == "A":
+		s.y = max(s.y-max(n, 1), 0)
+	case final == "K" && args == "":
+		clear(s.cells[s.y][min(s.x, s.cols):])
+	case final == "K" && n == 2:
+		clear(s.cells[s.y])
+	case final == "J" && args == "":
+		clear(s.cells[s.y][min(s.x, s.cols):])
+		for _, row := range s.cells[s.y+1:] {
+			clear(row)
+		}
+	default:
+		s.errs = append(s.errs, "unknown sequence ESC ["+args+final)
+	}
+}
+
+// String is the screen with ‹CODES› where a style begins and ‹› where it ends, and what differs from run to run masked.
+func (s *screen) String() string {
+	var b strings.Builder
+	for _, row := range s.cells {
+		var line strings.Builder
+		style := ""
+		for i := 0; i < len(row); i++ {
+			c := row[i]
+			if c.style != style {
+				style = c.style
+				line.WriteString("‹" + style + "›")
+			}
+			if c.text == "" {
+				c.text = " "
+			}
+			line.WriteString(c.text)
+			if w := term.Width(c.text); w > 1 {
+				i += w - 1
+			}
+		}
+		if style != "" {
+			line.WriteString("‹›")
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	text := strings.TrimRight(b.String(), "\n") + "\n"
+	for _, m := range []struct{ from, to string }{
+		{`jp-c[0-9]{11}`, "jp-c00000000000"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}`, "2000-01-01 00:00"}, {`\b[0-9]+(\.[0-9])?s\b`, "0s"},
+		{`[0-9,]+ tokens  `, "0 tokens  "}, {`/\S*/work\b`, "/work"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
+		{`(now| [0-9]m)\n`, "now\n"},
+	} {
+		text = regexp.MustCompile(m.from).ReplaceAllString(text, m.to)
+	}
+	return text
+}
+
+// play is a run of jp on a terminal of 20 lines.
+type play struct {
+	cols  int // 0 = 72
+	env   []string
+	until string // on the screen: then it is kept, and typed is
+	typed string
+	args  []string
+}
+
+// perform runs jp and returns the screen when until was on it, and at the end.
+func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
+	t.Helper()
+	cols := max(p.cols, 72)
+	master, slave := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: 20}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: append([]string{"jp"}, p.args...), Dir: s.dir, Stdin: slave, Stdout: slave, Stderr: slave,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
+		Env:         []string{"TERM=xterm", "LC_ALL=C.UTF-8", "TZ=UTC"},
+	}
+	for _, kv := range append(s.environ(), p.env...) {
+		if !strings.HasPrefix(kv, "JP_NONINTERACTIVE=") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	if err := master.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	var seen []byte
+	drawn := func() *screen {
+		v := newScreen(cols, 20)
+		v.show(string(seen))
+		return v
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := master.Read(buf)
+		seen = append(seen, buf[:n]...)
+		if middle == "" && p.until != "" && strings.Contains(drawn().String(), p.until) {
+			middle = drawn().String()
+			if _, err := master.WriteString(p.typed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if errors.Is(err, syscall.EIO) {
+			break // nobody has the terminal open any more
+		}
+		if err != nil {
+			_ = cmd.Process.Kill()
+			t.Errorf("terminal: %v, screen:\n%s", err, drawn())
+			break
+		}
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(cmd.Wait(), &exit) && cmd.ProcessState == nil {
+		t.Fatal("jp did not end")
+	}
+	last := drawn()
+	if len(last.errs) > 0 {
+		t.Errorf("jp %q: %s", p.args, strings.Join(last.errs, "; "))
+	}
+	return middle, last.String(), cmd.ProcessState.ExitCode()
+}
+
+// golden compares a screen with testdata/screens/NAME.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "screens", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+const screenModel = `
+[[rule]]
+query = "sub"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/scout", query = "look" } }]
+[[rule]]
+query = "sub"
+text = "The scout has **looked**."
+[[rule]]
+query = "stuck"
+round = 1
+text = "I send *one*."
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/scout", query = "wait" } }]
+[[rule]]
+text = """
+# 猫 and *dogs*
+
+A paragraph with **bold** and ` + "`code`" + ` in it, which is longer than a line of 72 columns.
+
+1. one
+2. two \u001b[2J\u001b]0;title\u0007
+
+| name | 意味 |
+|---|--:|
+| 猫 | cat |
+
+` + "```\ncode\n```" + `
+"""
+chunk = 5
+`
+
+const scoutModel = `
+[[rule]]
+query = "wait"
+round = 1
+tool_calls = [{ name = "fs_list_files", arguments = {} }]
+[[rule]]
+query = "wait"
+delay = "1h"
+text = "never"
+[[rule]]
+text = "looked"
+`
+
+// TestScreens looks at what a person sees. Change the screens with -update, and look at them.
+func TestScreens(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[delegation]\nprofiles = [\"agent/scout\"]\n" +
+			"[conversation.tools.jp_query]\nrun = \"unattended\"\n",
+		".jp/config/agent/scout.toml": "[assistant]\nmodel = \"script/scout.toml\"\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n",
+		"model.toml":                  screenModel,
+		"scout.toml":                  scoutModel,
+	})
+	for _, tt := range []struct {
+		name   string
+		play   play
+		status int
+		middle bool
+	}{
+		{"query.txt", play{args: []string{"query", "--new", "pets"}}, 0, false},
+		{"print.txt", play{args: []string{"c", "print", "."}}, 0, false},
+		{"pager.txt", play{args: []string{"c", "print", ".", "--style", "user"}, env: []string{`JP_PAGER=sed -e 's/^/| /'`}}, 0, false},
+		{"pager-left.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=head -n 3"}}, 0, false},
+		{"grep.txt", play{args: []string{"c", "grep", "bold", "--context", "1"}}, 0, false},
+		{"tree.txt", play{args: []string{"query", "--new", "sub"}}, 0, false},
+		{"ls.txt", play{args: []string{"c", "ls", "--hidden", "--sort", "created"}}, 0, false},
+		{"tree-stuck.txt", play{args: []string{"query", "--new", "stuck"}, until: "running fs_list_files", typed: "\x03"}, 130, true},
+		{"prompt.txt", play{cols: 200, args: []string{"trust"}, env: []string{"JP_TRUST_WORKSPACE="}, until: "[y/N]", typed: "y\n"}, 0, true},
+	} {
+		if tt.play.env == nil {
+			tt.play.env = []string{"JP_PAGER=cat"}
+		}
+		middle, end, status := perform(t, s, tt.play)
+		if status != tt.status {
+			t.Errorf("%s: status %d, want %d", tt.name, status, tt.status)
+		}
+		if tt.middle {
+			end = middle + "---- then, status " + strconv.Itoa(status) + "\n" + end
+		}
+		golden(t, tt.name, end)
+	}
+}
