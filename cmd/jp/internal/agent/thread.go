@@ -83,6 +83,12 @@ func (s sent) thread(provider string) []model.Message {
 		case convstore.UserMessage:
 			flush()
 			said(userText(b))
+			for _, a := range b.Attachments {
+				if len(a.Data) > 0 && slices.Contains(model.ImageTypes(), a.MediaType) { // what else was imported is only named
+					last := &msgs[len(msgs)-1]
+					last.Content = append(last.Content, model.Content{Image: &model.Image{MediaType: a.MediaType, Data: a.Data}})
+				}
+			}
 		case convstore.Note:
 			if b.Kind == NoteSchema {
 				flush()
@@ -117,6 +123,10 @@ func userText(m convstore.UserMessage) string {
 	var b strings.Builder
 	b.WriteString(m.Text)
 	for _, a := range m.Attachments {
+		if len(a.Data) > 0 {
+			b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\" type=\"" + attachmentName.Replace(a.MediaType) + "\"/>")
+			continue
+		}
 		b.WriteString("\n\n<attachment source=\"" + attachmentName.Replace(a.Source) + "\">\n")
 		b.WriteString(attachmentTag().ReplaceAllString(a.Text, "&lt;$1"))
 		b.WriteString("\n</attachment>")

@@ -2,12 +2,13 @@
 // themselves, so that the request says the same when it is replayed, whatever became of the file or the page.
 //
 // A Reader reads for one request and bounds all of it. Nothing is cut: what is too large, or is no text, is an error that
-// names it; only of a folder is what is no text left out, and Notice told so.
+// names it; only of a folder is what is no text left out, images too, and Notice told so.
 package attach
 
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -17,7 +18,10 @@ import (
 // What a request may hold, in bytes.
 const (
 	MaxOne = 1 << 20 // of one file, page or output
-	MaxAll = 4 << 20 // of all attachments together
+	MaxAll = 4 << 20 // of all texts together
+
+	MaxImage  = 7 << 19  // of one image, 3.5 MiB: providers take 5 MB in base64
+	MaxImages = 16 << 20 // of all images together
 
 	MaxFiles = 500 // in one folder
 )
@@ -28,7 +32,8 @@ type Reader struct {
 	Workspace string       // whose .gitignore files count for the folders in it
 	Notice    func(string) // told what of a folder was left out; never nil
 
-	used int // bytes
+	used   int // bytes of text
+	images int // bytes of images
 }
 
 // Text is an attachment of text that is at hand.
@@ -36,13 +41,38 @@ func (r *Reader) Text(source, text string) (convstore.Attachment, error) {
 	return r.keep(source, "text/plain", []byte(text))
 }
 
-// keep makes an attachment of bytes that must be text.
+// Image reports whether b is a picture that models read, and its media type.
+func Image(b []byte) (mediaType string, ok bool) {
+	mediaType = http.DetectContentType(b)
+	switch mediaType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return mediaType, true
+	}
+	return "", false
+}
+
+// picture makes an attachment of an image.
+func (r *Reader) picture(source, mediaType string, b []byte) (convstore.Attachment, error) {
+	switch {
+	case len(b) > MaxImage:
+		return convstore.Attachment{}, fmt.Errorf("%s: is an image larger than %d KiB", source, MaxImage>>10)
+	case r.images+len(b) > MaxImages:
+		return convstore.Attachment{}, fmt.Errorf("%s: with it the images are larger than %d MiB", source, MaxImages>>20)
+	}
+	r.images += len(b)
+	return convstore.Attachment{Source: strings.ToValidUTF8(source, "\uFFFD"), MediaType: mediaType, Data: b}, nil
+}
+
+// keep makes an attachment of bytes that are text or an image.
 func (r *Reader) keep(source, mediaType string, b []byte) (convstore.Attachment, error) {
+	if kind, ok := Image(b); ok {
+		return r.picture(source, kind, b)
+	}
 	switch {
 	case len(b) > MaxOne:
 		return convstore.Attachment{}, fmt.Errorf("%s: is larger than %d KiB", source, MaxOne>>10)
 	case !isText(b):
-		return convstore.Attachment{}, fmt.Errorf("%s: is not UTF-8 text, and nothing else can be attached", source)
+		return convstore.Attachment{}, fmt.Errorf("%s: is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)", source)
 	case r.used+len(b) > MaxAll:
 		return convstore.Attachment{}, fmt.Errorf("%s: with it the attachments are larger than %d MiB", source, MaxAll>>20)
 	}

@@ -18,6 +18,9 @@ import (
 func said(list []convstore.Attachment) string {
 	var b strings.Builder
 	for _, a := range list {
+		if a.Data != nil {
+			a.Text = fmt.Sprintf("%d bytes", len(a.Data))
+		}
 		fmt.Fprintf(&b, "%s|%s|%s\n", a.Source, a.MediaType, a.Text)
 	}
 	return b.String()
@@ -26,7 +29,7 @@ func said(list []convstore.Attachment) string {
 func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	for path, text := range map[string]string{
-		"a.txt": "text a", "empty": "", "bin": "\x89PNG\x00", "latin": "caf\xe9", "big": strings.Repeat("x", MaxOne+1), "full": strings.Repeat("x", MaxOne),
+		"a.txt": "text a", "empty": "", "bin": "\x89PNG\x00", "latin": "caf\xe9", "pic.png": "\x89PNG\r\n\x1a\n", "large.gif": "GIF89a" + strings.Repeat("\x00", MaxImage), "big": strings.Repeat("x", MaxOne+1), "full": strings.Repeat("x", MaxOne),
 		"d/.gitignore": "*.log\n", "d/b.go": "b", "d/x.log": "no", "d/e/c.go": "c", "d/pic": "\x00", "d/pic2": "\xff",
 		"only/pic": "\x00", "large/a": "a", "large/b": strings.Repeat("y", MaxOne+1),
 	} {
@@ -51,8 +54,10 @@ func TestPath(t *testing.T) {
 		{path: "./d/e", want: "d/e/c.go|text/plain|c\n"},
 		{path: "", err: "the path is empty"},
 		{path: "none", err: "none: no such file or directory"},
-		{path: "bin", err: "bin: is not UTF-8 text, and nothing else can be attached"},
-		{path: "latin", err: "latin: is not UTF-8 text, and nothing else can be attached"},
+		{path: "bin", err: "bin: is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"},
+		{path: "pic.png", want: "pic.png|image/png|8 bytes\n"},
+		{path: "large.gif", err: "large.gif: is an image larger than 3584 KiB"},
+		{path: "latin", err: "latin: is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"},
 		{path: "big", err: "big: is larger than 1024 KiB"},
 		{path: "large", err: "large/b: is larger than 1024 KiB"},
 		{path: "only", err: "only: holds no file of text"},
@@ -106,7 +111,8 @@ func TestURL(t *testing.T) {
 	page("/text", "text/markdown; charset=utf-8", "# é\n")
 	page("/latin", "text/html; charset=ISO-8859-1", "caf\xe9")
 	page("/ascii", "text/html; charset=ISO-8859-1", "cafe")
-	page("/png", "image/png", "\x89PNG\x00")
+	page("/png", "image/png", "\x89PNG\r\n\x1a\n")
+	page("/bin", "image/png", "\x89PNG\x00")
 	page("/big", "text/plain", strings.Repeat("x", MaxOne+1))
 	for path, to := range map[string]string{
 		"/here": "/text", "/round": "/round", "/file": "file:///etc/passwd", "/other": "https://127.0.0.1:1/", "/named": "https://localhost:1/",
@@ -122,7 +128,8 @@ func TestURL(t *testing.T) {
 		{ref: base + "/here", want: base + "/here|text/markdown|# é\n"},
 		{ref: base + "/ascii", want: base + "/ascii|text/html|cafe"},
 		{ref: base + "/latin", err: base + "/latin: is in iso-8859-1, and only UTF-8 is read"},
-		{ref: base + "/png", err: base + "/png: is not UTF-8 text, and nothing else can be attached"},
+		{ref: base + "/png", want: base + "/png|image/png|8 bytes"},
+		{ref: base + "/bin", err: base + "/bin: is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"},
 		{ref: base + "/big", err: base + "/big: is larger than 1024 KiB"},
 		{ref: base + "/none", err: base + "/none: answered 404 Not Found"},
 		{ref: base + "/round", err: base + "/round: leads elsewhere more than 5 times"},

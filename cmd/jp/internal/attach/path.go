@@ -15,7 +15,7 @@ import (
 	"jp/tools"
 )
 
-// File reads a file of text. Its source is path as it was given.
+// File reads a file of text, or an image. Its source is path as it was given.
 func (r *Reader) File(path string) (convstore.Attachment, error) {
 	full, err := r.absolute(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *Reader) File(path string) (convstore.Attachment, error) {
 	case !info.Mode().IsRegular():
 		return convstore.Attachment{}, fmt.Errorf("%s: is not a regular file", path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, MaxOne+1))
+	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1))
 	if err != nil {
 		return convstore.Attachment{}, named(path, err)
 	}

@@ -41,7 +41,7 @@ type FetchError struct {
 func (e *FetchError) Error() string { return e.URL + ": " + e.Err.Error() }
 func (e *FetchError) Unwrap() error { return e.Err }
 
-// URL reads a page of text over https; over http only from this machine. It follows redirects to public hosts, and to
+// URL reads a page of text, or an image, over https; over http only from this machine. It follows redirects to public hosts, and to
 // the one that was named: a page cannot have us read what only this machine or its network can see. Cookies and keys are
 // not sent. A page that could not be had is a *FetchError.
 func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, error) {
@@ -77,7 +77,7 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	if resp.StatusCode != http.StatusOK {
 		return none, &FetchError{ref, errors.New("answered " + resp.Status)}
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxOne+1))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxImage+1))
 	if err != nil {
 		return none, unread(ctx, ref, err)
 	}

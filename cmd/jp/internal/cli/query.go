@@ -342,6 +342,7 @@ type query struct {
 	unasked   bool            // no model is asked
 	writer    string          // who writes summaries; "" = as the config says
 	began     time.Time
+	image     string // source of an image that is attached; "" = none
 }
 
 // close gives up the conversation; a delegation by hand that did not come to its end is settled as that.

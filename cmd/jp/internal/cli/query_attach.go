@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools/proc"
@@ -29,6 +30,9 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		if err != nil {
 			return errAttach(words[0], err)
 		}
+		if len(a.Data) > 0 {
+			return usagef("%s: is an image, not a request", words[0]).withHint("--attachment shows it to the model")
+		}
 		rest := strings.TrimPrefix(t.text, words[0]) // what was piped in
 		t.text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
 		if err == nil && strings.TrimSpace(t.text) == "" {
@@ -39,6 +43,13 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		}
 		words = nil
 	}
+	defer func() {
+		for _, a := range t.attachments {
+			if len(a.Data) > 0 {
+				q.image = a.Source
+			}
+		}
+	}()
 	if len(refs) > 0 && t.text == "" {
 		return usagef("--attachment: needs a question").withHint("give the question as words or on stdin")
 	}
@@ -113,6 +124,14 @@ func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) (
 		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // of the store
 	}
 	return nil, errAttach(ref, err)
+}
+
+// sees refuses images for a model that takes none, before anything is made.
+func (q *query) sees(info model.Info) error {
+	if q.image == "" || info.Images {
+		return nil
+	}
+	return usagef("--attachment: %s: the model %s takes no images", q.image, info.ID)
 }
 
 // attachTimeout bounds a command whose output is attached.

@@ -110,7 +110,11 @@ func (q *query) accept(ctx context.Context) (model string, config convstore.Conf
 	if model, err = q.resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
-	if _, _, err = q.openModel(ctx, q.resolved.Config, model, modelWaits{}); err != nil {
+	_, info, err := q.openModel(ctx, q.resolved.Config, model, modelWaits{})
+	if err == nil {
+		err = q.sees(info)
+	}
+	if err != nil {
 		return "", config, err
 	}
 	defs, err := q.definitions(ctx, q.resolved)

@@ -34,6 +34,9 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	stream, info, err := q.modelOf(ctx, cfg, id)
+	if err == nil {
+		err = q.sees(info)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -348,6 +351,9 @@ func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w m
 	}, p)
 	if err != nil {
 		return nil, model.Info{}, err
+	}
+	if !info.Images {
+		s = model.WithoutImages(s)
 	}
 	r := cfg.Assistant.Request
 	idle := r.StreamIdle

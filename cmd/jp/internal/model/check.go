@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +67,10 @@ func (r Request) Check() error {
 				return bad("message %d: content does not fit the role %q", i+1, m.Role)
 			}
 			switch {
+			case c.Image != nil:
+				if !slices.Contains(ImageTypes(), c.Image.MediaType) || len(c.Image.Data) == 0 {
+					return bad("message %d: an image of type %q", i+1, c.Image.MediaType)
+				}
 			case c.Call != nil:
 				if id := c.Call.ID; id == "" || used[id] {
 					return bad("message %d: tool call id %q is not unique", i+1, id)
@@ -91,7 +96,7 @@ func (r Request) Check() error {
 
 func (c Content) kinds() int {
 	n := 0
-	for _, set := range []bool{c.Text != "", c.Reasoning != nil, c.Call != nil, c.Result != nil} {
+	for _, set := range []bool{c.Text != "", c.Image != nil, c.Reasoning != nil, c.Call != nil, c.Result != nil} {
 		if set {
 			n++
 		}
@@ -102,9 +107,9 @@ func (c Content) kinds() int {
 func (c Content) belongs(r Role) bool {
 	switch r {
 	case User:
-		return c.Text != ""
+		return c.Text != "" || c.Image != nil
 	case Assistant:
-		return c.Result == nil
+		return c.Result == nil && c.Image == nil
 	case ToolRole:
 		return c.Result != nil
 	}

@@ -20,8 +20,14 @@ func (r Request) Estimate() int64 {
 	return int64(n)/3 + 1
 }
 
+// imageSize is what an image counts at most, in bytes of text: 1600 tokens, as Anthropic has it.
+const imageSize = 3 * 1600
+
 func (c Content) size() int {
 	n := len(c.Text)
+	if c.Image != nil {
+		n += imageSize
+	}
 	if r := c.Reasoning; r != nil {
 		n += len(r.Text) + len(r.Signature) + len(r.Opaque)
 	}

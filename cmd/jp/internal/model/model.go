@@ -82,13 +82,23 @@ type Message struct {
 }
 
 // Content is one piece of a message: exactly one field is set. Text belongs to users and
-// assistants, Reasoning and Call to assistants, Result to tools.
+// assistants, Image to users, Reasoning and Call to assistants, Result to tools.
 type Content struct {
 	Text      string
+	Image     *Image
 	Reasoning *Reasoning
 	Call      *Call
 	Result    *CallResult
 }
+
+// Image is a picture that a user shows.
+type Image struct {
+	MediaType string // one of ImageTypes
+	Data      []byte
+}
+
+// ImageTypes are the forms of pictures that all providers read.
+func ImageTypes() []string { return []string{"image/png", "image/jpeg", "image/gif", "image/webp"} }
 
 // Reasoning is one block of a model's thinking. It goes back only to the provider that made it.
 type Reasoning struct {

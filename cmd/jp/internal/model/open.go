@@ -80,6 +80,7 @@ type Info struct {
 	Window    int    // tokens of input and output together, 0 = unknown
 	MaxOutput int    // tokens, 0 = unknown
 	Price     *Price // nil = unknown
+	Images    bool   // its wire format can carry images; whether the model takes them, only its server knows
 	Local     bool   // runs on this machine or is a script
 	Endpoint  string // base URL, "" for script models
 	Account   Account
@@ -229,7 +230,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 		t.url = u.String()
 	}
 
-	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url}
+	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url, Images: t.format != "script"}
 	info.Local = t.format == "script" || loopback(t.url)
 	if k, ok := known(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -118,6 +119,8 @@ func (p provider) blocks(m model.Message) []sdk.ContentBlockParamUnion {
 			if block, ok := p.thinking(*c.Reasoning); ok {
 				out = append(out, block)
 			}
+		case c.Image != nil:
+			out = append(out, sdk.NewImageBlockBase64(c.Image.MediaType, base64.StdEncoding.EncodeToString(c.Image.Data)))
 		case strings.TrimSpace(c.Text) != "":
 			out = append(out, sdk.NewTextBlock(c.Text))
 		}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -85,15 +86,32 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	return out, nil
 }
 
+// said is a message of the user: one text where there is no image, which every compatible server reads.
+func said(m model.Message) sdk.ChatCompletionMessageParamUnion {
+	var texts []string
+	var parts []sdk.ChatCompletionContentPartUnionParam
+	pictures := false
+	for _, c := range m.Content {
+		if i := c.Image; i != nil {
+			pictures = true
+			url := "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+			parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url}))
+			continue
+		}
+		texts = append(texts, c.Text)
+		parts = append(parts, sdk.TextContentPart(c.Text))
+	}
+	if pictures {
+		return sdk.UserMessage(parts)
+	}
+	return sdk.UserMessage(strings.Join(texts, "\n\n"))
+}
+
 // message writes one message. The tool role has one per result on this wire.
 func (p provider) message(m model.Message, current bool) []sdk.ChatCompletionMessageParamUnion {
 	switch m.Role {
 	case model.User:
-		var texts []string
-		for _, c := range m.Content {
-			texts = append(texts, c.Text)
-		}
-		return []sdk.ChatCompletionMessageParamUnion{sdk.UserMessage(strings.Join(texts, "\n\n"))}
+		return []sdk.ChatCompletionMessageParamUnion{said(m)}
 	case model.ToolRole:
 		var out []sdk.ChatCompletionMessageParamUnion
 		for _, c := range m.Content {

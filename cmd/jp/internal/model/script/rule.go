@@ -106,8 +106,11 @@ func (r request) question() []string {
 }
 
 func text(c model.Content) string {
-	if c.Result != nil {
+	switch {
+	case c.Result != nil:
 		return c.Result.Text
+	case c.Image != nil:
+		return fmt.Sprintf("[%s, %d bytes]", c.Image.MediaType, len(c.Image.Data))
 	}
 	return c.Text
 }

@@ -69,7 +69,12 @@ type anthropicBlock struct {
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   bool            `json:"is_error"`
-	Cache     *cacheControl   `json:"cache_control"`
+	Source    *struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      []byte `json:"data"`
+	} `json:"source"`
+	Cache *cacheControl `json:"cache_control"`
 }
 
 // strict decodes JSON and refuses fields that the format does not have.
@@ -170,6 +175,11 @@ func (a *anthropic) messages(role string, content []anthropicBlock, names map[st
 				return nil, errors.New("text content blocks must contain non-whitespace text")
 			}
 			rest = append(rest, model.Content{Text: b.Text})
+		case "image":
+			if role != "user" || b.Source == nil || b.Source.Type != "base64" {
+				return nil, errors.New("image: Input should be a base64 source of a user")
+			}
+			rest = append(rest, model.Content{Image: &model.Image{MediaType: b.Source.MediaType, Data: b.Source.Data}})
 		case "thinking":
 			rest = append(rest, model.Content{Reasoning: &model.Reasoning{Text: b.Thinking, Signature: b.Signature}})
 		case "redacted_thinking":

@@ -1,9 +1,11 @@
 package wiretest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -49,10 +51,45 @@ type openaiRequest struct {
 
 type openaiMessage struct {
 	Role      string       `json:"role"`
-	Content   *string      `json:"content"`
+	Content   *openaiText  `json:"content"`
 	ToolCalls []openaiCall `json:"tool_calls"`
 	CallID    string       `json:"tool_call_id"`
 	Reasoning string       `json:"reasoning_content"`
+}
+
+// openaiText is content: a text, or parts of text and images, which only a user has.
+type openaiText struct {
+	text  string
+	parts []model.Content
+}
+
+func (t *openaiText) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &t.text) == nil {
+		return nil
+	}
+	var parts []struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		ImageURL struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if err := strict(data, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		c := model.Content{Text: p.Text}
+		if p.Type == "image_url" {
+			kind, encoded, ok := strings.Cut(strings.TrimPrefix(p.ImageURL.URL, "data:"), ";base64,")
+			raw, err := base64.StdEncoding.DecodeString(encoded)
+			if !ok || err != nil {
+				return errors.New("image_url: not a data URL")
+			}
+			c = model.Content{Image: &model.Image{MediaType: kind, Data: raw}}
+		}
+		t.parts = append(t.parts, c)
+	}
+	return nil
 }
 
 type openaiCall struct {
@@ -86,13 +123,20 @@ func (o *openai) request(body []byte) (model.Request, error) {
 	for i, m := range in.Messages {
 		text := ""
 		if m.Content != nil {
-			text = *m.Content
+			text = m.Content.text
+			if m.Content.parts != nil && m.Role != "user" {
+				return r, fmt.Errorf("messages.%d: only a user's content has parts", i)
+			}
 		}
 		switch m.Role {
 		case "system", "developer":
 			r.System = append(r.System, model.Section{Text: text})
 		case "user":
-			r.Messages = append(r.Messages, model.Message{Role: model.User, Content: []model.Content{{Text: text}}})
+			content := []model.Content{{Text: text}}
+			if m.Content != nil && m.Content.parts != nil {
+				content = m.Content.parts
+			}
+			r.Messages = append(r.Messages, model.Message{Role: model.User, Content: content})
 		case "assistant":
 			a := model.Message{Role: model.Assistant}
 			if m.Reasoning != "" {
