@@ -155,13 +155,7 @@ func (t *tx) exported(id ID, r *record) (Exported, error) {
 	if err != nil {
 		return Exported{}, err
 	}
-	x := Exported{
-		ID: id, Parent: r.Parent, Link: r.Link, Depth: r.Depth,
-		Title: r.Title, Hidden: r.Hidden, Pinned: r.Pinned, ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt,
-		Labels: r.Labels, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Model: r.Model,
-		RunState: r.RunState, RunReason: r.RunReason,
-		Void: Void{Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Role: r.Role, Grant: r.Grant},
-	}
+	x := *r.exported(id)
 	x.setConfig(config)
 	if im == nil {
 		return x, nil
@@ -174,6 +168,17 @@ func (t *tx) exported(id ID, r *record) (Exported, error) {
 		x.Void = im.Void
 	}
 	return x, nil
+}
+
+// exported is what a record says outside of the store.
+func (r *record) exported(id ID) *Exported {
+	return &Exported{
+		ID: id, Parent: r.Parent, Link: r.Link, Depth: r.Depth,
+		Title: r.Title, Hidden: r.Hidden, Pinned: r.Pinned, ArchivedAt: r.ArchivedAt, ExpiresAt: r.ExpiresAt,
+		Labels: r.Labels, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Model: r.Model,
+		RunState: r.RunState, RunReason: r.RunReason,
+		Void: Void{Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Role: r.Role, Grant: r.Grant},
+	}
 }
 
 // exportDelegations yields the delegations of the ledgers of conversations.

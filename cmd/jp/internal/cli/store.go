@@ -46,8 +46,8 @@ func newStoreCheckCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "check", Slow: true, Summary: "check that the store is sound",
 		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
-			"--salvage writes what can be read of a damaged store to FILE, as JSON Lines: a first line that tells where it is from, " +
-			"a line for each conversation and one for each event. What is lost is named on stderr. The store is left as it is.",
+			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
+			"lost is named on stderr. The store is left as it is.",
 		Flags:    []*option{stringFlag(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
 		Exits:    []Status{exitNotFound, exitBusy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},

@@ -3,31 +3,13 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"jp/convstore"
 )
-
-// salvagedLine is one line of what `store check --salvage` writes. Version and Store stand in the first one, ID in the others,
-// and of the rest what there is.
-type salvagedLine struct {
-	Version int              `json:"jp_salvage,omitempty"`
-	Store   string           `json:"store,omitempty"`
-	At      *time.Time       `json:"at,omitempty"`
-	ID      convstore.ID     `json:"conversation_id,omitzero"`
-	Record  json.RawMessage  `json:"record,omitempty"` // as stored
-	Config  json.RawMessage  `json:"config,omitempty"`
-	Tools   []string         `json:"tools,omitempty"`
-	Event   *convstore.Event `json:"event,omitempty"`
-}
-
-// salvageVersion is the version of these lines.
-const salvageVersion = 1
 
 // maxLostNotes bounds what is said about lost parts one by one.
 const maxLostNotes = 20
@@ -48,30 +30,26 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	}()
 	conversations, events, lost := 0, 0, 0
 	w := bufio.NewWriterSize(file, 1<<20)
-	now := time.Now().UTC()
-	err = writeSalvaged(w, salvagedLine{Version: salvageVersion, Store: st.Path(), At: &now})
-	if err == nil {
-		for piece, bad := range st.Salvage(ctx, func(what error) {
-			if lost++; lost <= maxLostNotes {
-				a.note("lost: %v", what)
-			}
-		}) {
-			line := salvagedLine{ID: piece.ID, Record: piece.Record, Tools: piece.Config.Tools, Event: piece.Event}
-			if json.Valid(piece.Config.JSON) {
-				line.Config = piece.Config.JSON
-			}
-			if piece.Event != nil {
-				events++
-			} else if bad == nil {
-				conversations++
-			}
-			if err = errors.Join(bad); err == nil {
-				err = writeSalvaged(w, line)
-			}
-			if err != nil {
-				break
-			}
+	lines := convstore.NewLineWriter(w)
+	for piece, bad := range st.Rescue(ctx, func(what error) {
+		if lost++; lost <= maxLostNotes {
+			a.note("lost: %v", what)
 		}
+	}) {
+		if err = bad; err == nil {
+			err = lines.Write(piece)
+		}
+		if err != nil {
+			break
+		}
+		if piece.Event != nil {
+			events++
+		} else {
+			conversations++
+		}
+	}
+	if err == nil {
+		err = lines.Close()
 	}
 	if flushed := errors.Join(w.Flush(), file.Sync(), file.Close()); err == nil {
 		err = flushed
@@ -87,15 +65,4 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	}
 	_, err = fmt.Fprintf(a.io.Out, "%s: %s, %s, %d lost\n", path, plural(conversations, "conversation"), plural(events, "event"), lost)
 	return err
-}
-
-func writeSalvaged(w *bufio.Writer, line salvagedLine) error {
-	b, err := json.Marshal(line)
-	if err != nil {
-		return fmt.Errorf("salvage: conversation %s: %w", line.ID, err)
-	}
-	if _, err := w.Write(b); err != nil {
-		return err
-	}
-	return w.WriteByte('\n')
 }

@@ -1,0 +1,105 @@
+package convstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Rescue is Salvage in the form of an export, which Import takes: each conversation
+// of which anything can be read, followed by its events. What stands in the way of
+// importing it is left out, and lost is told. It keeps the metadata of all
+// conversations in memory, and no events.
+func (s *Store) Rescue(ctx context.Context, lost func(error)) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		r := rescue{lost: lost, heads: make(map[ID]*Exported), done: make(map[ID]bool), yield: yield}
+		for p, err := range s.Salvage(ctx, lost) {
+			switch {
+			case err != nil:
+				yield(Piece{}, err)
+				return
+			case p.Event == nil:
+				r.head(p)
+			case !r.event(p.ID, *p.Event):
+				return
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.heads)) {
+			if !r.begin(id) {
+				return
+			}
+		}
+	}
+}
+
+// rescue is the state of Rescue.
+type rescue struct {
+	lost    func(error)
+	heads   map[ID]*Exported // those whose turn has not come
+	done    map[ID]bool
+	current ID
+	yield   func(Piece, error) bool
+}
+
+// head notes what can be read of a conversation's metadata.
+func (r *rescue) head(p Salvaged) {
+	x := &Exported{ID: p.ID}
+	var rec record
+	if p.Record != nil {
+		if err := json.Unmarshal(p.Record, &rec); err != nil {
+			r.lost(fmt.Errorf("conversation %s: its record: %w", p.ID, err))
+		} else {
+			x = rec.exported(p.ID)
+		}
+	}
+	x.setConfig(p.Config)
+	if err := x.check(); err != nil {
+		r.lost(fmt.Errorf("its record: %w", err))
+		x = &Exported{ID: p.ID}
+	}
+	r.heads[p.ID] = x
+	for up := x; up != nil; up = r.heads[up.Parent] {
+		if up.Parent == p.ID {
+			r.lost(fmt.Errorf("conversation %s: its parent: it would be its own ancestor", p.ID))
+			x.Parent, x.Link = 0, NoLink
+			return
+		}
+	}
+}
+
+// begin yields a conversation.
+func (r *rescue) begin(id ID) bool {
+	x := r.heads[id]
+	if x == nil {
+		x = &Exported{ID: id}
+	}
+	delete(r.heads, id)
+	r.done[id], r.current = true, id
+	if x.check() != nil {
+		r.lost(fmt.Errorf("conversation %d: its id is out of range", id))
+		return true
+	}
+	return r.yield(Piece{Conversation: x}, nil)
+}
+
+// event yields an event, after its conversation.
+func (r *rescue) event(id ID, e Event) bool {
+	if id != r.current {
+		if r.done[id] {
+			r.lost(fmt.Errorf("conversation %s: event %d: out of its place", id, e.Seq))
+			return true
+		}
+		if !r.begin(id) {
+			return false
+		}
+	}
+	x := &ExportedEvent{Conversation: id, ID: e.ID, Time: e.Time, Body: e.raw}
+	if _, _, err := x.stored(); err != nil || id <= 0 || id > maxExchangedID {
+		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, e.Seq, err))
+		return true
+	}
+	return r.yield(Piece{Event: x}, nil)
+}

@@ -1,0 +1,55 @@
+package convstore
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"testing"
+)
+
+// TestRescue damages a store in many ways: whatever can still be read goes into a
+// new store, and that is sound.
+func TestRescue(t *testing.T) {
+	sample := sampleStore(t)
+	rescue := func(data []byte) (events, lost int) {
+		s := storeOf(t, data)
+		var b bytes.Buffer
+		w := NewLineWriter(&b)
+		for p, err := range s.Rescue(t.Context(), func(error) { lost++ }) {
+			if err == nil {
+				err = w.Write(p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		to, done := memoryStore(t)
+		defer done()
+		return mustImport(t, to, b.String(), ImportOptions{}).Events, lost
+	}
+	all, lost := rescue(sample)
+	if all == 0 || lost != 0 {
+		t.Fatalf("of a sound store: %d events, %d lost", all, lost)
+	}
+	page, random := os.Getpagesize(), rand.New(rand.NewPCG(1, 2))
+	some := 0
+	for i := 2; i < len(sample)/page; i++ {
+		broken := bytes.Clone(sample)
+		for range 8 {
+			broken[i*page+random.IntN(page)] ^= byte(1 + random.IntN(255))
+		}
+		events, lost := rescue(broken)
+		if events > all {
+			t.Errorf("with page %d damaged: %d events of %d", i, events, all)
+		}
+		if lost > 0 && events > 0 {
+			some++
+		}
+	}
+	if some == 0 {
+		t.Error("nothing was ever damaged")
+	}
+}
