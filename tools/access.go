@@ -47,6 +47,7 @@ type files struct {
 	given     string // the workspace as it was called
 	rules     []fileRule
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
+	closed    []string      // the same of env.Deny, without links: one may not be there yet
 }
 
 // fileRule is an FSRule in the present file system.
@@ -72,6 +73,9 @@ func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
 		if info, err := os.Stat(dir); err == nil {
 			f.denied = append(f.denied, info)
 		}
+	}
+	for _, dir := range env.Deny {
+		f.closed = append(f.closed, withoutLinks(dir))
 	}
 	rules := def.Access.FS
 	if rules == nil {
@@ -359,6 +363,9 @@ func (f *files) protected(r *fileRule, given, at string, write bool) error {
 	if hasWorkspaceFolder(relativeTo(r.anchor, at)) {
 		return &AccessError{given, fmt.Sprintf("%s is not for tools", workspaceFolder)}
 	}
+	if slices.ContainsFunc(f.closed, func(dir string) bool { return within(dir, at) }) {
+		return &AccessError{given, "is not for tools"}
+	}
 	if !write {
 		return nil
 	}
@@ -395,6 +402,17 @@ func hasWorkspaceFolder(path string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), func(name string) bool {
 		return strings.EqualFold(name, workspaceFolder)
 	})
+}
+
+// withoutLinks resolves the links in an absolute path, as far as it exists.
+func withoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if up := filepath.Dir(path); up != path {
+		return filepath.Join(withoutLinks(up), filepath.Base(path))
+	}
+	return path
 }
 
 // within reports whether path is dir or below it; both are clean and absolute.

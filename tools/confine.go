@@ -87,9 +87,7 @@ func (c command) open(box *proc.Confine) error {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
 		for _, dir := range c.env.Deny {
-			if real, err := filepath.EvalSymlinks(dir); err == nil {
-				dir = real
-			}
+			dir = withoutLinks(dir)
 			if within(r.path, dir) || within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
 			}

@@ -206,6 +206,17 @@ func TestFSDeny(t *testing.T) {
 	expect(t, "grep", f.grep("secret", "."), text("[no match]\n[not searched: store (is not for tools)]\n"))
 }
 
+// A folder that stays closed need not be there: nobody makes it, nor through a link.
+func TestFSDenyMissing(t *testing.T) {
+	f := newFS(t, map[string]string{"real/a": "x\n"})
+	f.link("real", "alias")
+	f.deny = []string{f.at("alias/user/jp")}
+	for _, path := range []string{"real/user/jp/config.toml", "alias/user/jp/config.toml", "alias/user/jp"} {
+		expect(t, path, f.create(path, "x"), refusal(path+": is not for tools"))
+	}
+	expect(t, "beside", f.create("real/user/jpeg", "x"), text("real/user/jpeg: created, 1 B"))
+}
+
 // FIFOs, sockets and devices are named, not opened: a FIFO without a writer
 // would block for ever, and the test with it.
 func TestFSSpecialFiles(t *testing.T) {

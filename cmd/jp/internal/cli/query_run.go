@@ -100,7 +100,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.storeFolders()}
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
@@ -181,14 +181,18 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.storeFolders(), Program: ownProgram(),
+		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.closedFolders(), Program: ownProgram(),
 	}
 }
 
-// storeFolders are the folders that no tool reaches, whatever it is granted.
-func (a *app) storeFolders() []string {
+// closedFolders are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
+// that tools run), and of the user's own config, which may do what a workspace may not.
+func (a *app) closedFolders() []string {
 	var list []string
 	if dir := a.stateDir(); dir != "" {
+		list = append(list, dir)
+	}
+	if dir := profiles.UserDir(a.env.Environ); dir != "" {
 		list = append(list, dir)
 	}
 	if a.places.store != nil {

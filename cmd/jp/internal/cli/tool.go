@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -177,11 +176,10 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		if err != nil {
 			return tools.Tool{}, err
 		}
-		st, err := a.store(ctx)
-		if err != nil {
+		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: []string{filepath.Dir(st.Path())}}, d)
+		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: a.closedFolders()}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
