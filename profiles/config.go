@@ -28,6 +28,7 @@ type Assistant struct {
 	Model                string // as written: provider/model or an alias; RequireModel resolves it
 	SystemPrompt         string // comes before the sections; "" = none
 	SystemPromptSections []Section
+	Instructions         string // file below the workspace that follows them in the main agent's prompt; "" = none
 	Parameters           Parameters
 	Request              Request
 }

@@ -17,6 +17,10 @@ type Sources struct {
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 	Reserved  []string // names of tools that no specialization may take
 
+	// Instructions is a file of project instructions that the workspace has: assistant.instructions, unless its config says
+	// otherwise. "" = none.
+	Instructions string
+
 	// Instead holds, by absolute path, what is taken for the content of a config file, which need not exist: the file as it would be.
 	Instead map[string][]byte
 }
@@ -196,6 +200,15 @@ func (r *resolver) implicit() error {
 		}
 	}
 	if r.src.Workspace != "" && !r.none {
+		if name := r.src.Instructions; name != "" {
+			d, err := r.schema.assignment(Layer{Kind: WorkspaceLayer, Name: "the file " + name}, []string{"assistant", "instructions"}, name, false)
+			if err != nil {
+				return err
+			}
+			if err := r.add(d); err != nil {
+				return err
+			}
+		}
 		if err := r.configFile(WorkspaceLayer, "workspace config", location{place: place{r.files.jp, true}, path: "config.toml"}); err != nil {
 			return err
 		}

@@ -55,6 +55,8 @@ func TestSettings(t *testing.T) {
 		{"assistant.system_prompt", "a\nb", func(c Config) any { return c.Assistant.SystemPrompt }, "a\nb", nil},
 		{"assistant.system_prompt_sections", `:[{"content":"x"},{"title":"t","content":"y"}]`, func(c Config) any { return c.Assistant.SystemPromptSections },
 			[]Section{{Content: "x"}, {"t", "y"}}, map[string]string{"x": "must be a list of tables, written as JSON", ":{}": "must be a list of tables, not a table"}},
+		{"assistant.instructions", "AGENTS.md", func(c Config) any { return c.Assistant.Instructions }, "AGENTS.md", map[string]string{
+			"README.md": "must be \"\", \"AGENTS.md\" or \"CLAUDE.md\""}},
 		{"assistant.parameters.max_tokens", "100", func(c Config) any { return c.Assistant.Parameters.MaxTokens }, 100, map[string]string{
 			"0": "must be between 1 and 10000000", "1.5": "must be a whole number", ":1.5": "must be a whole number, not a number", "1e3": "must be a whole number", "0x10": "must be a whole number",
 			"99999999999999999999": "must be a whole number", ":99999999999999999999": "number is out of range", "": "must be a whole number"}},

@@ -75,10 +75,14 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		}
 	}
 
+	instructions, err := q.instructions(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	policy := tools.NewPolicy(q.prompter())
 	loop := &agent.Loop{
 		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
-		System:  append(system(cfg, set), q.o.heads.ownPrompt()...),
+		System:  slices.Concat(system(cfg, set), instructions, q.o.heads.ownPrompt()),
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
@@ -89,7 +93,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
 		return nil, nil, err
 	}
-	loop.Synthesis.System = append(loop.Synthesis.System, q.o.heads.ownPrompt()...)
+	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, q.o.heads.ownPrompt())
 	loop.Compact = q.compaction(cfg, stream, info)
 	if p := info.Price; p != nil {
 		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }

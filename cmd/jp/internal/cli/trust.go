@@ -288,10 +288,12 @@ func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.So
 		}
 		return src, nil
 	}
-	if _, err := a.trusted(ctx); err != nil {
+	files, err := a.trusted(ctx)
+	if err != nil {
 		return src, err
 	}
 	src.Workspace = a.places.workspace
+	src.Instructions = files.instructions()
 	return src, nil
 }
 

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/model"
+)
+
+// maxInstructions bounds what project instructions add to every request, in bytes.
+const maxInstructions = 64 << 10
+
+// instructions names the project instructions that the workspace brings along, "" for none.
+func (c *contribution) instructions() string {
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
+		if _, ok := c.data[name]; ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// instructions are the project instructions for the prompt of this run, as they were trusted. A sub-agent gets none, whatever
+// its config says.
+func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
+	name := q.resolved.Config.Assistant.Instructions
+	if name == "" || !q.talksAsMain() {
+		return nil, nil
+	}
+	files, err := q.trusted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data, ok := files.data[name]
+	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
+	switch {
+	case !ok:
+		q.warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, maxContributedKept>>20)
+		return nil, nil
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		q.warn("%s: left out of the prompt: not UTF-8 text", name)
+		return nil, nil
+	case text == "":
+		return nil, nil
+	case len(text) > maxInstructions:
+		cut := strings.LastIndexByte(text[:maxInstructions], '\n')
+		if cut < 0 {
+			cut = len(strings.ToValidUTF8(text[:maxInstructions], ""))
+		}
+		text = text[:cut] + "\n[cut off here]"
+		q.warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
+	}
+	return []model.Section{{Text: "# Project instructions (" + name + ")\n\n" + text}}, nil
+}
