@@ -21,7 +21,7 @@ import (
 func (q *query) attach(ctx context.Context, t *task) error {
 	refs := q.o.attach
 	words := q.o.words[:min(q.plain, len(q.o.words))]
-	if q.o.input == inputJSON {
+	if q.o.input != inputText {
 		words = nil
 	}
 	r := &attach.Reader{Dir: q.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.warn("%s", s) }}

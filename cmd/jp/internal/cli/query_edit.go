@@ -76,12 +76,12 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	switch {
 	case o.edit && o.noEdit:
 		return 0, false, errMixed("--edit", "--no-edit")
-	case o.edit && o.input == inputJSON:
-		return 0, false, usagef("--edit: not with --input-format json")
+	case o.edit && o.input != inputText:
+		return 0, false, usagef("--edit: not with --input-format %s", o.input)
 	case o.edit && !a.interactive():
 		return 0, false, usagef("--edit: nobody can be asked").withHint("give the question as words or on stdin")
 	case o.edit:
-	case o.noEdit || !a.interactive() || len(o.words) > 0 || !a.io.InTTY || !a.io.ErrTTY || a.json():
+	case o.noEdit || o.input != inputText || !a.interactive() || len(o.words) > 0 || !a.io.InTTY || !a.io.ErrTTY || a.json():
 		return 0, false, nil
 	}
 	if !o.fresh && o.id.Value != "new" {
