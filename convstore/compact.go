@@ -67,6 +67,13 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if err := s.f.write(ctx, func(*tx) error { return nil }); err != nil {
 		return before, after, err
 	}
+	// What an import has left is no part of the store; to remove it, the pages must be sound.
+	if err := s.f.session(ctx, false, func(h *handle) error { return s.f.checkPages(h.file) }); err != nil {
+		return before, after, err
+	}
+	if err := s.f.sweepImports(ctx); err != nil {
+		return before, after, err
+	}
 	err = s.f.session(ctx, true, func(h *handle) error {
 		if before, err = s.f.space(h.file); err != nil {
 			return err

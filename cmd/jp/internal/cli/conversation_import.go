@@ -31,7 +31,7 @@ func newImportCommand(a *app) *cli.Command {
 			"`jp conversation show`, and not used. Going on with it resolves your own config. The ids of what was imported are printed.",
 		Flags: []*option{boolFlag(&newIDs, "new-ids", "give every conversation a new id, and print which")},
 		Min:   1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []Status{exitNotFound, exitBusy, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{
 			"jp conversation import review.jsonl",
 			"jp conversation import ~/src/project/.jp/conversations",
