@@ -246,6 +246,10 @@ tool_calls = [{ name = "jp_query", arguments = { config = "agent/scout", query =
 query = "sub"
 text = "The scout has **looked**."
 [[rule]]
+query = "slow"
+delay = "1h"
+text = "never"
+[[rule]]
 query = "stuck"
 round = 1
 text = "I send *one*."
@@ -304,6 +308,7 @@ func TestScreens(t *testing.T) {
 		{"tree.txt", play{args: []string{"query", "--new", "sub"}}, 0, false},
 		{"ls.txt", play{args: []string{"c", "ls", "--hidden", "--sort", "created"}}, 0, false},
 		{"tree-stuck.txt", play{args: []string{"query", "--new", "stuck"}, until: "running fs_list_files", typed: "\x03"}, 130, true},
+		{"progress.txt", play{args: []string{"query", "--new", "slow"}, until: "waiting", typed: "\x03"}, 130, true},
 		{"prompt.txt", play{cols: 200, args: []string{"trust"}, env: []string{"JP_TRUST_WORKSPACE="}, until: "[y/N]", typed: "y\n"}, 0, true},
 	} {
 		if tt.play.env == nil {

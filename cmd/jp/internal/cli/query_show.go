@@ -35,6 +35,10 @@ func (q *query) show(loop *agent.Loop) *show {
 	if q.format() == formatStream {
 		q.lines = stream.NewWriter(escaping{q.io.Out}, q.conv.ID.String())
 	} else if !q.globals.quiet && !q.json() {
+		if q.getenv("TERM") != "dumb" {
+			// Until the first sign of life. A question of a tool comes after one.
+			q.io, q.progress = q.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
+		}
 		q.tree = term.NewTree(q.io, term.TreeOptions{})
 	}
 	return s
@@ -69,6 +73,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 // stop ends everything that moves.
 func (s *show) stop() {
 	s.thoughts.end()
+	s.progress.End()
 	s.flow(s.text.Flush())
 	s.tree.Close()
 }
@@ -85,13 +90,17 @@ func (s *show) watch() agent.Watch {
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
+			s.progress.End()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
 	if s.resolved.Config.Style.Reasoning == "full" && !s.globals.quiet && !s.json() {
 		s.thoughts = &thoughts{show: s}
-		w.Reasoning = s.thoughts.add
+		w.Reasoning = func(delta string) {
+			s.progress.End()
+			s.thoughts.add(delta)
+		}
 	}
 	return w
 }
@@ -110,6 +119,7 @@ func (s *show) flow(text string) {
 }
 
 func (s *show) message(m agent.Message) {
+	s.progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
@@ -123,6 +133,7 @@ func (s *show) message(m agent.Message) {
 }
 
 func (s *show) call(c convstore.ToolCall) {
+	s.progress.End()
 	if s.lines != nil {
 		l := s.toolCall(c)
 		s.write(&l)
