@@ -111,7 +111,7 @@ func (r ToolRules) cover(name, source string) bool {
 // ownSource is the source of a tool that jp brings along.
 func ownSource(name string) (source string, ours bool) {
 	switch name {
-	case "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file":
+	case "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "skill":
 		return "builtin", true
 	case "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print":
 		return "conversation", true

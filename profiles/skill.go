@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -167,4 +168,43 @@ func scalar(first string, more []string) (string, error) {
 		all = all[:i]
 	}
 	return strings.TrimSpace(all), nil
+}
+
+// Skills finds all skills of the workspace and the home folder, sorted by name; of several of one name the first, in the order
+// in which one is searched. What cannot be used is among the problems. At most 256 are looked at.
+func Skills(src Sources) (found []Skill, problems []error) {
+	const most = 256
+	f := &files{}
+	if home := environment(src.Environ)["HOME"]; filepath.IsAbs(home) {
+		f.home = filepath.Clean(home)
+	}
+	var names []string
+	for _, base := range []string{src.Workspace, f.home} {
+		if base == "" {
+			continue
+		}
+		for _, dir := range []string{".jp", ".agents", ".claude"} {
+			folder, err := os.OpenFile(filepath.Join(base, dir, "skills"), openFlags|syscall.O_DIRECTORY, 0)
+			if err != nil {
+				continue // there is none, or nothing that a skill could be read from
+			}
+			more, _ := folder.Readdirnames(most + 1)
+			_ = folder.Close()
+			names = append(names, more...)
+		}
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !isToolName(name) })
+	if len(names) > most {
+		problems = append(problems, fmt.Errorf("more than %d skills; the others are not offered", most))
+		names = names[:most]
+	}
+	for _, name := range names {
+		if s, _, err := f.skill(src.Workspace, name); err != nil {
+			problems = append(problems, err)
+		} else {
+			found = append(found, s)
+		}
+	}
+	return found, problems
 }

@@ -73,7 +73,7 @@ func builtinFunc(name string) (fsFunc, AccessMode) {
 func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 	if len(defs) == 0 {
 		for _, name := range EmbeddedNames() {
-			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin {
+			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin && name != "skill" { // which only a conversation has
 				defs = append(defs, def)
 			}
 		}

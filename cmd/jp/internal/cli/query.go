@@ -339,8 +339,9 @@ type query struct {
 	delegated bool            // another jp runs this one and settles it
 	slot      *convstore.Slot // that a delegated run works in
 	lines     *stream.Writer  // of stream-json, else nil
-	unasked   bool            // no model is asked
-	writer    string          // who writes summaries; "" = as the config says
+	offered   []profiles.Skill
+	unasked   bool   // no model is asked
+	writer    string // who writes summaries; "" = as the config says
 	began     time.Time
 	image     string // source of an image that is attached; "" = none
 }

@@ -79,10 +79,14 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
+	var skills []model.Section
+	if _, ok := set.Get(skillTool); ok {
+		skills = offerSkills(q.offered)
+	}
 	policy := tools.NewPolicy(q.prompter())
 	loop := &agent.Loop{
 		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
-		System:  slices.Concat(system(cfg, set), instructions, q.o.heads.ownPrompt()),
+		System:  slices.Concat(system(cfg, set), instructions, skills, q.o.heads.ownPrompt()),
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
@@ -134,6 +138,14 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		}
 		switch def.Source {
 		case tools.SourceBuiltin:
+			if def.Name == skillTool {
+				if !q.says(def.Name, "run") {
+					def.Run = tools.RunUnattended // what it reads was trusted
+				}
+				q.offered = q.skills(ctx)
+				armed = append(armed, tools.Tool{Definition: def, Func: q.readSkill(q.offered)})
+				continue
+			}
 			builtin = append(builtin, def)
 		case tools.SourceDelegation, tools.SourceConversation:
 			f, ok := d.Func(def.Name)

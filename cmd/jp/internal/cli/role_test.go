@@ -33,6 +33,7 @@ func TestRolesPlaceEveryTool(t *testing.T) {
 		"jp_conversation_print": all,
 		"jp_query":              workers,
 		"llm_query":             workers,
+		"skill":                 workers,
 	}
 	var got []string
 	for _, name := range tools.EmbeddedNames() {

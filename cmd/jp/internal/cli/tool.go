@@ -172,6 +172,9 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
+		if d.Name == skillTool {
+			break
+		}
 		root, err := a.workspace()
 		if err != nil {
 			return tools.Tool{}, err

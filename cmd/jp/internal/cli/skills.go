@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// skillTool is the built-in tool that hands out skills.
+const skillTool = "skill"
+
+// maxSkillList bounds what the list of skills adds to every request, in bytes.
+const maxSkillList = 16 << 10
+
+// skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
+func (q *query) skills(ctx context.Context) []profiles.Skill {
+	src := q.userSources()
+	trusted := q.trustedAlready(ctx)
+	if trusted != nil {
+		src.Workspace = q.workspace
+	}
+	found, problems := profiles.Skills(src)
+	for _, err := range problems {
+		q.warn("%v", err)
+	}
+	var list []profiles.Skill
+	size := 0
+	for _, s := range found {
+		if key := inSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.holds(key, s.SHA256)) {
+			q.warn("skill %s: not as it was trusted; left out", s.Name)
+			continue
+		}
+		if size += len(s.Name) + len(s.Description); size > maxSkillList {
+			q.warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			break
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// offerSkills is the list of skills for the prompt of an agent that holds the tool.
+func offerSkills(list []profiles.Skill) []model.Section {
+	if len(list) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("# Skills\n\nInstructions for kinds of work. Read one with `skill(name)` before you do such work.\n")
+	for _, s := range list {
+		fmt.Fprintf(&b, "\n- %s: %s", s.Name, s.Description)
+	}
+	return []model.Section{{Text: b.String()}}
+}
+
+// readSkill runs the tool: it gives what was there when the run began, and nothing that is not on the list.
+func (q *query) readSkill(list []profiles.Skill) tools.Func {
+	return func(_ context.Context, c tools.Call) (tools.Result, error) {
+		var a struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(c.Arguments, &a); err != nil {
+			return tools.Result{}, fmt.Errorf("arguments: %w", err)
+		}
+		var names []string
+		for _, s := range list {
+			if s.Name == a.Name {
+				folder := filepath.ToSlash(q.relative(filepath.Dir(s.File)))
+				return tools.Result{Text: fmt.Sprintf("Skill %s, in the folder %s\n\n%s", s.Name, folder, s.Body)}, nil
+			}
+			names = append(names, s.Name)
+		}
+		return tools.Result{Text: fmt.Sprintf("no skill %q; there are: %s", a.Name, or(strings.Join(names, ", "), "none")), IsError: true}, nil
+	}
+}
