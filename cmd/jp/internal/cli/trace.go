@@ -91,6 +91,6 @@ func (a *app) trace(ctx context.Context, word string) (*trace.Trace, error) {
 	}
 	return trace.Build(trace.Source{
 		Conversation: spent.Conversation, Below: below, Delegations: delegations, Now: time.Now(),
-		Events: func(id convstore.ID) iter.Seq2[convstore.Event, error] { return st.Events(ctx, id, convstore.Range{}) },
+		Events: func(ids []convstore.ID) iter.Seq2[convstore.EventIn, error] { return st.EventsOf(ctx, ids) },
 	})
 }

@@ -108,9 +108,9 @@ type Run struct {
 // Source is what a Trace is built from.
 type Source struct {
 	Conversation convstore.Conversation
-	Below        []convstore.Conversation // its strict descendants by delegation links, each before its children
-	Delegations  []convstore.Delegation   // of the ledger, oldest first; those from elsewhere in it are left out
-	Events       func(convstore.ID) iter.Seq2[convstore.Event, error]
+	Below        []convstore.Conversation                                 // its strict descendants by delegation links, each before its children
+	Delegations  []convstore.Delegation                                   // of the ledger, oldest first; those from elsewhere in it are left out
+	Events       func([]convstore.ID) iter.Seq2[convstore.EventIn, error] // of those, one after the other
 	Now          time.Time
 }
 
@@ -142,14 +142,20 @@ func Build(src Source) (*Trace, error) {
 		here: map[convstore.ID]convstore.Conversation{},
 	}
 	members := append([]convstore.Conversation{src.Conversation}, src.Below...)
-	for _, c := range members {
-		b.here[c.ID] = c
+	ids := make([]convstore.ID, len(members))
+	for i, c := range members {
+		b.here[c.ID], ids[i] = c, c.ID
 	}
 	b.delegations()
-	for _, c := range members {
-		if err := b.conversation(c); err != nil {
+	var at reading
+	for ev, err := range b.Events(ids) {
+		if err != nil {
 			return nil, err
 		}
+		if ev.Conversation != at.ID {
+			at = reading{Conversation: b.here[ev.Conversation], pending: map[string]*Span{}}
+		}
+		b.event(&at, ev.Event)
 	}
 	for _, s := range b.spans {
 		if s.Kind == Delegation && s.parent == nil && b.here[s.Run.Caller].ID == 0 {
@@ -198,88 +204,87 @@ func (b *builder) delegations() {
 	}
 }
 
-// conversation makes the spans of one conversation's events.
-func (b *builder) conversation(c convstore.Conversation) error {
-	var holder *Span // the turn, or the delegation that runs it
-	var said []byte  // since the last model call
-	pending := map[string]*Span{}
-	for ev, err := range b.Events(c.ID) {
-		if err != nil {
-			return err
+// reading is where Build has come to in the events of a conversation.
+type reading struct {
+	convstore.Conversation
+	holder  *Span            // the turn, or the delegation that runs it
+	said    []byte           // since the last model call
+	pending map[string]*Span // calls without a result, by id
+}
+
+// event makes the span of one event, or goes on with those that there are.
+func (b *builder) event(at *reading, ev convstore.Event) {
+	if at.holder != nil && at.holder.End == nil && ev.Time.After(at.holder.until) {
+		at.holder.until = ev.Time
+	}
+	switch body := ev.Body.(type) {
+	case convstore.TurnStart:
+		at.holder, at.said, at.pending = b.open(at.Conversation, ev), nil, map[string]*Span{}
+		return
+	case convstore.UserMessage:
+		if at.holder != nil {
+			at.holder.Input, at.holder.InputBytes = cut(body.Text)
 		}
-		if holder != nil && holder.End == nil && ev.Time.After(holder.until) {
-			holder.until = ev.Time
+	case convstore.AssistantMessage:
+		at.said = append(at.said, body.Text...)
+		if at.holder != nil {
+			at.holder.Output, at.holder.OutputBytes = cut(body.Text)
 		}
-		switch body := ev.Body.(type) {
-		case convstore.TurnStart:
-			holder, said, pending = b.open(c, ev), nil, map[string]*Span{}
-			continue
-		case convstore.UserMessage:
-			if holder != nil {
-				holder.Input, holder.InputBytes = cut(body.Text)
+	case convstore.Structured:
+		at.said = append(at.said, body.Data...)
+		if at.holder != nil {
+			at.holder.Output, at.holder.OutputBytes = cut(string(body.Data))
+		}
+	case convstore.ModelCall:
+		s := b.add(at.holder, at.Conversation, ev, Span{Kind: ModelCall, Name: body.Model, State: modelState(body.Stop), Stop: body.Stop})
+		s.Start = ev.Time.Add(-max(0, body.Duration))
+		if at.holder != nil && s.Start.Before(at.holder.Start) {
+			s.Start = at.holder.Start
+		}
+		s.end(ev.Time)
+		s.Output, s.OutputBytes = cut(string(at.said))
+		s.use(body.Usage, body.CostNano)
+		at.said = nil
+	case convstore.ToolCall:
+		s := b.byCall[call{at.ID, body.ID}]
+		if s == nil {
+			s = b.add(at.holder, at.Conversation, ev, Span{Kind: ToolCall, Name: body.Name, Start: ev.Time})
+			s.Input, s.InputBytes = cut(string(body.Arguments))
+			s.State = "interrupted"
+			if s.until = ev.Time; at.Status == convstore.StatusRunning {
+				s.State, s.until = "running", b.Now
 			}
-		case convstore.AssistantMessage:
-			said = append(said, body.Text...)
-			if holder != nil {
-				holder.Output, holder.OutputBytes = cut(body.Text)
-			}
-		case convstore.Structured:
-			said = append(said, body.Data...)
-			if holder != nil {
-				holder.Output, holder.OutputBytes = cut(string(body.Data))
-			}
-		case convstore.ModelCall:
-			s := b.add(holder, c, ev, Span{Kind: ModelCall, Name: body.Model, State: modelState(body.Stop), Stop: body.Stop})
-			s.Start = ev.Time.Add(-max(0, body.Duration))
-			if holder != nil && s.Start.Before(holder.Start) {
-				s.Start = holder.Start
-			}
-			s.end(ev.Time)
-			s.Output, s.OutputBytes = cut(string(said))
-			s.use(body.Usage, body.CostNano)
-			said = nil
-		case convstore.ToolCall:
-			s := b.byCall[call{c.ID, body.ID}]
-			if s == nil {
-				s = b.add(holder, c, ev, Span{Kind: ToolCall, Name: body.Name, Start: ev.Time})
+		} else if !b.ordered[s] {
+			b.ordered[s] = true
+			s.Run.Tool = body.Name
+			if s.Run.Removed {
 				s.Input, s.InputBytes = cut(string(body.Arguments))
-				s.State = "interrupted"
-				if s.until = ev.Time; c.Status == convstore.StatusRunning {
-					s.State, s.until = "running", b.Now
-				}
-			} else if !b.ordered[s] {
-				b.ordered[s] = true
-				s.Run.Tool = body.Name
-				if s.Run.Removed {
-					s.Input, s.InputBytes = cut(string(body.Arguments))
-				}
-				s.parent = holder
 			}
-			pending[body.ID] = s
-		case convstore.ToolResult:
-			s := pending[body.ID]
-			if s == nil {
-				continue
+			s.parent = at.holder
+		}
+		at.pending[body.ID] = s
+	case convstore.ToolResult:
+		s := at.pending[body.ID]
+		if s == nil {
+			return
+		}
+		delete(at.pending, body.ID)
+		if s.Kind == ToolCall {
+			s.State = "ok"
+			if body.IsError {
+				s.State = "error"
 			}
-			delete(pending, body.ID)
-			if s.Kind == ToolCall {
-				s.State = "ok"
-				if body.IsError {
-					s.State = "error"
-				}
-				s.Output, s.OutputBytes = cut(body.Text)
-				s.end(ev.Time)
-			} else if s.Run.Removed {
-				s.Output, s.OutputBytes = cut(body.Text)
-			}
-		case convstore.TurnEnd:
-			if holder != nil && holder.Kind == Turn {
-				holder.State, holder.Reason = string(body.State), body.Reason
-				holder.end(ev.Time)
-			}
+			s.Output, s.OutputBytes = cut(body.Text)
+			s.end(ev.Time)
+		} else if s.Run.Removed {
+			s.Output, s.OutputBytes = cut(body.Text)
+		}
+	case convstore.TurnEnd:
+		if at.holder != nil && at.holder.Kind == Turn {
+			at.holder.State, at.holder.Reason = string(body.State), body.Reason
+			at.holder.end(ev.Time)
 		}
 	}
-	return nil
 }
 
 // open begins a turn.

@@ -85,11 +85,13 @@ func newTree(text string) *tree {
 		{ID: "jp-d3", Caller: 999, Child: 998, State: convstore.StateOK}, // of another branch of the ledger
 	}
 	tr.Delegations[1].Reason = "the deadline passed"
-	tr.Events = func(id convstore.ID) iter.Seq2[convstore.Event, error] {
-		return func(yield func(convstore.Event, error) bool) {
-			for _, ev := range tr.events[id] {
-				if !yield(ev, nil) {
-					return
+	tr.Events = func(ids []convstore.ID) iter.Seq2[convstore.EventIn, error] {
+		return func(yield func(convstore.EventIn, error) bool) {
+			for _, id := range ids {
+				for _, ev := range tr.events[id] {
+					if !yield(convstore.EventIn{Conversation: id, Event: ev}, nil) {
+						return
+					}
 				}
 			}
 		}
@@ -225,8 +227,8 @@ func TestBuildHostileTimes(t *testing.T) {
 func TestBuildFailsWithTheEvents(t *testing.T) {
 	tr := newTree("x")
 	broken := errors.New("broken")
-	tr.Events = func(convstore.ID) iter.Seq2[convstore.Event, error] {
-		return func(yield func(convstore.Event, error) bool) { yield(convstore.Event{}, broken) }
+	tr.Events = func([]convstore.ID) iter.Seq2[convstore.EventIn, error] {
+		return func(yield func(convstore.EventIn, error) bool) { yield(convstore.EventIn{}, broken) }
 	}
 	if _, err := Build(tr.Source); err != broken {
 		t.Errorf("Build = %v, want %v", err, broken)

@@ -1,0 +1,72 @@
+package convstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// EventIn is an event with the conversation that it is in.
+type EventIn struct {
+	Conversation ID
+	Event
+}
+
+// EventsOf returns the events of several conversations, all of one before those
+// of the next, for whoever reads a tree: one opening of the file serves as many
+// conversations as it reads ahead. Else it is as Events.
+func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] {
+	return func(yield func(EventIn, error) bool) {
+		type part struct {
+			id     ID
+			events []sequenced
+		}
+		at := 0
+		var next, last uint64 // of ids[at]; next is 0 before its first
+		for at < len(ids) {
+			var parts []part
+			err := v.f.read(ctx, func(t *tx) error {
+				for size := 0; at < len(ids) && size < batchBytes; {
+					id := ids[at]
+					r, err := v.within(t, id)
+					if err != nil {
+						return err
+					}
+					if next == 0 {
+						next, last = 1, r.LastSeq
+					}
+					batch, err := t.events(id, next, last)
+					if err != nil {
+						return err
+					}
+					const each = batchBytes / batchEvents
+					for _, s := range batch {
+						size += max(len(s.body), each)
+						next = s.seq + 1
+					}
+					parts = append(parts, part{id, batch})
+					if len(batch) == 0 || next > last {
+						at, next = at+1, 0
+					}
+				}
+				return nil
+			})
+			for _, p := range parts {
+				for _, s := range p.events {
+					e, err := s.event(s.seq)
+					if err != nil {
+						yield(EventIn{}, &DamagedError{v.f.path(fileStore), fmt.Errorf("conversation %s: event %d: %w", p.id, s.seq, err)})
+						return
+					}
+					if !yield(EventIn{p.id, e}, nil) {
+						return
+					}
+				}
+			}
+			if err != nil {
+				yield(EventIn{}, absent(err, ids[at]))
+				return
+			}
+		}
+	}
+}
