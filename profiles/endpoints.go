@@ -17,7 +17,7 @@ func (r *resolver) endpoints() error {
 		url, urlBy := r.by(append(table, "base_url"))
 		key, keyBy := r.by(append(table, "api_key_env"))
 		switch name {
-		case "anthropic", "openai", "ollama":
+		case "anthropic", "gemini", "llamacpp", "ollama", "openai", "openrouter":
 		default:
 			if p.Type == "" {
 				return r.failAt("type is missing", `write type = "openai" for a compatible server`, table...)
@@ -34,7 +34,7 @@ func (r *resolver) endpoints() error {
 			switch {
 			case keyBy != "":
 				r.warn(fmt.Sprintf("%s: no key is sent to this provider: base_url is set in %s, api_key_env in %s; set both in one place", joinKey(table), url, key))
-			case name == "anthropic" || name == "openai":
+			case name == "anthropic" || name == "gemini" || name == "openai" || name == "openrouter":
 				r.warn(fmt.Sprintf("%s: no key is sent to this provider: %s sets base_url without api_key_env", joinKey(table), url))
 			}
 		}

@@ -70,7 +70,8 @@ func setup(e *testscript.Env) error {
 		"LC_ALL": "C.UTF-8", "TZ": "UTC", "JP_SESSION": "script", "JP_NONINTERACTIVE": "1",
 		"JP_TRUST_WORKSPACE": "1",           // scripts bring their workspaces along; those about trust unset it
 		"OLLAMA_HOST":        "127.0.0.1:1", // nothing listens there
-		"SCRIPTS":            scripts,       // the shell tools that people can copy
+		"LLAMACPP_BASE_URL":  "http://127.0.0.1:1/v1/",
+		"SCRIPTS":            scripts, // the shell tools that people can copy
 	} {
 		e.Setenv(k, v)
 	}

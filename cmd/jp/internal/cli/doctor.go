@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -142,7 +143,10 @@ func (a *app) examine(ctx context.Context) examined {
 			e.Trust = j.status()
 		}
 	}
-	names := []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}
+	var names []string
+	for _, b := range model.Builtins() {
+		names = append(names, b.Keys...)
+	}
 	if r, err := profiles.Resolve(a.userSources(), nil, nil); err != nil {
 		fail(err)
 	} else {
@@ -191,8 +195,11 @@ func byteCount(n int64) string {
 
 // providerKeys looks up the key of each provider, those of jp's own and those that were configured.
 func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKey {
-	all := map[string]profiles.Provider{
-		"anthropic": {APIKeyEnv: "ANTHROPIC_API_KEY"}, "openai": {APIKeyEnv: "OPENAI_API_KEY"}, "ollama": {},
+	all := map[string]profiles.Provider{}
+	for _, b := range model.Builtins() {
+		if b.Format != "script" {
+			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.getenv)}
+		}
 	}
 	for name, p := range configured {
 		if p.APIKeyEnv == "" && !p.KeyWithheld {

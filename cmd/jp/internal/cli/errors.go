@@ -177,7 +177,15 @@ func explainDefinition(r *report, e *tools.DefinitionError) {
 	r.is("tool_definition", exitUsage, e.Hint)
 }
 
-func explainModel(r *report, e *model.Error) { r.is("provider_"+string(e.Kind), exitProvider, e.Hint) }
+func explainModel(r *report, e *model.Error) {
+	hint := e.Hint
+	if e.Model != "" {
+		if near := profiles.Suggest(e.Model, model.Known()); near != "" && near != e.Model {
+			hint = fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)
+		}
+	}
+	r.is("provider_"+string(e.Kind), exitProvider, hint)
+}
 
 // explainSentinel knows the errors that carry no data.
 func explainSentinel(r *report, err error) bool {

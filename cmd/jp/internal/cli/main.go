@@ -126,6 +126,7 @@ func (a *app) commands() []*cli.Command {
 		newBatchCommand(a),
 		newConversationCommand(a),
 		newProfileCommand(a),
+		newModelCommand(a),
 		newToolCommand(a),
 		newMCPCommand(a),
 		newConfigCommand(a),

@@ -324,15 +324,8 @@ func modelVariables(cfg profiles.Config, id string) []string {
 		}
 		return names
 	}
-	switch provider {
-	case "anthropic":
-		return []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
-	case "openai":
-		return []string{"OPENAI_API_KEY", "OPENAI_BASE_URL"}
-	case "ollama":
-		return []string{"OLLAMA_HOST"}
-	}
-	return nil
+	b, _ := model.FindBuiltin(provider)
+	return b.Variables()
 }
 
 // childEnviron is built, not inherited: what every jp needs, and the key and address of the child's own model.

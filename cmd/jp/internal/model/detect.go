@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,43 +28,101 @@ func Detect(ctx context.Context, env func(string) string) []Candidate {
 		found = append(found, Candidate{"openai/gpt-6.1-sol", "OPENAI_API_KEY is set"})
 	}
 	if base := ollamaHost(env("OLLAMA_HOST")); loopback(base) {
-		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, localPatience)
 		defer cancel()
-		for _, name := range ollamaModels(ctx, base) {
-			found = append(found, Candidate{"ollama/" + name, "Ollama answers at " + strings.TrimSuffix(base, "/v1/")})
+		models, _ := servedBy(ctx, "ollama", base)
+		for _, m := range models {
+			found = append(found, Candidate{"ollama/" + m.ID, "Ollama answers at " + strings.TrimSuffix(base, "/v1/")})
 		}
 	}
 	return found
 }
 
-// ollamaModels asks an OpenAI-compatible server for its models. No answer means none.
-func ollamaModels(ctx context.Context, base string) []string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"models", nil)
-	if err != nil {
-		return nil
-	}
-	client := NewClient()
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil {
-		return nil
-	}
-	var names []string
-	for _, m := range list.Data {
-		// An id that is not one of ours, or an embedding model, is of no use.
-		if m.ID != "" && clean(m.ID, "") == m.ID && !strings.Contains(m.ID, " ") && !strings.Contains(m.ID, "embed") {
-			names = append(names, m.ID)
+// localPatience is how long a server on this machine has to list its models.
+const localPatience = 200 * time.Millisecond
+
+// Server is a server on this machine that serves models.
+type Server struct {
+	Provider string // in model ids
+	URL      string // base URL
+	Models   []Served
+	Err      error // it did not answer, or not with a list; nil = it did
+}
+
+// Served is one model of a server.
+type Served struct {
+	ID     string // the server's own
+	Window int    // tokens; 0 = it does not say
+}
+
+// Local asks the servers on this machine that the config or a built-in provider names for their models, all at the same time
+// and for 200 ms at most. Nobody outside the machine is asked, and no key is sent. Sorted by provider.
+func Local(ctx context.Context, p Providers) []Server {
+	ctx, cancel := context.WithTimeout(ctx, localPatience)
+	defer cancel()
+	var found []Server
+	for _, name := range p.names() {
+		// Any name of a model: what counts is where the provider is.
+		info, t, err := p.resolve(name + "/x")
+		if err == nil && t.format == "openai" && loopback(info.Endpoint) {
+			found = append(found, Server{Provider: name, URL: info.Endpoint})
 		}
 	}
-	slices.Sort(names)
-	return names[:min(len(names), 20)]
+	var all sync.WaitGroup
+	for i := range found {
+		all.Go(func() { found[i].Models, found[i].Err = servedBy(ctx, found[i].Provider, found[i].URL) })
+	}
+	all.Wait()
+	return found
+}
+
+// servedMost bounds how many models of one server are listed.
+const servedMost = 200
+
+// servedBy asks an OpenAI-compatible server for its models. What has an id that is not one of ours, and embedding models, are
+// left out. The error is an *Error.
+func servedBy(ctx context.Context, provider, base string) ([]Served, error) {
+	c := Config{Name: provider, BaseURL: base, Client: NewClient()}
+	defer c.Client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"models", nil)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	resp, err := c.Client.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
+	}
+	var list struct {
+		Data []struct {
+			ID   string `json:"id"`
+			Most int    `json:"max_model_len"` // of vLLM
+			Meta struct {
+				Context int `json:"n_ctx"` // of llama.cpp
+			} `json:"meta"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list); err != nil {
+		return nil, &Error{Provider: c.Name, Kind: KindStream, Message: "its list of models makes no sense", Err: err}
+	}
+	var models []Served
+	for _, m := range list.Data {
+		if m.ID != "" && clean(m.ID, "") == m.ID && !strings.Contains(m.ID, " ") && !strings.Contains(m.ID, "embed") {
+			models = append(models, Served{m.ID, max(m.Most, m.Meta.Context, 0)})
+		}
+	}
+	slices.SortFunc(models, func(a, b Served) int { return strings.Compare(a.ID, b.ID) })
+	return models[:min(len(models), servedMost)], nil
+}
+
+// Known lists the ids of the built-in table, a vendor's latest first.
+func Known() []string {
+	var ids []string
+	for id := range knownModels {
+		ids = append(ids, id)
+	}
+	return ids
 }

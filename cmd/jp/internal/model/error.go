@@ -33,6 +33,7 @@ type Error struct {
 	Message    string        // lowercase where it is ours, the provider's own words otherwise
 	Hint       string        // what to try, "" = nothing in particular
 	Final      bool          // repeating the same request is pointless
+	Model      string        // id, where the error is that there is no such model; "" otherwise
 	Err        error         // cause, may be nil
 }
 

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -83,6 +82,7 @@ type Info struct {
 	Images    bool   // its wire format can carry images; whether the model takes them, only its server knows
 	Local     bool   // runs on this machine or is a script
 	Endpoint  string // base URL, "" for script models
+	KeyEnv    string // the variable that holds the key, "" = none is sent
 	Account   Account
 }
 
@@ -93,31 +93,7 @@ type Account struct {
 	Key      Secret // "" = none is sent, or it was not looked up
 }
 
-const (
-	anthropicURL = "https://api.anthropic.com/"
-	openaiURL    = "https://api.openai.com/v1/"
-	ollamaURL    = "http://127.0.0.1:11434/v1/"
-
-	defaultMaxBytes = 32 << 20
-)
-
-// builtin lists the providers that need no config: where they are and which variables the
-// environment has for them.
-func (p Providers) builtin(name string) (target, bool) {
-	switch name {
-	case "anthropic":
-		return target{name: name, format: "anthropic", url: cmp.Or(p.env("ANTHROPIC_BASE_URL"), anthropicURL), keyEnv: "ANTHROPIC_API_KEY"}, true
-	case "openai":
-		return target{name: name, format: "openai", url: cmp.Or(p.env("OPENAI_BASE_URL"), openaiURL), keyEnv: "OPENAI_API_KEY"}, true
-	case "ollama":
-		return target{name: name, format: "openai", url: ollamaHost(p.env("OLLAMA_HOST"))}, true
-	case "script":
-		return target{name: name, format: "script"}, true
-	}
-	return target{}, false
-}
-
-var builtins = []string{"anthropic", "ollama", "openai", "script"}
+const defaultMaxBytes = 32 << 20
 
 // target is one endpoint, resolved.
 type target struct {
@@ -192,7 +168,7 @@ func Lookup(id string, p Providers) (Info, error) {
 // resolve follows aliases and finds the endpoint.
 func (p Providers) resolve(id string) (Info, target, error) {
 	unknown := func(format string, args ...any) (Info, target, error) {
-		return Info{}, target{}, &Error{Kind: KindUnknownModel, Final: true, Message: fmt.Sprintf(format, args...),
+		return Info{}, target{}, &Error{Kind: KindUnknownModel, Final: true, Message: fmt.Sprintf(format, args...), Model: id,
 			Hint: "an id is provider/model, such as anthropic/claude-sonnet-5-5"}
 	}
 	for hops := 0; ; hops++ {
@@ -230,7 +206,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 		t.url = u.String()
 	}
 
-	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url, Images: t.format != "script"}
+	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url, KeyEnv: t.keyEnv, Images: t.format != "script"}
 	info.Local = t.format == "script" || loopback(t.url)
 	if k, ok := known(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
@@ -259,7 +235,8 @@ func (e Endpoint) target(name string, b target, isBuiltin bool) (target, error) 
 			t.format = b.format
 		}
 		if t.url == "" {
-			t.url = map[string]string{"anthropic": anthropicURL, "openai": openaiURL, "ollama": ollamaURL}[name]
+			own, _ := FindBuiltin(name)
+			t.url = own.URL
 		}
 	}
 	switch {
@@ -275,7 +252,10 @@ func (e Endpoint) target(name string, b target, isBuiltin bool) (target, error) 
 
 // names lists the providers that an id may start with.
 func (p Providers) names() []string {
-	names := slices.Clone(builtins)
+	var names []string
+	for _, b := range Builtins() {
+		names = append(names, b.Name)
+	}
 	for name := range p.LLM {
 		names = append(names, name)
 	}

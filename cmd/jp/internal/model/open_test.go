@@ -95,7 +95,7 @@ func TestOpenErrors(t *testing.T) {
 		{"openai/", nil, nil, KindUnknownModel, `unknown_model: model "openai/": not an id`},
 		{"openai/a b", nil, nil, KindUnknownModel, `unknown_model: model "openai/a b": not an id`},
 		{"openai/a\x1b[2J", nil, nil, KindUnknownModel, `unknown_model: model "openai/a\x1b[2J": not an id`},
-		{"gogle/x", map[string]Endpoint{"google": {}}, nil, KindUnknownModel, `unknown_model: provider "gogle" of model "gogle/x" is not known: there are anthropic, google, ollama, openai, script`},
+		{"gogle/x", map[string]Endpoint{"google": {}}, nil, KindUnknownModel, `unknown_model: provider "gogle" of model "gogle/x" is not known: there are anthropic, gemini, google, llamacpp, ollama, openai, openrouter, script`},
 		{"loop", nil, nil, KindUnknownModel, `unknown_model: alias "loop" leads in a circle`},
 		{"mine/x", map[string]Endpoint{"mine": {BaseURL: "http://h"}}, nil, KindBadRequest, "mine: bad_request: providers.llm.mine: type is missing: anthropic or openai"},
 		{"mine/x", map[string]Endpoint{"mine": {Type: "gemini", BaseURL: "http://h"}}, nil, KindBadRequest, `mine: bad_request: providers.llm.mine: type "gemini": must be anthropic or openai`},

@@ -69,89 +69,61 @@ type entry struct {
 }
 
 // known knows exact ids only: a model that is not here has no known price, never that of a
-// similar one. From platform.claude.com/docs/en/about-claude/pricing (cache writes: the
-// five-minute ones, which are what we ask for) and developers.openai.com/api/docs/pricing
-// (standard processing), see PricesDate. OpenAI bills writes to its cache from GPT-5.6 on, at
-// 1.25 times the input price. A switch costs nothing at start-up, unlike a map.
+// similar one.
 func known(id string) (entry, bool) {
-	var e entry
-	switch id {
-	case "anthropic/claude-fable-5-1", "anthropic/claude-mythos-5-1":
-		e = entry{1_000_000, 128_000, usd(10, 50, 0.25, 12.5)}
-	case "anthropic/claude-fable-5", "anthropic/claude-mythos-5":
-		e = entry{1_000_000, 128_000, usd(10, 50, 1, 12.5)}
-	case "anthropic/claude-opus-5-5":
-		e = entry{1_000_000, 128_000, usd(4, 20, 0.2, 5)}
-	case "anthropic/claude-opus-5", "anthropic/claude-opus-4-8",
-		"anthropic/claude-opus-4-7", "anthropic/claude-opus-4-6":
-		e = entry{1_000_000, 128_000, usd(5, 25, 0.5, 6.25)}
-	case "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5-20251101":
-		e = entry{200_000, 64_000, usd(5, 25, 0.5, 6.25)}
-	case "anthropic/claude-opus-4-1", "anthropic/claude-opus-4-1-20250805":
-		e = entry{200_000, 32_000, usd(15, 75, 1.5, 18.75)}
-	case "anthropic/claude-sonnet-5-5":
-		e = entry{1_000_000, 128_000, usd(2, 10, 0.1, 2.5)}
-	case "anthropic/claude-sonnet-5":
-		e = entry{1_000_000, 128_000, usd(2, 10, 0.2, 2.5)}
-	case "anthropic/claude-sonnet-4-6":
-		e = entry{1_000_000, 64_000, usd(3, 15, 0.3, 3.75)}
-	case "anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-4-5-20250929",
-		"anthropic/claude-sonnet-4-20250514":
-		e = entry{200_000, 64_000, usd(3, 15, 0.3, 3.75)}
-	case "anthropic/claude-haiku-5-5":
-		e = entry{1_000_000, 128_000, long(usd(0.1, 0.5, 0.01, 0.125), 100_000, usd(0.5, 2.5, 0.05, 0.625))}
-	case "anthropic/claude-haiku-4-5", "anthropic/claude-haiku-4-5-20251001":
-		e = entry{200_000, 64_000, usd(1, 5, 0.1, 1.25)}
-	case "openai/gpt-6-astra":
-		e = entry{1_050_000, 128_000, longGPT(usd(10, 50, 1, 12.5))}
-	case "openai/gpt-6.1-sol":
-		e = entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.1, 2.5))}
-	case "openai/gpt-6-sol":
-		e = entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.2, 2.5))}
-	case "openai/gpt-6-luna":
-		e = entry{1_050_000, 128_000, longGPT(usd(0.1, 0.5, 0.01, 0.125))}
-	case "openai/gpt-5.6-sol":
-		e = entry{1_050_000, 128_000, longGPT(usd(4, 20, 0.4, 5))}
-	case "openai/gpt-5.6-terra":
-		e = entry{1_050_000, 128_000, longGPT(usd(2, 12, 0.2, 2.5))}
-	case "openai/gpt-5.6-luna":
-		e = entry{1_050_000, 128_000, longGPT(usd(0.2, 1.2, 0.02, 0.25))}
-	case "openai/gpt-5.5", "openai/gpt-5.5-2026-04-23":
-		e = entry{1_050_000, 128_000, longGPT(usd(5, 30, 0.5, 5))}
-	case "openai/gpt-5.4":
-		e = entry{1_050_000, 128_000, longGPT(usd(2.5, 15, 0.25, 2.5))}
-	case "openai/gpt-5.4-mini", "openai/gpt-5.4-mini-2026-03-17":
-		e = entry{400_000, 128_000, usd(0.75, 4.5, 0.075, 0.75)}
-	case "openai/gpt-5.4-nano", "openai/gpt-5.4-nano-2026-03-17":
-		e = entry{400_000, 128_000, usd(0.2, 1.25, 0.02, 0.2)}
-	case "openai/gpt-5.2", "openai/gpt-5.2-2025-12-11":
-		e = entry{400_000, 128_000, usd(1.75, 14, 0.175, 1.75)}
-	case "openai/gpt-5.1", "openai/gpt-5.1-2025-11-13",
-		"openai/gpt-5", "openai/gpt-5-2025-08-07":
-		e = entry{400_000, 128_000, usd(1.25, 10, 0.125, 1.25)}
-	case "openai/gpt-5-mini", "openai/gpt-5-mini-2025-08-07":
-		e = entry{400_000, 128_000, usd(0.25, 2, 0.025, 0.25)}
-	case "openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07":
-		e = entry{400_000, 128_000, usd(0.05, 0.4, 0.005, 0.05)}
-	case "openai/gpt-4.1", "openai/gpt-4.1-2025-04-14":
-		e = entry{1_047_576, 32_768, usd(2, 8, 0.5, 2)}
-	case "openai/gpt-4.1-mini", "openai/gpt-4.1-mini-2025-04-14":
-		e = entry{1_047_576, 32_768, usd(0.4, 1.6, 0.1, 0.4)}
-	case "openai/gpt-4.1-nano", "openai/gpt-4.1-nano-2025-04-14":
-		e = entry{1_047_576, 32_768, usd(0.1, 0.4, 0.025, 0.1)}
-	case "openai/gpt-4o", "openai/gpt-4o-2024-11-20",
-		"openai/gpt-4o-2024-08-06":
-		e = entry{128_000, 16_384, usd(2.5, 10, 1.25, 2.5)}
-	case "openai/gpt-4o-mini", "openai/gpt-4o-mini-2024-07-18":
-		e = entry{128_000, 16_384, usd(0.15, 0.6, 0.075, 0.15)}
-	case "openai/o3", "openai/o3-2025-04-16":
-		e = entry{200_000, 100_000, usd(2, 8, 0.5, 2)}
-	case "openai/o4-mini", "openai/o4-mini-2025-04-16":
-		e = entry{200_000, 100_000, usd(1.1, 4.4, 0.275, 1.1)}
-	default:
-		return entry{}, false
+	for name, e := range knownModels {
+		if name == id {
+			return e, true
+		}
 	}
-	return e, true
+	return entry{}, false
+}
+
+// knownModels yields the built-in table: ids and what is known about them, a vendor's latest first. From
+// platform.claude.com/docs/en/about-claude/pricing (cache writes: the five-minute ones, which are what we ask for) and
+// developers.openai.com/api/docs/pricing (standard processing), see PricesDate. OpenAI bills writes to its cache from
+// GPT-5.6 on, at 1.25 times the input price. A function costs nothing at start-up, unlike a map.
+func knownModels(yield func(string, entry) bool) {
+	more := true
+	add := func(e entry, ids ...string) {
+		for _, id := range ids {
+			more = more && yield(id, e)
+		}
+	}
+	add(entry{1_000_000, 128_000, usd(10, 50, 0.25, 12.5)}, "anthropic/claude-fable-5-1", "anthropic/claude-mythos-5-1")
+	add(entry{1_000_000, 128_000, usd(10, 50, 1, 12.5)}, "anthropic/claude-fable-5", "anthropic/claude-mythos-5")
+	add(entry{1_000_000, 128_000, usd(4, 20, 0.2, 5)}, "anthropic/claude-opus-5-5")
+	add(entry{1_000_000, 128_000, usd(5, 25, 0.5, 6.25)}, "anthropic/claude-opus-5", "anthropic/claude-opus-4-8", "anthropic/claude-opus-4-7", "anthropic/claude-opus-4-6")
+	add(entry{200_000, 64_000, usd(5, 25, 0.5, 6.25)}, "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5-20251101")
+	add(entry{200_000, 32_000, usd(15, 75, 1.5, 18.75)}, "anthropic/claude-opus-4-1", "anthropic/claude-opus-4-1-20250805")
+	add(entry{1_000_000, 128_000, usd(2, 10, 0.1, 2.5)}, "anthropic/claude-sonnet-5-5")
+	add(entry{1_000_000, 128_000, usd(2, 10, 0.2, 2.5)}, "anthropic/claude-sonnet-5")
+	add(entry{1_000_000, 64_000, usd(3, 15, 0.3, 3.75)}, "anthropic/claude-sonnet-4-6")
+	add(entry{200_000, 64_000, usd(3, 15, 0.3, 3.75)}, "anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-20250514")
+	add(entry{1_000_000, 128_000, long(usd(0.1, 0.5, 0.01, 0.125), 100_000, usd(0.5, 2.5, 0.05, 0.625))}, "anthropic/claude-haiku-5-5")
+	add(entry{200_000, 64_000, usd(1, 5, 0.1, 1.25)}, "anthropic/claude-haiku-4-5", "anthropic/claude-haiku-4-5-20251001")
+	add(entry{1_050_000, 128_000, longGPT(usd(10, 50, 1, 12.5))}, "openai/gpt-6-astra")
+	add(entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.1, 2.5))}, "openai/gpt-6.1-sol")
+	add(entry{1_050_000, 128_000, longGPT(usd(2, 10, 0.2, 2.5))}, "openai/gpt-6-sol")
+	add(entry{1_050_000, 128_000, longGPT(usd(0.1, 0.5, 0.01, 0.125))}, "openai/gpt-6-luna")
+	add(entry{1_050_000, 128_000, longGPT(usd(4, 20, 0.4, 5))}, "openai/gpt-5.6-sol")
+	add(entry{1_050_000, 128_000, longGPT(usd(2, 12, 0.2, 2.5))}, "openai/gpt-5.6-terra")
+	add(entry{1_050_000, 128_000, longGPT(usd(0.2, 1.2, 0.02, 0.25))}, "openai/gpt-5.6-luna")
+	add(entry{1_050_000, 128_000, longGPT(usd(5, 30, 0.5, 5))}, "openai/gpt-5.5", "openai/gpt-5.5-2026-04-23")
+	add(entry{1_050_000, 128_000, longGPT(usd(2.5, 15, 0.25, 2.5))}, "openai/gpt-5.4")
+	add(entry{400_000, 128_000, usd(0.75, 4.5, 0.075, 0.75)}, "openai/gpt-5.4-mini", "openai/gpt-5.4-mini-2026-03-17")
+	add(entry{400_000, 128_000, usd(0.2, 1.25, 0.02, 0.2)}, "openai/gpt-5.4-nano", "openai/gpt-5.4-nano-2026-03-17")
+	add(entry{400_000, 128_000, usd(1.75, 14, 0.175, 1.75)}, "openai/gpt-5.2", "openai/gpt-5.2-2025-12-11")
+	add(entry{400_000, 128_000, usd(1.25, 10, 0.125, 1.25)}, "openai/gpt-5.1", "openai/gpt-5.1-2025-11-13", "openai/gpt-5", "openai/gpt-5-2025-08-07")
+	add(entry{400_000, 128_000, usd(0.25, 2, 0.025, 0.25)}, "openai/gpt-5-mini", "openai/gpt-5-mini-2025-08-07")
+	add(entry{400_000, 128_000, usd(0.05, 0.4, 0.005, 0.05)}, "openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07")
+	add(entry{1_047_576, 32_768, usd(2, 8, 0.5, 2)}, "openai/gpt-4.1", "openai/gpt-4.1-2025-04-14")
+	add(entry{1_047_576, 32_768, usd(0.4, 1.6, 0.1, 0.4)}, "openai/gpt-4.1-mini", "openai/gpt-4.1-mini-2025-04-14")
+	add(entry{1_047_576, 32_768, usd(0.1, 0.4, 0.025, 0.1)}, "openai/gpt-4.1-nano", "openai/gpt-4.1-nano-2025-04-14")
+	add(entry{128_000, 16_384, usd(2.5, 10, 1.25, 2.5)}, "openai/gpt-4o", "openai/gpt-4o-2024-11-20", "openai/gpt-4o-2024-08-06")
+	add(entry{128_000, 16_384, usd(0.15, 0.6, 0.075, 0.15)}, "openai/gpt-4o-mini", "openai/gpt-4o-mini-2024-07-18")
+	add(entry{200_000, 100_000, usd(2, 8, 0.5, 2)}, "openai/o3", "openai/o3-2025-04-16")
+	add(entry{200_000, 100_000, usd(1.1, 4.4, 0.275, 1.1)}, "openai/o4-mini", "openai/o4-mini-2025-04-16")
 }
 
 func usd(input, output, cacheRead, cacheWrite float64) Price {

@@ -158,7 +158,11 @@ func (c Config) refine(e *Error, p problem) {
 			e.Hint = "no key was sent: name its variable in providers.llm." + c.Name + ".api_key_env"
 		}
 	case KindUnknownModel:
-		e.Hint = "check the model id " + c.Model.ID
+		e.Hint, e.Model = "check the model id "+c.Model.ID, c.Model.ID
+	case KindQuota:
+		e.Hint = "the account at " + c.Name + " may not spend more: see its billing page, or choose another model"
+	case KindContext:
+		e.Hint = "`jp conversation compact` shortens it, or choose a model with a larger window (`jp model ls`)"
 	}
 	if e.Status == 404 && e.Kind == KindBadRequest {
 		e.Hint = "check the base URL " + c.BaseURL
