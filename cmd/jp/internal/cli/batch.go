@@ -92,7 +92,14 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 			into = &l.Query
 		}
 		if err := dec.Decode(into); err != nil {
-			return nil, bad("%v", strings.TrimPrefix(err.Error(), "json: "))
+			var typed *json.UnmarshalTypeError
+			switch {
+			case !errors.As(err, &typed):
+				return nil, bad("%v", strings.TrimPrefix(err.Error(), "json: "))
+			case typed.Field != "":
+				return nil, bad("%s: want a string, not %s", typed.Field, typed.Value)
+			}
+			return nil, bad("want a string or an object, not %s", typed.Value)
 		}
 		if _, err := dec.Token(); err != io.EOF {
 			return nil, bad("more than one value")

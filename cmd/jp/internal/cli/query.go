@@ -252,7 +252,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	inherited.Watch(func() { abandon(errParentGone) })
 	if o.timeout.Set {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, fmt.Errorf("--timeout: %w", context.DeadlineExceeded))
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
 		a.io.Bound(ctx)
 		defer a.io.Unbound()
@@ -472,3 +472,13 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 	}
 	return fail("error", exitFailed, "%s", out.Reason)
 }
+
+// errTimeUp is the cause of a run that --timeout ends.
+var errTimeUp error = timeUp{}
+
+type timeUp struct{}
+
+func (timeUp) Error() string { return "--timeout: the time is up" }
+
+// Is makes it the end of a deadline.
+func (timeUp) Is(target error) bool { return target == context.DeadlineExceeded }
