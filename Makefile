@@ -7,7 +7,7 @@ BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS
 TOOLS   := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 20s
 
-.PHONY: all build demo test race lint fuzz bench generate check-extra clean
+.PHONY: all build demo test race lint fuzz bench generate check-extra clean interop
 
 all: build
 
@@ -40,6 +40,9 @@ bench:
 
 generate:
 	$(GO) generate ./...
+
+interop: ## jp mcp serve against the official MCP inspector, from npm, and our own client
+	./scripts/interop.sh
 
 check-extra: ## what needs more than Go and make
 	./scripts/check-extra.sh

@@ -175,7 +175,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) (err error) {
 	}
 	b := &batch{query: query{app: a, workspace: ws, store: store, host: host}, o: o, items: items}
 	defer b.close(ctx)
-	if b.resolved, err = b.settings(ctx); err != nil {
+	if b.resolved, err = b.implicit(ctx); err != nil {
 		return err
 	}
 	d, err := b.open(ctx)
@@ -201,13 +201,13 @@ type batch struct {
 	failed   int
 }
 
-// settings are the implicit layers: what a new conversation keeps, and what this machine knows of providers.
-func (b *batch) settings(ctx context.Context) (*profiles.Resolved, error) {
-	src, err := b.sources(ctx, nil)
+// implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
+func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
+	src, err := a.sources(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	return b.config(src, nil, nil)
+	return a.config(src, nil, nil)
 }
 
 // open finds or makes the conversation on whose behalf the batch runs, once every profile was found good.
@@ -292,27 +292,31 @@ func (b *batch) divide(all convstore.Budget) {
 
 // begin makes the conversation of a batch and begins its turn, with what its session may use.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
-	defs, err := b.definitions(ctx, b.resolved)
+	about := "batch of " + pick(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
+	if err := b.query.begin(ctx, or(b.o.title.Value, about), about+", from a shell", session); err != nil {
+		return err
+	}
+	b.note("batch below %s", b.conv.ID)
+	return nil
+}
+
+// begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
+func (q *query) begin(ctx context.Context, title, about string, session convstore.Limits) error {
+	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}
-	r := b.resolved
-	about := "batch of " + pick(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
-	title := b.o.title.Value
-	if title == "" {
-		title = about
-	}
-	if b.conv, err = b.store.Create(ctx, convstore.New{
+	r := q.resolved
+	if q.conv, err = q.store.Create(ctx, convstore.New{
 		Title: title, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
 		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
 	}); err != nil {
 		return err
 	}
-	b.note("batch below %s", b.conv.ID)
-	if b.log, err = b.store.Lock(ctx, b.conv.ID); err != nil {
+	if q.log, err = q.store.Lock(ctx, q.conv.ID); err != nil {
 		return err
 	}
-	return b.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about + ", from a shell"}))
+	return q.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about}))
 }
 
 func at(body convstore.Body) convstore.Event {

@@ -17,10 +17,10 @@ import (
 
 func newMCPCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "mcp", Summary: "use tools of MCP servers",
+		Name: "mcp", Summary: "use tools of MCP servers, and be one",
 		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
 			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
-		Subs: []*cli.Command{newMCPListCommand(a), newMCPShowCommand(a), newMCPApproveCommand(a)},
+		Subs: []*cli.Command{newMCPListCommand(a), newMCPShowCommand(a), newMCPApproveCommand(a), newMCPServeCommand(a)},
 	})
 }
 

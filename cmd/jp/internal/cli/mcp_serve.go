@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/stream"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// mcpServeOptions are the flags of jp mcp serve.
+type mcpServeOptions struct {
+	rootID maybe[string]
+	title  maybe[string]
+}
+
+func newMCPServeCommand(a *app) *cli.Command {
+	var o mcpServeOptions
+	return a.command(spec{
+		Name: "serve", Summary: "be an MCP server: let another agent delegate",
+		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
+			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +
+			"as resources, jp://conversation/ID. All of it is below one conversation: a new one, or that of --root-id, within its limits. " +
+			"A call that asks for progress is told what its sub-agents do; one that is cancelled, or whose client goes, has them stopped.",
+		Flags: []*option{
+			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
+			stringFlag(&o.title, "title", "TEXT", "title of the new conversation"),
+		},
+		Exits:    []Status{exitNotFound, exitBusy, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
+		Run:      func(ctx context.Context, _ []string) error { return runMCPServe(ctx, a, o) },
+	})
+}
+
+func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) (err error) {
+	if err := a.persist("mcp serve"); err != nil {
+		return err
+	}
+	if o.rootID.Set && o.title.Set {
+		return errMixed("--root-id", "--title")
+	}
+	a.globals.nonInteractive = true // stdin and stdout are the client's
+	host := proc.NewHost(proc.Options{})
+	defer func() { err = errors.Join(err, host.Close()) }()
+	ctx, stop := a.withSignals(ctx, host.Kill)
+	defer stop()
+	ws, err := a.workspace()
+	if err != nil {
+		return err
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := a.trusted(ctx); err != nil {
+		return err
+	}
+	s := &mcpService{query: query{app: a, workspace: ws, store: store, host: host}, telling: map[string]func(string){}}
+	defer s.close(ctx)
+	if s.resolved, err = s.implicit(ctx); err != nil {
+		return err
+	}
+	if err := s.open(ctx, o); err != nil {
+		return err
+	}
+	failed := mcp.Service{
+		Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, Call: s.call, Texts: s.texts, Read: s.read,
+		Template: conversationURI + "{id}",
+	}.Run(ctx, a.io.In, a.io.Out)
+	if cause := context.Cause(ctx); cause != nil {
+		failed = cause
+	}
+	return errors.Join(failed, s.end(ctx, failed))
+}
+
+// conversationURI begins the address of a transcript.
+const conversationURI = "jp://conversation/"
+
+// mcpService is one run of jp mcp serve.
+type mcpService struct {
+	query
+	d *delegate.Delegator
+
+	mu      sync.Mutex
+	telling map[string]func(string) // of running calls, by id
+}
+
+// open finds or makes the conversation that everything is below.
+func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
+	cfg := s.resolved.Config
+	if !cfg.Delegation.Enabled {
+		return refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
+	}
+	names := []string{"jp_query", "jp_batch_query"}
+	caller := delegate.Caller{Tools: names, Limits: limits(cfg)}
+	var scope convstore.Scope
+	if o.rootID.Set {
+		root, err := s.resolveTarget(ctx, o.rootID.Value)
+		if err != nil {
+			return err
+		}
+		if scope, caller, err = s.standFor(ctx, root, nil, nil); err != nil {
+			return err
+		}
+	} else {
+		if len(cfg.Delegation.Profiles) == 0 {
+			return refusedf("delegation.profiles: names nobody to delegate to").withHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
+		}
+		// A session is one turn, whose calls the limits of the session bound.
+		l := &caller.Limits
+		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
+		session := sessionLimits(cfg)
+		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
+		const about = "an MCP client"
+		if err := s.begin(ctx, or(o.title.Value, about), about, session); err != nil {
+			return err
+		}
+		s.note("serving below %s", s.conv.ID)
+		scope = s.log.Below()
+	}
+	s.d = s.delegator(cfg, scope)
+	s.d.Limits, s.d.Watch = caller.Limits, s.watch
+	var set []tools.Tool
+	for _, name := range append(names, "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep") {
+		def, ok := tools.Embedded(name)
+		if !ok || def.Source == tools.SourceDelegation && !slices.Contains(caller.Tools, name) {
+			continue
+		}
+		var err error
+		switch name {
+		case "jp_query":
+			def, err = def.WithEnum("config", caller.Limits.Profiles)
+		case "jp_batch_query":
+			def, err = def.WithEnum("queries.config", caller.Limits.Profiles)
+		}
+		if err != nil {
+			return err
+		}
+		f, _ := s.d.Func(name)
+		set = append(set, tools.Tool{Definition: def, Func: f})
+	}
+	var err error
+	s.d.Set, err = tools.NewSet(set...)
+	return err
+}
+
+// call carries out one call of the client. Whoever started this server gave leave.
+func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result {
+	id := "mcp-" + convstore.NewEventID()
+	s.mu.Lock()
+	s.telling[id] = tell
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.telling, id)
+		s.mu.Unlock()
+	}()
+	yes := tools.Decision{Allow: true}
+	run := tools.Executor{
+		Set:     s.d.Set,
+		Permit:  func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) { return yes, nil },
+		Deliver: func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) { return yes, nil },
+	}
+	var result tools.Result
+	for _, r := range run.Run(ctx, []tools.Call{{ID: id, Name: name, Arguments: args}}) {
+		result = r
+	}
+	return result
+}
+
+// watch tells the call that a delegation belongs to how that goes.
+func (s *mcpService) watch(d *stream.Delegation) {
+	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
+	s.mu.Lock()
+	tell := s.telling[call]
+	s.mu.Unlock()
+	if tell == nil {
+		return
+	}
+	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
+	if d.Tool != "" {
+		text += " " + d.Tool
+	}
+	if d.Status != "" {
+		text += ", " + d.Status
+	}
+	tell(text)
+}
+
+// texts are the conversations of the subtree.
+func (s *mcpService) texts(ctx context.Context) ([]mcp.Text, error) {
+	convs, err := s.d.Scope.List(ctx, convstore.Filter{Hidden: true})
+	if err != nil {
+		return nil, err
+	}
+	list := make([]mcp.Text, len(convs))
+	for i, c := range convs {
+		list[i] = mcp.Text{URI: conversationURI + c.ID.String(), Name: c.ID.String(), Title: c.Title}
+	}
+	return list, nil
+}
+
+// read is the transcript of one of them, as the tool prints it.
+func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
+	id, ok := strings.CutPrefix(uri, conversationURI)
+	if !ok {
+		return "", fmt.Errorf("%s: want %sID", uri, conversationURI)
+	}
+	args, err := json.Marshal(map[string]string{"id": id})
+	if err != nil {
+		return "", err
+	}
+	r := s.call(ctx, "jp_conversation_print", args, func(string) {})
+	if r.IsError {
+		return "", errors.New(strings.TrimPrefix(r.Text, "error: "))
+	}
+	return r.Text, nil
+}
+
+// end ends the turn of a conversation that was made for this.
+func (s *mcpService) end(ctx context.Context, failed error) error {
+	if s.log == nil {
+		return nil
+	}
+	end := convstore.TurnEnd{State: convstore.StateOK}
+	switch {
+	case ctx.Err() != nil:
+		end.State, end.Reason = convstore.StateCancelled, context.Cause(ctx).Error()
+	case failed != nil:
+		end.State, end.Reason = convstore.StateError, failed.Error()
+	}
+	text := plural(s.d.Calls(), "sub-agent call") + " for an MCP client"
+	return s.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: text}), at(end))
+}

@@ -1,0 +1,124 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools"
+)
+
+// Service is jp as an MCP server: tools to call, and texts to read. Its functions may be called at the same time.
+type Service struct {
+	Version      string
+	Instructions string // for the client's model
+	Tools        tools.Set
+	// Call carries out one call. tell says how it goes, in a few words, and may be called from any goroutine until Call returns.
+	// When the client cancels the call, ctx ends.
+	Call func(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result
+	// Texts lists what can be read now, Read returns one.
+	Texts func(ctx context.Context) ([]Text, error)
+	Read  func(ctx context.Context, uri string) (string, error)
+	// Template is the form of the addresses, as RFC 6570 has it.
+	Template string
+}
+
+// Text is something that can be read.
+type Text struct {
+	URI, Name, Title string
+}
+
+const plainText = "text/plain"
+
+// Run serves one client, which writes to in and reads from out, until in ends or ctx does. It returns when every call has; those
+// that still run are cancelled.
+func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	left, leave := context.WithCancelCause(ctx) // its client has gone
+	defer leave(nil)
+	server := sdk.NewServer(&sdk.Implementation{Name: "jp", Version: s.Version}, &sdk.ServerOptions{
+		Instructions: s.Instructions, PageSize: maxTools,
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+	})
+	for t := range s.Tools.All() {
+		server.AddTool(&sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema}, func(asked context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			asked, stop := context.WithCancelCause(asked)
+			defer stop(nil)
+			defer context.AfterFunc(left, func() { stop(context.Cause(left)) })()
+			result := s.Call(asked, r.Params.Name, r.Params.Arguments, progress(asked, r))
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: result.Text}}, IsError: result.IsError}, nil
+		})
+	}
+	server.AddResourceTemplate(&sdk.ResourceTemplate{Name: "conversation", Title: "Transcript of a sub-conversation", URITemplate: s.Template, MIMEType: plainText},
+		func(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+			text, err := s.Read(ctx, r.Params.URI)
+			if err != nil {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+			}
+			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: plainText, Text: text}}}, nil
+		})
+	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if method != "resources/list" {
+				return next(ctx, method, req)
+			}
+			return s.list(ctx)
+		}
+	})
+	// The SDK lets what runs come to its end when its input ends; nobody waits for that.
+	client := input{in, func() { leave(errors.New("the MCP client has gone")) }}
+	return server.Run(ctx, &sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage})
+}
+
+// input tells its end. Closing it leaves the stream open: it is the process's own.
+type input struct {
+	io.Reader
+	ended func()
+}
+
+func (i input) Read(p []byte) (int, error) {
+	n, err := i.Reader.Read(p)
+	if err != nil {
+		i.ended()
+	}
+	return n, err
+}
+
+func (input) Close() error { return nil }
+
+func (s Service) list(ctx context.Context) (sdk.Result, error) {
+	texts, err := s.Texts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("resources: %w", err)
+	}
+	r := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	for _, t := range texts {
+		r.Resources = append(r.Resources, &sdk.Resource{URI: t.URI, Name: t.Name, Title: t.Title, MIMEType: plainText})
+	}
+	return r, nil
+}
+
+// progress tells the client how a call goes, where it asked to be told.
+func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func(string) {}
+	}
+	var n atomic.Int64
+	return func(text string) {
+		// A client that does not listen is no reason to stop the work.
+		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n.Add(1)), Message: text})
+	}
+}
+
+// quietCloser leaves the stream open, too.
+type quietCloser struct{ io.Writer }
+
+func (quietCloser) Close() error { return nil }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// mcpClient is a client of the SDK with a `jp mcp serve` of its own.
+type mcpClient struct {
+	*mcp.ClientSession
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	told []string // progress
+}
+
+func serveMCP(s *site, args ...string) *mcpClient {
+	s.t.Helper()
+	c := &mcpClient{}
+	var stderr bytes.Buffer
+	c.cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "mcp", "serve"}, args...), Dir: s.dir, Env: s.environ(), Stderr: &stderr}
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.told = append(c.told, r.Params.Message)
+		},
+	})
+	var err error
+	if c.ClientSession, err = client.Connect(s.t.Context(), &mcp.CommandTransport{Command: c.cmd, TerminateDuration: patience}, nil); err != nil {
+		s.t.Fatalf("%v\n%s", err, &stderr)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ask calls a tool and returns its text.
+func (c *mcpClient) ask(ctx context.Context, name string, args map[string]any) (string, error) {
+	p := &mcp.CallToolParams{Name: name, Arguments: args}
+	p.SetProgressToken("p")
+	r, err := c.CallTool(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	return r.Content[0].(*mcp.TextContent).Text, nil
+}
+
+func TestServeMCP(t *testing.T) {
+	s := killSite(t)
+	c := serveMCP(s, "--title", "root")
+	var names []string
+	for tool, err := range c.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, tool.Name)
+		if b, _ := json.Marshal(tool.InputSchema); tool.Name == "jp_query" && !strings.Contains(string(b), `"enum":["agent/child"]`) {
+			t.Errorf("jp_query takes %s", b)
+		}
+	}
+	if want := []string{"jp_batch_query", "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print", "jp_query"}; !slices.Equal(names, want) {
+		t.Errorf("tools = %v, want %v", names, want)
+	}
+
+	text, err := c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": "quick one"})
+	if err != nil || !strings.Contains(text, `status="ok"`) || !strings.Contains(text, "quick answer") {
+		t.Fatalf("jp_query = %s, %v", text, err)
+	}
+	c.mu.Lock()
+	if id := s.all()["quick one"].ID.String(); len(c.told) < 2 || c.told[0] != "agent/child "+id+": started" {
+		t.Errorf("progress = %q", c.told)
+	}
+	c.mu.Unlock()
+	text, err = c.ask(t.Context(), "jp_batch_query", map[string]any{"queries": []any{
+		map[string]any{"config": "agent/child", "query": "quick two"}, map[string]any{"config": "agent/none", "query": "quick three"},
+	}})
+	if err != nil || !strings.Contains(text, "agent/none") {
+		t.Errorf("a batch with a profile that is none = %s, %v", text, err)
+	}
+	text, err = c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/none", "query": "x"})
+	if err != nil || !strings.Contains(text, "agent/none") {
+		t.Errorf("a profile that is none = %s, %v", text, err)
+	}
+
+	if out, code := s.jp("query", "--new", "after all"); code != 0 { // beside the client's subtree
+		t.Fatal(out)
+	}
+	list, err := c.ListResources(t.Context(), nil)
+	if err != nil || len(list.Resources) != 1 || list.Resources[0].Title != "quick one" {
+		t.Fatalf("resources = %+v, %v", list, err)
+	}
+	read, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: list.Resources[0].URI})
+	if err != nil || !strings.Contains(read.Contents[0].Text, "quick answer") {
+		t.Errorf("read = %+v, %v", read, err)
+	}
+	for _, uri := range []string{"jp://conversation/" + s.all()["after all"].ID.String(), "jp://conversation/" + s.all()["root"].ID.String(), "jp://conversation/..", "file:///etc/passwd"} {
+		if read, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
+			t.Errorf("%s = %+v", uri, read)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := s.all()["root"].Status; got != "ok" {
+		t.Errorf("status of the root = %s, want ok", got)
+	}
+
+	// on behalf of a conversation: its own limits
+	again := serveMCP(s, "--root-id", s.all()["root"].ID.String())
+	text, err = again.ask(t.Context(), "jp_conversation_list", nil)
+	if err != nil || !strings.Contains(text, "quick one") {
+		t.Errorf("list = %s, %v", text, err)
+	}
+}
+
+// TestServeMCPCancel: what a client gives up is stopped, with everything below it, and nothing else.
+func TestServeMCPCancel(t *testing.T) {
+	s := killSite(t)
+	c := serveMCP(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.ask(ctx, "jp_query", map[string]any{"config": "agent/child", "query": "escape"})
+		ended <- err
+	}()
+	s.loose()
+	cancel()
+	<-ended
+	s.eventually("the tool's processes to end", func() bool { return len(s.running("sleep 1000.")) == 0 })
+	s.eventually("the delegation to be settled", func() bool { return s.all()["escape"].Status == "cancelled" })
+	text, err := c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": "quick one"})
+	if err != nil || !strings.Contains(text, "quick answer") {
+		t.Errorf("after that: %s, %v", text, err)
+	}
+}
+
+// TestServeMCPGone: a client that goes takes its work along.
+func TestServeMCPGone(t *testing.T) {
+	s := killSite(t)
+	stdin, client, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "mcp", "serve", "--title", "root"}, Dir: s.dir, Env: s.environ(), Stdin: stdin}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	const requests = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"jp_query","arguments":{"config":"agent/child","query":"escape"}}}
+`
+	if _, err := client.WriteString(requests); err != nil {
+		t.Fatal(err)
+	}
+	s.loose()
+	client.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if p := s.processes(); len(p) != 0 {
+		t.Errorf("left when jp had ended: %v", p)
+	}
+	if got := s.all(); got["escape"].Status != "cancelled" || got["root"].Status != "ok" {
+		t.Errorf("escape = %s, root = %s, want cancelled and ok", got["escape"].Status, got["root"].Status)
+	}
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# jp mcp serve against other people's clients, and against our own: the command line of the official MCP inspector, from the npm
+# registry, and jp's client. Needs node and npm. INSPECTOR=FILE uses one that is installed already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=2.12.0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -o "$work/jp" ./cmd/jp
+if [ -z "${INSPECTOR:-}" ]; then
+	npm install --silent --no-audit --no-fund --prefix "$work/npm" "@modelcontextprotocol/inspector@$version"
+	INSPECTOR=$work/npm/node_modules/.bin/mcp-inspector
+fi
+
+export HOME=$work/home
+unset JP_STORE JP_TRUST_WORKSPACE XDG_CONFIG_HOME XDG_STATE_HOME XDG_DATA_HOME
+mkdir -p "$HOME/.config/jp" "$work/ws/.jp/config/agent"
+cd "$work/ws"
+cat > .jp/config.toml <<'EOF'
+[assistant]
+model = "script/reader.toml"
+[delegation]
+profiles = ["agent/reader"]
+EOF
+cat > .jp/config/agent/reader.toml <<'EOF'
+[loader]
+reset = "none"
+[assistant]
+model = "script/reader.toml"
+EOF
+cat > reader.toml <<'EOF'
+[[rule]]
+text = "the answer"
+EOF
+cat > "$HOME/.config/jp/config.toml" <<EOF
+[providers.mcp.jp]
+command = "env"
+args = ["-u", "JP_CALL_FD", "$work/jp", "mcp", "serve", "-q"]
+EOF
+"$work/jp" trust --yes -q > /dev/null
+# One root for all of it: what the next client finds is what the one before left.
+root=$("$work/jp" conversation new \
+	--cfg 'conversation.tools.jp_query.run=unattended' --cfg 'conversation.tools.jp_batch_query.run=unattended')
+
+inspect() { timeout 60 "$INSPECTOR" --cli "$work/jp" mcp serve -q --root-id "$root" "$@"; }
+expect() { # NAME TEXT COMMAND...
+	local name=$1 text=$2 out
+	shift 2
+	out=$("$@" 2>&1) || { echo "FAIL $name: status $?: $out"; exit 1; }
+	grep -qF -- "$text" <<< "$out" || { echo "FAIL $name: no $text in: $out"; exit 1; }
+	echo "ok   $name"
+}
+expect 'inspector: tools/list, the enum of profiles' '"agent/reader"' inspect --method tools/list
+expect 'inspector: tools/call jp_query' 'the answer' inspect --method tools/call --tool-name jp_query --tool-arg config=agent/reader --tool-arg 'query=what is it?'
+expect 'inspector: tools/call jp_batch_query' '\"tokens_used\":' inspect --method tools/call --tool-name jp_batch_query \
+	--tool-arg 'queries=[{"config":"agent/reader","query":"one"},{"config":"agent/reader","query":"two"}]'
+expect 'inspector: tools/call jp_conversation_list' 'what is it?' inspect --method tools/call --tool-name jp_conversation_list
+expect 'inspector: resources/templates/list' 'jp://conversation/{id}' inspect --method resources/templates/list
+expect 'inspector: resources/list' '"title": "one"' inspect --method resources/list
+uri=$(inspect --method resources/list 2>/dev/null | grep -o 'jp://conversation/jp-c[0-9]*' | head -1)
+expect 'inspector: resources/read' 'the answer' inspect --method resources/read --uri "$uri"
+expect 'jp: approves itself' 'jp_query' "$work/jp" mcp approve jp
+expect 'jp: calls jp_query' 'the answer' "$work/jp" tool run ask --cfg 'conversation.tools.ask.source=mcp.jp.jp_query' \
+	--args '{"config":"agent/reader","query":"what is it?"}'
