@@ -274,9 +274,14 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 		}
 		return nil
 	}
+	whole := v.root == 0 && f.Children == 0
+	if whole && f.Sort == SortTree && len(f.Labels) > 0 {
+		if ids, few, err := t.fewIn(f); few || err != nil {
+			return ids, err
+		}
+	}
 	var ids []ID
 	var err error
-	whole := v.root == 0 && f.Children == 0
 	switch {
 	case f.Sort == SortTree && f.Descending:
 		last := ring{limit: f.Limit}
@@ -322,6 +327,56 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 		err = nil
 	}
 	return ids, err
+}
+
+// fewest is how many matches a walk through the whole store is saved for: each
+// costs the records above it.
+const fewest = 256
+
+// fewIn is choose for a filter that lets only few of the whole store through, in
+// the order of the tree: it goes through the entries as they lie and looks up
+// where in the tree those few stand. It gives up when they are more.
+func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
+	err = t.entries().all(false, func(id ID, e entry) error {
+		if !f.admits(e) {
+			return nil
+		}
+		if ids = append(ids, id); len(ids) > fewest {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil {
+		if err == errEnough {
+			err = nil
+		}
+		return nil, false, err
+	}
+	// What is before what in preorder is what the ids on the ways down to them say.
+	ways := make(map[ID][]ID, len(ids))
+	for _, id := range ids {
+		r, err := t.load(id)
+		if err != nil {
+			return nil, false, err
+		}
+		way := []ID{id}
+		for up := range t.ancestors(id, r, &err) {
+			way = append(way, up)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		slices.Reverse(way)
+		ways[id] = way
+	}
+	slices.SortFunc(ids, func(a, b ID) int { return slices.Compare(ways[a], ways[b]) })
+	if f.Descending {
+		slices.Reverse(ids)
+	}
+	if f.Limit > 0 && len(ids) > f.Limit {
+		ids = ids[:f.Limit]
+	}
+	return ids, true, nil
 }
 
 // ring keeps the last ids that were added: as many as limit, or all.
