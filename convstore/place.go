@@ -211,8 +211,14 @@ func resolve(path string) (full, exists string, err error) {
 		if err == nil {
 			return filepath.Join(exists, rest), exists, nil
 		}
-		if _, dangling := os.Lstat(path); dangling == nil || !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) {
 			return "", "", err
+		}
+		if info, there := os.Lstat(path); there == nil {
+			if info.Mode()&fs.ModeSymlink != 0 {
+				return "", "", err // it leads nowhere
+			}
+			continue // another process has made it meanwhile
 		}
 		rest = filepath.Join(filepath.Base(path), rest)
 		path = filepath.Dir(path)

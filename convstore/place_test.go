@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -268,4 +269,21 @@ func TestOwnerIsChecked(t *testing.T) {
 	_, err := s.List(t.Context(), Filter{})
 	checkError(t, "List", err, &PlaceError{Path: s.Path(), Reason: "belongs to someone else"})
 	_ = os.Chown(s.Path(), 0, -1)
+}
+
+// TestResolveWhileMade: a folder that comes up between two looks is no error. Two first jp in a workspace make it at once.
+func TestResolveWhileMade(t *testing.T) {
+	top := t.TempDir()
+	for i := range 200 {
+		dir := filepath.Join(top, strconv.Itoa(i), "a", "b")
+		made := make(chan error, 1)
+		go func() { made <- os.MkdirAll(dir, 0o700) }()
+		full, _, err := resolve(dir)
+		if err != nil || full != dir {
+			t.Errorf("resolve = %q, %v; want %q", full, err, dir)
+		}
+		if err := <-made; err != nil {
+			t.Fatal(err)
+		}
+	}
 }
