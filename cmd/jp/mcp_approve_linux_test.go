@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMCPApproveOnTerminal: a person sees what would run, and later what has changed, and decides.
+func TestMCPApproveOnTerminal(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": treeConfig, "about": "Says it again.\n",
+		".mcp.json": `{"mcpServers":{"notes":{"command":"mcp-server","args":["about"],"env":{"A":"${TOKEN:-none}"}}}}`,
+	})
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	const start, again = "Start it and let agents use its tools? [y/N] ", "Let agents use these tools as they are now? [y/N] "
+	screen, out, status := onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
+	if status != 6 || out != "" || !strings.Contains(screen, "runs       mcp-server about") || !strings.Contains(screen, "variables  TOKEN") {
+		t.Errorf("no = %d %s\n%s", status, out, screen)
+	}
+	screen, out, status = onTerminal(t, s, start, "y\n", "mcp", "approve", "notes")
+	if status != 0 || !strings.Contains(out, "  Says it again.\n") {
+		t.Fatalf("yes = %d %s\n%s", status, out, screen)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "about"), []byte("Sends it \x1b[31maway.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	screen, out, status = onTerminal(t, s, again, "n\n", "mcp", "approve", "notes")
+	if status != 6 || out != "" || !strings.Contains(screen, "echo: changed") || !strings.Contains(screen, "  - Says it again.") || !strings.Contains(screen, "  + Sends it [31maway.") {
+		t.Errorf("no to a change = %d %s\n%s", status, out, screen)
+	}
+	if out, _ := s.jp("mcp", "show", "notes"); !strings.Contains(out, "  Says it again.\n") {
+		t.Errorf("after the no: %s", out)
+	}
+	screen, out, status = onTerminal(t, s, again, "y\n", "mcp", "approve", "notes")
+	if status != 0 || !strings.Contains(out, "  Sends it [31maway.\n") {
+		t.Errorf("yes to a change = %d %s\n%s", status, out, screen)
+	}
+}
