@@ -191,10 +191,9 @@ func yamlValue(n *yaml.Node, depth int) (any, error) {
 	return n.Value, nil
 }
 
-var plainKey = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?: +(.*))?$`)
-
 // plainKeys reads lines of `key: text`, nothing else.
 func plainKeys(head string) (map[string]any, bool) {
+	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?: +(.*))?$`)
 	keys := map[string]any{}
 	for _, line := range strings.Split(head, "\n") {
 		if line = strings.TrimRight(line, " \t"); line == "" || strings.HasPrefix(line, "#") {
