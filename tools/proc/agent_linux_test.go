@@ -2,6 +2,8 @@ package proc
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,6 +55,25 @@ func TestInherit(t *testing.T) {
 	}
 	if _, err := lock.Stat(); err != nil {
 		t.Errorf("the lock was closed: %v", err)
+	}
+}
+
+// TestInterruptBeforeItsOwnGroup: an interrupt that reached the agent before its caller is the caller's.
+func TestInterruptBeforeItsOwnGroup(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("Ctrl-C")
+	exit, err := host(t).Run(ctx, Spec{
+		Kind: Agent, Path: "/bin/sh", Args: []string{"sh", "-c", "kill -INT $$"},
+		Started: func(pid int) {
+			go func() {
+				for syscall.Kill(pid, 0) == nil {
+				}
+				cancel(stopped)
+			}()
+		},
+	})
+	if exit.Signal != syscall.SIGINT || exit.Cause != stopped || err != nil {
+		t.Errorf("Run() = %+v, %v, want the cause %v", exit, err, stopped)
 	}
 }
 

@@ -372,6 +372,15 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 		streams.abort()
 		return exit, err
 	}
+	// A Ctrl-C reaches a program by itself that is just being started and has no group of its own yet. Then ctx, which the
+	// same Ctrl-C ends, may hear of it a moment later.
+	if cause == nil && exit.Signal == syscall.SIGINT {
+		select {
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+		case <-time.After(spread):
+		}
+	}
 	if cause != nil {
 		exit.Cause = cause
 	}
@@ -383,6 +392,9 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 	defer context.AfterFunc(h.life, stopNow)()
 	return exit, errors.Join(err, streams.finish(stopped.Done()))
 }
+
+// spread is within what time one Ctrl-C reaches all that it is for.
+const spread = 200 * time.Millisecond
 
 // execError tells what could not be executed: a missing working directory gives the
 // same number as a missing program.
