@@ -20,9 +20,10 @@ need zsh zsh
 need fish fish
 need groff groff
 need man man-db
+need jq jq
 make race
 CGO_ENABLED=0 go test -count=1 -run 'Shell' ./tools
-CGO_ENABLED=0 go test -count=1 -run "TestScript/(completion|man)" ./cmd/jp
+CGO_ENABLED=0 go test -count=1 -run "TestScript/(completion|man|page|workflow)" ./cmd/jp
 
 for browser in chromium chromium-browser google-chrome; do
   command -v "$browser" >/dev/null && break

@@ -51,6 +51,7 @@ func TestScript(t *testing.T) {
 			"hold":    hold,
 			"like":    like,
 			"capture": capture,
+			"page":    page,
 		},
 	})
 }
@@ -63,6 +64,10 @@ func setup(e *testscript.Env) error {
 	if err != nil {
 		return err
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		return err
+	}
 	home := filepath.Join(filepath.Dir(e.WorkDir), "home-"+filepath.Base(e.WorkDir))
 	for k, v := range map[string]string{
 		"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_STATE_HOME": filepath.Join(home, "state"),
@@ -72,6 +77,7 @@ func setup(e *testscript.Env) error {
 		"OLLAMA_HOST":        "127.0.0.1:1", // nothing listens there
 		"LLAMACPP_BASE_URL":  "http://127.0.0.1:1/v1/",
 		"SCRIPTS":            scripts, // the shell tools that people can copy
+		"DOCS":               docs,    // whose examples are run
 	} {
 		e.Setenv(k, v)
 	}
