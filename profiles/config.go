@@ -126,6 +126,7 @@ type MCPServer struct {
 type Provider struct {
 	Type        string // anthropic or openai (every compatible server); "" for the built-in names
 	BaseURL     string // http or https, no user, query or fragment; "" = the provider's own
+	API         string // chat or responses, of type openai; "" = as the model needs it
 	APIKeyEnv   string // name of the variable that holds the key; "" = none configured
 	KeyWithheld bool
 }

@@ -181,6 +181,8 @@ func table() []setting {
 			field: provider(func(p *Provider, s string) { p.BaseURL = s }), doc: "http or https address of the API"},
 		{key: "providers.llm.<name>.api_key_env", kind: text, class: machine, check: checkVariable, name: checkProvider,
 			field: provider(func(p *Provider, s string) { p.APIKeyEnv = s }), doc: "name of the environment variable that holds the key"},
+		{key: "providers.llm.<name>.api", kind: text, class: machine, check: oneOf("chat", "responses"), name: checkProvider,
+			field: provider(func(p *Provider, s string) { p.API = s }), doc: "of type openai: chat or responses; not set: as the model needs it"},
 
 		{key: "providers.mcp.<server>.command", kind: text, class: machine, check: notEmpty, name: checkWord,
 			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Command, v) }), doc: "program that is the MCP server and speaks on stdio"},

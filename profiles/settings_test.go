@@ -110,6 +110,7 @@ func TestSettings(t *testing.T) {
 			"http://h?k=v": "must not contain a query or a fragment", "http://h#x": "must not contain a query or a fragment", "http://h\n": "must be an http or https address"}},
 		{"providers.llm.openai.api_key_env", "MY_KEY1", func(c Config) any { return c.Providers.LLM["openai"].APIKeyEnv }, "MY_KEY1", map[string]string{
 			"sk-x": "must be the name of an environment variable", "1A": "must be the name of an environment variable", "": "must be the name of an environment variable", "A=B": "must be the name of an environment variable"}},
+		{"providers.llm.openai.api", "responses", func(c Config) any { return c.Providers.LLM["openai"].API }, "responses", map[string]string{"completions": `must be "chat" or "responses"`}},
 		{"providers.mcp.files.command", "npx", func(c Config) any { return c.Providers.MCP["files"].Command }, "npx", map[string]string{" ": "must not be empty"}},
 		{"providers.mcp.files.args", `:["-v","-v",""]`, func(c Config) any { return c.Providers.MCP["files"].Args }, []string{"-v", "-v", ""}, nil},
 		{"providers.mcp.files.env.TOKEN", "${TOKEN}", func(c Config) any { return c.Providers.MCP["files"].Env }, map[string]string{"TOKEN": "${TOKEN}"}, nil},

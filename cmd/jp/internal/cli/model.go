@@ -41,6 +41,7 @@ type modelShown struct {
 	Aliases   []string    `json:"aliases"`
 	Status    string      `json:"status"`   // ready, no_key, script, or not_served: its server here does not have it
 	KeyEnv    string      `json:"key_env"`  // the variable of its key; "" = none is sent
+	API       string      `json:"api"`      // chat or responses where the wire format is OpenAI's; "" otherwise
 	Endpoint  string      `json:"endpoint"` // base URL; "" for scripts
 	Local     bool        `json:"local"`
 	Window    *int        `json:"window"`     // tokens of input and output together; null = not known
@@ -128,7 +129,7 @@ func (c *modelCatalog) show(id string) (modelShown, error) {
 		}
 		return &n
 	}
-	s := modelShown{ID: info.ID, Provider: info.Provider, Aliases: []string{}, Status: "ready", KeyEnv: info.KeyEnv, Endpoint: info.Endpoint,
+	s := modelShown{ID: info.ID, Provider: info.Provider, Aliases: []string{}, Status: "ready", KeyEnv: info.KeyEnv, API: info.API, Endpoint: info.Endpoint,
 		Local: info.Local, Window: number(info.Window), MaxOutput: number(info.MaxOutput), Price: showPrice(info.Price)}
 	if m, ok := c.served[info.ID]; ok && s.Window == nil {
 		s.Window = number(m.Window)
@@ -275,7 +276,7 @@ func writeModel(w *bufio.Writer, s modelShown) error {
 		key = s.KeyEnv + pick(s.Status == "no_key", " (not set)", " (set)")
 	}
 	fmt.Fprintf(w, "model       %s\nstatus      %s\naliases     %s\nendpoint    %s\nkey         %s\nwindow      %s\nmax output  %s\n",
-		term.Line(s.ID), s.Status, term.Line(or(strings.Join(s.Aliases, " "), "none")), or(s.Endpoint, "none"), key, countText(s.Window), countText(s.MaxOutput))
+		term.Line(s.ID), s.Status, term.Line(or(strings.Join(s.Aliases, " "), "none")), or(s.Endpoint, "none")+pick(s.API == model.Responses, " (Responses API)", ""), key, countText(s.Window), countText(s.MaxOutput))
 	if s.Price == nil {
 		_, err := fmt.Fprintf(w, "price       unknown; [providers.llm.prices.%q] input and output in your config.toml set it\n", s.ID)
 		return err

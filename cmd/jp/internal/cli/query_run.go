@@ -318,7 +318,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 func modelVariables(cfg profiles.Config, id string) []string {
 	provider, _, _ := strings.Cut(id, "/")
 	var names []string
-	if p, ok := cfg.Providers.LLM[provider]; ok {
+	if p, ok := cfg.Providers.LLM[provider]; ok && p != (profiles.Provider{API: p.API}) {
 		if p.APIKeyEnv != "" {
 			names = append(names, p.APIKeyEnv)
 		}
@@ -340,7 +340,7 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 	if p, ok := cfg.Providers.LLM[provider]; ok {
 		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
 		name := "JP_CFG_PROVIDERS__LLM__" + strings.ToUpper(provider) + "__"
-		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv} {
+		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv, "API": p.API} {
 			if value != "" {
 				env = append(env, name+key+"="+value)
 			}
@@ -391,7 +391,7 @@ func (a *app) modelProviders(cfg profiles.Config) model.Providers {
 	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
 	p.LLM = map[string]model.Endpoint{}
 	for name, e := range cfg.Providers.LLM {
-		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv}
+		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv, API: e.API}
 	}
 	p.Prices = map[string]model.Price{}
 	for id, price := range cfg.Providers.Prices {

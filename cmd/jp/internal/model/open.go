@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ type Endpoint struct {
 	Type      string // wire format, "anthropic" or "openai"; "" = that of the built-in of this name
 	BaseURL   string // http or https, without user, query or fragment
 	APIKeyEnv string // the variable that holds the key
+	API       string // of the format openai: Chat or Responses; "" = as the model needs it. Alone, it leaves a built-in as it is
 }
 
 // Providers is what Open and Lookup know about the machine. The zero value has the built-in
@@ -82,6 +84,7 @@ type Info struct {
 	Images    bool   // its wire format can carry images; whether the model takes them, only its server knows
 	Local     bool   // runs on this machine or is a script
 	Endpoint  string // base URL, "" for script models
+	API       string // of the format openai: Chat or Responses; "" otherwise
 	KeyEnv    string // the variable that holds the key, "" = none is sent
 	Account   Account
 }
@@ -97,7 +100,7 @@ const defaultMaxBytes = 32 << 20
 
 // target is one endpoint, resolved.
 type target struct {
-	name, format, url, keyEnv string
+	name, format, url, keyEnv, api string
 }
 
 func (p Providers) env(name string) string {
@@ -207,6 +210,9 @@ func (p Providers) resolve(id string) (Info, target, error) {
 	}
 
 	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url, KeyEnv: t.keyEnv, Images: t.format != "script"}
+	if t.format == "openai" {
+		info.API = cmp.Or(t.api, apiOf(t.url, name))
+	}
 	info.Local = t.format == "script" || loopback(t.url)
 	if k, ok := known(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
@@ -229,7 +235,11 @@ func (e Endpoint) target(name string, b target, isBuiltin bool) (target, error) 
 	if isBuiltin && b.format == "script" {
 		return bad("the name is taken by script models")
 	}
-	t := target{name: name, format: e.Type, url: e.BaseURL, keyEnv: e.APIKeyEnv}
+	if isBuiltin && e == (Endpoint{API: e.API}) {
+		b.api = e.API
+		return b, nil
+	}
+	t := target{name: name, format: e.Type, url: e.BaseURL, keyEnv: e.APIKeyEnv, api: e.API}
 	if isBuiltin {
 		if t.format == "" {
 			t.format = b.format
@@ -246,8 +256,33 @@ func (e Endpoint) target(name string, b target, isBuiltin bool) (target, error) 
 		return bad("type %q: must be anthropic or openai", t.format)
 	case t.url == "":
 		return bad("base_url is missing")
+	case t.api != "" && (t.format != "openai" || t.api != Chat && t.api != Responses):
+		return bad("api %q: must be chat or responses, of the type openai", t.api)
 	}
 	return t, nil
+}
+
+// The two APIs of the wire format openai.
+const (
+	Chat      = "chat"      // chat completions
+	Responses = "responses" // the Responses API
+)
+
+// apiOf returns the API that a model needs. From GPT-5.4 on, and in its "pro" and "codex" models, the vendor reasons beside
+// tools over the Responses API only; every other server speaks chat completions, if not all of them the other.
+func apiOf(url, name string) string {
+	if url != openaiURL {
+		return Chat
+	}
+	for _, prefix := range []string{"gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"} {
+		if strings.HasPrefix(name, prefix) {
+			return Responses
+		}
+	}
+	if strings.Contains(name, "-pro") || strings.Contains(name, "codex") {
+		return Responses
+	}
+	return Chat
 }
 
 // names lists the providers that an id may start with.

@@ -53,19 +53,26 @@ func serve(t *testing.T, text string) *wiretest.Server {
 	return server
 }
 
+// providers is a machine with keys and a server at url.
+func providers(url string) model.Providers {
+	return model.Providers{Env: environ(url), LLM: map[string]model.Endpoint{
+		"responses": {Type: "openai", BaseURL: url + "/v1", APIKeyEnv: "OPENAI_API_KEY", API: model.Responses},
+	}}
+}
+
 // open returns the stream of a model served at url.
 func open(t *testing.T, id, url string) model.Stream {
 	t.Helper()
-	s, _, err := model.Open(t.Context(), id, constructors, model.Providers{Env: environ(url)})
+	s, _, err := model.Open(t.Context(), id, constructors, providers(url))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// formats runs a test against both wire formats.
+// formats runs a test against all wire formats.
 func formats(t *testing.T, run func(t *testing.T, id string)) {
-	for _, id := range []string{"anthropic/wire", "openai/wire", "ollama/wire"} {
+	for _, id := range []string{"anthropic/wire", "openai/wire", "ollama/wire", "responses/wire"} {
 		t.Run(strings.TrimSuffix(id, "/wire"), func(t *testing.T) { run(t, id) })
 	}
 }
@@ -428,7 +435,9 @@ hang = true
 func TestCeiling(t *testing.T) {
 	server := serve(t, "[[rule]]\ntext = '''"+strings.Repeat("flood ", 10_000)+"'''")
 	formats(t, func(t *testing.T, id string) {
-		s, _, err := model.Open(t.Context(), id, constructors, model.Providers{Env: environ(server.URL), MaxBytes: 20_000})
+		p := providers(server.URL)
+		p.MaxBytes = 20_000
+		s, _, err := model.Open(t.Context(), id, constructors, p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // Package openai speaks OpenAI's chat completions through the vendor's SDK, against the vendor
 // or any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter,
-// Gemini's compatible endpoint and others.
+// Gemini's compatible endpoint and others; and the Responses API, where model.Info.API says so.
 //
 // The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
 // nothing from the environment (its Client would: keys, organisation, headers; its
@@ -26,6 +26,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/respjson"
 	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -42,6 +43,9 @@ func New(c model.Config) (model.Stream, error) {
 	}
 	if c.Key != "" {
 		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
+	}
+	if c.Model.API == model.Responses {
+		return responder{config: c, service: responses.NewResponseService(opts...)}.stream, nil
 	}
 	p := provider{config: c, chat: sdk.NewChatCompletionService(opts...)}
 	return p.stream, nil
@@ -73,21 +77,21 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 				return
 			}
 		}
-		reply.finish(ctx, p.fail(ctx, chunks.Err()))
+		reply.finish(ctx, fail(ctx, p.config, chunks.Err()))
 	}
 }
 
 // fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had
 // an error status was caught before the SDK saw it.
-func (p provider) fail(ctx context.Context, err error) error {
+func fail(ctx context.Context, c model.Config, err error) error {
 	if err == nil && ctx.Err() == nil {
 		return nil
 	}
 	var e *ssestream.StreamError
 	if errors.As(err, &e) && ctx.Err() == nil {
-		return p.config.StreamError(e.Event.Data)
+		return c.StreamError(e.Event.Data)
 	}
-	return p.config.Fail(ctx, err)
+	return c.Fail(ctx, err)
 }
 
 // reply puts one answer together.

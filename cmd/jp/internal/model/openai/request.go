@@ -187,7 +187,7 @@ func (p provider) reason(out *sdk.ChatCompletionNewParams, r model.Request) erro
 		case effort != "" && effort != "none" && (strict || hasPrefix(r.Model, "gpt-5.4", "gpt-5.5")):
 			return &model.Error{Provider: p.config.Name, Kind: model.KindBadRequest, Final: true,
 				Message: fmt.Sprintf("%s does not reason while it has tools over chat completions", r.Model),
-				Hint:    `set assistant.parameters.reasoning = "none", or choose another model`}
+				Hint:    fmt.Sprintf(`set providers.llm.%s.api = "responses", or assistant.parameters.reasoning = "none"`, p.config.Name)}
 		}
 	}
 	out.ReasoningEffort = shared.ReasoningEffort(effort)

@@ -1,5 +1,5 @@
 // Package wiretest is a model provider on a local socket: a real HTTP server that speaks
-// Anthropic's Messages API and OpenAI's chat completions, both streaming. What it answers comes
+// Anthropic's Messages API, OpenAI's chat completions and its Responses API, all streaming. What it answers comes
 // from any model.Stream, usually a script (package script, where the format is described); what
 // it is asked can be logged for tests to read. It shares no code with the providers, so both
 // sides would have to be wrong in the same way to agree on an error.
@@ -117,6 +117,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		f = &anthropic{}
 	case strings.HasSuffix(req.URL.Path, "/chat/completions"):
 		f = &openai{}
+	case strings.HasSuffix(req.URL.Path, "/v1/responses"):
+		f = &responses{}
 	case strings.HasSuffix(req.URL.Path, "/models") && req.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"wire","object":"model"}]}`)

@@ -1,0 +1,267 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// responder speaks the Responses API. Nothing is stored at the vendor: each request carries the whole thread, with the
+// model's reasoning items as they came, encrypted.
+//
+// Traps: the stream ends quietly when the connection does, so a reply counts as complete only after response.completed or
+// response.incomplete. A reasoning item is refused without the item that followed it.
+type responder struct {
+	config  model.Config
+	service responses.ResponseService
+}
+
+func (p responder) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		if err := r.Check(); err != nil {
+			yield(model.Part{}, p.config.Fail(ctx, err))
+			return
+		}
+		params, err := p.params(r)
+		if err != nil {
+			yield(model.Part{}, p.config.Fail(ctx, err))
+			return
+		}
+		events := p.service.NewStreaming(ctx, params,
+			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
+		defer func() { _ = events.Close() }()
+
+		reply := response{config: p.config, yield: yield, calls: model.NewCalls(r)}
+		for reply.end == "" && events.Next() {
+			if !reply.event(events.Current()) {
+				return
+			}
+		}
+		err = nil
+		if reply.end == "" || ctx.Err() != nil {
+			err = fail(ctx, p.config, events.Err())
+		}
+		reply.finish(ctx, err)
+	}
+}
+
+// item is what we read of an output item.
+type item struct {
+	Type      string          `json:"type"` // message, reasoning, function_call; others are left out
+	ID        string          `json:"id"`
+	Status    string          `json:"status"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // a string, or an object on servers that do not follow
+	Encrypted string          `json:"encrypted_content"`
+	Summary   []textPart      `json:"summary"`
+	Content   []textPart      `json:"content"`
+}
+
+type textPart struct {
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// kept is a reasoning item as it travels in model.Reasoning.Opaque and goes back.
+type kept struct {
+	Type      string     `json:"type"`
+	ID        string     `json:"id"`
+	Summary   []textPart `json:"summary"`
+	Content   []textPart `json:"content,omitempty"`
+	Encrypted string     `json:"encrypted_content,omitempty"`
+}
+
+// opaqueItem is model.Reasoning.Opaque of this API.
+type opaqueItem struct {
+	Item json.RawMessage `json:"response_item"`
+}
+
+// response puts one answer together.
+type response struct {
+	config  model.Config
+	yield   func(model.Part, error) bool
+	calls   *model.Calls
+	queue   []queued // in the order of the model, from the first call on
+	usage   *convstore.Usage
+	end     model.Stop // "" = it goes on
+	failure error      // that the server told
+	refused bool
+	thought string         // reasoning shown of the item under way
+	spoken  map[int64]bool // output indexes whose text came in pieces
+}
+
+// queued is a thing that waits for the end of the reply: what is not reasoning is the next call.
+type queued struct{ reasoning *model.Reasoning }
+
+// event takes one event. It returns false when the consumer wants no more.
+func (r *response) event(e responses.ResponseStreamEventUnion) bool {
+	switch e.Type {
+	case "response.output_text.delta", "response.refusal.delta":
+		r.refused = r.refused || e.Type == "response.refusal.delta"
+		if r.spoken == nil {
+			r.spoken = map[int64]bool{}
+		}
+		r.spoken[e.OutputIndex] = true
+		return e.Delta == "" || r.yield(model.Part{Text: e.Delta}, nil)
+	case "response.reasoning_summary_part.added":
+		if r.thought != "" {
+			return r.think("\n\n")
+		}
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		return r.think(e.Delta)
+	case "response.output_item.done":
+		var i item
+		if err := json.Unmarshal([]byte(e.JSON.Item.Raw()), &i); err != nil {
+			return r.fails(r.bad("an item of the reply makes no sense"))
+		}
+		return r.item(e.OutputIndex, i)
+	case "response.completed", "response.incomplete", "response.failed":
+		r.ends(e)
+	case "error":
+		return r.fails(r.config.StreamError([]byte(e.RawJSON())))
+	}
+	return true
+}
+
+func (r *response) think(text string) bool {
+	r.thought += text
+	return text == "" || r.yield(model.Part{ReasoningDelta: text}, nil)
+}
+
+// fails ends the reply with an error, once the usage has been told.
+func (r *response) fails(err error) bool {
+	r.failure, r.end = err, model.StopEnd
+	return true
+}
+
+// item takes a complete output item.
+func (r *response) item(index int64, i item) bool {
+	switch i.Type {
+	case "reasoning":
+		return r.reasoning(i)
+	case "function_call":
+		if i.Status == "incomplete" {
+			return true // it was cut off: its arguments are not what the model meant
+		}
+		if i.Name == "" {
+			return r.fails(r.bad("a tool call without a name"))
+		}
+		arguments := []byte(i.Arguments)
+		var text string
+		if json.Unmarshal(arguments, &text) == nil {
+			arguments = []byte(text)
+		}
+		r.calls.Add(i.CallID, i.Name, arguments)
+		r.queue = append(r.queue, queued{})
+	case "message":
+		for _, c := range i.Content {
+			r.refused = r.refused || c.Type == "refusal"
+			if text := cmp.Or(c.Text, c.Refusal); !r.spoken[index] && text != "" && !r.yield(model.Part{Text: text}, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// reasoning keeps a reasoning item, in the order of the model.
+func (r *response) reasoning(i item) bool {
+	shown := i.Summary
+	if len(shown) == 0 {
+		shown = i.Content
+	}
+	var texts []string
+	for _, p := range shown {
+		texts = append(texts, p.Text)
+	}
+	text := strings.Join(texts, "\n\n")
+	if text == "" {
+		text = r.thought
+	}
+	if r.thought == "" && !r.think(text) {
+		return false
+	}
+	r.thought = ""
+	raw, err := json.Marshal(kept{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
+	if err != nil {
+		return r.fails(r.bad("%v", err))
+	}
+	opaque, err := json.Marshal(opaqueItem{raw})
+	if err != nil {
+		return r.fails(r.bad("%v", err))
+	}
+	reasoning := &model.Reasoning{Text: text, Opaque: opaque, Provider: r.config.Name}
+	if len(r.queue) > 0 {
+		r.queue = append(r.queue, queued{reasoning})
+		return true
+	}
+	return r.yield(model.Part{Reasoning: reasoning}, nil)
+}
+
+// ends takes the last event.
+func (r *response) ends(e responses.ResponseStreamEventUnion) {
+	if u := e.Response.Usage; e.Response.JSON.Usage.Valid() {
+		cached, written := u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens
+		r.usage = model.Tokens(convstore.Usage{Input: u.InputTokens - cached - written, Output: u.OutputTokens, CacheRead: cached, CacheWrite: written})
+	}
+	r.end = model.StopEnd
+	switch {
+	case e.Type == "response.failed":
+		r.failure = r.config.StreamError([]byte(`{"error":` + cmp.Or(e.Response.JSON.Error.Raw(), "null") + `}`))
+	case e.Type == "response.incomplete" && e.Response.IncompleteDetails.Reason == "content_filter":
+		r.end = model.StopRefusal
+	case e.Type == "response.incomplete":
+		r.end = model.StopMaxTokens
+	case r.refused:
+		r.end = model.StopRefusal
+	}
+}
+
+// finish yields what stands at the end of a reply, or says why it is none.
+func (r *response) finish(ctx context.Context, err error) {
+	if err == nil {
+		err = r.failure
+	}
+	if err == nil && r.end == "" {
+		err = r.bad("the reply broke off")
+	}
+	if err != nil {
+		if r.usage == nil || ctx.Err() != nil || r.yield(model.Part{Usage: r.usage}, nil) {
+			r.yield(model.Part{}, err)
+		}
+		return
+	}
+	calls, stop := r.calls.Finish(r.end)
+	for _, q := range r.queue {
+		part := model.Part{Reasoning: q.reasoning}
+		if q.reasoning == nil {
+			if len(calls) == 0 {
+				break // the last one was cut off
+			}
+			part.Call, calls = calls[0], calls[1:]
+		}
+		if !r.yield(part, nil) {
+			return
+		}
+	}
+	if r.usage != nil && !r.yield(model.Part{Usage: r.usage}, nil) {
+		return
+	}
+	r.yield(model.Part{Stop: stop}, nil)
+}
+
+func (r *response) bad(format string, args ...any) error {
+	return &model.Error{Provider: r.config.Name, Kind: model.KindStream, Message: r.config.Clean(fmt.Sprintf(format, args...))}
+}

@@ -1,0 +1,184 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/modeltest"
+)
+
+// respond returns a provider of the Responses API whose server answers with body.
+func respond(t testing.TB, url, body string) (model.Stream, *modeltest.Replay) {
+	t.Helper()
+	tr := &modeltest.Replay{Body: body}
+	s, err := New(model.Config{Name: "openai", BaseURL: url, Key: "k", Client: &http.Client{Transport: tr}, MaxBytes: 1 << 20,
+		Model: model.Info{ID: "openai/x", Name: "x", MaxOutput: 5000, API: model.Responses}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, tr
+}
+
+// named writes server-sent events under the names of their types.
+func named(lines ...string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		var e struct{ Type string }
+		_ = json.Unmarshal([]byte(l), &e) // what is no JSON has no name
+		b.WriteString("event: " + e.Type + "\ndata: " + l + "\n\n")
+	}
+	return b.String()
+}
+
+const (
+	spoken    = `{"type":"response.output_text.delta","output_index":1,"delta":"a"}`
+	message   = `{"type":"response.output_item.done","output_index":1,"item":{"type":"message","content":[{"type":"output_text","text":"a"}]}}`
+	thought1  = `{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"h"}],"encrypted_content":"E1","status":null}}`
+	thought2  = `{"type":"response.output_item.done","output_index":2,"item":{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"E2"}}`
+	call1     = `{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","call_id":"c1","name":"t","arguments":"{\"a\":1}","status":"completed"}}`
+	call2     = `{"type":"response.output_item.done","output_index":3,"item":{"type":"function_call","call_id":"c2","name":"u","arguments":"","status":"completed"}}`
+	cut       = `{"type":"response.output_item.done","output_index":3,"item":{"type":"function_call","call_id":"c2","name":"u","arguments":"","status":"incomplete"}}`
+	completed = `{"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":5,"input_tokens_details":{"cached_tokens":3,"cache_write_tokens":2}}}}`
+	full      = `{"type":"response.incomplete","response":{"incomplete_details":{"reason":"max_output_tokens"}}}`
+)
+
+func TestResponsesEvents(t *testing.T) {
+	const told = `usage {"input_tokens":4,"output_tokens":5,"cache_read_tokens":3,"cache_write_tokens":2}` + "\n"
+	const kept1 = `thought h||{"response_item":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"h"}],"encrypted_content":"E1"}}` + "\n"
+	const kept2 = `thought ||{"response_item":{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"E2"}}` + "\n"
+	tests := []struct {
+		name  string
+		lines []string
+		want  string
+		err   string
+	}{
+		{"text", []string{spoken, message, completed}, "text a\n" + told + "stop end\n", ""},
+		{"text without deltas", []string{message, completed}, "text a\n" + told + "stop end\n", ""},
+		{"reasoning without deltas", []string{thought1, spoken, completed}, "thinks h\n" + kept1 + "text a\n" + told + "stop end\n", ""},
+		{"summaries in parts", []string{
+			`{"type":"response.reasoning_summary_part.added"}`, `{"type":"response.reasoning_summary_text.delta","delta":"g"}`,
+			`{"type":"response.reasoning_summary_part.added"}`, `{"type":"response.reasoning_summary_text.delta","delta":"h"}`, thought2, spoken, completed},
+			"thinks g\nthinks \n\n\nthinks h\n" + strings.Replace(kept2, "thought ", "thought g\n\nh", 1) + "text a\n" + told + "stop end\n", ""},
+		{"reasoning between calls", []string{thought1, call1, thought2, call2, completed},
+			"thinks h\n" + kept1 + `call c1 t {"a":1}` + "\n" + kept2 + "call c2 u {}\n" + told + "stop tool_use\n", ""},
+		{"a call that was cut off", []string{call1, cut, full}, `call c1 t {"a":1}` + "\nstop max_tokens\n", ""},
+		{"only a call that was cut off", []string{cut, full}, "stop max_tokens\n", ""},
+		{"filtered", []string{spoken, strings.Replace(full, "max_output_tokens", "content_filter", 1)}, "text a\nstop refusal\n", ""},
+		{"refusal", []string{`{"type":"response.refusal.delta","delta":"no"}`, completed}, "text no\n" + told + "stop refusal\n", ""},
+		{"broken off", []string{spoken}, "text a\n", "openai: stream: the reply broke off"},
+		{"failed", []string{spoken, `{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow down"}}}`}, "text a\n", "openai: rate_limit: slow down"},
+		{"failed without a word", []string{`{"type":"response.failed","response":{"error":null}}`}, "", "openai: server: the provider reported an error without a message"},
+		{"error event", []string{`{"type":"error","code":"server_error","message":"oops","param":null}`}, "", "openai: server: oops"},
+		{"nameless call", []string{`{"type":"response.output_item.done","item":{"type":"function_call","call_id":"c"}}`}, "", "openai: stream: a tool call without a name"},
+		{"unknown things", []string{`{"type":"response.novelty"}`, `{"type":"response.output_item.done","item":{"type":"web_search_call"}}`, spoken, completed}, "text a\n" + told + "stop end\n", ""},
+	}
+	for _, tt := range tests {
+		s, _ := respond(t, "http://127.0.0.1:1/v1/", named(tt.lines...))
+		got, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q"))
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got != tt.want || text != tt.err {
+			t.Errorf("%s: parts = %s, error %q, want %s, %q", tt.name, got, text, tt.want, tt.err)
+		}
+	}
+}
+
+// TestResponsesMemory: reasoning goes back as it came, before what followed it, to its provider only, and not without that.
+func TestResponsesMemory(t *testing.T) {
+	kept := func(id, provider string) model.Content {
+		return model.Content{Reasoning: &model.Reasoning{Text: "hm", Provider: provider,
+			Opaque: json.RawMessage(`{"response_item":{"type":"reasoning","id":"` + id + `","summary":[],"encrypted_content":"E"}}`)}}
+	}
+	call := func(id string) model.Content {
+		return model.Content{Call: &model.Call{ID: id, Name: "t", Arguments: []byte("{}")}}
+	}
+	result := func(id string) model.Content {
+		return model.Content{Result: &model.CallResult{ID: id, Name: "t", Text: "r"}}
+	}
+	r := modeltest.Ask("q")
+	r.Messages = append(r.Messages,
+		model.Message{Role: model.Assistant, Content: []model.Content{kept("1", "openai"), call("c1"), kept("2", "elsewhere"), kept("3", "openai"), call("c2"), kept("4", "openai")}},
+		model.Message{Role: model.ToolRole, Content: []model.Content{result("c1"), result("c2")}},
+		model.Message{Role: model.Assistant, Content: []model.Content{kept("5", "openai"), {Text: "a"}}}, r.Messages[0])
+	s, tr := respond(t, "http://127.0.0.1:1/v1/", "")
+	_, _ = modeltest.Read(t, t.Context(), s, r) // nothing comes back
+	var sent struct{ Input []json.RawMessage }
+	if err := json.Unmarshal(tr.Sent, &sent); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, i := range sent.Input {
+		var item struct {
+			Type, ID string
+			Call     string `json:"call_id"`
+		}
+		if err := json.Unmarshal(i, &item); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, item.Type+item.ID+item.Call)
+	}
+	want := []string{"message", "reasoning1", "function_callc1", "reasoning3", "function_callc2", "function_call_outputc1", "function_call_outputc2", "reasoning5", "message", "message"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("input = %q, want %q", got, want)
+	}
+}
+
+func TestResponsesParams(t *testing.T) {
+	const vendor, other = "https://api.openai.com/v1/", "http://127.0.0.1:1/v1/"
+	const always = `"model":"x","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]}]`
+	tools := []model.Tool{{Name: "t", Description: "d", Schema: json.RawMessage(`{"type":"object"}`)}}
+	const toolsJSON = `"tools":[{"type":"function","name":"t","description":"d","strict":false,"parameters":{"type":"object"}}]`
+	tests := []struct {
+		name, url string
+		r         model.Request
+		want      string
+	}{
+		{"nothing asked for", other, model.Request{}, `{` + always + `}`},
+		{"vendor", vendor, model.Request{MaxTokens: 9000}, `{"max_output_tokens":5000,"stream_options":{"include_obfuscation":false},` + always + `}`},
+		{"reasoning beside tools", other, model.Request{Reasoning: "high", Tools: tools}, `{"reasoning":{"effort":"high","summary":"auto"},` + toolsJSON + `,` + always + `}`},
+		{"no reasoning, no calls", other, model.Request{Reasoning: "none", Tools: tools, ToolChoice: "none"}, `{"reasoning":{"effort":"none"},"tool_choice":"none",` + toolsJSON + `,` + always + `}`},
+		{"system and schema", other, model.Request{System: []model.Section{{Text: "s"}, {Text: " "}, {Text: "u"}}, Schema: json.RawMessage(`{"type":"object"}`)},
+			`{"instructions":"s\n\nu","text":{"format":{"type":"json_schema","name":"answer","strict":false,"schema":{"type":"object"}}},` + always + `}`},
+	}
+	for _, tt := range tests {
+		s, tr := respond(t, tt.url, "")
+		tt.r.Model, tt.r.Messages = "x", modeltest.Ask("q").Messages
+		_, _ = modeltest.Read(t, t.Context(), s, tt.r) // nothing comes back
+		var got, want map[string]any
+		if err := json.Unmarshal(tr.Sent, &got); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: sent %s, want %s", tt.name, tr.Sent, tt.want)
+		}
+	}
+}
+
+// TestMutatedResponses: an event with any value replaced or missing is read or refused, and the reply is parts and one end.
+func TestMutatedResponses(t *testing.T) {
+	lines := []string{thought1, spoken, message, call1, completed}
+	n, failed := 0, 0
+	for i, line := range lines {
+		for mutant := range modeltest.Mutations(line) {
+			mutated := append([]string{}, lines...)
+			mutated[i] = mutant
+			s, _ := respond(t, "http://127.0.0.1:1/v1/", named(mutated...))
+			n++
+			if _, err := modeltest.Read(t, t.Context(), s, modeltest.Ask("q")); err != nil {
+				failed++
+			}
+		}
+	}
+	if n < 100 || failed == 0 || failed == n {
+		t.Errorf("%d of %d mutants failed", failed, n)
+	}
+}
