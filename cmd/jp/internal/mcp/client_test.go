@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -119,6 +120,36 @@ func TestHTTP(t *testing.T) {
 	s.URL, s.Headers = srv.URL+"/away", map[string]string{"Authorization": "Bearer ${TOKEN}"}
 	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "it redirects elsewhere") {
 		t.Errorf("a redirect: %v", err)
+	}
+}
+
+// What is read whole is bounded, whatever kind it says it is; events may go on as long as each is small.
+func TestBounded(t *testing.T) {
+	for _, tt := range []struct {
+		kind   string
+		status int
+		want   bool
+	}{
+		{"application/json", 200, true}, {"", 200, true}, {"text/event-stream", 400, true}, {"text/event-stream", 404, true},
+		{"text/event-stream", 200, false}, {"Text/Event-Stream ; charset=utf-8", 200, false},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{tt.kind}
+			w.WriteHeader(tt.status)
+			for range 9 { // MiB
+				_, _ = w.Write(make([]byte, 1<<20))
+			}
+		}))
+		resp, err := (&http.Client{Transport: &carrier{}}).Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		srv.Close()
+		if bound := err != nil && n == maxMessage+1; bound != tt.want {
+			t.Errorf("%d %s: %d bytes, %v, want bounded %v", tt.status, tt.kind, n, err, tt.want)
+		}
 	}
 }
 

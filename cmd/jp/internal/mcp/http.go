@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -31,10 +32,17 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(name, value)
 	}
 	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil && resp.Header.Get("Content-Type") != "text/event-stream" { // of those each event is bounded
+	if err == nil && !isEvents(resp) {
 		resp.Body = &bounded{resp.Body, maxMessage}
 	}
 	return resp, err
+}
+
+// isEvents reports whether a response is read event by event, each of which is bounded. An error's body is read whole, whatever
+// kind it says it is.
+func isEvents(resp *http.Response) bool {
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	return resp.StatusCode >= 200 && resp.StatusCode < 300 && strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
 // bounded is a body that fails when it is longer than left.
