@@ -127,12 +127,15 @@ func (a *app) trustInit(ctx context.Context, dir string, written map[string][]by
 	}
 }
 
+// modelExamples is for people who do not know what a model is called.
+const modelExamples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"
+
 // chooseModel takes the flag, asks, or takes the best candidate.
 func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
 	if o.model.Set {
 		if _, err := (profiles.Config{}).ResolveModel(o.model.Value); err != nil {
 			return "", usagef("--model: %q is not provider/model", o.model.Value).
-				withHint("such as anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3")
+				withHint("such as %s", modelExamples)
 		}
 		if o.yes {
 			return o.model.Value, nil
@@ -160,8 +163,12 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		return "", err
 	}
 	defer func() { _ = tty.Close() }()
+	text := fmt.Sprintf("Workspace in %s\nModel [%s]: ", term.Line(dir), proposal)
+	if proposal == "" {
+		text = fmt.Sprintf("Workspace in %s\nNo key and no model server was found here. Name the model to use as provider/model, such as\n%s.\nModel: ",
+			term.Line(dir), modelExamples)
+	}
 	for {
-		text := fmt.Sprintf("Workspace in %s\nModel [%s]: ", term.Line(dir), pick(proposal == "", "provider/model", proposal))
 		answer, err := askLine(ctx, tty, text)
 		if err != nil {
 			return "", err
@@ -175,9 +182,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		if _, err := (profiles.Config{}).ResolveModel(answer); err == nil {
 			return answer, nil
 		}
-		if err := tty.Show("that is not provider/model\n"); err != nil {
-			return "", err
-		}
+		text = fmt.Sprintf("That is not provider/model, such as %s.\nModel: ", modelExamples)
 	}
 }
 
