@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocsLinks follows each relative link of the README and the pages, to the heading where it names one.
+func TestDocsLinks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	link := regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	found := 0
+	for _, page := range append(pages, "../../README.md", "../../testdata/script/README.md") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			name, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(name, "://") {
+				continue
+			}
+			found++
+			target := page
+			if name != "" {
+				target = filepath.Join(filepath.Dir(page), name)
+			}
+			text, err := os.ReadFile(target)
+			if err != nil {
+				t.Errorf("%s: %s leads nowhere", page, m[1])
+			} else if anchor != "" && !headings(string(text))[anchor] {
+				t.Errorf("%s: %s: no such heading", page, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no links")
+	}
+}
+
+// headings returns the anchors of a page's headings, as GitHub makes them.
+func headings(page string) map[string]bool {
+	anchors := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ +(.+?) *$`).FindAllStringSubmatch(page, -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		anchors[strings.ReplaceAll(kept, " ", "-")] = true
+	}
+	return anchors
+}
+
+// TestChangelog finds what merging by union leaves behind: lines that stand twice, and lines that go on with no entry.
+func TestChangelog(t *testing.T) {
+	data, err := os.ReadFile("../../docs/changelog.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[string]int{}
+	before := ""
+	for i, line := range strings.Split(string(data), "\n") {
+		if line != "" && first[line] != 0 {
+			t.Errorf("line %d stands in line %d too: %s", i+1, first[line], line)
+		}
+		if strings.HasPrefix(line, "  ") && before == "" {
+			t.Errorf("line %d goes on with nothing: %s", i+1, line)
+		}
+		first[line], before = i+1, line
+	}
+}
