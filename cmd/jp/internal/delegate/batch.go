@@ -59,7 +59,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	d.init()
 	var a batchArguments
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
-		return tools.Result{}, fmt.Errorf("arguments: %w", err)
+		return denied(fmt.Errorf("arguments: %w", err))
 	}
 	items := make([]admission, len(a.Queries))
 	for i := range items {
