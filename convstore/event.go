@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -106,8 +107,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// withoutMembers returns a JSON object without some of its members, the others
-// as they were.
+// withoutMembers returns a JSON object without some of its members, in whatever
+// case their names are, the others as they were.
 func withoutMembers(object []byte, names ...string) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -123,7 +124,7 @@ func withoutMembers(object []byte, names ...string) ([]byte, error) {
 		if err := dec.Decode(&value); err != nil {
 			return nil, err
 		}
-		if slices.Contains(names, name.(string)) {
+		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name.(string)) }) { // as they are read
 			continue
 		}
 		key, err := marshalJSON(name)
