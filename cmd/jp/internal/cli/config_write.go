@@ -107,6 +107,17 @@ func (f *editedFile) read() error {
 	return err
 }
 
+// replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has
+// that lock: left behind in .jp by a jp that was killed, it would be a file that nobody trusted.
+func (a *app) replaceConfig(file string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Join(a.stateDir(), "config.writing")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return replaceFileFrom(dir, file, data, mode)
+}
+
 // maxConfig bounds a config file in bytes, as loading does.
 const maxConfig = 1 << 20
 
@@ -123,7 +134,10 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 			return err
 		}
-		return replaceFile(f.path, data, f.mode)
+		if f.key == "" {
+			return replaceFile(f.path, data, f.mode)
+		}
+		return f.app.replaceConfig(f.path, data, f.mode)
 	}
 	if f.key == "" || f.app.trustByEnv() {
 		return put()

@@ -78,7 +78,7 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 	}
 	trusted := map[string]string{}
 	if j.record != nil {
-		trusted = j.record.Files
+		trusted = j.record.known(j.files.stamps)
 	}
 	j.changes = changes(trusted, j.files.stamps)
 	return j, nil
@@ -255,26 +255,42 @@ func (a *app) trustWritten(ctx context.Context, root string, files map[string][]
 }
 
 // writeTrusted is trustWritten for files that write brings to where they belong, as one step with the record: whoever looks
-// at both holds the lock or looks again, see settled.
+// at both holds the lock or looks again, see settled. The record says beforehand what is written: a jp that is killed on the
+// way leaves a workspace that is trusted as it was or as it was to be.
 func (a *app) writeTrusted(ctx context.Context, root string, files map[string][]byte, write func() error) error {
 	file, canonical, err := a.trustPath(ctx, root)
 	if err != nil {
 		return err
 	}
 	return a.changeTrust(ctx, file, canonical, func(now *trustRecord) (trustRecord, error) {
-		stamps := map[string]string{}
-		if now != nil && now.Files != nil {
-			stamps = now.Files
-		}
-		if write != nil {
-			if err := write(); err != nil {
-				return trustRecord{}, err
+		next := trustRecord{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}}
+		if now != nil {
+			next.TrustedAt = now.TrustedAt
+			maps.Copy(next.Files, now.Files)
+			if len(now.Writing) > 0 { // one that was killed
+				there, err := contributed(root)
+				if err != nil {
+					return next, err
+				}
+				next.Files = now.known(there.stamps)
 			}
 		}
 		for name, data := range files {
-			stamps[name] = dataStamp(data)
+			next.Writing[name] = dataStamp(data)
 		}
-		return trustRecord{Files: stamps}, nil
+		if write != nil {
+			if err := writeTrust(file, next); err != nil {
+				return next, err
+			}
+			if err := write(); err != nil {
+				next.Writing = nil
+				_ = writeTrust(file, next) // else what was asked for stays trusted, should it come
+				return next, err
+			}
+		}
+		maps.Copy(next.Files, next.Writing)
+		next.Writing = nil
+		return next, nil
 	})
 }
 
@@ -382,7 +398,7 @@ func (a *app) toolFiles(ctx context.Context) (map[string]tools.Definition, error
 				return nil, err
 			}
 			if j.record, _ = readTrust(j.path, j.real); j.record != nil {
-				j.changes = changes(sub(j.record.Files, ".jp/tools"), j.files.stamps)
+				j.changes = changes(sub(j.record.known(j.files.stamps), ".jp/tools"), j.files.stamps)
 			}
 			if !j.ok() {
 				return nil, j.refusal()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,21 @@ type trustRecord struct {
 	Workspace string            `json:"workspace"` // canonical path
 	TrustedAt time.Time         `json:"trusted_at"`
 	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
+
+	// Writing are stamps of what a jp is about to write on a person's behalf, and has written or not where it was killed: such
+	// a file is trusted as it was and as it will be.
+	Writing map[string]string `json:"writing,omitempty"`
+}
+
+// known are the stamps that are trusted while present is what is there.
+func (r trustRecord) known(present map[string]string) map[string]string {
+	list := maps.Clone(r.Files)
+	for key, stamp := range r.Writing {
+		if present[key] == stamp {
+			list[key] = stamp
+		}
+	}
+	return list
 }
 
 const (

@@ -268,6 +268,82 @@ func TestTrustWritten(t *testing.T) {
 	}
 }
 
+// A jp that is killed while it writes leaves a workspace that is trusted: with what was there or with what was to be there, and
+// nothing else. The next that writes another file forgets neither.
+func TestTrustKilled(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	for _, tt := range []struct {
+		there string
+		ok    bool
+	}{{"old", true}, {"new", true}, {"ne", false}, {"", false}} {
+		a, root := trustApp(t, map[string]string{name: "old"})
+		if err := a.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+			t.Fatal(err)
+		}
+		var record []byte // as it is while the file is written
+		file, _, err := a.trustPath(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() (err error) {
+			record, err = os.ReadFile(file)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for path, data := range map[string]string{file: string(record), filepath.Join(root, name): tt.there} {
+			if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, when := range []string{"then", "after the next"} {
+			if j, err := a.judge(ctx, root); err != nil || j.ok() != tt.ok {
+				t.Errorf("%s, %q is there: %+v, %v, want ok %v", when, tt.there, j.changes, err, tt.ok)
+			}
+			other := func() error { return os.WriteFile(filepath.Join(root, ".jp", "x.toml"), nil, 0o600) }
+			if err := a.writeTrusted(ctx, root, map[string][]byte{".jp/x.toml": nil}, other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, _ := readTrust(file, resolved(t, root)); r == nil || r.Writing != nil || len(r.Files) != 2 {
+			t.Errorf("%q is there: record %+v", tt.there, r)
+		}
+	}
+}
+
+// What fails to be written is not trusted.
+func TestTrustUnwritten(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	a, root := trustApp(t, map[string]string{name: "old"})
+	if err := a.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left")
+	if err := a.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() error { return full }); !errors.Is(err, full) {
+		t.Errorf("writeTrusted = %v, want %v", err, full)
+	}
+	if j, err := a.judge(ctx, root); err != nil || !j.ok() {
+		t.Errorf("with what was there: %+v, %v", j.changes, err)
+	}
+	if err := os.WriteFile(filepath.Join(root, name), []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := a.judge(ctx, root); err != nil || j.ok() {
+		t.Errorf("with what was not written: %+v, %v, want a change", j.changes, err)
+	}
+}
+
+func resolved(t *testing.T, path string) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
+
 // TestTrustTogether has many processes' worth of jp add to one record: each holds the lock through a descriptor of its own, as
 // processes do, and none loses what another added.
 func TestTrustTogether(t *testing.T) {
