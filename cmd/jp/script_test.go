@@ -46,12 +46,13 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir, Setup: setup, UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":  status,
-			"seed":    seed,
-			"hold":    hold,
-			"like":    like,
-			"capture": capture,
-			"page":    page,
+			"status":   status,
+			"seed":     seed,
+			"hold":     hold,
+			"like":     like,
+			"capture":  capture,
+			"page":     page,
+			"commands": commands,
 		},
 	})
 }
