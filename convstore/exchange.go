@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 	"unicode/utf8"
 )
@@ -133,9 +134,9 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// maxExchangedID is the largest id that comes from elsewhere; slots.go multiplies
-// it.
-const maxExchangedID = 1<<52 - 1
+// maxExchangedID is the largest id that comes from elsewhere. An id is a time in
+// tenths of a second, and one without another time of its own is dated by it.
+const maxExchangedID = ID(math.MaxInt64 / (100 * time.Millisecond))
 
 // maxExchangedDepth bounds a depth that comes from elsewhere.
 const maxExchangedDepth = 255

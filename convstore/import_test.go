@@ -303,7 +303,7 @@ func TestImportRefuses(t *testing.T) {
 		{"a cycle", importFile(importLine("5", `,"parent_id":"jp-c6","link":"fork"`) + importLine("6", `,"parent_id":"jp-c5","link":"fork"`)),
 			"f:2: conversation jp-c5: is its own ancestor"},
 		{"its own parent", importFile(importLine("5", `,"parent_id":"jp-c5","link":"fork"`)), "f:2: conversation jp-c5: is its own ancestor"},
-		{"an id out of range", importFile(importLine("4503599627370496", "")), `f:2: conversation "jp-c4503599627370496": its id is out of range`},
+		{"an id out of range", importFile(importLine("92233720369", "")), `f:2: conversation "jp-c92233720369": its id is out of range`},
 		{"no id", importFile(`{"conversation":{}}` + "\n"), `f:2: conversation "": its id is out of range`},
 		{"a bad id", importFile(importLine("-5", "")), `f:2: conversation "jp-c-5": not found`},
 		{"a depth", importFile(importLine("5", `,"depth":-1`)), "f:2: conversation jp-c5: depth -1 is out of range"},
@@ -461,4 +461,15 @@ func BenchmarkImport(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(conversations*each*b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// TestImportLatestID: a conversation without a time of its own is dated by its id.
+func TestImportLatestID(t *testing.T) {
+	s, done := memoryStore(t)
+	defer done()
+	mustImport(t, s, importFile(importLine(fmt.Sprint(int64(maxExchangedID)), "")), ImportOptions{})
+	c := mustGet(t, s.View, maxExchangedID)
+	if got, want := c.CreatedAt.Year(), 2262; got != want {
+		t.Errorf("made in %d, want %d", got, want)
+	}
 }

@@ -3,6 +3,7 @@ package convstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -97,7 +98,11 @@ func (r *rescue) event(id ID, e Event) bool {
 		}
 	}
 	x := &ExportedEvent{Conversation: id, ID: e.ID, Time: e.Time, Body: e.raw}
-	if _, _, err := x.stored(); err != nil || id <= 0 || id > maxExchangedID {
+	_, _, err := x.stored()
+	if err == nil && (id <= 0 || id > maxExchangedID) {
+		err = errors.New("its conversation's id is out of range")
+	}
+	if err != nil {
 		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, e.Seq, err))
 		return true
 	}
