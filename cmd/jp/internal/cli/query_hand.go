@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by run.
+func (q *query) delegateByHand(ctx context.Context) error {
+	parent, err := q.resolveTarget(ctx, q.o.rootID.Value)
+	if err != nil {
+		return err
+	}
+	check := func(config []byte) error {
+		if err := q.resolve(ctx, config, nil); err != nil {
+			return err
+		}
+		_, _, err := q.accept(ctx)
+		return err
+	}
+	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, &q.o, check)
+	if err != nil {
+		return err
+	}
+	if err := q.take(ctx, hand.scope, hand.res); err != nil {
+		return err
+	}
+	if q.conv, err = q.log.Get(ctx); err != nil {
+		return err
+	}
+	return q.resolve(ctx, hand.config, nil)
+}
+
+// duplicate returns another descriptor of an open file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("run lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// errTried rolls back a reservation that was only tried.
+var errTried = errors.New("tried")
+
+// handed is a delegation made by a person.
+type handed struct {
+	scope  convstore.Scope
+	res    *convstore.Reservation
+	config []byte
+}
+
+// standFor is what a person has who delegates on behalf of a conversation: its scope, and what its stored config lets it
+// call, and to whom, and how often. Flags change that config for now. The limits of the session are written anew where
+// nobody runs the root.
+func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (scope convstore.Scope, caller delegate.Caller, err error) {
+	store, err := a.store(ctx)
+	if err != nil {
+		return scope, caller, err
+	}
+	conv, err := store.Get(ctx, id)
+	if err != nil {
+		return scope, caller, err
+	}
+	stored, err := store.Config(ctx, id)
+	if err != nil {
+		return scope, caller, err
+	}
+	src, err := a.sources(ctx, ds)
+	if err != nil {
+		return scope, caller, err
+	}
+	src.Stored = stored.JSON
+	r, err := a.resolve(src, nil, flags)
+	if err != nil {
+		return scope, caller, err
+	}
+	defs, err := a.definitions(ctx, r)
+	if err != nil {
+		return scope, caller, err
+	}
+	if !r.Config.Delegation.Enabled {
+		defs = nil // nothing of it can be called
+	}
+	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
+	caller.Limits, caller.Priced = limits(r.Config), a.priced(r.Config)
+	if caller.Tools, err = effective(conv, defs); err != nil {
+		return scope, caller, err
+	}
+	if scope, err = store.Below(ctx, id); err != nil {
+		return scope, caller, err
+	}
+	return scope, caller, scope.Limit(ctx, sessionLimits(r.Config))
+}
+
+// goOn reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
+// that delegated it. run settles it.
+func (q *query) goOn(ctx context.Context) error {
+	child := q.conv
+	scope, caller, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
+	if err != nil {
+		return err
+	}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Want: q.o.bounds()}
+	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
+		ask.Tool, ask.Fixed = child.Profile, true
+	}
+	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+		return []convstore.Child{v.Child}, v.Err
+	})
+	if err != nil {
+		return err
+	}
+	return q.take(ctx, scope, res[0])
+}
+
+// take makes a reservation the run of this process. The log and the reservation hold the lock each by a descriptor of its own:
+// whichever goes first, the other keeps it.
+func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.Reservation) error {
+	q.scope, q.hand = scope, res
+	lock, err := duplicate(res.LockFile())
+	if err != nil {
+		return err
+	}
+	if q.log, err = q.store.Adopt(ctx, res.Child.ID, lock); err != nil {
+		return err
+	}
+	most := res.Delegation.Grant.MaxParallel
+	q.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
+		q.note("waiting for a slot: %s of this tree are at work", plural(most, "sub-agent"))
+	})
+	return err
+}
+
+// handOver applies the one rule for a person who delegates on behalf of parent: parent's stored config says to whom it may
+// delegate and with which limits, the profile is the one that --cfg names.
+// check, if any, may refuse the profile's config before anything is made.
+func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, o *queryOptions, check func(config []byte) error) (*handed, error) {
+	scope, caller, err := a.standFor(ctx, parent, ds, o.sessionFlags())
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	for _, d := range ds {
+		if d.Text != "NONE" {
+			if name != "" {
+				return nil, usagef("--cfg %s: a delegation takes one profile", d.Text)
+			}
+			name = d.Text
+		}
+	}
+	if name == "" {
+		return nil, usagef("--root-id: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+	}
+	profile, err := a.profile(ctx, name, modelID)
+	if err != nil {
+		return nil, err
+	}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile, Want: o.bounds()}
+	reserve := func(commit bool) ([]*convstore.Reservation, error) {
+		return scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+			v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+			if v.Err == nil && !commit {
+				v.Err = errTried
+			}
+			v.Child.Hidden = hidden
+			return []convstore.Child{v.Child}, v.Err
+		})
+	}
+	if check != nil { // what the rule refuses comes before what is wrong with the config
+		if _, err := reserve(false); err != errTried {
+			return nil, err
+		}
+		if err := check(profile.Config.JSON); err != nil {
+			return nil, err
+		}
+	}
+	res, err := reserve(true)
+	if err != nil {
+		return nil, err
+	}
+	return &handed{scope: scope, res: res[0], config: profile.Config.JSON}, nil
+}
