@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -172,4 +173,20 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("Render(%q) = %q", text, out)
 		}
 	})
+}
+
+// A line that comes in many pieces is not copied with each of them.
+func TestStreamLongLine(t *testing.T) {
+	const pieces = 32 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s := NewStream(Style{Width: 80})
+	for range pieces {
+		s.Write("word word ")
+	}
+	n := len(s.Flush())
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; n < pieces*10 || used > 64<<20 {
+		t.Errorf("%d bytes of output took %d MiB of memory, want at most 64", n, used>>20)
+	}
 }

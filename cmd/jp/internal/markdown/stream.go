@@ -12,7 +12,7 @@ import (
 type Stream struct {
 	style Style
 	clean term.Cleaner
-	line  string // begun, not ended
+	line  strings.Builder // begun, not ended
 	block strings.Builder
 	state state
 	blank bool // the block ends in a blank line
@@ -38,23 +38,24 @@ func NewStream(s Style) *Stream { return &Stream{style: s} }
 // Write takes the next piece and returns the lines that can be shown now; "" when none can.
 func (s *Stream) Write(piece string) string {
 	var out strings.Builder
-	s.line += s.clean.Clean(piece)
+	text := s.clean.Clean(piece)
 	for {
-		line, rest, ok := strings.Cut(s.line, "\n")
+		line, rest, ok := strings.Cut(text, "\n")
+		s.line.WriteString(line)
 		if !ok {
-			break
+			return out.String()
 		}
-		s.line = rest
+		line, text = s.line.String(), rest
+		s.line.Reset()
 		s.take(&out, line)
 	}
-	return out.String()
 }
 
 // Flush ends the text and returns what was not shown. The Stream is then at the start of another text.
 func (s *Stream) Flush() string {
 	var out strings.Builder
-	if s.line += s.clean.Flush(); s.line != "" {
-		s.take(&out, s.line)
+	if s.line.WriteString(s.clean.Flush()); s.line.Len() > 0 {
+		s.take(&out, s.line.String())
 	}
 	s.end(&out)
 	*s = Stream{style: s.style}
