@@ -98,8 +98,8 @@ type response struct {
 	end     model.Stop // "" = it goes on
 	failure error      // that the server told
 	refused bool
-	thought string         // reasoning shown of the item under way
-	spoken  map[int64]bool // output indexes whose text came in pieces
+	thought strings.Builder // reasoning shown of the item under way
+	spoken  map[int64]bool  // output indexes whose text came in pieces
 }
 
 // queued is a thing that waits for the end of the reply: what is not reasoning is the next call.
@@ -116,7 +116,7 @@ func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 		r.spoken[e.OutputIndex] = true
 		return e.Delta == "" || r.yield(model.Part{Text: e.Delta}, nil)
 	case "response.reasoning_summary_part.added":
-		if r.thought != "" {
+		if r.thought.Len() > 0 {
 			return r.think("\n\n")
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
@@ -136,7 +136,7 @@ func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 }
 
 func (r *response) think(text string) bool {
-	r.thought += text
+	r.thought.WriteString(text)
 	return text == "" || r.yield(model.Part{ReasoningDelta: text}, nil)
 }
 
@@ -188,12 +188,12 @@ func (r *response) reasoning(i item) bool {
 	}
 	text := strings.Join(texts, "\n\n")
 	if text == "" {
-		text = r.thought
+		text = r.thought.String()
 	}
-	if r.thought == "" && !r.think(text) {
+	if r.thought.Len() == 0 && !r.think(text) {
 		return false
 	}
-	r.thought = ""
+	r.thought.Reset()
 	raw, err := json.Marshal(kept{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
 	if err != nil {
 		return r.fails(r.bad("%v", err))
