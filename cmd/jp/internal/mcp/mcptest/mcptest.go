@@ -103,6 +103,7 @@ func New(kind string) *sdk.Server {
 			}}, nil, nil
 		})
 		plain("ask", "Asks the client.", func(ctx context.Context, r *sdk.CallToolRequest, _ string) (*sdk.CallToolResult, any, error) {
+			//lint:ignore SA1019 servers still ask for them
 			_, roots := r.Session.ListRoots(ctx, nil)
 			_, elicit := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?", RequestedSchema: &jsonschema.Schema{Type: "object"}})
 			return say(fmt.Sprintf("roots refused: %v, elicitation refused: %v", roots != nil, elicit != nil))
