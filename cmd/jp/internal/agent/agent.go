@@ -433,7 +433,7 @@ func (t *turn) mend(ctx context.Context, r reply) error {
 	return nil
 }
 
-// call runs calls, storing each result as it comes.
+// call runs calls, storing results as they come.
 func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -457,13 +457,34 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if t.Release != nil {
 		defer t.Release(ctx)
 	}
-	for c, res := range t.tools.Run(ctx, list) {
-		r := convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
-		if err := t.save(ctx, r); err != nil {
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan convstore.ToolResult, len(list)) // has room for all, so that no call waits for the store
+	go func() {
+		defer close(ended)
+		for c, res := range t.tools.Run(run, list) {
+			ended <- convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
+		}
+	}()
+	for r := range ended {
+		results := []convstore.ToolResult{r}
+		for range len(ended) { // what ended meanwhile goes into the same transaction
+			results = append(results, <-ended)
+		}
+		bodies := make([]convstore.Body, len(results))
+		for i, r := range results {
+			bodies[i] = r
+		}
+		if err := t.save(ctx, bodies...); err != nil {
+			stop()
+			for range ended { // until nothing of it is running
+			}
 			return err
 		}
 		if t.Watch.Result != nil {
-			t.Watch.Result(byID[c.ID], r, time.Since(began))
+			for _, r := range results {
+				t.Watch.Result(byID[r.ID], r, time.Since(began))
+			}
 		}
 	}
 	return nil
