@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"jp/convstore"
@@ -301,14 +302,14 @@ func TestQuoted(t *testing.T) {
 }
 
 // late is a conversation that was cut off while two sub-agents worked.
-func late(t *testing.T, rules string, recalled map[string]bool, failed bool) (*run, *int) {
+func late(t *testing.T, rules string, recalled map[string]bool, failed bool) (*run, *atomic.Int32) {
 	r := newRun(t, rules)
 	echo, _ := r.loop.Tools.Set.Get("echo")
 	d := echo.Definition
 	d.Name, d.Source = "ask", tools.SourceDelegation
-	calls := new(int)
+	calls := new(atomic.Int32)
 	set, err := tools.NewSet(echo, tools.Tool{Definition: d, Func: func(context.Context, tools.Call) (tools.Result, error) {
-		*calls++
+		calls.Add(1)
 		return tools.Result{Text: "found it", IsError: failed}, nil
 	}})
 	if err != nil {
@@ -362,8 +363,8 @@ text = "went on"`
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.Text != tt.answer || *calls != tt.calls {
-				t.Errorf("Resume = %q after %d calls, want %q after %d", out.Text, *calls, tt.answer, tt.calls)
+			if out.Text != tt.answer || int(calls.Load()) != tt.calls {
+				t.Errorf("Resume = %q after %d calls, want %q after %d", out.Text, calls.Load(), tt.answer, tt.calls)
 			}
 			// The next turn is an ordinary one.
 			if out := r.send(t.Context(), "next"); out.Text != "went on" {
@@ -387,8 +388,8 @@ text = "went on"`, nil, false)
 	); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := r.loop.Resume(t.Context()); err != nil || out.Text != "folded in" || *calls != 0 {
-		t.Errorf("Resume = %q, %v after %d calls, want folded in", out.Text, err, *calls)
+	if out, err := r.loop.Resume(t.Context()); err != nil || out.Text != "folded in" || calls.Load() != 0 {
+		t.Errorf("Resume = %q, %v after %d calls, want folded in", out.Text, err, calls.Load())
 	}
 }
 
