@@ -433,63 +433,6 @@ func (t *turn) mend(ctx context.Context, r reply) error {
 	return nil
 }
 
-// call runs calls, storing results as they come.
-func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
-	if len(calls) == 0 {
-		return nil
-	}
-	list := make([]tools.Call, len(calls))
-	byID := make(map[string]convstore.ToolCall, len(calls))
-	for i, c := range calls {
-		list[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: rawArguments(c.Arguments)}
-		byID[c.ID] = c
-		if t.Watch.Call != nil {
-			t.Watch.Call(c)
-		}
-	}
-	began := time.Now()
-	if t.Admit != nil {
-		t.Admit(ctx, slices.DeleteFunc(slices.Clone(list), func(c tools.Call) bool {
-			_, held := t.tools.Set.Get(c.Name) // by this turn, which may hold less than the agent
-			return !held
-		}))
-	}
-	if t.Release != nil {
-		defer t.Release(ctx)
-	}
-	run, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan convstore.ToolResult, len(list)) // has room for all, so that no call waits for the store
-	go func() {
-		defer close(ended)
-		for c, res := range t.tools.Run(run, list) {
-			ended <- convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
-		}
-	}()
-	for r := range ended {
-		results := []convstore.ToolResult{r}
-		for range len(ended) { // what ended meanwhile goes into the same transaction
-			results = append(results, <-ended)
-		}
-		bodies := make([]convstore.Body, len(results))
-		for i, r := range results {
-			bodies[i] = r
-		}
-		if err := t.save(ctx, bodies...); err != nil {
-			stop()
-			for range ended { // until nothing of it is running
-			}
-			return err
-		}
-		if t.Watch.Result != nil {
-			for _, r := range results {
-				t.Watch.Result(byID[r.ID], r, time.Since(began))
-			}
-		}
-	}
-	return nil
-}
-
 // keep stores a reply that was cut off for the closing call.
 func (t *turn) keep(ctx context.Context, r reply) error {
 	if !r.any {
@@ -574,30 +517,4 @@ func lastTurn(events []convstore.Event) (start int, end *convstore.TurnEnd) {
 		}
 	}
 	return start, end
-}
-
-// pending lists the calls without a result, in call order.
-func pending(events []convstore.Event) []convstore.ToolCall {
-	done := map[string]bool{}
-	for _, ev := range events {
-		if r, ok := ev.Body.(convstore.ToolResult); ok {
-			done[r.ID] = true
-		}
-	}
-	var calls []convstore.ToolCall
-	for _, ev := range events {
-		if c, ok := ev.Body.(convstore.ToolCall); ok && !done[c.ID] {
-			calls = append(calls, c)
-		}
-	}
-	return calls
-}
-
-// abandoned are the results that say of pending calls that they were interrupted.
-func abandoned(events []convstore.Event) []convstore.Body {
-	var list []convstore.Body
-	for _, c := range pending(events) {
-		list = append(list, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
-	}
-	return list
 }
