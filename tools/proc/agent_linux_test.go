@@ -39,16 +39,16 @@ func TestInherit(t *testing.T) {
 		lock, slot *os.File
 		want       string
 	}{
-		{nil, nil, `death=true lock="" slot="" variable=false`},
-		{lock, nil, `death=true lock="held" slot="" variable=false`},
-		{nil, slot, `death=true lock="" slot="taken" variable=false`},
-		{lock, slot, `death=true lock="held" slot="taken" variable=false`},
+		{nil, nil, `jp death=true lock="" slot="" variable=false`},
+		{lock, nil, `jp death=true lock="held" slot="" variable=false`},
+		{nil, slot, `jp death=true lock="" slot="taken" variable=false`},
+		{lock, slot, `jp death=true lock="held" slot="taken" variable=false`},
 	} {
 		var out bytes.Buffer
 		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Slot: tt.slot, Stdout: &out}
 		exit, err := h.Run(t.Context(), spec)
 		// ls sees its three and the directory it reads.
-		want := tt.want + "\n" + `tool: "0\n1\n2\n3\n"` + "\n"
+		want := tt.want + "\n" + `tool: "0\n1\n2\n3\njp\n"` + "\n"
 		if err != nil || exit.Code != 0 || out.String() != want {
 			t.Errorf("Run() = %+v, %v, agent said %q, want %q", exit, err, &out, want)
 		}

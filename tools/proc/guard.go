@@ -46,6 +46,7 @@ func guard(ctl int) int {
 		fmt.Fprintln(os.Stderr, "jp: __guard: started by jp itself, not for use by hand")
 		return 2
 	}
+	takeName()
 	syscall.CloseOnExec(ctl)
 	// Caught and dropped, so that only jp ends a guard, and not ignored, which
 	// the tool would inherit.

@@ -137,11 +137,13 @@ func given([]string) int {
 		return string(b[:n])
 	}
 	_, again := os.LookupEnv(inheritVar)
-	fmt.Printf("death=%t lock=%q slot=%q variable=%t\n", in.Death != nil, text(in.Lock), text(in.Slot), again)
+	name, _ := os.ReadFile("/proc/self/comm")
+	fmt.Printf("%s death=%t lock=%q slot=%q variable=%t\n", bytes.TrimSpace(name), in.Death != nil, text(in.Lock), text(in.Slot), again)
 	// What it starts has neither.
 	h := NewHost(Options{})
 	var out bytes.Buffer
-	_, err = h.Run(context.Background(), Spec{Path: "/bin/ls", Args: []string{"ls", "/proc/self/fd"}, Stdout: &out})
+	script := "ls /proc/self/fd; cat /proc/$PPID/comm" // of its guard
+	_, err = h.Run(context.Background(), Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: &out})
 	if err := errors.Join(err, h.Close()); err != nil {
 		return complain(err)
 	}

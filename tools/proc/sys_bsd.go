@@ -17,6 +17,9 @@ func Self() string {
 	return path
 }
 
+// takeName does nothing: the name of a process is that of its file, which is jp.
+func takeName() {}
+
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
 	kq, err := unix.Kqueue()

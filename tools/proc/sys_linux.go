@@ -12,6 +12,10 @@ import (
 // it a test binary knows who it is to be. The path works even after the file was replaced or removed.
 func Self() string { return "/proc/self/exe" }
 
+// takeName has lists of processes (ps, top, pgrep) call this process jp instead of exe, the last word of Self. Nothing depends on
+// it, so that it fails where there is no /proc is not told.
+func takeName() { _ = os.WriteFile("/proc/self/comm", []byte("jp"), 0) }
+
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
 	for {
