@@ -9,16 +9,13 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
-	"jp/profiles"
 	"jp/tools"
-	"jp/tools/proc"
 )
 
 // batchOptions are the flags of `jp batch`.
@@ -143,51 +140,34 @@ func profileName(profile string) bool {
 		!strings.HasPrefix(profile, "@") && !strings.HasSuffix(profile, ".toml") && !strings.ContainsAny(profile, "=")
 }
 
-func runBatch(ctx context.Context, a *app, o batchOptions) (err error) {
+func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if err := a.persist("batch"); err != nil {
 		return err
 	}
-	host := proc.NewHost(proc.Options{})
-	defer func() { err = errors.Join(err, host.Close()) }()
-	ctx, stop := a.withSignals(ctx, host.Kill)
-	defer stop()
 	if a.io.InTTY {
 		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
 	}
-	ws, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	store, err := a.store(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := a.trusted(ctx); err != nil {
-		return err
-	}
-	text, err := a.stdin(ctx)
-	if err != nil {
-		return err
-	}
-	items, err := readBatch(text, o)
-	if err != nil {
-		return err
-	}
-	b := &batch{query: query{app: a, workspace: ws, store: store, host: host}, o: o, items: items}
-	defer b.close(ctx)
-	if b.resolved, err = b.implicit(ctx); err != nil {
-		return err
-	}
-	d, err := b.open(ctx)
-	if err != nil {
-		return err
-	}
-	return b.run(ctx, d)
+	return a.delegating(ctx, func(ctx context.Context, q *query) error {
+		text, err := a.stdin(ctx)
+		if err != nil {
+			return err
+		}
+		items, err := readBatch(text, o)
+		if err != nil {
+			return err
+		}
+		b := &batch{query: q, o: o, items: items}
+		d, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		return b.run(ctx, d)
+	})
 }
 
 // batch is one run of `jp batch`.
 type batch struct {
-	query
+	*query
 	o     batchOptions
 	items []delegate.Item
 
@@ -199,15 +179,6 @@ type batch struct {
 	limited  int // stopped at a limit, or refused for one
 	refused  int // by policy
 	failed   int
-}
-
-// implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
-func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
-	src, err := a.sources(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return a.config(src, nil, nil)
 }
 
 // open finds or makes the conversation on whose behalf the batch runs, once every profile was found good.
@@ -300,29 +271,6 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	return nil
 }
 
-// begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
-func (q *query) begin(ctx context.Context, title, about string, session convstore.Limits) error {
-	defs, err := q.definitions(ctx, q.resolved)
-	if err != nil {
-		return err
-	}
-	r := q.resolved
-	if q.conv, err = q.store.Create(ctx, convstore.New{
-		Title: title, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
-	}); err != nil {
-		return err
-	}
-	if q.log, err = q.store.Lock(ctx, q.conv.ID); err != nil {
-		return err
-	}
-	return q.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about}))
-}
-
-func at(body convstore.Body) convstore.Event {
-	return convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: body}
-}
-
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if !b.globals.quiet {
@@ -371,21 +319,14 @@ func (b *batch) row(r delegate.Row) error {
 
 // end says in the conversation of a batch how it went.
 func (b *batch) end(ctx context.Context, failed error) error {
-	if b.log == nil {
-		return nil
-	}
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
-	case ctx.Err() != nil:
-		end.State, end.Reason = convstore.StateCancelled, context.Cause(ctx).Error()
-	case failed != nil:
-		end.State, end.Reason = convstore.StateError, failed.Error()
 	case b.failed+b.refused > 0:
 		end.State, end.Reason = convstore.StateError, b.summary()
 	case b.limited > 0:
 		end.State, end.Reason = convstore.StatePartial, b.summary()
 	}
-	return b.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: b.summary()}), at(end))
+	return b.conclude(ctx, failed, b.summary(), end)
 }
 
 // summary counts how the lines that were told have ended.

@@ -16,7 +16,6 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
-	"jp/tools/proc"
 )
 
 // mcpServeOptions are the flags of jp mcp serve.
@@ -43,7 +42,7 @@ func newMCPServeCommand(a *app) *cli.Command {
 	})
 }
 
-func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) (err error) {
+func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 	if err := a.persist("mcp serve"); err != nil {
 		return err
 	}
@@ -51,37 +50,20 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) (err error) {
 		return errMixed("--root-id", "--title")
 	}
 	a.globals.nonInteractive = true // stdin and stdout are the client's
-	host := proc.NewHost(proc.Options{})
-	defer func() { err = errors.Join(err, host.Close()) }()
-	ctx, stop := a.withSignals(ctx, host.Kill)
-	defer stop()
-	ws, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	store, err := a.store(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := a.trusted(ctx); err != nil {
-		return err
-	}
-	s := &mcpService{query: query{app: a, workspace: ws, store: store, host: host}, telling: map[string]func(string){}}
-	defer s.close(ctx)
-	if s.resolved, err = s.implicit(ctx); err != nil {
-		return err
-	}
-	if err := s.open(ctx, o); err != nil {
-		return err
-	}
-	failed := mcp.Service{
-		Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, Call: s.call, Texts: s.texts, Read: s.read,
-		Template: conversationURI + "{id}",
-	}.Run(ctx, a.io.In, a.io.Out)
-	if cause := context.Cause(ctx); cause != nil {
-		failed = cause
-	}
-	return errors.Join(failed, s.end(ctx, failed))
+	return a.delegating(ctx, func(ctx context.Context, q *query) error {
+		s := &mcpService{query: q, telling: map[string]func(string){}}
+		if err := s.open(ctx, o); err != nil {
+			return err
+		}
+		failed := mcp.Service{
+			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, Call: s.call, Texts: s.texts, Read: s.read,
+			Template: conversationURI + "{id}",
+		}.Run(ctx, a.io.In, a.io.Out)
+		if cause := context.Cause(ctx); cause != nil {
+			failed = cause
+		}
+		return errors.Join(failed, s.end(ctx, failed))
+	})
 }
 
 // conversationURI begins the address of a transcript.
@@ -89,7 +71,7 @@ const conversationURI = "jp://conversation/"
 
 // mcpService is one run of jp mcp serve.
 type mcpService struct {
-	query
+	*query
 	d *delegate.Delegator
 
 	mu      sync.Mutex
@@ -230,16 +212,5 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of a conversation that was made for this.
 func (s *mcpService) end(ctx context.Context, failed error) error {
-	if s.log == nil {
-		return nil
-	}
-	end := convstore.TurnEnd{State: convstore.StateOK}
-	switch {
-	case ctx.Err() != nil:
-		end.State, end.Reason = convstore.StateCancelled, context.Cause(ctx).Error()
-	case failed != nil:
-		end.State, end.Reason = convstore.StateError, failed.Error()
-	}
-	text := plural(s.d.Calls(), "sub-agent call") + " for an MCP client"
-	return s.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: text}), at(end))
+	return s.conclude(ctx, failed, plural(s.d.Calls(), "sub-agent call")+" for an MCP client", convstore.TurnEnd{State: convstore.StateOK})
 }

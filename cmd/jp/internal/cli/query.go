@@ -391,29 +391,12 @@ func (q *query) run(ctx context.Context, t task) error {
 	loop.Watch = show.watch()
 	show.start(q.conv, resume)
 
-	var out agent.Outcome
-	if resume {
-		if out, err = loop.Resume(ctx); errors.Is(err, agent.ErrNothingToResume) {
-			err = errNothing() // another run has ended it meanwhile
-		}
-	} else {
-		if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-			if err := q.log.SetTitle(ctx, delegate.Title(t.text)); err != nil {
-				return err
-			}
-		}
-		loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
-		out, err = loop.Send(ctx, convstore.UserMessage{Text: t.text, Attachments: t.attachments, Schema: t.schema})
-	}
+	out, err := q.turn(ctx, loop, t)
 	show.stop()
 	if err != nil {
 		return err
 	}
-	q.closeServers()
-	left := q.host.Close() // what still runs is told, and no reason to keep the answer back
-	if q.hand != nil {
-		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
-	}
+	left := q.finish(ctx, out)
 	if err := show.result(q.result(loop, delegator, out)); errors.Is(err, term.ErrUnread) {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
@@ -430,6 +413,35 @@ func (q *query) run(ctx context.Context, t task) error {
 		f.hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(err, left)
+}
+
+// turn runs one turn: what is asked, or the rest of one that was cut off.
+func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outcome, error) {
+	if t.text == "" {
+		out, err := loop.Resume(ctx)
+		if errors.Is(err, agent.ErrNothingToResume) {
+			err = errNothing() // another run has ended it meanwhile
+		}
+		return out, err
+	}
+	if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
+		if err := q.log.SetTitle(ctx, delegate.Title(t.text)); err != nil {
+			return agent.Outcome{}, err
+		}
+	}
+	loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
+	return loop.Send(ctx, convstore.UserMessage{Text: t.text, Attachments: t.attachments, Schema: t.schema})
+}
+
+// finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no
+// reason to keep the answer back.
+func (q *query) finish(ctx context.Context, out agent.Outcome) (left error) {
+	q.closeServers()
+	left = q.host.Close()
+	if q.hand != nil {
+		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
+	}
+	return left
 }
 
 // result is the last word on stdout.

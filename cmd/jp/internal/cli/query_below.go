@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+// place is a run in this workspace: its store is at hand and what the workspace says has passed the gate. The caller closes host.
+func (a *app) place(ctx context.Context, host *proc.Host) (*query, error) {
+	ws, err := a.workspace()
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.trusted(ctx); err != nil {
+		return nil, err
+	}
+	return &query{app: a, workspace: ws, store: store, host: host}, nil
+}
+
+// delegating is the life of a command that has sub-agents work without an agent of its own: f gets a run with the config of the
+// implicit layers. Signals end ctx; nothing is left running.
+func (a *app) delegating(ctx context.Context, f func(context.Context, *query) error) (err error) {
+	host := proc.NewHost(proc.Options{})
+	defer func() { err = errors.Join(err, host.Close()) }()
+	ctx, stop := a.withSignals(ctx, host.Kill)
+	defer stop()
+	q, err := a.place(ctx, host)
+	if err != nil {
+		return err
+	}
+	defer q.close(ctx)
+	if q.resolved, err = a.implicit(ctx); err != nil {
+		return err
+	}
+	return f(ctx, q)
+}
+
+// implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
+func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
+	src, err := a.sources(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.config(src, nil, nil)
+}
+
+// begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
+func (q *query) begin(ctx context.Context, title, about string, session convstore.Limits) error {
+	defs, err := q.definitions(ctx, q.resolved)
+	if err != nil {
+		return err
+	}
+	r := q.resolved
+	if q.conv, err = q.store.Create(ctx, convstore.New{
+		Title: title, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
+	}); err != nil {
+		return err
+	}
+	if q.log, err = q.store.Lock(ctx, q.conv.ID); err != nil {
+		return err
+	}
+	return q.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about}))
+}
+
+// conclude ends that turn, saying what there was: as end has it, unless it was stopped or failed. Without a turn it does nothing.
+func (q *query) conclude(ctx context.Context, failed error, text string, end convstore.TurnEnd) error {
+	switch {
+	case q.log == nil:
+		return nil
+	case ctx.Err() != nil:
+		end = convstore.TurnEnd{State: convstore.StateCancelled, Reason: context.Cause(ctx).Error()}
+	case failed != nil:
+		end = convstore.TurnEnd{State: convstore.StateError, Reason: failed.Error()}
+	}
+	return q.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: text}), at(end))
+}
+
+func at(body convstore.Body) convstore.Event {
+	return convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: body}
+}
