@@ -33,24 +33,25 @@ func newPrintCommand(a *app) *cli.Command {
 	flags := []*option{stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
 	flags = append(flags, o.turns.lastFirst()...)
 	return a.command(spec{
-		Name: "print", Paged: true, Summary: "print what was said", Args: "ID...",
+		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
 			"On a terminal, or with --format text-pretty, what the model says is laid out from its Markdown, fitted to the width; in a " +
 			"pipe it is what it was.\n\n" +
-			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`.",
+			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`. " +
+			"Without ID: the active conversation.",
 		Flags: append(flags,
 			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
 			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
 		),
-		Min: 1, Max: -1,
+		Max:   -1,
 		Exits: []Status{exitNotFound, exitScope, exitBusy},
 		Examples: []string{
-			"jp conversation print . --last",
+			"jp conversation print --last",
 			"jp conversation grep is_retryable | jp conversation print -",
 			"jp conversation print jp-c17543982415 --root-id jp-c17543982411 --turn 2.. --style full",
 		},
-		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, orActive(args)) },
 	})
 }
 

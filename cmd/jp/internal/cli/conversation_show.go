@@ -20,12 +20,13 @@ import (
 
 func newShowCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "ID",
-		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated.",
-		Min:   1, Max: 1,
+		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "[ID]",
+		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
+			"ID: those of the active conversation.",
+		Max:      1,
 		Exits:    []Status{exitNotFound, exitBusy},
-		Examples: []string{"jp conversation show . -F json-pretty"},
-		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, args[0]) },
+		Examples: []string{"jp conversation show -F json-pretty"},
+		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, orActive(args)[0]) },
 	})
 }
 

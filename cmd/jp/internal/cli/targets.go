@@ -54,6 +54,14 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	return convstore.ParseID(word)
 }
 
+// orActive is the targets of a command that only reads: without any, the active conversation.
+func orActive(words []string) []string {
+	if len(words) == 0 {
+		return []string{"active"}
+	}
+	return words
+}
+
 // resolveOne is resolveTarget for a command that takes one conversation and leaves stdin free: - is the one id on it.
 func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error) {
 	if word != "-" {

@@ -23,18 +23,19 @@ const (
 func newTraceCommand(a *app) *cli.Command {
 	output := ""
 	return a.command(spec{
-		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "ID",
+		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "[ID]",
 		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
-			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run.\n\n" +
+			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run. " +
+			"Without ID: that of the active conversation.\n\n" +
 			"text is a tree with bars; json is documented in docs/trace.md; chrome is the Trace Event Format, which " +
 			"https://ui.perfetto.dev opens; html is one page that loads nothing from elsewhere. Texts are kept to their first 4096 bytes.",
 		Flags: []*option{
 			choiceFlag(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
 		},
-		Min: 1, Max: 1,
+		Max:      1,
 		Exits:    []Status{exitNotFound, exitBusy},
-		Examples: []string{"jp trace .", "jp trace jp-c17543982411 --output html > trace.html", "jp trace . --output chrome > trace.json"},
-		Run:      func(ctx context.Context, args []string) error { return runTrace(ctx, a, output, args[0]) },
+		Examples: []string{"jp trace", "jp trace jp-c17543982411 --output html > trace.html", "jp trace --output chrome > trace.json"},
+		Run:      func(ctx context.Context, args []string) error { return runTrace(ctx, a, output, orActive(args)[0]) },
 	})
 }
 

@@ -200,11 +200,7 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	word := "active"
-	if len(args) > 0 {
-		word = args[0]
-	}
-	id, err := a.resolveTarget(ctx, word)
+	id, err := a.resolveTarget(ctx, orActive(args)[0])
 	if err != nil {
 		return err
 	}
