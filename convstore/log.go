@@ -119,6 +119,19 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 	})
 }
 
+// Retitle changes the conversation's title from was and stores events with that.
+// Where the title is another one by now it does neither, and reports so.
+func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {
+	err = l.append(ctx, events, func(t *tx, r *record) error {
+		if changed = r.Title == was; !changed {
+			return errUnchanged
+		}
+		r.Title = title
+		return t.save(l.id, r)
+	})
+	return changed && err == nil, err
+}
+
 // Append stores events at the end of the conversation, all of them or none. When
 // it has returned nil they survive whatever happens to the process or, as far as
 // the disk keeps its word, to the machine.

@@ -44,3 +44,32 @@ func TestTaken(t *testing.T) {
 		t.Errorf("Lock of one that is gone = %v", err)
 	}
 }
+
+// TestRetitle: the title and the events that go with it change together, or neither does.
+func TestRetitle(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{Title: "first"})
+	l := mustLock(t, s, c.ID)
+	for _, tt := range []struct {
+		was, title string
+		changed    bool
+		now        string
+		events     int
+	}{
+		{"first", "second", true, "second", 1},
+		{"first", "third", false, "second", 1},
+		{"second", "second", true, "second", 2},
+	} {
+		changed, err := l.Retitle(t.Context(), tt.was, tt.title, Event{Body: Note{Kind: "title", Text: tt.title}})
+		if err != nil || changed != tt.changed {
+			t.Errorf("Retitle(%q, %q) = %v, %v, want %v", tt.was, tt.title, changed, err, tt.changed)
+		}
+		if got, err := s.Get(t.Context(), c.ID); err != nil || got.Title != tt.now || got.Events != tt.events {
+			t.Errorf("after it: %q with %d events, %v, want %q with %d", got.Title, got.Events, err, tt.now, tt.events)
+		}
+	}
+	_ = l.Close()
+	if _, err := l.Retitle(t.Context(), "second", "third"); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}

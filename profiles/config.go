@@ -62,6 +62,8 @@ type Conversation struct {
 	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
 	Compact   Compact
+
+	TitleModel string // conversation.title.model: who writes a title after the first turn; "" = nobody
 }
 
 // Compact says when and how what is old is left out of what a model is sent.

@@ -76,6 +76,7 @@ func TestSettings(t *testing.T) {
 		{"conversation.compact.threshold", "0.5", func(c Config) any { return c.Conversation.Compact.Threshold }, 0.5, nil},
 		{"conversation.compact.window", "9000", func(c Config) any { return c.Conversation.Compact.Window }, 9000, nil},
 		{"conversation.title.from_query", "false", func(c Config) any { return c.Conversation.FromQuery }, false, map[string]string{"no": "must be true or false", ":1": "must be true or false, not a whole number"}},
+		{"conversation.title.model", "script/s.toml", func(c Config) any { return c.Conversation.TitleModel }, "script/s.toml", map[string]string{"": "must be provider/model or an alias, without spaces"}},
 		{"conversation.tools.parallel", "2", func(c Config) any { return c.Conversation.Parallel }, 2, map[string]string{"0": "must be between 1 and 1024"}},
 		{"delegation.enabled", "0", func(c Config) any { return c.Delegation.Enabled }, false, map[string]string{"": "must be true or false"}},
 		{"delegation.profiles", `:["a/b","builtin:agent/x"]`, func(c Config) any { return c.Delegation.Profiles }, []string{"a/b", "builtin:agent/x"}, map[string]string{

@@ -94,6 +94,7 @@ type Outcome struct {
 	Usage      convstore.Usage
 	Cost       *int64 // nano-dollars, nil when a price was unknown
 	Err        error  // why State is Error, Timeout or Cancelled
+	First      bool   // it is the first that ended well in its conversation
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.
@@ -489,6 +490,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.tell(r)
 	}
 	t.out.State, t.out.Reason, t.out.Err = state, reason, failed
+	t.out.First = state == convstore.StateOK && !slices.ContainsFunc(t.events[:t.from], endedWell)
 	if state != convstore.StateOK && r.limit != nil {
 		t.out.Limit = r.limit.kind
 	}
@@ -498,6 +500,11 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.out.Cost = &t.cost
 	}
 	return t.out, nil
+}
+
+func endedWell(ev convstore.Event) bool {
+	end, ok := ev.Body.(convstore.TurnEnd)
+	return ok && end.State == convstore.StateOK
 }
 
 // visible reports whether a text shows anything at all.

@@ -26,16 +26,6 @@ type Compact struct {
 	Writer func(context.Context) (Writer, error)
 }
 
-// Writer is a model that writes summaries.
-type Writer struct {
-	Ask       model.Stream
-	Model     string // full id
-	Name      string // the provider's own id
-	Price     func(convstore.Usage) *int64
-	MaxOutput int // 0 = unknown
-	Window    int // 0 = unknown
-}
-
 // The reasons of a convstore.Compaction.
 const (
 	compactAsked    = "asked"
@@ -55,22 +45,6 @@ type CompactOptions struct {
 
 // ErrNothingToCompact is returned where the thread holds nothing that could be left out.
 var ErrNothingToCompact = errors.New("there is nothing to leave out")
-
-// SummaryError tells why there is no summary. Err is nil where no model failed.
-type SummaryError struct {
-	Reason string
-	Limit  bool // a budget does not allow it
-	Err    error
-}
-
-func (e *SummaryError) Error() string {
-	if e.Err != nil {
-		return "no summary: " + e.Err.Error()
-	}
-	return "no summary: " + e.Reason
-}
-
-func (e *SummaryError) Unwrap() error { return e.Err }
 
 // Shorten compacts the conversation between two turns. A turn that can go on stays as it is. It returns what was stored or,
 // of a dry run, what would be: then with no summary, and After counts one of the expected size.
@@ -165,7 +139,7 @@ func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) 
 	if c.After <= limit/4*3 {
 		return true, t.compacted(ctx, c)
 	}
-	var none *SummaryError
+	var none *AsideError
 	if at := t.place(c, limit/2, last); at > 0 {
 		short := c
 		_, err := t.summarize(ctx, &short, at)
@@ -174,7 +148,7 @@ func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) 
 		}
 		t.stuck = true // nobody is asked again in this turn
 	} else {
-		none = &SummaryError{Reason: "what could be left out is too little"}
+		none = &AsideError{What: "summary", Reason: "what could be left out is too little"}
 	}
 	done := len(c.Results) > 0 && c.After < before
 	if done {

@@ -28,12 +28,12 @@ numbers and ids, what was changed, what failed, and what is left to do. Leave ou
 greeting and without comment on the task.`
 
 // summarize has a summary written of what is before an event, puts it into c and stores both with the record of the call. It
-// returns that record. The error is a *SummaryError, or one of the store.
+// returns that record. The error is an *AsideError, or one of the store.
 func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
 	w := Writer{Ask: t.Ask, Model: t.Model, Name: t.Name, Price: t.Price, MaxOutput: t.MaxOutput}
 	if t.Compact.Writer != nil {
 		if w, err = t.Compact.Writer(ctx); err != nil {
-			return call, &SummaryError{Err: err}
+			return call, &AsideError{What: "summary", Err: err}
 		}
 	}
 	room := int64(0)
@@ -49,54 +49,22 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 			Text: "<record>\n" + record(choose(t.events, t.Window), at, room*3) + "</record>\n\nWrite the summary now.",
 		}}}},
 	}
-	if w.MaxOutput > 0 {
-		req.MaxTokens = min(req.MaxTokens, w.MaxOutput)
-	}
-
-	// The call is one of this conversation, of another model perhaps, and nobody watches what it says.
-	loop := *t.Loop
-	loop.Ask, loop.Model, loop.Name, loop.Price, loop.MaxOutput, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.MaxOutput, Watch{}
-	own := &turn{Loop: &loop, unsaved: t.unsaved}
-	short, err := own.begin(ctx, &req, false)
+	r, call, err := t.consult(ctx, "summary", w, req)
 	if err != nil {
 		return call, err
 	}
-	t.unsaved = own.unsaved
-	if short != nil {
-		return call, &SummaryError{Reason: short.told, Limit: true}
-	}
-	r, asked := own.ask(ctx, req)
-	if asked != nil {
-		r.cutOff()
-	}
-	bodies := r.bodies(&loop)
-	call = bodies[len(bodies)-1].(convstore.ModelCall)
-	if asked != nil && !r.any {
-		call.CostNano = new(int64) // nothing came, whatever its price
-	}
-	t.account(call)
-	fail := func(e *SummaryError) error { // the bound of the call must not stand on
-		if err := t.save(ctx, call); err != nil {
-			return err
-		}
-		return e
-	}
 	text := strings.TrimSpace(r.text)
-	switch {
-	case asked != nil:
-		return call, fail(&SummaryError{Err: asked})
-	case r.stop == model.StopRefusal:
-		return call, fail(&SummaryError{Reason: "the model refused"})
-	case !visible(text):
-		return call, fail(&SummaryError{Reason: "the model said nothing"})
-	case r.stop == model.StopMaxTokens || len(text) > summaryBytes:
+	if r.stop == model.StopMaxTokens || len(text) > summaryBytes {
 		text = cutText(text, summaryBytes) + "\n[the summary was cut here]"
 	}
 	c.Summary, c.Model = text, w.Model
 	c.Covered, c.Kept = count(t.events[:at]), count(t.events[at:])
 	c.Conversations = t.conversations(ctx, at)
 	if c.After = t.sized(*c); c.After >= c.Before {
-		return call, fail(&SummaryError{Reason: "with it the conversation would not be shorter"})
+		if err := t.save(ctx, call); err != nil {
+			return call, err
+		}
+		return call, &AsideError{What: "summary", Reason: "with it the conversation would not be shorter"}
 	}
 	return call, t.compacted(ctx, *c, call)
 }

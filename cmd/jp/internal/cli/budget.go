@@ -36,14 +36,17 @@ func (q *query) budget(cfg profiles.Config, info model.Info) (*convstore.Limits,
 	}
 	l := sessionLimits(cfg)
 	l.Run = q.o.bounds()
-	if l.Run.CostNano != nil {
-		l.Strict = true
-		if info.Price == nil {
-			return nil, refusedf("--max-cost: the price of the model %s is not known", info.ID).
-				withHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
-		}
+	l.Strict = l.Strict || l.Run.CostNano != nil
+	return &l, q.boundable(info)
+}
+
+// boundable refuses a model of which nobody can say whether it stays within --max-cost.
+func (q *query) boundable(info model.Info) error {
+	if q.o.bounds().CostNano == nil || info.Price != nil {
+		return nil
 	}
-	return &l, nil
+	return refusedf("--max-cost: the price of the model %s is not known", info.ID).
+		withHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
 }
 
 // caps are the limits that a profile sets itself: no run under it is granted more.

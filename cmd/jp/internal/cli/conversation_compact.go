@@ -108,7 +108,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		return err
 	}
 	c, call, err := loop.Shorten(ctx, agent.CompactOptions{Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun})
-	var none *agent.SummaryError
+	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
 		a.note("conversation %s: nothing to leave out%s", id,
@@ -198,26 +198,14 @@ func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Inf
 	c := agent.Compact{Off: set.Mode == "off"}
 	c.Limit = compactLimit(window, reply, set.Threshold)
 	c.Writer = func(ctx context.Context) (agent.Writer, error) {
-		stream, info, window := ask, info, window
-		id := q.writer
+		key, id := "--model", q.writer
 		if id == "" && !q.delegated && q.hand == nil {
-			id = set.Model
+			key, id = "conversation.compact.model", set.Model
 		}
 		if id != "" {
-			var err error
-			if id, err = cfg.ResolveModel(id); err != nil {
-				return agent.Writer{}, err
-			}
-			if stream, info, err = q.openModel(ctx, cfg, id, q.waits()); err != nil {
-				return agent.Writer{}, err
-			}
-			window = info.Window
+			return q.scribe(ctx, cfg, key, id, q.waits())
 		}
-		w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, MaxOutput: info.MaxOutput, Window: window}
-		if p := info.Price; p != nil {
-			w.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
-		}
-		return w, nil
+		return writer(ask, info, window), nil
 	}
 	return c
 }

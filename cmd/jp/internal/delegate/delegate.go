@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/proc"
@@ -419,7 +420,7 @@ func (d *Delegator) Recalled(call string) bool {
 // Title is the first line of a query as the title of its conversation: printable and short.
 func Title(query string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(query), "\n")
-	line = strings.Join(strings.Fields(line), " ")
+	line = strings.Join(strings.Fields(term.Line(line)), " ")
 	const most = 72
 	if r := []rune(line); len(r) > most {
 		return strings.TrimSpace(string(r[:most-1])) + "…"

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+const titleKey = "conversation.title.model"
+
+// titlePatience is how long a run waits at its end for a title.
+const titlePatience = 20 * time.Second
+
+var errTitleLate = errors.New("it took too long")
+
+// name has a model find a title for a conversation whose first turn is done, where the config says which. The answer is out by
+// then: whatever goes wrong is a line in the log, the title stays what it was, and Ctrl-C does without. A sub-agent's conversation
+// is called by its task.
+func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
+	cfg := q.resolved.Config
+	id := cfg.Conversation.TitleModel
+	if id == "" || !out.First || q.globals.noPersist || q.o.title.Set || q.conv.Grant != nil || ctx.Err() != nil {
+		return
+	}
+	if _, err := cfg.ResolveModel(id); err != nil {
+		q.warn("%v", inKey(err, titleKey))
+		return
+	}
+	if q.tree != nil && q.getenv("TERM") != "dumb" {
+		q.io, q.progress = q.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		defer q.progress.End()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, titlePatience, errTitleLate)
+	defer cancel()
+	title, err := loop.Title(ctx, agent.Naming{
+		Line:   delegate.Title,
+		Writer: func(ctx context.Context) (agent.Writer, error) { return q.scribe(ctx, cfg, titleKey, id, modelWaits{}) },
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		q.logger().Info("title", "conversation", q.conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
+		q.verbosef("no title: %v", context.Cause(ctx))
+	case err != nil:
+		q.logger().Warn("title", "conversation", q.conv.ID, "model", id, "error", err.Error())
+		q.verbosef("%v", err)
+	case title != "":
+		q.verbosef("title: %s", title)
+	}
+}
+
+// scribe opens the model that key names, to write something beside the turns of this conversation.
+func (q *query) scribe(ctx context.Context, cfg profiles.Config, key, id string, w modelWaits) (agent.Writer, error) {
+	id, err := cfg.ResolveModel(id)
+	if err != nil {
+		return agent.Writer{}, inKey(err, key)
+	}
+	stream, info, err := q.openModel(ctx, cfg, id, w)
+	if err == nil {
+		err = q.boundable(info)
+	}
+	return writer(stream, info, info.Window), err
+}
+
+// inKey has an error about the name of a model say where that name stands.
+func inKey(err error, key string) error {
+	var bad *profiles.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	there := *bad
+	there.Key = key
+	return &there
+}
+
+func writer(stream model.Stream, info model.Info, window int) agent.Writer {
+	w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, MaxOutput: info.MaxOutput, Window: window}
+	if p := info.Price; p != nil {
+		w.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
+	}
+	return w
+}
