@@ -293,6 +293,7 @@ func TestScreens(t *testing.T) {
 		".jp/config/agent/scout.toml": "[assistant]\nmodel = \"script/scout.toml\"\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n",
 		"model.toml":                  screenModel,
 		"scout.toml":                  scoutModel,
+		"fresh/README":                "x",
 		"never.toml":                  "[[rule]]\ndelay = \"1h\"\ntext = \"never\"\n",
 	})
 	for _, tt := range []struct {
@@ -311,6 +312,9 @@ func TestScreens(t *testing.T) {
 		{"tree-stuck.txt", play{args: []string{"query", "--new", "stuck"}, until: "running fs_list_files", typed: "\x03"}, 130, true},
 		{"progress.txt", play{args: []string{"query", "--new", "slow"}, until: "waiting", typed: "\x03"}, 130, true},
 		{"title.txt", play{args: []string{"query", "--new", "-m", "script/scout.toml", "-c", "conversation.title.model=script/never.toml", "x"}, until: "finding", typed: "\x03"}, 0, true},
+		{"init.txt", play{cols: 100, args: []string{"init", "fresh"}, env: []string{
+			"ANTHROPIC_API_KEY=sk-a", "OPENAI_API_KEY=sk-o", "OLLAMA_HOST=127.0.0.1:1", "LLAMACPP_BASE_URL=http://127.0.0.1:1/v1",
+		}, until: "[1]:", typed: "2\n"}, 0, true},
 		{"prompt.txt", play{cols: 200, args: []string{"trust"}, env: []string{"JP_TRUST_WORKSPACE="}, until: "[y/N]", typed: "y\n"}, 0, true},
 	} {
 		if tt.play.env == nil {

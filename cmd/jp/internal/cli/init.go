@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -28,8 +27,8 @@ func newInitCommand(a *app) *cli.Command {
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
 		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
 			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
-			"Asks which model to use when somebody can answer, proposing one for which this machine has a key or a server; " +
-			"otherwise --yes takes that proposal, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
+			"Asks which model to use when somebody can answer, listing those for which this machine has a key or a server (Ollama, " +
+			"llama.cpp); otherwise --yes takes the first of them, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
 			"before is not.",
 		Flags: []*option{
 			stringFlag(&o.model, "model", "MODEL", "the model of the main agent: provider/model").alias("m"),
@@ -124,65 +123,6 @@ func (a *app) trustInit(ctx context.Context, dir string, written map[string][]by
 	}
 	if err != nil {
 		a.warn("not trusted yet: %v", err)
-	}
-}
-
-// modelExamples is for people who do not know what a model is called.
-const modelExamples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"
-
-// chooseModel takes the flag, asks, or takes the best candidate.
-func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
-	if o.model.Set {
-		if _, err := (profiles.Config{}).ResolveModel(o.model.Value); err != nil {
-			return "", usagef("--model: %q is not provider/model", o.model.Value).
-				withHint("such as %s", modelExamples)
-		}
-		if o.yes {
-			return o.model.Value, nil
-		}
-	}
-	proposal := o.model.Value
-	if proposal == "" {
-		if found := model.Detect(ctx, a.getenv); len(found) > 0 {
-			proposal = found[0].Model
-			a.note("model: %s (%s)", proposal, found[0].Reason)
-		}
-	}
-	if o.yes {
-		if proposal == "" {
-			return "", usagef("init: no model found on this machine").
-				withHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
-		}
-		return proposal, nil
-	}
-	tty, err := a.terminal()
-	if nobody(err) {
-		return "", usagef("init: nobody can be asked").withHint("jp init --model provider/model --yes")
-	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = tty.Close() }()
-	text := fmt.Sprintf("Workspace in %s\nModel [%s]: ", term.Line(dir), proposal)
-	if proposal == "" {
-		text = fmt.Sprintf("Workspace in %s\nNo key and no model server was found here. Name the model to use as provider/model, such as\n%s.\nModel: ",
-			term.Line(dir), modelExamples)
-	}
-	for {
-		answer, err := askLine(ctx, tty, text)
-		if err != nil {
-			return "", err
-		}
-		if answer == "" {
-			answer = proposal
-		}
-		if answer == "" {
-			return "", &failure{code: "declined", status: exitFailed, msg: "init: no model was chosen, nothing was written"}
-		}
-		if _, err := (profiles.Config{}).ResolveModel(answer); err == nil {
-			return answer, nil
-		}
-		text = fmt.Sprintf("That is not provider/model, such as %s.\nModel: ", modelExamples)
 	}
 }
 

@@ -17,8 +17,8 @@ type Candidate struct {
 	Reason string // "ANTHROPIC_API_KEY is set"
 }
 
-// Detect lists models for which the environment has a key, and those of an Ollama server that
-// answers on this machine within 200 ms, best first. It asks nobody outside the machine.
+// Detect lists models for which the environment has a key, and those of an Ollama and a llama.cpp server that answer on this
+// machine within 200 ms, best first. It asks nobody outside the machine.
 func Detect(ctx context.Context, env func(string) string) []Candidate {
 	var found []Candidate
 	if env("ANTHROPIC_API_KEY") != "" {
@@ -27,15 +27,25 @@ func Detect(ctx context.Context, env func(string) string) []Candidate {
 	if env("OPENAI_API_KEY") != "" {
 		found = append(found, Candidate{"openai/gpt-6.1-sol", "OPENAI_API_KEY is set"})
 	}
-	if base := ollamaHost(env("OLLAMA_HOST")); loopback(base) {
-		ctx, cancel := context.WithTimeout(ctx, localPatience)
-		defer cancel()
-		models, _ := servedBy(ctx, "ollama", base)
-		for _, m := range models {
-			found = append(found, Candidate{"ollama/" + m.ID, "Ollama answers at " + strings.TrimSuffix(base, "/v1/")})
+	ctx, cancel := context.WithTimeout(ctx, localPatience)
+	defer cancel()
+	local := []struct{ name, title string }{{"ollama", "Ollama"}, {"llamacpp", "llama.cpp"}}
+	served := make([][]Candidate, len(local))
+	var all sync.WaitGroup
+	for i, l := range local {
+		info, _, err := Providers{Env: env}.resolve(l.name + "/x") // where the provider is; any name of a model does
+		if err != nil || !loopback(info.Endpoint) {
+			continue
 		}
+		all.Go(func() {
+			models, _ := servedBy(ctx, l.name, info.Endpoint)
+			for _, m := range models {
+				served[i] = append(served[i], Candidate{l.name + "/" + m.ID, l.title + " answers at " + strings.TrimSuffix(info.Endpoint, "/v1/")})
+			}
+		})
 	}
-	return found
+	all.Wait()
+	return slices.Concat(found, slices.Concat(served...))
 }
 
 // localPatience is how long a server on this machine has to list its models.

@@ -245,12 +245,17 @@ func TestDetect(t *testing.T) {
 		fmt.Fprint(w, `{"data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"},{"id":"a b"},{"id":"\u001b[2J"},{"id":""},{"id":"gemma3"}]}`)
 	}))
 	defer server.Close()
-	got := Detect(t.Context(), env("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OLLAMA_HOST", server.URL))
+	llama := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"data":[{"id":"gemma-3-4b-it","meta":{"n_ctx":8192}}]}`)
+	}))
+	defer llama.Close()
+	got := Detect(t.Context(), env("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "OLLAMA_HOST", server.URL, "LLAMACPP_BASE_URL", llama.URL+"/v1"))
 	want := []Candidate{
 		{"anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY is set"},
 		{"openai/gpt-6.1-sol", "OPENAI_API_KEY is set"},
 		{"ollama/gemma3", "Ollama answers at " + server.URL},
 		{"ollama/qwen3:8b", "Ollama answers at " + server.URL},
+		{"llamacpp/gemma-3-4b-it", "llama.cpp answers at " + llama.URL},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Detect = %+v, want %+v", got, want)
@@ -265,7 +270,7 @@ func TestDetect(t *testing.T) {
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hanging.Close()
 	for _, host := range []string{"http://ollama.invalid", hanging.URL, "http://127.0.0.1:1"} {
-		if got := Detect(t.Context(), env("OLLAMA_HOST", host)); len(got) != 0 {
+		if got := Detect(t.Context(), env("OLLAMA_HOST", host, "LLAMACPP_BASE_URL", host)); len(got) != 0 {
 			t.Errorf("Detect with %s = %+v", host, got)
 		}
 	}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/term"
+	"jp/profiles"
+)
+
+// modelExamples is for people who do not know what a model is called.
+const modelExamples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"
+
+// candidatesListed is how many models a person chooses from by number; a server may have many more.
+const candidatesListed = 12
+
+// chooseModel takes the flag, asks, or takes the best candidate.
+func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
+	if o.model.Set {
+		if !isModel(o.model.Value) {
+			return "", usagef("--model: %q is not provider/model", o.model.Value).
+				withHint("such as %s", modelExamples)
+		}
+		if o.yes {
+			return o.model.Value, nil
+		}
+	}
+	var found []model.Candidate
+	if !o.model.Set {
+		for _, c := range model.Detect(ctx, a.getenv) {
+			if isModel(c.Model) {
+				found = append(found, c)
+			}
+		}
+	}
+	if o.yes {
+		if len(found) == 0 {
+			return "", usagef("init: no model found on this machine").
+				withHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
+		}
+		a.note("model: %s (%s)", found[0].Model, found[0].Reason)
+		return found[0].Model, nil
+	}
+	tty, err := a.terminal()
+	if nobody(err) {
+		return "", usagef("init: nobody can be asked").withHint("jp init --model provider/model --yes")
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tty.Close() }()
+	question := a.modelQuestion(o.model.Value, found)
+	text := "Workspace in " + term.Line(dir) + "\n" + question
+	for {
+		answer, err := askLine(ctx, tty, text)
+		if err != nil {
+			return "", err
+		}
+		n, bad := strconv.Atoi(answer)
+		switch {
+		case answer == "" && o.model.Set:
+			return o.model.Value, nil
+		case answer == "" && len(found) > 0:
+			return found[0].Model, nil
+		case answer == "":
+			return "", &failure{code: "declined", status: exitFailed, msg: "init: no model was chosen, nothing was written"}
+		case bad == nil && n > 0 && n <= min(len(found), candidatesListed):
+			return found[n-1].Model, nil
+		case isModel(answer):
+			return answer, nil
+		}
+		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", pick(len(found) > 0, "neither a number of the list nor", "not"), modelExamples)
+		text += question[strings.LastIndex(question, "\n")+1:]
+	}
+}
+
+func isModel(id string) bool {
+	_, err := (profiles.Config{}).ResolveModel(id)
+	return err == nil
+}
+
+// modelQuestion asks for a model; its last line is the prompt.
+func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
+	switch {
+	case proposal != "":
+		return "Model [" + proposal + "]: "
+	case len(found) == 0:
+		return "No key and no model server was found here. Name the model to use as provider/model, such as\n" + modelExamples + ".\nModel: "
+	}
+	text := "Models for which this machine has a key or a server:\n\n"
+	listed := found[:min(len(found), candidatesListed)]
+	wide := 0
+	for _, c := range listed {
+		wide = max(wide, term.Width(term.Line(c.Model)))
+	}
+	for i, c := range listed {
+		id := term.Line(c.Model)
+		line := fmt.Sprintf("%3d  %s%s  %s", i+1, id, strings.Repeat(" ", wide-term.Width(id)), term.Line(c.Reason))
+		if a.io.Width > 0 {
+			line = term.Cut(line, a.io.Width, a.io.UTF8)
+		}
+		text += line + "\n"
+	}
+	if more := len(found) - len(listed); more > 0 {
+		text += fmt.Sprintf("     and %d more, which can be named\n", more)
+	}
+	return text + "\nNumber, or provider/model [1]: "
+}
