@@ -8,7 +8,7 @@ import (
 )
 
 // Progress is a line on a terminal's stderr that says what takes so long. It comes after a second, goes when something else is
-// written to stderr, and for good when the answer begins or on End. Safe for concurrent use. A nil *Progress shows nothing.
+// written to stderr, and for good when the answer begins, unless that goes into a file, or on End. Safe for concurrent use. A nil *Progress shows nothing.
 type Progress struct {
 	err   io.Writer
 	label string
@@ -54,7 +54,9 @@ func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
 		}
 	}()
 	with := *s
-	with.Out = behind{s.Out, p.End}
+	if !s.OutFile {
+		with.Out = behind{s.Out, p.End}
+	}
 	with.Err = behind{s.Err, p.clear}
 	return &with, p
 }

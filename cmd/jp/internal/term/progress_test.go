@@ -50,3 +50,34 @@ func TestProgress(t *testing.T) {
 		t.Error("Progress without a terminal is not nil")
 	}
 }
+
+// TestProgressBehindFile: an answer that goes into a file does not end the line, one that goes elsewhere does.
+func TestProgressBehindFile(t *testing.T) {
+	for _, file := range []bool{true, false} {
+		err := &slate{wrote: make(chan struct{}, 100)}
+		tick := make(chan time.Time)
+		s, p := (&IO{Out: &bytes.Buffer{}, Err: err, ErrTTY: true, OutFile: file}).Progress("export", ProgressOptions{Now: func() time.Time { return time.Unix(100, 0) }, Tick: tick})
+		fmt.Fprint(s.Out, "part of the answer\n")
+		want := ""
+		if file {
+			tick <- time.Time{}
+			<-err.wrote
+			want = "\rjp: export: 0.0s\x1b[K" + "\r\x1b[K"
+		}
+		p.End()
+		if got := err.b.String(); got != want {
+			t.Errorf("file %v: stderr %q, want %q", file, got, want)
+		}
+	}
+}
+
+// TestProgressBound: what is behind a line of progress is given up at a deadline like everything else.
+func TestProgressBound(t *testing.T) {
+	s := New(Options{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})
+	s.ErrTTY = true
+	with, p := s.Progress("import", ProgressOptions{})
+	defer p.End()
+	if n := len(with.outputs()); n != 2 {
+		t.Errorf("%d streams are bound, want both", n)
+	}
+}

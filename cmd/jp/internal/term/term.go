@@ -41,6 +41,7 @@ type IO struct {
 	Err io.Writer // chrome; never fails: there is nobody left to tell
 
 	InTTY, OutTTY, ErrTTY bool
+	OutFile               bool // stdout is a regular file: nobody watches it
 	Width                 int  // columns of stdout's terminal (of stderr's, when stdout is none); 0 = unlimited
 	Height                int  // lines of stderr's terminal; 0 = unknown
 	Color                 bool // stdout may carry colours
@@ -73,6 +74,10 @@ func New(o Options) *IO {
 	s := &IO{
 		In: o.In, Out: &output{w: o.Out}, Err: &output{w: o.Err, mute: true},
 		InTTY: isTerminal(o.In), OutTTY: isTerminal(o.Out), ErrTTY: isTerminal(o.Err),
+	}
+	if f, ok := o.Out.(*os.File); ok {
+		info, err := f.Stat()
+		s.OutFile = err == nil && info.Mode().IsRegular()
 	}
 	if s.ErrTTY {
 		s.errFile = o.Err.(*os.File)
@@ -115,6 +120,9 @@ func (s *IO) Unbound() {
 
 func (s *IO) outputs() (list []*output) {
 	for _, w := range []io.Writer{s.Out, s.Err} {
+		for b, ok := w.(behind); ok; b, ok = w.(behind) {
+			w = b.Writer
+		}
 		if o, ok := w.(*output); ok {
 			list = append(list, o)
 		}
