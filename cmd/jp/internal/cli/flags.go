@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ type option struct {
 	maybe   bool     // the value may be left out, and is given with = only
 	usage   string
 	choices []string // the only values, for the check, the help and completion
+	group   string   // the heading that help shows it under; "" = flags
 	set     func(value string, given bool) error
 
 	seen bool
@@ -31,6 +33,34 @@ type option struct {
 func (o *option) alias(names ...string) *option {
 	o.short = append(o.short, names...)
 	return o
+}
+
+// grouped puts flags under a heading of the help.
+func grouped(heading string, os ...*option) []*option {
+	for _, o := range os {
+		o.group = heading
+	}
+	return os
+}
+
+// flagGroup is flags under one heading.
+type flagGroup struct {
+	heading string
+	options []*option
+}
+
+// groups sorts flags by heading, in the order in which these first come.
+func groups(os []*option) []flagGroup {
+	var out []flagGroup
+	for _, o := range os {
+		heading := cmp.Or(o.group, "flags")
+		i := slices.IndexFunc(out, func(g flagGroup) bool { return g.heading == heading })
+		if i < 0 {
+			i, out = len(out), append(out, flagGroup{heading: heading})
+		}
+		out[i].options = append(out[i].options, o)
+	}
+	return out
 }
 
 // Names implements cli.Flag.
@@ -47,13 +77,12 @@ func (o *option) Apply(set *flag.FlagSet) error {
 
 // String returns the flag as help shows it: -i, --id TARGET.
 func (o *option) String() string {
+	spellings := o.spellings()
+	slices.SortStableFunc(spellings, func(a, b string) int { // -i before --id
+		return cmp.Compare(min(len(a), 3), min(len(b), 3))
+	})
 	var b strings.Builder
-	for _, s := range slices.Backward(o.spellings()) {
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(s)
-	}
+	b.WriteString(strings.Join(spellings, ", "))
 	switch {
 	case o.arg == "":
 	case o.maybe:

@@ -43,7 +43,7 @@ func (a *app) rootHelp(h *helpText) {
 	h.line("")
 	h.line("usage: jp [flags] COMMAND [flags] [arguments]")
 	h.commands(a.root.Commands)
-	h.options("flags", flagsOf(a.root.Flags))
+	h.options(flagsOf(a.root.Flags))
 	h.line("")
 	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
 	h.exits(exitTable())
@@ -70,7 +70,7 @@ func (a *app) commandHelp(h *helpText, path []*cli.Command) {
 		}
 	}
 	h.commands(c.Subcommands)
-	h.options("flags", s.Flags)
+	h.options(s.Flags)
 	h.line("")
 	h.line("The global flags are in `jp --help`.")
 	h.exits(s.exits())
@@ -176,12 +176,14 @@ func (h *helpText) commands(cs []*cli.Command) {
 	h.pairs("commands", ps)
 }
 
-func (h *helpText) options(title string, os []*option) {
-	var ps []pair
-	for _, o := range os {
-		ps = append(ps, pair{o.String(), o.usage})
+func (h *helpText) options(os []*option) {
+	for _, g := range groups(os) {
+		var ps []pair
+		for _, o := range g.options {
+			ps = append(ps, pair{o.String(), o.usage})
+		}
+		h.pairs(g.heading, ps)
 	}
-	h.pairs(title, ps)
 }
 
 func (h *helpText) exits(ms []statusMeaning) {

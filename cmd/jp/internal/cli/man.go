@@ -156,8 +156,14 @@ func (m *manText) item(term, text string) {
 }
 
 func (m *manText) options(os []*option) {
-	for _, o := range os {
-		m.item(o.String(), o.usage)
+	for _, g := range groups(os) {
+		if g.heading != "flags" {
+			m.macro("PP")
+			m.macro("I", strings.ToUpper(g.heading[:1])+g.heading[1:])
+		}
+		for _, o := range g.options {
+			m.item(o.String(), o.usage)
+		}
 	}
 }
 

@@ -18,103 +18,8 @@ import (
 	"jp/tools/proc"
 )
 
-// queryOptions are the flags of `jp query`.
-type queryOptions struct {
-	words      []string
-	id         maybe[string]
-	fresh      bool
-	fork       maybe[int]
-	rootID     maybe[string]
-	directives []profiles.Directive
-	model      maybe[string]
-	noActivate bool
-	hidden     bool
-	tmp        maybe[time.Duration]
-	title      maybe[string]
-	role       string
-	toggles    []toggle
-	maxTurns   maybe[int]
-	timeout    maybe[time.Duration]
-	sub        maybe[bool]
-	maxSub     maybe[int]
-	maxDepth   maybe[int]
-	maxTokens  maybe[*int64] // of this run; nil = unlimited
-	maxCost    maybe[*int64] // nano-dollars
-	subTokens  maybe[*int64] // of all sub-agents of a session
-	subCost    maybe[*int64]
-	print      bool
-	schema     maybe[string]
-	input      string
-	attach     []string
-	edit       bool
-	noEdit     bool
-	reasoning  string
-	thoughts   maybe[string] // style.reasoning.display
-	composed   maybe[string] // in an editor, from the words and stdin
-	heads      headless
-}
-
-// toggle is one --tool or --no-tool, in order. An empty name means all tools.
-type toggle struct {
-	flag string
-	name string
-	on   bool
-}
-
-const defaultTmp = 24 * time.Hour
-
 func newQueryCommand(a *app) *cli.Command {
 	o := queryOptions{input: inputText}
-	toggled := func(name, short, usage string, on bool) *option {
-		f := &option{name: name, short: []string{short}, arg: "TOOL", maybe: true, usage: usage}
-		f.set = func(s string, _ bool) error {
-			o.toggles = append(o.toggles, toggle{flag: "--" + name, name: s, on: on})
-			return nil
-		}
-		return f
-	}
-	sub := func(name, usage string, on bool) *option {
-		return &option{name: name, usage: usage, set: func(string, bool) error { o.sub = maybe[bool]{true, on}; return nil }}
-	}
-	flags := []*option{
-		stringFlag(&o.id, "id", "TARGET", "the conversation: an id, ., recent, newest, previous, or new for a fresh one").alias("i"),
-		boolFlag(&o.fresh, "new", "the same as --id new").alias("n"),
-		intMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first, keeping its last N turns (all without N, 0 = a blank child)"),
-		stringFlag(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new the new conversation is delegated by ID"),
-	}
-	flags = append(flags, configFlags(&o.directives)...)
-	flags = append(flags,
-		stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
-		boolFlag(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
-		boolFlag(&o.hidden, "hidden", "hide the new conversation from listings"),
-		durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),
-		stringFlag(&o.title, "title", "T", "the title of the new conversation"),
-		choiceFlag(&o.role, "role", "ROLE", personRoles(),
-			"what tools it may hold at most: everything, what can run with nobody there, or only reading; a new conversation keeps it"),
-		toggled("tool", "t", "enable a tool, or all that the config knows", true),
-		toggled("no-tool", "T", "disable a tool, or all", false),
-		intFlag(&o.maxTurns, "max-turns", "N", 0, "tool rounds in this turn"),
-		tokensFlag(&o.maxTokens, "max-tokens", "tokens that the whole run may use, sub-agents included"),
-		costFlag(&o.maxCost, "max-cost", "US dollars that the whole run may cost, sub-agents included").alias("max-budget-usd"),
-		durationFlag(&o.timeout, "timeout", "DURATION", "stop the run after DURATION"),
-		sub("sub-calls", "allow sub-agents", true),
-		sub("no-sub-calls", "allow no sub-agents", false),
-		intFlag(&o.maxSub, "max-sub-calls", "N", 0, "sub-agent calls in this turn"),
-		intFlag(&o.maxDepth, "max-depth", "N", 0, "levels of sub-agents below this conversation, at most 5"),
-		stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s", "json-schema"),
-		choiceFlag(&o.input, "input-format", "FORMAT", inputFormats(),
-			"what stdin is: text, json (a task of {query, schema, context}) or stream-json (a line with a user's message)"),
-		tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
-		costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
-		choiceFlag(&o.reasoning, "reasoning", "EFFORT", []string{"none", "low", "medium", "high"}, "how much the model reasons: none, low, medium, high"),
-		&option{name: "show-reasoning", usage: "show the model's reasoning on stderr", set: func(string, bool) error { o.thoughts = maybe[string]{true, "full"}; return nil }},
-		&option{name: "hide-reasoning", usage: "show none of it, the default", set: func(string, bool) error { o.thoughts = maybe[string]{true, "hidden"}; return nil }},
-		boolFlag(&o.edit, "edit", "write the request in an editor, beginning with the words and what is piped in").alias("e"),
-		boolFlag(&o.noEdit, "no-edit", "start no editor where there is nothing to ask").alias("E"),
-		listFlag(&o.attach, "attachment", "REF", "add to the request: a file, a folder, an https address, cmd:LINE or jp:ID[:TURNS]").alias("a"),
-		boolFlag(&o.print, "print", "headless, as with other agents: implies --non-interactive").alias("p"),
-	)
-	flags = append(flags, headlessFlags(&o)...)
 	return a.command(spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
@@ -132,7 +37,7 @@ func newQueryCommand(a *app) *cli.Command {
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
 			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.\n\n" +
 			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
-		Flags: flags,
+		Flags: o.flags(),
 		Max:   -1,
 		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitProvider, exitDeadline, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{

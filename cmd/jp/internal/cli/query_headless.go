@@ -31,8 +31,8 @@ func headlessFlags(o *queryOptions) []*option {
 		return nil
 	}
 	return []*option{
-		stringFlag(&h.resume, "resume", "ID", "as with other agents: the same as --id ID").alias("r"),
-		boolFlag(&h.recent, "continue", "as with other agents: the same as --id recent"),
+		stringFlag(&h.resume, "resume", "ID", "the same as --id ID").alias("r"),
+		boolFlag(&h.recent, "continue", "the same as --id recent"),
 		boolFlag(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
 		listFlag(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool=NAME for each").alias("disallowed-tools"),
