@@ -26,7 +26,13 @@ func Edit(data []byte, d Directive) (Edited, error) {
 		return Edited{}, err
 	}
 	if p.form != assignForm {
-		return Edited{}, &Error{Layer: d.Flag, Msg: "must be key=value or key:=json"}
+		bad := &Error{Layer: d.Flag, Msg: "must be key=value or key:=json"}
+		if parts, ok := splitKey(d.Text); ok {
+			if row, _, known := newSchema().find(parts); row != nil && known { // else it may be a value, which errors do not repeat
+				bad.Key, bad.Hint = joinKey(parts), "write "+joinKey(parts)+"=VALUE"
+			}
+		}
+		return Edited{}, bad
 	}
 	doc, err := newSchema().assignment(Layer{Name: d.Flag}, p.key, p.arg, p.json)
 	if err != nil {

@@ -51,7 +51,8 @@ func TestEdit(t *testing.T) {
 	for _, tt := range []struct{ in, set, want string }{
 		{"", "assistant.modl=x", "config set: assistant.modl: unknown key"},
 		{"", "NONE", "config set: must be key=value or key:=json"},
-		{"", "assistant.model", "config set: must be key=value or key:=json"},
+		{"", "assistant.model", "config set: assistant.model: must be key=value or key:=json"},
+		{"", "sk-secret", "config set: must be key=value or key:=json"},
 		{"", "delegation.max_depth=x", "config set: delegation.max_depth: must be a whole number"},
 		{"[conversation.tools.x]\nrun='ask'\n", `conversation.tools.x:={"run":"deny"}`, "conversation.tools.x: is a table"},
 		{"x = = 1\n", "assistant.model=a/b", "not valid TOML: "},

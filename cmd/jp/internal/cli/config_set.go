@@ -70,7 +70,11 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	text, written := file.old, make([]settingWritten, len(args))
 	for i, arg := range args {
-		e, err := profiles.Edit(text, profiles.Directive{Flag: "config set", Text: arg})
+		word := "config set"
+		if len(args) > 1 {
+			word = fmt.Sprintf("config set: word %d", i+1) // which may hold a secret
+		}
+		e, err := profiles.Edit(text, profiles.Directive{Flag: word, Text: arg})
 		if err != nil {
 			var bad *profiles.Error
 			if errors.As(err, &bad) && bad.Layer == "" {
