@@ -132,7 +132,22 @@ func TestRemoveAll(t *testing.T) {
 	if got := mustList(t, s.View, Filter{}); !slices.Equal(got, []ID{a, c.ID, b}) {
 		t.Errorf("a refused removal left %v", got)
 	}
-	removed, err := s.RemoveAll(ctx, []ID{b, a, c.ID}, RemoveOptions{Cascade: true})
+	d, err := s.Fork(ctx, c.ID, Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RemoveAll(ctx, []ID{a, c.ID}, RemoveOptions{}); !errors.As(err, &children) || children.ID != c.ID {
+		t.Errorf("RemoveAll = %v, want a *ChildrenError of %s", err, c.ID)
+	}
+	removed, err := s.RemoveAll(ctx, []ID{d.ID, a, c.ID, a}, RemoveOptions{})
+	if want := []ID{a, c.ID, d.ID}; err != nil || !slices.Equal(removed, want) {
+		t.Errorf("RemoveAll of all that is below one another = %v, %v, want %v", removed, err, want)
+	}
+	a = mustCreate(t, s, New{}).ID
+	if c, err = s.Fork(ctx, a, Fork{}); err != nil {
+		t.Fatal(err)
+	}
+	removed, err = s.RemoveAll(ctx, []ID{b, a, c.ID}, RemoveOptions{Cascade: true})
 	if want := []ID{b, a, c.ID}; err != nil || !slices.Equal(removed, want) {
 		t.Errorf("RemoveAll = %v, %v, want %v", removed, err, want)
 	}

@@ -22,8 +22,8 @@ func (s *Store) Remove(ctx context.Context, id ID, o RemoveOptions) (removed []I
 // RemoveAll removes conversations one after the other in one transaction, all or
 // none, and returns what it removed, parents first. One that went with an earlier
 // one is passed over. It gives way, with a *BusyError, when one of them or anything
-// below runs, and with a *ChildrenError when there are children and neither option
-// is set. The records of delegations stay.
+// below runs, and with a *ChildrenError when there are children that are not among
+// ids and neither option is set. The records of delegations stay.
 func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (removed []ID, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -42,6 +42,10 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 			return err
 		}
 		defer release()
+		if !o.Cascade && !o.Promote {
+			removed, err = t.removeNamed(ids)
+			return err
+		}
 		went := make(map[ID]bool)
 		for _, id := range ids {
 			if went[id] {
@@ -64,14 +68,44 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 	return removed, nil
 }
 
-// removeOne removes a conversation whose run locks, and those below it, are taken.
+// removeNamed removes conversations whose run locks, and those below them, are
+// taken, when everything below them is named too.
+func (t *tx) removeNamed(ids []ID) ([]ID, error) {
+	named := make(map[ID]bool, len(ids))
+	for _, id := range ids {
+		named[id] = true
+	}
+	var tops []ID // those that are below none of the others
+	for _, id := range ids {
+		r, err := t.loadWhole(id)
+		if err != nil {
+			return nil, err
+		}
+		if !named[r.Parent] {
+			tops = append(tops, id)
+		}
+		if err := t.children(id, func(child ID, _ Link) error {
+			if !named[child] {
+				return &ChildrenError{ID: id, Children: r.Children}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	gone, err := t.withBelow(tops...)
+	if err != nil {
+		return nil, err
+	}
+	return gone, t.remove(gone)
+}
+
+// removeOne removes a conversation whose run locks, and those below it, are taken,
+// with one of the options.
 func (t *tx) removeOne(id ID, o RemoveOptions) ([]ID, error) {
 	r, err := t.loadWhole(id)
 	if err != nil {
 		return nil, err
-	}
-	if r.Children > 0 && !o.Cascade && !o.Promote {
-		return nil, &ChildrenError{ID: id, Children: r.Children}
 	}
 	gone := []ID{id}
 	if o.Promote {

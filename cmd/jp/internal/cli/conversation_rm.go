@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,7 +21,7 @@ func newRemoveCommand(a *app) *cli.Command {
 	var o removeOptions
 	return a.command(spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
-		About: "Asks first, unless --yes is given. A conversation with children is removed only with --cascade or --promote; " +
+		About: "Asks first, unless --yes is given. A conversation with children that are not named too is removed only with --cascade or --promote; " +
 			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +
 			"none; the ids of what was removed are printed.",
 		Flags: []*option{
@@ -55,8 +56,11 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		case err != nil:
 			return err
 		case c.Children > 0 && !o.cascade && !o.promote:
-			return &convstore.ChildrenError{ID: id, Children: c.Children}
-		case o.yes:
+			if err := allNamed(ctx, st, c, ids); err != nil {
+				return err
+			}
+		}
+		if o.yes {
 			continue
 		}
 		if err := confirmRemoval(ctx, a, st, c, o); err != nil {
@@ -74,6 +78,20 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		return a.document(pick(removed == nil, []convstore.ID{}, removed))
 	}
 	return a.printIDs(removed)
+}
+
+// allNamed refuses to remove a conversation without its children: nobody is asked about what will not be done.
+func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation, named []convstore.ID) error {
+	children, err := st.List(ctx, convstore.Filter{Children: c.ID, Hidden: true, Archived: true})
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if !slices.Contains(named, child.ID) {
+			return &convstore.ChildrenError{ID: c.ID, Children: c.Children}
+		}
+	}
+	return nil
 }
 
 // confirmRemoval asks about one conversation.
@@ -98,7 +116,7 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 			return err
 		}
 		text += fmt.Sprintf(" and %s below it", plural(len(all), "conversation"))
-	case c.Children > 0:
+	case c.Children > 0 && o.promote:
 		text += fmt.Sprintf(", keeping its %s", pick(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
 	}
 	yes, err := confirm(ctx, tty, term.Line(text))
