@@ -41,6 +41,11 @@ func (r *Reader) Text(source, text string) (convstore.Attachment, error) {
 	return r.keep(source, "text/plain", []byte(text))
 }
 
+// Bytes is an attachment of bytes that are at hand: text, or an image.
+func (r *Reader) Bytes(source string, b []byte) (convstore.Attachment, error) {
+	return r.keep(source, "text/plain", b)
+}
+
 // Image reports whether b is a picture that models read, and its media type.
 func Image(b []byte) (mediaType string, ok bool) {
 	mediaType = http.DetectContentType(b)

@@ -25,7 +25,9 @@ func (q *query) askUser(def tools.Definition) tools.Func {
 			return tools.Result{}, fmt.Errorf("arguments: %w", err)
 		}
 		answer, err := "", error(term.ErrNobody)
-		if q.tty != nil {
+		if q.asks != nil {
+			answer, err = q.asks.question(ctx, c.ID, a.Question, a.Options)
+		} else if q.tty != nil {
 			q.tree.Around(func() { answer, err = putQuestion(ctx, q.tty, a.Question, a.Options) })
 		}
 		switch {

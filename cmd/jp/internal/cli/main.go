@@ -129,6 +129,7 @@ func (a *app) commands() []*cli.Command {
 		newModelCommand(a),
 		newToolCommand(a),
 		newMCPCommand(a),
+		newACPCommand(a),
 		newConfigCommand(a),
 		newUsageCommand(a),
 		newTraceCommand(a),

@@ -29,12 +29,15 @@ type mcpUse struct {
 	fileErr error                // what is wrong with .mcp.json as a whole
 	host    *proc.Host           // that their processes are below
 	clients map[string]*mcp.Client
+
+	editor  map[string]mcpServer                         // those that an editor brings along
+	approve func(ctx context.Context, s mcpServer) error // asks about one of these; nil = nobody can be asked
 }
 
 // mcpServer is a server that tools may name.
 type mcpServer struct {
 	mcp.Entry
-	Origin string // "config.toml" or ".mcp.json"
+	Origin string // "config.toml", ".mcp.json" or ofEditor
 	// Own says that the user's own config has it, which is consent to start it.
 	Own bool
 }
@@ -81,6 +84,11 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 				e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
 			}
 			all[name] = mcpServer{Entry: e, Origin: mcpFile}
+		}
+	}
+	for name, s := range u.editor {
+		if _, taken := all[name]; !taken { // since the session began
+			all[name] = s
 		}
 	}
 	u.servers = all
@@ -250,7 +258,13 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 
 // firstUse records the tools of a server that needs nobody's approval.
 func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
-	if !s.Own && !a.trustByEnv() {
+	switch {
+	case s.Own, a.trustByEnv():
+	case s.Origin == ofEditor && a.mcp.approve != nil:
+		if err := a.mcp.approve(ctx, s); err != nil {
+			return nil, err
+		}
+	default:
 		return nil, (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
 			withHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
 	}

@@ -170,14 +170,7 @@ func (s *mcpService) watch(d *stream.Delegation) {
 	if tell == nil {
 		return
 	}
-	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
-	if d.Tool != "" {
-		text += " " + d.Tool
-	}
-	if d.Status != "" {
-		text += ", " + d.Status
-	}
-	tell(text)
+	tell(delegationText(d))
 }
 
 // texts are the conversations of the subtree.

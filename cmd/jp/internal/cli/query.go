@@ -239,7 +239,8 @@ type query struct {
 	scope     convstore.Scope        // where hand names a delegation of its own
 	hand      *convstore.Reservation // this run was delegated by a person, who settles it here
 	resolved  *profiles.Resolved
-	tty       *term.TTY       // nil when nobody can be asked
+	tty       *term.TTY       // nil when nobody can be asked there
+	asks      asker           // who is asked in the place of the terminal; nil = that
 	tree      *term.Tree      // nil shows nothing
 	delegated bool            // another jp runs this one and settles it
 	slot      *convstore.Slot // that a delegated run works in
@@ -331,7 +332,7 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 		return out, err
 	}
 	if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-		if err := q.log.SetTitle(ctx, delegate.Title(t.text)); err != nil {
+		if err := q.log.SetTitle(ctx, delegate.Title(or(t.title, t.text))); err != nil {
 			return agent.Outcome{}, err
 		}
 	}

@@ -247,8 +247,18 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 	}
 }
 
+// asker asks a person who is not at the terminal.
+type asker interface {
+	tools.Prompter
+	// question puts a question of the model; call is that of ask_user. The errors are those of putQuestion.
+	question(ctx context.Context, call, question string, options []string) (string, error)
+}
+
 // prompter asks on the terminal, nil where nobody can answer. The tree of sub-agents steps aside for a question.
 func (q *query) prompter() tools.Prompter {
+	if q.asks != nil {
+		return q.asks
+	}
 	tty, err := q.terminal()
 	if err != nil {
 		return nil
@@ -292,6 +302,9 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 		return delegate.Profile{}, err
 	}
 	defs, err := a.definitions(ctx, r)
+	if err == nil {
+		err = a.reachable(ctx, defs)
+	}
 	if err == nil { // so that the sub-agent is granted tools as they were approved
 		defs, err = a.settledTools(ctx, defs, func(tools.Definition) bool { return true })
 	}

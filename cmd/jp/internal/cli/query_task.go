@@ -20,6 +20,7 @@ import (
 // task is what a run is asked. An empty text asks to resume.
 type task struct {
 	text        string
+	title       string // what a title is made from; "" = text
 	attachments []convstore.Attachment
 	schema      json.RawMessage // that the answer must match; nil = free text
 	fetch       agent.Fetch     // its Tokens are those of the run

@@ -1,0 +1,165 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// Client is what a running prompt tells and asks the client. It is safe for concurrent use; after the prompt it says nothing more.
+type Client struct {
+	conn    *conn
+	session string
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Tell tells the client of a change.
+func (c *Client) Tell(u Update) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.conn.tell(c.session, u)
+	}
+}
+
+func (c *Client) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+// ErrUnable is returned where a client cannot put a question to its user.
+var ErrUnable = errors.New("the client cannot ask its user")
+
+// Permit asks for leave to make a call and returns the id of the option that was chosen, "" where the user wants none of them. The
+// error wraps ErrUnable when the client cannot ask; the end of ctx is returned as its cause.
+func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (string, error) {
+	var r struct {
+		Outcome struct {
+			Outcome string `json:"outcome"`
+			Option  string `json:"optionId"`
+		} `json:"outcome"`
+	}
+	call.Kind = ""
+	err := c.ask(ctx, "session/request_permission", map[string]any{"sessionId": c.session, "toolCall": call, "options": options}, &r)
+	if err != nil {
+		return "", err
+	}
+	switch r.Outcome.Outcome {
+	case "cancelled":
+		return "", nil
+	case "selected":
+		for _, o := range options {
+			if o.ID == r.Outcome.Option {
+				return o.ID, nil
+			}
+		}
+		return "", fmt.Errorf("%w: it chose %q, which is no option", ErrUnable, clip(r.Outcome.Option))
+	}
+	return "", fmt.Errorf("%w: its outcome is %q", ErrUnable, clip(r.Outcome.Outcome))
+}
+
+// elicitation is the schema of the form that a question is: an answer to choose, one to write, or both.
+type elicitation struct {
+	Type       string `json:"type"`
+	Properties struct {
+		Choice *field `json:"choice,omitempty"`
+		Answer field  `json:"answer"`
+	} `json:"properties"`
+	Required []string `json:"required,omitempty"`
+}
+
+// field is a text in a form.
+type field struct {
+	Type  string         `json:"type"`
+	Title string         `json:"title"`
+	Enum  []string       `json:"enum,omitempty"`
+	Meta  map[string]any `json:"_meta,omitempty"`
+}
+
+// Question puts a question of the call to the client's user, with answers to choose from if there are options, and returns what
+// was answered, "" where the user did not want to. Errors are as with Permit.
+func (c *Client) Question(ctx context.Context, call, question string, options []string) (string, error) {
+	c.conn.mu.Lock()
+	able := c.conn.able.Elicitation != nil && c.conn.able.Elicitation.Form != nil && string(c.conn.able.Elicitation.Form) != "null"
+	c.conn.mu.Unlock()
+	if !able {
+		return "", ErrUnable
+	}
+	form := elicitation{Type: "object"}
+	form.Properties.Answer = field{Type: "string", Title: "Answer"}
+	if len(options) == 0 {
+		form.Required = []string{"answer"}
+	} else {
+		form.Properties.Choice = &field{Type: "string", Title: "Answer", Enum: options}
+		form.Properties.Answer.Title = "Or in your own words"
+		form.Properties.Answer.Meta = map[string]any{"_askUserQuestionCustomAnswer": map[string]string{"questionId": "choice"}} // as others tell it
+	}
+	var r struct {
+		Action  string `json:"action"`
+		Content struct {
+			Choice string `json:"choice"`
+			Answer string `json:"answer"`
+		} `json:"content"`
+	}
+	if err := c.ask(ctx, "elicitation/create", map[string]any{
+		"sessionId": c.session, "toolCallId": call, "mode": "form", "message": question, "requestedSchema": form,
+	}, &r); err != nil {
+		return "", err
+	}
+	switch {
+	case r.Action != "accept":
+		return "", nil
+	case r.Content.Answer != "":
+		return r.Content.Answer, nil
+	}
+	return r.Content.Choice, nil
+}
+
+// ask sends a request and waits for its answer.
+func (c *Client) ask(ctx context.Context, method string, params, into any) error {
+	k := c.conn
+	answer := make(chan message, 1)
+	k.mu.Lock()
+	k.last++
+	id := k.last
+	k.asked[id] = answer
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		delete(k.asked, id)
+		k.mu.Unlock()
+	}()
+	k.send(request{"2.0", &id, method, params})
+	select {
+	case m := <-answer:
+		if m.Error != nil {
+			return fmt.Errorf("%w: %s", ErrUnable, m.Error.Message)
+		}
+		if err := json.Unmarshal(or(m.Result, null), into); err != nil {
+			return fmt.Errorf("%w: its answer: %v", ErrUnable, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// answered hands the answer to a request of ours to whoever waits for it.
+func (c *conn) answered(m message) {
+	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	c.mu.Lock()
+	answer := c.asked[id]
+	delete(c.asked, id)
+	c.mu.Unlock()
+	if err != nil || answer == nil {
+		c.options.Log("an answer with id %s: nothing was asked", m.ID)
+		return
+	}
+	answer <- m
+}

@@ -1,0 +1,561 @@
+// Package acp speaks the Agent Client Protocol, version 1 (agentclientprotocol.com), as an agent: an editor, the client, drives
+// sessions over two streams.
+//
+//	Serve    one client, from its first message to the end of its stream
+//	Agent    makes and finds sessions; the caller brings it
+//	Session  one conversation, which the Agent made
+//	Client   what a running prompt tells and asks the client
+//
+// The wire is JSON-RPC 2.0, one message a line, both ways. The client is not trusted: messages and ids are bounded, what makes no
+// sense is answered with an error and nothing else happens, a request under an id that is still in use is refused, and so is a second
+// prompt of a session while one runs. When the client goes, everything that it began is cancelled, and Serve returns once that ended.
+//
+// Of what the client offers (fs/*, terminal/*) nothing is used but its user's answers.
+package acp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
+// client: an *Error as it is, anything else as CodeInternal.
+type Agent interface {
+	// New begins a session.
+	New(ctx context.Context, s Setup) (Session, error)
+	// Load takes up a session that was begun before, maybe by another process. tell, which is nil when the client does not want
+	// it, is told all that was said.
+	Load(ctx context.Context, id string, s Setup, tell func(Update)) (Session, error)
+	// List lists the sessions of a folder, "" for the agent's own. cursor is the Next of the page before, "" for the first.
+	List(ctx context.Context, dir, cursor string) (Page, error)
+}
+
+// Session is one conversation with the client.
+type Session interface {
+	// ID is the client's name for it.
+	ID() string
+	// Prompt carries out one prompt. It is not called while another is under way. When ctx ends it returns as soon as nothing
+	// of it runs any more.
+	Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error)
+	// Close gives the session up. No prompt is under way. It is not called of one that was loaded again.
+	Close(ctx context.Context)
+}
+
+// Options are who serves.
+type Options struct {
+	Info Implementation
+	Log  func(format string, args ...any) // of what is passed over; never nil
+}
+
+// ErrGone is the cause of a context that ended because the client closed its stream.
+var ErrGone = errors.New("the client has gone")
+
+// errCancelled is the cause of a prompt's context that the client cancelled.
+var errCancelled = errors.New("cancelled by the client")
+
+const (
+	maxRequests = 64   // of a client under way at the same time
+	maxSessions = 1024 // that a client has open
+)
+
+// Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
+// is under way any more. leave ends ctx: it is called with ErrGone or what writing to out returned, so that whoever else waits for
+// the client learns of it. The error is nil when the client has gone.
+func Serve(ctx context.Context, leave context.CancelCauseFunc, a Agent, o Options, in io.Reader, out io.Writer) error {
+	c := &conn{
+		agent: a, options: o, leave: leave, out: out,
+		running: map[string]context.CancelCauseFunc{}, asked: map[int64]chan message{}, sessions: map[string]*session{},
+	}
+	read := make(chan error, 1)
+	go func() { // is left behind where ctx ends before in does
+		err := c.read(ctx, in)
+		leave(err)
+		read <- err
+	}()
+	select {
+	case <-read:
+	case <-ctx.Done():
+	}
+	c.end()
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrGone) {
+		return cause
+	}
+	return nil
+}
+
+// conn is one client.
+type conn struct {
+	agent   Agent
+	options Options
+	leave   context.CancelCauseFunc
+
+	writing sync.Mutex
+	out     io.Writer
+
+	work sync.WaitGroup // requests under way
+
+	mu       sync.Mutex
+	ended    bool
+	able     *capabilities                      // nil before initialize
+	running  map[string]context.CancelCauseFunc // requests of the client under way, by id
+	last     int64                              // id of a request of ours
+	asked    map[int64]chan message             // requests of ours that are not answered
+	sessions map[string]*session
+	opening  int // sessions that are being made
+}
+
+// session is a Session with the prompt that is under way.
+type session struct {
+	Session
+	cancel context.CancelCauseFunc // nil: none is
+	done   chan struct{}           // closed when it has ended
+}
+
+// read takes messages until the stream ends.
+func (c *conn) read(ctx context.Context, in io.Reader) error {
+	l := lines{r: bufio.NewReaderSize(in, 64<<10), most: MaxMessage}
+	for {
+		line, err := l.next()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, io.EOF):
+			return ErrGone
+		case err == errLong:
+			c.refuse(null, requestf("%v", err))
+		case err != nil:
+			return fmt.Errorf("stdin: %w", err)
+		default:
+			c.take(ctx, line)
+		}
+	}
+}
+
+// take deals with one message.
+func (c *conn) take(ctx context.Context, line []byte) {
+	m, id, bad := decode(line)
+	switch {
+	case bad != nil:
+		c.refuse(id, bad)
+	case m.Method == "":
+		c.answered(m)
+	case m.ID == nil:
+		c.notified(m)
+	default:
+		c.begin(ctx, m)
+	}
+}
+
+// begin carries out a request, beside others.
+func (c *conn) begin(ctx context.Context, m message) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	key := string(m.ID)
+	c.mu.Lock()
+	_, taken := c.running[key]
+	full := len(c.running) >= maxRequests
+	if !taken && !full && !c.ended {
+		c.running[key] = cancel
+		c.work.Add(1)
+	}
+	ended := c.ended
+	c.mu.Unlock()
+	switch {
+	case ended:
+		cancel(nil)
+		return
+	case taken:
+		cancel(nil)
+		c.refuse(null, requestf("id %s: a request with this id is under way", key)) // under the id it would be taken for that one's
+		return
+	case full:
+		cancel(nil)
+		c.refuse(m.ID, requestf("%d requests are under way; wait for one of them", maxRequests))
+		return
+	}
+	// What decides about messages that come later is done before these are read.
+	run, err := c.prepare(ctx, m)
+	if err != nil {
+		run = func() (any, error) { return nil, err }
+	}
+	go func() {
+		defer c.work.Done()
+		defer cancel(nil)
+		result, err := c.carry(run)
+		c.mu.Lock()
+		delete(c.running, key)
+		c.mu.Unlock()
+		if err != nil {
+			e := asError(err)
+			if context.Cause(ctx) == errGivenUp {
+				e = &Error{Code: codeGivenUp, Message: "cancelled by the client"}
+			}
+			c.refuse(m.ID, e)
+			return
+		}
+		c.send(response{"2.0", m.ID, result})
+	}()
+}
+
+// carry runs a request; a panic is that request's own.
+func (c *conn) carry(run func() (any, error)) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v", p)
+			c.options.Log("%v", err)
+		}
+	}()
+	return run()
+}
+
+// errGivenUp is the cause of a request's context that the client cancelled by its id.
+var errGivenUp = errors.New("the client gave the request up")
+
+// prepare reads a request and returns what carries it out.
+func (c *conn) prepare(ctx context.Context, m message) (func() (any, error), error) {
+	c.mu.Lock()
+	ready := c.able != nil
+	c.mu.Unlock()
+	if m.Method == "initialize" {
+		if ready {
+			return nil, requestf("initialize: was done")
+		}
+		result, err := c.initialize(m.Params)
+		return func() (any, error) { return result, nil }, err
+	}
+	if !ready {
+		return nil, requestf("%s: initialize comes first", m.Method)
+	}
+	switch m.Method {
+	case "authenticate":
+		return nil, Paramsf("authenticate: there is no method of authentication: jp has its keys from its environment and its own config")
+	case "session/new":
+		return c.newSession(ctx, m.Params)
+	case "session/load":
+		return c.loadSession(ctx, m.Params, true)
+	case "session/resume":
+		return c.loadSession(ctx, m.Params, false)
+	case "session/list":
+		return c.listSessions(ctx, m.Params)
+	case "session/prompt":
+		return c.prompt(ctx, m.Params)
+	case "session/close":
+		return c.closeSession(ctx, m.Params)
+	case "session/cancel": // is a notification; some clients want to hear that it came
+		return func() (any, error) { return struct{}{}, nil }, c.cancelPrompt(m.Params)
+	}
+	return nil, &Error{Code: codeMethod, Message: fmt.Sprintf("method %q: is not known", clip(m.Method))}
+}
+
+// notified takes what wants no answer.
+func (c *conn) notified(m message) {
+	switch m.Method {
+	case "session/cancel":
+		if err := c.cancelPrompt(m.Params); err != nil {
+			c.options.Log("session/cancel: %v", err)
+		}
+	case "$/cancel_request":
+		var p struct {
+			ID json.RawMessage `json:"requestId"`
+		}
+		if err := json.Unmarshal(m.Params, &p); err != nil {
+			c.options.Log("$/cancel_request: %v", err)
+			return
+		}
+		c.mu.Lock()
+		cancel := c.running[string(p.ID)]
+		c.mu.Unlock()
+		if cancel != nil {
+			cancel(errGivenUp)
+		}
+	default:
+		c.options.Log("notification %q: passed over", clip(m.Method))
+	}
+}
+
+// clip bounds what a message quotes of a client.
+func clip(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "..."
+	}
+	return s
+}
+
+// params reads parameters; those that are not known are left alone, as the protocol grows by them.
+func params(raw json.RawMessage, into any) error {
+	if raw == nil {
+		return Paramsf("params: are missing")
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return Paramsf("params: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+func (c *conn) initialize(raw json.RawMessage) (any, error) {
+	var p struct {
+		Version      *int         `json:"protocolVersion"`
+		Capabilities capabilities `json:"clientCapabilities"`
+	}
+	if err := params(raw, &p); err != nil {
+		return nil, err
+	}
+	if p.Version == nil {
+		return nil, Paramsf("protocolVersion: is missing")
+	}
+	c.mu.Lock()
+	c.able = &p.Capabilities
+	c.mu.Unlock()
+	type none struct{}
+	return map[string]any{
+		"protocolVersion": Version, // whatever the client asked for: it decides whether it goes on
+		"agentInfo":       c.options.Info,
+		"authMethods":     []none{},
+		"agentCapabilities": map[string]any{
+			"loadSession":         true,
+			"promptCapabilities":  map[string]bool{"image": true, "audio": false, "embeddedContext": true},
+			"mcpCapabilities":     map[string]bool{"http": true, "sse": false},
+			"sessionCapabilities": map[string]none{"list": {}, "resume": {}, "close": {}},
+		},
+	}, nil
+}
+
+// check is what a Setup must be.
+func (s *Setup) check() error {
+	switch {
+	case s.Dir == "":
+		return Paramsf("cwd: is missing")
+	case !filepath.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0):
+		return Paramsf("cwd: %q is not an absolute path", clip(s.Dir))
+	case len(s.More) > 0:
+		return Paramsf("additionalDirectories: a session has one folder, cwd")
+	}
+	return nil
+}
+
+func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
+	var p Setup
+	if err := params(raw, &p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return func() (any, error) {
+		if err := c.room(""); err != nil {
+			return nil, err
+		}
+		s, err := c.agent.New(ctx, p)
+		if err := c.keep(s, err); err != nil {
+			return nil, err
+		}
+		return map[string]string{"sessionId": s.ID()}, nil
+	}, nil
+}
+
+func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool) (func() (any, error), error) {
+	var p struct {
+		ID string `json:"sessionId"`
+		Setup
+	}
+	if err := params(raw, &p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return func() (any, error) {
+		if err := c.room(p.ID); err != nil {
+			return nil, err
+		}
+		var tell func(Update)
+		if replay {
+			tell = func(u Update) { c.tell(p.ID, u) }
+		}
+		s, err := c.agent.Load(ctx, p.ID, p.Setup, tell)
+		return struct{}{}, c.keep(s, err)
+	}, nil
+}
+
+// room reserves a place for a session, which keep fills or gives back. id is that of one that is loaded.
+func (c *conn) room(id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.sessions)+c.opening >= maxSessions {
+		return requestf("%d sessions are open; session/close ends one", maxSessions)
+	}
+	if err := c.idle(id); err != nil {
+		return err
+	}
+	c.opening++
+	return nil
+}
+
+// idle refuses to take the place of a session that is at work. c.mu is held.
+func (c *conn) idle(id string) error {
+	if s := c.sessions[id]; s != nil && s.cancel != nil {
+		return requestf("session %s: a prompt is under way; wait for its end, or cancel it", id)
+	}
+	return nil
+}
+
+// keep takes a session that was made in the place of room, or gives that back for err. One that is loaded again takes the place of
+// what it was.
+func (c *conn) keep(s Session, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening--
+	if err == nil {
+		err = c.idle(s.ID())
+	}
+	if err == nil {
+		c.sessions[s.ID()] = &session{Session: s}
+	}
+	return err
+}
+
+func (c *conn) listSessions(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
+	var p struct {
+		Dir    string `json:"cwd"`
+		Cursor string `json:"cursor"`
+	}
+	if raw != nil {
+		if err := params(raw, &p); err != nil {
+			return nil, err
+		}
+	}
+	if p.Dir != "" {
+		if err := (&Setup{Dir: p.Dir}).check(); err != nil {
+			return nil, err
+		}
+	}
+	return func() (any, error) {
+		page, err := c.agent.List(ctx, p.Dir, p.Cursor)
+		if page.Sessions == nil {
+			page.Sessions = []Listed{}
+		}
+		return page, err
+	}, nil
+}
+
+// named reads which session a message is about. c.mu is held.
+func (c *conn) named(raw json.RawMessage, into any, id *string) (*session, error) {
+	if err := params(raw, into); err != nil {
+		return nil, err
+	}
+	s := c.sessions[*id]
+	if s == nil {
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("session %q: is not open here; session/new begins one, session/load takes one up", clip(*id))}
+	}
+	return s, nil
+}
+
+func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
+	var p struct {
+		ID     string  `json:"sessionId"`
+		Prompt []Block `json:"prompt"`
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.named(raw, &p, &p.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.idle(p.ID); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	s.cancel, s.done = cancel, done
+	return func() (any, error) {
+		client := &Client{conn: c, session: p.ID}
+		defer func() {
+			client.close()
+			c.mu.Lock()
+			s.cancel = nil
+			c.mu.Unlock()
+			close(done)
+			cancel(nil)
+		}()
+		stop, err := s.Prompt(ctx, p.Prompt, client)
+		if ctx.Err() != nil { // whatever came of it
+			stop, err = Cancelled, nil
+		}
+		return map[string]StopReason{"stopReason": stop}, err
+	}, nil
+}
+
+// cancelPrompt stops the prompt of a session, if one is under way.
+func (c *conn) cancelPrompt(raw json.RawMessage) error {
+	var p struct {
+		ID string `json:"sessionId"`
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.named(raw, &p, &p.ID)
+	if err == nil && s.cancel != nil {
+		s.cancel(errCancelled)
+	}
+	return err
+}
+
+func (c *conn) closeSession(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
+	var p struct {
+		ID string `json:"sessionId"`
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.named(raw, &p, &p.ID)
+	if err != nil {
+		return nil, err
+	}
+	delete(c.sessions, p.ID)
+	if s.cancel != nil {
+		s.cancel(errCancelled)
+	}
+	done := s.done
+	return func() (any, error) {
+		if done != nil {
+			<-done
+		}
+		s.Close(ctx)
+		return struct{}{}, nil
+	}, nil
+}
+
+// end stops everything and waits for it. ctx has ended, or the stream has.
+func (c *conn) end() {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.work.Wait()
+	for _, s := range c.sessions { // nobody else is left
+		s.Close(context.Background())
+	}
+}
+
+// send writes a message. When that fails everything ends: what was not said cannot be made up for.
+func (c *conn) send(m any) {
+	b, err := encode(m)
+	if err == nil {
+		c.writing.Lock()
+		_, err = c.out.Write(b)
+		c.writing.Unlock()
+	}
+	if err != nil {
+		c.leave(err)
+	}
+}
+
+func (c *conn) refuse(id json.RawMessage, e *Error) { c.send(failure{"2.0", id, e}) }
+
+// tell sends an update.
+func (c *conn) tell(id string, u Update) {
+	c.send(request{"2.0", nil, "session/update", map[string]any{"sessionId": id, "update": u}})
+}

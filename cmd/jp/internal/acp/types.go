@@ -1,0 +1,224 @@
+package acp
+
+import "encoding/json"
+
+// Version is the version of the protocol that is spoken.
+const Version = 1
+
+// Implementation names a client or an agent.
+type Implementation struct {
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
+}
+
+// Setup is what a client says of a session that it begins or takes up.
+type Setup struct {
+	Dir     string      `json:"cwd"` // absolute
+	Servers []MCPServer `json:"mcpServers"`
+	More    []string    `json:"additionalDirectories"`
+}
+
+// MCPServer is a server that the client would have the agent use.
+type MCPServer struct {
+	Type    string   `json:"type"` // "" = stdio, "http", "sse"
+	Name    string   `json:"name"`
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+	Env     []Pair   `json:"env"`
+	URL     string   `json:"url"`
+	Headers []Pair   `json:"headers"`
+}
+
+// Pair is a variable or a header.
+type Pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// The types of a Block.
+const (
+	TypeText     = "text"
+	TypeImage    = "image"
+	TypeAudio    = "audio"
+	TypeLink     = "resource_link"
+	TypeResource = "resource"
+)
+
+// Block is a piece of a prompt, or of what is shown.
+type Block struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	Data     []byte    `json:"data,omitempty"` // of an image, base64 on the wire
+	MIMEType string    `json:"mimeType,omitempty"`
+	URI      string    `json:"uri,omitempty"`
+	Name     string    `json:"name,omitempty"`
+	Resource *Resource `json:"resource,omitempty"`
+}
+
+// Resource is the content of something that has an address: a text, or bytes.
+type Resource struct {
+	URI      string  `json:"uri"`
+	MIMEType string  `json:"mimeType,omitempty"`
+	Text     *string `json:"text,omitempty"`
+	Blob     []byte  `json:"blob,omitempty"`
+}
+
+// Text is a block of text.
+func Text(s string) Block { return Block{Type: TypeText, Text: s} }
+
+// Update is a change in a session that the client is told of: a Chunk, a ToolCall, an Info or Options.
+type Update interface{ isUpdate() }
+
+// Chunk is a piece of what is said.
+type Chunk struct {
+	Kind    ChunkKind `json:"sessionUpdate"`
+	Content Block     `json:"content"`
+}
+
+// ChunkKind says who says it.
+type ChunkKind string
+
+// The kinds of chunks.
+const (
+	ByUser    ChunkKind = "user_message_chunk"
+	ByAgent   ChunkKind = "agent_message_chunk"
+	InThought ChunkKind = "agent_thought_chunk"
+)
+
+// ToolCall is a call of a tool. In a change of one (Change) what is empty stays as it was.
+type ToolCall struct {
+	Kind      CallKind      `json:"sessionUpdate,omitempty"`
+	ID        string        `json:"toolCallId"`
+	Title     string        `json:"title,omitempty"`
+	ToolKind  ToolKind      `json:"kind,omitempty"`
+	Status    CallStatus    `json:"status,omitempty"`
+	Content   []CallContent `json:"content,omitempty"` // replaces what was there
+	Locations []Location    `json:"locations,omitempty"`
+	Input     any           `json:"rawInput,omitempty"`
+}
+
+// CallKind tells a call that is new from a change.
+type CallKind string
+
+// The kinds of calls.
+const (
+	NewCall CallKind = "tool_call"
+	Change  CallKind = "tool_call_update"
+)
+
+// CallStatus is how far a call is.
+type CallStatus string
+
+// The states of a call.
+const (
+	Pending    CallStatus = "pending"
+	InProgress CallStatus = "in_progress"
+	Completed  CallStatus = "completed"
+	Failed     CallStatus = "failed"
+)
+
+// ToolKind is what a tool does, for the client to show.
+type ToolKind string
+
+// The kinds of tools that are used here.
+const (
+	KindRead    ToolKind = "read"
+	KindEdit    ToolKind = "edit"
+	KindSearch  ToolKind = "search"
+	KindExecute ToolKind = "execute"
+	KindOther   ToolKind = "other"
+)
+
+// Location is a place that a call has to do with.
+type Location struct {
+	Path string `json:"path"` // absolute
+	Line int    `json:"line,omitempty"`
+}
+
+// CallContent is what a call shows: Text or Diff makes one.
+type CallContent struct {
+	Type    string  `json:"type"` // "content" or "diff"
+	Content *Block  `json:"content,omitempty"`
+	Path    string  `json:"path,omitempty"`
+	OldText *string `json:"oldText,omitempty"`
+	NewText *string `json:"newText,omitempty"`
+}
+
+// TextContent shows a text.
+func TextContent(s string) CallContent {
+	b := Text(s)
+	return CallContent{Type: "content", Content: &b}
+}
+
+// DiffContent shows a change of a file; old is nil where there was none.
+func DiffContent(path string, old *string, text string) CallContent {
+	return CallContent{Type: "diff", Path: path, OldText: old, NewText: &text}
+}
+
+// Info is what a client shows of a session.
+type Info struct {
+	Kind      string `json:"sessionUpdate"` // "session_info_update"
+	Title     string `json:"title,omitempty"`
+	UpdatedAt string `json:"updatedAt,omitempty"` // RFC 3339
+}
+
+// NewInfo is the update that gives a session its title.
+func NewInfo(title, updatedAt string) Info {
+	return Info{Kind: "session_info_update", Title: title, UpdatedAt: updatedAt}
+}
+
+func (Chunk) isUpdate()    {}
+func (ToolCall) isUpdate() {}
+func (Info) isUpdate()     {}
+
+// Listed is a session that can be loaded.
+type Listed struct {
+	ID        string `json:"sessionId"`
+	Dir       string `json:"cwd"`
+	Title     string `json:"title,omitempty"`
+	UpdatedAt string `json:"updatedAt,omitempty"` // RFC 3339
+}
+
+// Page is a part of the list of sessions. Next names the page after it; "" = this is the last.
+type Page struct {
+	Sessions []Listed `json:"sessions"`
+	Next     string   `json:"nextCursor,omitempty"`
+}
+
+// StopReason is how a prompt ended.
+type StopReason string
+
+// The reasons.
+const (
+	EndTurn     StopReason = "end_turn"
+	MaxTokens   StopReason = "max_tokens"
+	MaxRequests StopReason = "max_turn_requests"
+	Refusal     StopReason = "refusal"
+	Cancelled   StopReason = "cancelled"
+)
+
+// Option is an answer that the client's user may choose.
+type Option struct {
+	ID   string     `json:"optionId"`
+	Name string     `json:"name"`
+	Kind OptionKind `json:"kind"`
+}
+
+// OptionKind is how the client shows an Option.
+type OptionKind string
+
+// The kinds of options.
+const (
+	AllowOnce    OptionKind = "allow_once"
+	AllowAlways  OptionKind = "allow_always"
+	RejectOnce   OptionKind = "reject_once"
+	RejectAlways OptionKind = "reject_always"
+)
+
+// capabilities of a client, as far as they matter here.
+type capabilities struct {
+	Elicitation *struct {
+		Form json.RawMessage `json:"form"`
+	} `json:"elicitation"`
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+// acpOptions are the flags of jp acp.
+type acpOptions struct {
+	directives []profiles.Directive
+	model      maybe[string]
+	role       string
+}
+
+func newACPCommand(a *app) *cli.Command {
+	var o acpOptions
+	return a.command(spec{
+		Name: "acp", Summary: "serve an editor that speaks the Agent Client Protocol",
+		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends: editors such as Zed, Neovim and Emacs start it " +
+			"and drive conversations. A session is a conversation of the workspace at or above its folder, which has to be trusted. " +
+			"Tools that ask are asked about in the editor, sub-agents are shown as they work, and what the editor cancels is stopped " +
+			"with everything below it. Warnings and the log go to stderr.\n\n" +
+			"The flags are for sessions that begin; one that is taken up keeps its own config. --workspace keeps all sessions " +
+			"within that workspace. docs/acp.md has the settings of editors.",
+		Flags: append(configFlags(&o.directives),
+			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
+			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most, as of jp query"),
+		),
+		Exits:    []Status{exitHangup, exitInterrupted, exitTerminated},
+		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
+		Run:      func(ctx context.Context, _ []string) error { return runACP(ctx, a, o) },
+	})
+}
+
+func runACP(ctx context.Context, a *app, o acpOptions) error {
+	if err := a.persist("acp"); err != nil {
+		return err
+	}
+	a.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
+	if w := &a.globals.workspace; w.Set && w.Value != "" {
+		w.Value = a.abs(w.Value)
+	}
+	s := &acpServer{app: a, o: o, hosts: map[*proc.Host]bool{}}
+	ctx, stop := a.withSignals(ctx, s.kill)
+	defer stop()
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	a.io.Bound(ctx)
+	return acp.Serve(ctx, leave, s, acp.Options{
+		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.verbosef,
+	}, a.io.In, escaping{a.io.Out})
+}
+
+// acpServer serves one editor. Each session, and each prompt, is worked on by an app of its own: sessions stand in different
+// workspaces, and config and trust are looked at anew.
+type acpServer struct {
+	app *app
+	o   acpOptions
+
+	mu     sync.Mutex
+	killed bool
+	hosts  map[*proc.Host]bool // of the prompts under way
+}
+
+// kill ends all processes at once.
+func (s *acpServer) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = true
+	for h := range s.hosts {
+		h.Kill()
+	}
+}
+
+// host returns a host for the processes of one prompt, and what closes it.
+func (s *acpServer) host() (h *proc.Host, done func()) {
+	h = proc.NewHost(proc.Options{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts[h] = true
+	if s.killed {
+		h.Kill()
+	}
+	return h, func() {
+		if err := h.Close(); err != nil {
+			s.app.warn("%v", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hosts, h)
+	}
+}
+
+// at is jp in a folder of the editor's, with nobody at its streams. What it has to say beside the answer goes to say.
+func (s *acpServer) at(dir string, say io.Writer) *app {
+	own := &app{env: s.app.env, globals: s.app.globals}
+	own.env.Dir, own.env.Stdin, own.env.Stdout, own.env.Stderr = dir, nil, nil, say
+	own.io = own.openIO()
+	return own
+}
+
+// within refuses a folder that is not there, or outside of the workspace that the flag names.
+func (s *acpServer) within(own *app) error {
+	if _, err := os.Stat(own.env.Dir); err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return acp.Paramsf("cwd: %s: %v", own.env.Dir, err)
+	}
+	root, err := own.workspace()
+	if err != nil || !s.app.globals.workspace.Set {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(own.env.Dir)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return acp.Paramsf("cwd: %v", err)
+	}
+	if rel, err := filepath.Rel(root, dir); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.env.Dir, root)
+	}
+	return nil
+}
+
+// New makes the conversation of a session: hidden, and gone again unless it is asked something.
+func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
+	n := &acpSession{server: s, dir: setup.Dir, fresh: true, notices: &notices{also: s.app.io.Err}}
+	return n, acpError(n.begin(ctx, setup))
+}
+
+// Load takes up a conversation.
+func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup, tell func(acp.Update)) (acp.Session, error) {
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
+	return n, acpError(n.load(ctx, id, setup, tell))
+}
+
+// acpPage is how many conversations one page of a list has at most.
+const acpPage = 50
+
+// List lists the conversations of a workspace, the latest first. The cursor is how many were listed before.
+func (s *acpServer) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
+	page, err := s.list(ctx, dir, cursor)
+	return page, acpError(err)
+}
+
+func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page, err error) {
+	from := 0
+	if cursor != "" {
+		if from, err = strconv.Atoi(cursor); err != nil || from < 0 || from > 1<<30 {
+			return page, acp.Paramsf("cursor: is not one of this list")
+		}
+	}
+	own := s.at(pick(dir == "", s.app.env.Dir, dir), s.app.io.Err)
+	if err := s.within(own); err != nil {
+		return page, err
+	}
+	store, err := own.store(ctx)
+	if err != nil {
+		return page, err
+	}
+	all, err := store.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: from + acpPage + 1})
+	if err != nil {
+		return page, err
+	}
+	if len(all) > from+acpPage {
+		all, page.Next = all[:from+acpPage], strconv.Itoa(from+acpPage)
+	}
+	for _, c := range all[min(from, len(all)):] {
+		if c.Link == convstore.DelegationLink || c.Turns == 0 {
+			continue
+		}
+		page.Sessions = append(page.Sessions, acp.Listed{
+			ID: c.ID.String(), Dir: pick(dir == "", own.places.workspace, dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
+		})
+	}
+	return page, nil
+}
+
+// acpError is an error as an editor meets it: in the words of the command line, and with what a program can tell it by.
+func acpError(err error) error {
+	var known *acp.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	r := explain(err)
+	e := &acp.Error{Code: acp.CodeInternal, Message: r.Message, Data: map[string]any{"code": r.Code, "hint": r.Hint, "exit": int(r.Status)}}
+	if r.Code == "not_found" {
+		e.Code = acp.CodeNotFound
+	}
+	if r.Hint != "" {
+		e.Message += "\nhint: " + r.Hint
+	}
+	return e
+}
+
+// notices is where the apps of a session say what they have to say: to jp's stderr, and to the editor while a prompt is under
+// way. Before that it is kept for the first one.
+type notices struct {
+	also io.Writer
+
+	mu   sync.Mutex
+	tell func(string)
+	kept []byte
+}
+
+func (n *notices) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, _ = n.also.Write(p)
+	const most = 64 << 10
+	switch {
+	case n.tell != nil:
+		n.tell(string(p))
+	case len(n.kept)+len(p) <= most:
+		n.kept = append(n.kept, p...)
+	}
+	return len(p), nil
+}
+
+// to has notices told to the editor, or, with nil, kept.
+func (n *notices) to(tell func(string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tell = tell
+	if tell != nil && len(n.kept) > 0 {
+		tell(string(n.kept))
+		n.kept = nil
+	}
+}
+
+// rawObject returns arguments as they are told to an editor: the JSON that they are, or the text that is none.
+func rawObject(b json.RawMessage) any {
+	if json.Valid(b) {
+		return b
+	}
+	return string(b)
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/attach"
+	"jp/convstore"
+)
+
+// replay tells an editor what was said in the conversation, in order.
+func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
+	say := func(kind acp.ChunkKind, text string) {
+		if text != "" {
+			tell(acp.Chunk{Kind: kind, Content: acp.Text(text)})
+		}
+	}
+	open := map[string]bool{}
+	end := func() {
+		for id := range open {
+			tell(acp.ToolCall{Kind: acp.Change, ID: id, Status: acp.Failed})
+		}
+		clear(open)
+	}
+	for ev, err := range q.store.Events(ctx, q.conv.ID, convstore.Range{}) {
+		if err != nil {
+			return err
+		}
+		switch b := ev.Body.(type) {
+		case convstore.UserMessage:
+			end()
+			say(acp.ByUser, b.Text)
+			for _, a := range b.Attachments {
+				tell(acp.Chunk{Kind: acp.ByUser, Content: q.attached(a)})
+			}
+		case convstore.AssistantMessage:
+			say(acp.ByAgent, b.Text)
+		case convstore.Structured:
+			say(acp.ByAgent, string(b.Data))
+		case convstore.Reasoning:
+			say(acp.InThought, b.Text)
+		case convstore.ToolCall:
+			open[b.ID] = true
+			tell(q.shown(b))
+		case convstore.ToolResult:
+			delete(open, b.ID)
+			tell(answered(b))
+		case convstore.Note:
+			say(acp.InThought, "jp: "+b.Text+"\n")
+		case convstore.Compaction:
+			say(acp.InThought, "jp: "+compactedText(b)+"\n")
+		case convstore.TurnEnd:
+			end()
+			if b.State != convstore.StateOK {
+				say(acp.InThought, "jp: the turn ended: "+string(b.State)+pick(b.Reason == "", "", ": "+b.Reason)+"\n")
+			}
+		}
+	}
+	end()
+	return nil
+}
+
+// attached shows an attachment as the editor may have sent it.
+func (q *query) attached(a convstore.Attachment) acp.Block {
+	uri := a.Source
+	if !attach.IsURL(uri) {
+		path := uri
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(q.env.Dir, path)
+		}
+		uri = (&url.URL{Scheme: "file", Path: path}).String()
+	}
+	if len(a.Data) > 0 {
+		return acp.Block{Type: acp.TypeImage, Data: a.Data, MIMEType: a.MediaType, URI: uri}
+	}
+	return acp.Block{Type: acp.TypeResource, Resource: &acp.Resource{URI: uri, MIMEType: a.MediaType, Text: &a.Text}}
+}

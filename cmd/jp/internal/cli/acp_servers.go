@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/mcp"
+	"jp/tools"
+)
+
+// ofEditor is the origin of an MCP server that an editor brings along.
+const ofEditor = "the editor"
+
+// maxEditorServers bounds how many an editor may bring.
+const maxEditorServers = 64
+
+// serversOf keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
+// before a tool that the config enables needs it, and a person said yes. What is left out is said.
+func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) error {
+	if len(setup.Servers) == 0 {
+		return nil
+	}
+	if len(setup.Servers) > maxEditorServers {
+		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
+	}
+	known, err := q.mcpServers(ctx)
+	if err != nil {
+		return err
+	}
+	s.servers = map[string]mcpServer{}
+	for _, m := range setup.Servers {
+		e := editorServer(m, q.workspace)
+		have, taken := known[e.Server.Name]
+		if _, twice := s.servers[e.Server.Name]; twice {
+			e.Err = errors.New("two have this name")
+		}
+		switch {
+		case e.Err != nil:
+			q.warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
+		case taken && have.Err == nil && have.Server.Digest() == e.Server.Digest(): // it is that one
+		case taken:
+			q.warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+		default:
+			s.servers[e.Server.Name] = mcpServer{Entry: e, Origin: ofEditor}
+		}
+	}
+	return nil
+}
+
+// editorServer is a server as jp knows them.
+func editorServer(m acp.MCPServer, root string) mcp.Entry {
+	pairs := func(list []acp.Pair) map[string]string {
+		all := map[string]string{}
+		for _, p := range list {
+			all[p.Name] = p.Value
+		}
+		return all
+	}
+	e := mcp.Entry{Server: mcp.Server{Name: m.Name, Command: m.Command, Args: m.Args, Env: pairs(m.Env), URL: m.URL, Headers: pairs(m.Headers)}}
+	if m.Command != "" {
+		e.Server.Dir = root
+	}
+	texts := slices.Concat([]string{m.Command, m.URL}, m.Args, slices.Collect(maps.Values(e.Server.Env)), slices.Collect(maps.Values(e.Server.Headers)))
+	switch {
+	case !mcp.ValidName(m.Name):
+		e.Err = errors.New("the name of a server has at most 64 letters, digits, - and _")
+	case m.Type != "" && m.Type != "stdio" && m.Type != "http":
+		e.Err = fmt.Errorf("type %q is not supported", m.Type)
+	case (m.Type == "http") != (m.URL != ""):
+		e.Err = errors.New("has not what its type needs: a command, or a url")
+	case slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${") }):
+		e.Err = errors.New("holds ${, which in an MCP server of jp names a variable")
+	default:
+		e.Err = e.Server.Check()
+	}
+	return e
+}
+
+// approve asks the editor's user whether one of its MCP servers may be started.
+func (s *acpShow) approve(ctx context.Context, server mcpServer) error {
+	shown, err := s.mcpShown(ctx, server.Server.Name, server)
+	if err != nil {
+		return err
+	}
+	call := acp.ToolCall{
+		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: callTitle("start MCP server "+server.Server.Name+":", server.Server.Address()),
+		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(mcpText(shown))},
+	}
+	s.client.Tell(call)
+	chosen, err := s.client.Permit(ctx, call, []acp.Option{
+		{ID: acpAllow, Name: "Start it and let agents use its tools", Kind: acp.AllowAlways}, {ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
+	})
+	yes := err == nil && chosen == acpAllow
+	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: pick(yes, acp.Completed, acp.Failed)})
+	if err == nil && !yes || errors.Is(err, acp.ErrUnable) {
+		return &failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
+	}
+	return err
+}
+
+// unused says once which of the editor's servers no tool is held of.
+func (s *acpSession) unused(q *query, set tools.Set) {
+	if s.told {
+		return
+	}
+	s.told = true
+	used := map[string]bool{}
+	for t := range set.All() {
+		if server, ok := t.MCP(); ok {
+			used[server] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
+		if !used[name] {
+			q.note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+		}
+	}
+}
+
+// reachable refuses to a sub-agent the tools of servers that only this process knows.
+func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
+	if len(a.mcp.editor) == 0 {
+		return nil
+	}
+	for _, d := range defs {
+		server, ok := d.MCP()
+		if !ok {
+			continue
+		}
+		if s, err := a.mcpServer(ctx, server); err == nil && s.Origin == ofEditor {
+			return refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
+				withHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
+		}
+	}
+	return nil
+}

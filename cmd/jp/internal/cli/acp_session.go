@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/agent"
+	"jp/convstore"
+)
+
+// acpSession is a conversation that an editor has open. Its run lock is held while a prompt is under way, and only then: a person may
+// go on with it from a shell in between.
+type acpSession struct {
+	server  *acpServer
+	dir     string // of the editor's project
+	id      convstore.ID
+	fresh   bool   // made here, and not asked anything yet
+	title   string // that the editor knows
+	notices *notices
+	servers map[string]mcpServer // that the editor brings along
+	told    bool                 // which of these are not used
+}
+
+// acpLeft is how long a conversation stays that was made and not asked anything, when the editor or jp did not end properly.
+const acpLeft = 30 * 24 * time.Hour
+
+// ID is the id of the conversation.
+func (s *acpSession) ID() string { return s.id.String() }
+
+// open is a run in the session's workspace.
+func (s *acpSession) open(ctx context.Context) (*query, error) {
+	own := s.server.at(s.dir, s.notices)
+	if err := s.server.within(own); err != nil {
+		return nil, err
+	}
+	own.mcp.editor = s.servers
+	return own.place(ctx, nil)
+}
+
+// begin makes the conversation.
+func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
+	q, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = q.app.log.Close() }()
+	o := s.server.o
+	q.o = queryOptions{
+		fresh: true, hidden: true, tmp: maybe[time.Duration]{true, acpLeft}, noActivate: true,
+		directives: o.directives, model: o.model, role: o.role,
+	}
+	if err := s.serversOf(ctx, q, setup); err != nil {
+		return err
+	}
+	defer q.close(ctx)
+	if err := q.create(ctx, ""); err != nil {
+		return err
+	}
+	s.id = q.conv.ID
+	return nil
+}
+
+// load takes up the conversation id.
+func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup, tell func(acp.Update)) error {
+	var err error
+	if s.id, err = convstore.ParseID(id); err != nil {
+		return err
+	}
+	q, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
+		return err
+	}
+	s.title = q.conv.Title
+	if err := s.serversOf(ctx, q, setup); err != nil {
+		return err
+	}
+	if tell == nil {
+		return nil
+	}
+	return q.replay(ctx, tell)
+}
+
+// Close removes the conversation again if nothing was asked.
+func (s *acpSession) Close(ctx context.Context) {
+	if !s.fresh {
+		return
+	}
+	q, err := s.open(ctx)
+	if err == nil {
+		q.conv, err = q.store.Get(ctx, s.id)
+	}
+	if err == nil && q.conv.Turns == 0 {
+		_, err = q.store.Remove(ctx, s.id, convstore.RemoveOptions{})
+	}
+	if err != nil {
+		s.server.app.verbosef("session %s: %v", s.id, err)
+	}
+}
+
+// Prompt runs one turn.
+func (s *acpSession) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
+	s.notices.to(func(text string) { client.Tell(acp.Chunk{Kind: acp.InThought, Content: acp.Text(text)}) })
+	defer s.notices.to(nil)
+	stop, err := s.prompt(ctx, prompt, client)
+	return stop, acpError(err)
+}
+
+func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
+	q, err := s.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = q.app.log.Close() }()
+	host, done := s.server.host()
+	defer done()
+	defer q.closeServers()
+	q.host = host
+	t, err := q.prompted(ctx, prompt)
+	if err != nil {
+		return "", err
+	}
+	q.o = queryOptions{id: maybe[string]{true, s.id.String()}, noActivate: true}
+	defer q.close(ctx)
+	if err := q.open(ctx, t.text, nil); err != nil {
+		return "", err
+	}
+	if g := q.conv.Grant; g != nil && q.hand != nil {
+		var cancel context.CancelFunc
+		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
+			defer cancel()
+		}
+	}
+	if s.fresh {
+		if err := q.store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
+			c.Hidden, c.ExpiresAt = false, time.Time{}
+			return nil
+		}); err != nil {
+			return "", err
+		}
+		s.fresh = false
+	}
+	show := &acpShow{query: q, client: client}
+	q.asks, q.mcp.approve = show, show.approve
+	loop, d, err := q.assemble(ctx)
+	if err != nil {
+		return "", err
+	}
+	s.unused(q, loop.Tools.Set)
+	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started
+	out, err := q.turn(ctx, loop, t)
+	if err != nil {
+		return "", err
+	}
+	if left := q.finish(ctx, out); left != nil {
+		q.warn("%v", left)
+	}
+	s.entitle(ctx, q, client)
+	q.expire(ctx)
+	return q.stopped(ctx, out)
+}
+
+// entitle tells the editor the title of the conversation, once it has one.
+func (s *acpSession) entitle(ctx context.Context, q *query, client *acp.Client) {
+	conv, err := q.log.Get(context.WithoutCancel(ctx))
+	if err != nil {
+		q.warn("%v", err)
+		return
+	}
+	if conv.Title != s.title {
+		s.title = conv.Title
+		client.Tell(acp.NewInfo(conv.Title, conv.UpdatedAt.UTC().Format(time.RFC3339)))
+	}
+}
+
+// stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another limit than those it knows is
+// told as max_tokens, and the reason as a notice.
+func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason, error) {
+	switch out.State {
+	case convstore.StateOK:
+		return acp.EndTurn, nil
+	case convstore.StateRefused:
+		return acp.Refusal, nil
+	case convstore.StateCancelled:
+		return acp.Cancelled, nil
+	case convstore.StatePartial, convstore.StateBudget:
+		q.note("stopped at a limit: %s", out.Reason)
+		return pick(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
+	}
+	return "", outcomeError(ctx, q.conv.ID, out)
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/tools"
+)
+
+// acpShow is what an editor sees of a turn, and how its user is asked.
+type acpShow struct {
+	*query
+	client *acp.Client
+
+	mu    sync.Mutex
+	below map[string]*acpBelow // sub-agents, by conversation
+	calls map[string][]string  // those of a call of ours, in the order they came
+}
+
+// acpBelow is a sub-agent as it is shown.
+type acpBelow struct {
+	call  string // of ours, that it works for, however deep
+	depth int    // below the call
+	line  string
+}
+
+// watch is told by the loop.
+func (s *acpShow) watch() agent.Watch {
+	return agent.Watch{
+		Text:      func(delta string) { s.say(acp.ByAgent, delta) },
+		Reasoning: func(delta string) { s.say(acp.InThought, delta) },
+		Call:      func(c convstore.ToolCall) { s.client.Tell(s.shown(c)) },
+		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
+			s.client.Tell(answered(r))
+		},
+		Note:      func(n convstore.Note) { s.note("%s", n.Text) },
+		Compacted: func(c convstore.Compaction) { s.note("%s", compactedText(c)) },
+	}
+}
+
+func (s *acpShow) say(kind acp.ChunkKind, text string) {
+	if text != "" {
+		s.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text)})
+	}
+}
+
+// started is told that a call runs.
+func (s *acpShow) started(c tools.Call) {
+	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: c.ID, Status: acp.InProgress})
+}
+
+// answered is the end of a call.
+func answered(r convstore.ToolResult) acp.ToolCall {
+	c := acp.ToolCall{Kind: acp.Change, ID: r.ID, Status: pick(r.IsError, acp.Failed, acp.Completed)}
+	if r.Text != "" {
+		c.Content = []acp.CallContent{acp.TextContent(r.Text)}
+	}
+	return c
+}
+
+// shown is a call that is about to run.
+func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
+	var args struct {
+		Path    string `json:"path"`
+		Line    int    `json:"start_line"`
+		Content string `json:"content"`
+		Edits   []struct {
+			Old string `json:"old"`
+			New string `json:"new"`
+		} `json:"edits"`
+		Config string `json:"config"`
+		Query  string `json:"query"`
+	}
+	t := acp.ToolCall{
+		Kind: acp.NewCall, ID: c.ID, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawObject(c.Arguments),
+	}
+	own := c.Source == tools.SourceBuiltin
+	if c.Source == tools.SourceLocal {
+		t.ToolKind = acp.KindExecute
+	}
+	if json.Unmarshal(c.Arguments, &args) != nil || c.Source == tools.SourceLocal {
+		return t
+	}
+	path := args.Path
+	if path != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(q.workspace, path)
+	}
+	switch {
+	case own && c.Name == "fs_read_file":
+		t.ToolKind = acp.KindRead
+	case own && (c.Name == "fs_list_files" || c.Name == "fs_grep_files"), c.Name == "jp_conversation_grep":
+		t.ToolKind = acp.KindSearch
+	case own && c.Name == "fs_create_file":
+		t.ToolKind = acp.KindEdit
+		t.Content = []acp.CallContent{acp.DiffContent(path, nil, args.Content)}
+	case own && c.Name == "fs_modify_file":
+		t.ToolKind = acp.KindEdit
+		for _, e := range args.Edits {
+			t.Content = append(t.Content, acp.DiffContent(path, &e.Old, e.New))
+		}
+	case c.Source == tools.SourceConversation, own && c.Name == skillTool:
+		t.ToolKind = acp.KindRead
+	case c.Source == tools.SourceDelegation && args.Query != "":
+		t.Title = callTitle(or(args.Config, c.Name)+":", args.Query)
+	}
+	if own && args.Path != "" {
+		t.Title = callTitle(c.Name, args.Path)
+		t.Locations = []acp.Location{{Path: path, Line: args.Line}}
+	}
+	return t
+}
+
+// callTitle is one line that names a call.
+func callTitle(name, what string) string {
+	return term.Cut(term.Line(name+" "+what), 120, true)
+}
+
+// delegation is told by the delegator, from any goroutine: the call that a sub-agent works for shows a line of each, those
+// below others indented.
+func (s *acpShow) delegation(d *stream.Delegation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.below == nil {
+		s.below, s.calls = map[string]*acpBelow{}, map[string][]string{}
+	}
+	b := s.below[d.ConversationID]
+	if b == nil {
+		b = &acpBelow{}
+		s.below[d.ConversationID] = b
+	}
+	if up := s.below[d.ParentID]; up != nil {
+		b.call, b.depth = up.call, up.depth+1
+	} else {
+		call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
+		if b.call != call {
+			b.call, b.depth = call, 0
+		}
+	}
+	b.line = strings.Repeat("  ", b.depth) + "- " + delegationText(d)
+	ids := s.calls[b.call]
+	if !slices.Contains(ids, d.ConversationID) {
+		ids = append(ids, d.ConversationID)
+		s.calls[b.call] = ids
+	}
+	lines := make([]string, len(ids))
+	for i, id := range ids {
+		lines[i] = s.below[id].line
+	}
+	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: b.call, Content: []acp.CallContent{acp.TextContent(strings.Join(lines, "\n"))}})
+}
+
+// delegationText is what a sub-agent does, in a few words.
+func delegationText(d *stream.Delegation) string {
+	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
+	if d.Tool != "" {
+		text += " " + d.Tool
+	}
+	if d.Status != "" {
+		text += ", " + d.Status
+	}
+	return text
+}
+
+// The answers that the editor's user may choose.
+const (
+	acpAllow     = "allow"
+	acpAllowTurn = "allow-turn"
+	acpDeny      = "deny"
+	acpDenyTurn  = "deny-turn"
+)
+
+// Ask asks for leave; it is a tools.Prompter.
+func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
+	call := s.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+	verb := "Run"
+	if q.Kind == tools.KindDeliver {
+		verb = "Show the model"
+		call.Title, call.Status = callTitle("give the model the result of", q.Text), acp.InProgress
+		call.Content = []acp.CallContent{acp.TextContent(q.Detail)}
+	} else if len(call.Content) == 0 {
+		call.Content = []acp.CallContent{acp.TextContent(q.Detail)}
+	}
+	name := term.Line(q.Tool.Name)
+	chosen, err := s.client.Permit(ctx, call, []acp.Option{
+		{ID: acpAllow, Name: verb + " once", Kind: acp.AllowOnce},
+		{ID: acpAllowTurn, Name: verb + ", and " + name + " for the rest of this turn", Kind: acp.AllowAlways},
+		{ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
+		{ID: acpDenyTurn, Name: "No, and not " + name + " for the rest of this turn", Kind: acp.RejectAlways},
+	})
+	if errors.Is(err, acp.ErrUnable) {
+		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
+	}
+	return tools.Answer{Choice: map[string]tools.Choice{
+		acpAllow: tools.AllowOnce, acpAllowTurn: tools.AllowTurn, acpDenyTurn: tools.DenyTurn,
+	}[chosen]}, err
+}
+
+// question puts a question of the model to the editor's user; errors are those of putQuestion.
+func (s *acpShow) question(ctx context.Context, call, question string, options []string) (string, error) {
+	answer, err := s.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
+	switch {
+	case errors.Is(err, acp.ErrUnable):
+		return "", fmt.Errorf("%w: %w", term.ErrNobody, err)
+	case err == nil && strings.TrimSpace(answer) == "":
+		return "", io.EOF
+	}
+	return answer, err
+}
