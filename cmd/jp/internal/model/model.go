@@ -51,7 +51,8 @@ type Request struct {
 	// For script models, which answer by these.
 	Profile string // name of the agent profile, "" = none
 	Turn    int    // of the conversation, 1-based
-	Round   int    // model call within the turn, 1-based
+	Round   int    // model call within the turn, 1-based; 0 = beside them, for a summary or a title
+	Run     string // which run of a recorded tree, see script.Trail; "" = the first one, or of no recording
 
 	Attempt int // set by Retry, 1-based; 0 counts as 1
 }

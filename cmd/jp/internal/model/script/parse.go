@@ -36,6 +36,7 @@ func (e *Error) Error() string {
 // The file as TOML has it.
 type (
 	fileTOML struct {
+		Recorded *Recorded      `toml:"recorded"`
 		Captures map[string]any `toml:"captures"`
 		Defaults struct {
 			Delay      duration `toml:"delay"`
@@ -46,6 +47,7 @@ type (
 	}
 	ruleTOML struct {
 		Name         string         `toml:"name"`
+		Run          list[string]   `toml:"run"`
 		Profile      list[string]   `toml:"profile"`
 		Variant      list[string]   `toml:"variant"`
 		Turn         list[int]      `toml:"turn"`
@@ -55,6 +57,7 @@ type (
 		NotContains  list[string]   `toml:"not_contains"`
 		Matches      *string        `toml:"matches"`
 		Query        list[string]   `toml:"query"`
+		Asked        list[string]   `toml:"asked"`
 		System       list[string]   `toml:"system"`
 		Tool         list[string]   `toml:"tool"`
 		HasTool      list[string]   `toml:"has_tool"`
@@ -62,7 +65,7 @@ type (
 		Failed       *bool          `toml:"failed"`
 		NoCalls      *bool          `toml:"no_calls"`
 		Captures     map[string]any `toml:"captures"`
-		Reasoning    string         `toml:"reasoning"`
+		Reasoning    list[string]   `toml:"reasoning"`
 		Text         *string        `toml:"text"`
 		ToolCalls    []callTOML     `toml:"tool_calls"`
 		Usage        *usageTOML     `toml:"usage"`
@@ -77,6 +80,7 @@ type (
 	callTOML struct {
 		ID           string         `toml:"id"`
 		Name         string         `toml:"name"`
+		Run          list[string]   `toml:"run"`
 		Arguments    map[string]any `toml:"arguments"`
 		RawArguments *string        `toml:"raw_arguments"`
 	}
@@ -175,7 +179,7 @@ func Parse(name string, data []byte) (*Script, error) {
 	if len(rules) == 0 {
 		return nil, &Error{File: name, Msg: "there is no [[rule]]"}
 	}
-	s := &Script{name: name}
+	s := &Script{name: name, recorded: f.Recorded}
 	for i, t := range rules {
 		r := rule{number: i + 1, line: lines.rule(i), name: t.Name,
 			delay: time.Duration(f.Defaults.Delay), chunk: f.Defaults.Chunk, chunkDelay: time.Duration(f.Defaults.ChunkDelay)}
@@ -214,9 +218,9 @@ const defaultChunk = 64
 
 // compile checks a rule and takes it over.
 func (r *rule) compile(t ruleTOML, shared map[string]capture) error {
-	r.profile, r.variant = t.Profile, t.Variant
+	r.run, r.profile, r.variant = t.Run, t.Profile, t.Variant
 	r.turn, r.round, r.attempt = t.Turn, t.Round, t.Attempt
-	r.contains, r.notContains, r.query, r.system = t.Contains, t.NotContains, t.Query, t.System
+	r.contains, r.notContains, r.query, r.asked, r.system = t.Contains, t.NotContains, t.Query, t.Asked, t.System
 	r.tool, r.hasTool, r.missingTools = t.Tool, t.HasTool, t.MissingTools
 	r.failed, r.noCalls = t.Failed, t.NoCalls
 	r.reasoning, r.hang = t.Reasoning, t.Hang
@@ -268,7 +272,7 @@ func (r *rule) compile(t ruleTOML, shared map[string]capture) error {
 	if err := r.compileEnd(t); err != nil {
 		return err
 	}
-	if t.Text == nil && t.Reasoning == "" && len(t.ToolCalls) == 0 && t.Error == nil && t.Fault == "" && !t.Hang && t.Stop == "" {
+	if t.Text == nil && len(t.Reasoning) == 0 && len(t.ToolCalls) == 0 && t.Error == nil && t.Fault == "" && !t.Hang && t.Stop == "" {
 		return errors.New("says nothing: text, tool_calls, error, fault, hang or stop is missing")
 	}
 	return r.checkPlaceholders()
@@ -420,6 +424,8 @@ func captures(table map[string]any) (map[string]capture, error) {
 					n, ok = value.(int64)
 					ok = ok && n != 0 && n > -1e6 && n < 1e6
 					c.match = int(n)
+				case "text":
+					c.constant, ok = value.(string)
 				case "default":
 					var s string
 					s, ok = value.(string)
@@ -431,6 +437,13 @@ func captures(table map[string]any) (map[string]capture, error) {
 					return nil, fmt.Errorf("capture %s: %s has a wrong value", name, key)
 				}
 			}
+		}
+		if c.constant != "" {
+			if fields, _ := table[name].(map[string]any); len(fields) > 1 {
+				return nil, fmt.Errorf("capture %s: text stands alone", name)
+			}
+			out[name] = c
+			continue
 		}
 		if pattern == "" {
 			return nil, fmt.Errorf("capture %s: pattern is missing", name)
@@ -465,7 +478,9 @@ func (r *rule) checkPlaceholders() error {
 		}
 		return s
 	}
-	check(r.reasoning)
+	for _, block := range r.reasoning {
+		check(block)
+	}
 	check(r.text)
 	if r.failure != nil {
 		check(r.failure.Message)

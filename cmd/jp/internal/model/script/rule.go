@@ -20,15 +20,17 @@ type rule struct {
 	number, line int
 	name         string
 
-	profile, variant      []string // nil = any
+	run, profile, variant []string // nil = any
 	turn, round, attempt  []int
 	contains, notContains []string
 	matches               *regexp.Regexp
-	query, system, tool   []string
+	query, asked, system  []string
+	tool                  []string
 	hasTool, missingTools []string
 	failed, noCalls       *bool
 	captures              map[string]capture
-	reasoning, text       string
+	reasoning             []string // blocks
+	text                  string
 	calls                 []callSpec
 	usage                 *convstore.Usage
 	stop                  model.Stop
@@ -51,12 +53,14 @@ type capture struct {
 	pattern  *regexp.Regexp
 	match    int // which one, 1-based; negative from the end
 	fallback *string
+	constant string // instead of all these, when set
 }
 
 // request is a model's request with what the id adds to it.
 type request struct {
 	model.Request
 	variant string
+	told    func(rule int, err error) // the number of the rule that answers, or why none does; nil = nobody
 }
 
 // latest returns the texts of the messages after the assistant's last one.
@@ -105,6 +109,29 @@ func (r request) question() []string {
 	return nil
 }
 
+// asks reports whether the last text of the user is this one, whatever conversations the two name.
+func (r request) asks(want string) bool { return sameButIDs(asked(r.Request)) == sameButIDs(want) }
+
+// asked returns the last text of the user, "" when there is none.
+func asked(r model.Request) string {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role != model.User {
+			continue
+		}
+		for _, c := range slices.Backward(m.Content) {
+			if c.Text != "" {
+				return c.Text
+			}
+		}
+	}
+	return ""
+}
+
+// conversationID matches the ids of conversations, which are others in each run.
+var conversationID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`jp-c[0-9]+`) })
+
+func sameButIDs(text string) string { return conversationID().ReplaceAllString(text, "jp-c0") }
+
 func text(c model.Content) string {
 	switch {
 	case c.Result != nil:
@@ -126,6 +153,9 @@ func (s *Script) match(r request) *rule {
 }
 
 func (c *rule) holds(r request) bool {
+	if !anyOf(c.run, func(run string) bool { return run == r.Run }) {
+		return false // of most rules of a large recording
+	}
 	latest, results := r.latest(), r.results()
 	var system []string
 	for _, s := range r.System {
@@ -148,6 +178,7 @@ func (c *rule) holds(r request) bool {
 		!slices.ContainsFunc(c.notContains, in(latest)) &&
 		(c.matches == nil || slices.ContainsFunc(latest, c.matches.MatchString)) &&
 		anyOf(c.query, in(r.question())) &&
+		anyOf(c.asked, r.asks) &&
 		anyOf(c.system, in(system)) &&
 		anyOf(c.tool, answered) &&
 		anyOf(c.hasTool, offered) &&
@@ -170,8 +201,9 @@ func in(texts []string) func(string) bool {
 
 // words is what a rule says, captures filled in.
 type words struct {
-	reasoning, text, failure string
-	calls                    []said
+	reasoning     []string
+	text, failure string
+	calls         []said
 }
 
 type said struct {
@@ -200,7 +232,10 @@ func (c *rule) render(r request) (words, error) {
 			return value
 		})
 	}
-	out := words{reasoning: fill(c.reasoning), text: fill(c.text)}
+	out := words{text: fill(c.text)}
+	for _, block := range c.reasoning {
+		out.reasoning = append(out.reasoning, fill(block))
+	}
 	if c.failure != nil {
 		out.failure = fill(c.failure.Message)
 	}
@@ -246,20 +281,10 @@ func fillTree(v any, fill func(string) string) any {
 
 // find looks through the system prompt, the messages and the results, in order.
 func (c capture) find(r request) (string, error) {
-	var all []string
-	look := func(text string) {
-		for _, m := range c.pattern.FindAllStringSubmatch(text, -1) {
-			all = append(all, m[min(1, len(m)-1)])
-		}
+	if c.constant != "" {
+		return c.constant, nil
 	}
-	for _, s := range r.System {
-		look(s.Text)
-	}
-	for _, m := range r.Messages {
-		for _, p := range m.Content {
-			look(text(p))
-		}
-	}
+	all := matches(r.Request, c.pattern)
 	i := c.match - 1
 	if c.match < 0 {
 		i = len(all) + c.match
@@ -271,6 +296,24 @@ func (c capture) find(r request) (string, error) {
 		return *c.fallback, nil
 	}
 	return "", fmt.Errorf("%q has %d matches in the thread, number %d was asked for", c.pattern, len(all), c.match)
+}
+
+// matches lists what a pattern matches in a thread: the first group, or all where it has none.
+func matches(r model.Request, pattern *regexp.Regexp) (all []string) {
+	look := func(text string) {
+		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+			all = append(all, m[min(1, len(m)-1)])
+		}
+	}
+	for _, s := range r.System {
+		look(s.Text)
+	}
+	for _, m := range r.Messages {
+		for _, p := range m.Content {
+			look(text(p))
+		}
+	}
+	return all
 }
 
 // finish checks the calls as a provider would and completes them.

@@ -9,6 +9,7 @@
 //	[captures]                                  # what rules may quote, found in the thread
 //	first = 'conversation_id="(jp-c[0-9]+)"'    # the group, or the whole match without one
 //	last = { pattern = 'jp-c[0-9]+', match = -1, default = "none" }
+//	open = { text = "{{" }                      # always this
 //
 //	[defaults]                                  # for rules that say nothing themselves
 //	delay = "50ms"
@@ -25,6 +26,8 @@
 //	not_contains = "part"                       # in none of them
 //	matches = '(?i)regexp'
 //	query = "part"                              # in the user's last words, also rounds later
+//	asked = "all of it"                         # the user's last words, whole; an id jp-c1 stands for any other
+//	run = "1.2"                                 # of a recording: which sub-agent, see Trail
 //	system = "part"                             # in the system prompt
 //	tool = "fs_read_file"                       # a result of it is among the new messages
 //	failed = true                               # one of the new results is an error
@@ -32,7 +35,7 @@
 //	missing_tools = ["jp_query"]                # none of them is offered
 //	no_calls = true                             # calls are ruled out, as in a closing call
 //	# reply
-//	reasoning = "..."
+//	reasoning = "..."                           # or an array, of several blocks
 //	text = "... {{first}} ..."                  # {{name}} is a capture
 //	tool_calls = [{ name = "jp_query", arguments = { id = "{{first}}" } }]  # or raw_arguments = "{"
 //	usage = { input = 10, output = 5, cache_read = 0, cache_write = 0 }     # estimated without
@@ -45,9 +48,12 @@
 //	hang = true                                 # say nothing more and never end
 //	[rule.captures]                             # only for this rule
 //
-// Errors, faults and hanging come after what the rule says before them. Unknown keys, unknown
+// Errors, faults and hanging come after what the rule says before them, errors and faults after its usage too. Unknown keys, unknown
 // captures and patterns that do not compile are errors of the file, with the line. A request
 // that no rule answers, or a capture that finds nothing, is an error of the model.
+//
+// A recording is a script with a [recorded] table, which Record and Compile make of a run of real models, and which Replay
+// follows: a rule for each request, and for each request only its own.
 package script
 
 import (
@@ -67,14 +73,14 @@ import (
 	"jp/convstore"
 )
 
-// maxFile bounds a script, in bytes.
-const maxFile = 1 << 20
+// maxFile bounds a script, in bytes: reading one takes every process that follows it a moment.
+const maxFile = 8 << 20
 
 // New is a model.Provider. The model's name is the path of the script, relative to Config.Dir
 // and inside it, symbolic links resolved; "#variant" may follow.
 func New(c model.Config) (model.Stream, error) {
 	name, variant, _ := strings.Cut(c.Model.Name, "#")
-	data, err := readFile(c.Dir, name)
+	data, err := readIn(c.Dir, name)
 	if err != nil {
 		return nil, &model.Error{Provider: c.Name, Kind: model.KindUnknownModel, Final: true,
 			Message: fmt.Sprintf("script %s: %v", name, err), Err: err}
@@ -86,7 +92,7 @@ func New(c model.Config) (model.Stream, error) {
 	return s.Stream(c.Name, variant), nil
 }
 
-func readFile(dir, name string) ([]byte, error) {
+func readIn(dir, name string) ([]byte, error) {
 	if dir == "" {
 		return nil, errors.New("there is no workspace to find it in")
 	}
@@ -98,8 +104,14 @@ func readFile(dir, name string) ([]byte, error) {
 		return nil, reason(err)
 	}
 	defer func() { _ = root.Close() }()
-	// Without O_NONBLOCK, opening a FIFO would wait for somebody to write to it.
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return read(root.OpenFile(name, readOnly, 0))
+}
+
+// readOnly opens a file: without O_NONBLOCK, a FIFO would wait for somebody to write to it.
+const readOnly = os.O_RDONLY | syscall.O_NONBLOCK
+
+// read reads a script that was opened, and closes it.
+func read(f *os.File, err error) ([]byte, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
@@ -132,8 +144,9 @@ func reason(err error) error {
 
 // Script is a parsed script. It does not change and is safe for concurrent use.
 type Script struct {
-	name  string
-	rules []rule
+	name     string
+	rules    []rule
+	recorded *Recorded // nil = it was written
 }
 
 // Fault is the cause in the *model.Error of a rule with a fault: what a server that follows
@@ -167,13 +180,18 @@ func (f Fault) Error() string {
 func (s *Script) Stream(provider, variant string) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			if err := s.answer(ctx, request{r, variant}, provider, yield); err != nil {
-				if ctx.Err() != nil {
-					err = context.Cause(ctx)
-				}
-				yield(model.Part{}, err)
-			}
+			s.run(ctx, request{Request: r, variant: variant}, provider, yield)
 		}
+	}
+}
+
+// run yields the reply or the error to r.
+func (s *Script) run(ctx context.Context, r request, provider string, yield func(model.Part, error) bool) {
+	if err := s.answer(ctx, r, provider, yield); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		yield(model.Part{}, err)
 	}
 }
 
@@ -182,9 +200,14 @@ var errConsumer = errors.New("the consumer stopped")
 
 // answer yields a reply. A nil error means that it is complete or not wanted any more.
 func (s *Script) answer(ctx context.Context, r request, provider string, yield func(model.Part, error) bool) error {
+	if r.told == nil {
+		r.told = func(int, error) {}
+	}
 	bad := func(format string, args ...any) error {
-		return &model.Error{Provider: provider, Kind: model.KindBadRequest, Final: true,
+		err := &model.Error{Provider: provider, Kind: model.KindBadRequest, Final: true,
 			Message: s.name + ": " + fmt.Sprintf(format, args...)}
+		r.told(0, err)
+		return err
 	}
 	if err := r.Check(); err != nil {
 		var e *model.Error
@@ -197,6 +220,9 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return err
 	}
 	rule := s.match(r)
+	if rule == nil && s.recorded != nil {
+		return bad("%s", s.differs(r))
+	}
 	if rule == nil {
 		return bad("no rule answers profile %q, turn %d, round %d, attempt %d, last message %.80q",
 			r.Profile, r.Turn, r.Round, max(r.Attempt, 1), strings.Join(r.latest(), "\n"))
@@ -209,6 +235,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 	if err != nil {
 		return bad("%s: %v", rule.title(), err)
 	}
+	r.told(rule.number, nil)
 
 	part := func(p model.Part) error {
 		if !yield(p, nil) {
@@ -217,6 +244,9 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return nil
 	}
 	err = rule.say(ctx, provider, said, part)
+	if err == nil && rule.usage != nil && (rule.failure != nil || rule.fault != "") {
+		err = part(model.Part{Usage: rule.usage})
+	}
 	if err == nil {
 		err = rule.fail(ctx, provider, said)
 	}
@@ -260,11 +290,11 @@ func (r *rule) say(ctx context.Context, provider string, said words, part func(m
 		}
 		return nil
 	}
-	if said.reasoning != "" {
-		if err := pieces(said.reasoning, func(s string) model.Part { return model.Part{ReasoningDelta: s} }); err != nil {
+	for _, block := range said.reasoning {
+		if err := pieces(block, func(s string) model.Part { return model.Part{ReasoningDelta: s} }); err != nil {
 			return err
 		}
-		if err := part(model.Part{Reasoning: &model.Reasoning{Text: said.reasoning, Provider: provider}}); err != nil {
+		if err := part(model.Part{Reasoning: &model.Reasoning{Text: block, Provider: provider}}); err != nil {
 			return err
 		}
 	}
@@ -295,7 +325,10 @@ func (r *rule) tokens(req request, said words) convstore.Usage {
 	if r.usage != nil {
 		return *r.usage
 	}
-	n := len(said.reasoning) + len(said.text)
+	n := len(said.text)
+	for _, block := range said.reasoning {
+		n += len(block)
+	}
 	for _, c := range said.calls {
 		n += len(c.name) + len(c.arguments)
 	}

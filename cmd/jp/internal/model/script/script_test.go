@@ -357,7 +357,7 @@ func TestNew(t *testing.T) {
 		{"none.toml", dir, "script: unknown_model: script none.toml: no such file or directory"},
 		{"models", dir, "script: unknown_model: script models: is not a regular file"},
 		{"fifo.toml", dir, "script: unknown_model: script fifo.toml: is not a regular file"},
-		{"big.toml", dir, "script: unknown_model: script big.toml: is larger than 1048576 bytes"},
+		{"big.toml", dir, "script: unknown_model: script big.toml: is larger than 8388608 bytes"},
 		{"link.toml", dir, "script: unknown_model: script link.toml: path escapes from parent"},
 		{"../out.toml", dir, "script: unknown_model: script ../out.toml: must be a path inside the workspace"},
 		{outside, dir, "script: unknown_model: script " + outside + ": must be a path inside the workspace"},

@@ -1,0 +1,281 @@
+package script
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+)
+
+// Recorded is the [recorded] table of a script that nobody wrote.
+type Recorded struct {
+	Version string                   `toml:"jp"`      // of the program
+	Stopped string                   `toml:"stopped"` // why the run was stopped before its end; "" = it was not
+	Models  map[string]RecordedModel `toml:"models"`  // that were asked, by full id
+}
+
+// RecordedModel is what was known of a model.
+type RecordedModel struct {
+	Price *recordedPrice `toml:"price"` // nil = unknown
+}
+
+// recordedPrice is a model.Price: billionths of a dollar for a token.
+type recordedPrice struct {
+	Input      int64          `toml:"input"`
+	Output     int64          `toml:"output"`
+	CacheRead  int64          `toml:"cache_read"`
+	CacheWrite int64          `toml:"cache_write"`
+	Above      int64          `toml:"above"` // tokens of a prompt from which Long holds
+	Long       *recordedPrice `toml:"long"`
+}
+
+func (p *recordedPrice) price() *model.Price {
+	if p == nil {
+		return nil
+	}
+	out := &model.Price{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite}
+	if l := p.Long; l != nil {
+		out.Long = &model.LongPrice{Above: p.Above, Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
+	}
+	return out
+}
+
+// writePrice writes a price as recordedPrice reads it.
+func writePrice(b *bytes.Buffer, p model.Price) {
+	fmt.Fprintf(b, "price = { input = %d, output = %d, cache_read = %d, cache_write = %d", p.Input, p.Output, p.CacheRead, p.CacheWrite)
+	if l := p.Long; l != nil {
+		fmt.Fprintf(b, ", above = %d, long = { input = %d, output = %d, cache_read = %d, cache_write = %d }",
+			l.Above, l.Input, l.Output, l.CacheRead, l.CacheWrite)
+	}
+	b.WriteString(" }\n")
+}
+
+// ErrTooLarge is returned for a recording that is larger than a script may be.
+var ErrTooLarge = fmt.Errorf("is larger than the %d MiB that a script may have", maxFile>>20)
+
+// Compile makes a script of the entries of all runs of a tree: a rule for each request, in the order of the tree.
+func Compile(entries []Entry, about Recorded) ([]byte, error) {
+	if len(entries) == 0 {
+		return nil, errors.New("no model was asked")
+	}
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, func(a, b Entry) int { return compareRuns(a.Run, b.Run) })
+
+	var b bytes.Buffer
+	b.WriteString("# What models said in one run of jp and in its sub-agents. `jp query --replay FILE` runs it again without them.\n")
+	b.WriteString("[recorded]\n")
+	setting(&b, "jp", about.Version)
+	if about.Stopped != "" {
+		setting(&b, "stopped", about.Stopped)
+	}
+	prices := map[string]*model.Price{}
+	for _, e := range entries {
+		prices[e.Model] = e.Price
+	}
+	for _, id := range slices.Sorted(maps.Keys(prices)) {
+		fmt.Fprintf(&b, "[recorded.models.%s]\n", quote(id))
+		if p := prices[id]; p != nil {
+			writePrice(&b, *p)
+		}
+	}
+	type place struct {
+		run            string
+		round, attempt int
+	}
+	seen := map[place]bool{}
+	for i, e := range entries {
+		if at := (place{e.Run, e.Round, e.Attempt}); seen[at] {
+			return nil, fmt.Errorf("two replies were recorded for %s, round %d", runName(e.Run), e.Round)
+		} else {
+			seen[at] = true
+		}
+		if i == 0 || entries[i-1].Run != e.Run {
+			fmt.Fprintf(&b, "\n# %s\n", runName(e.Run))
+		} else {
+			b.WriteByte('\n')
+		}
+		e.write(&b)
+	}
+	if b.Len() > maxFile {
+		return nil, ErrTooLarge
+	}
+	return b.Bytes(), nil
+}
+
+// runName is how messages call a run.
+func runName(run string) string {
+	if run == "" {
+		return "the main run"
+	}
+	return "sub-agent " + run
+}
+
+// compareRuns sorts a run before those that it started, and these as they stand: by their numbers.
+func compareRuns(a, b string) int {
+	return slices.CompareFunc(runParts(a), runParts(b), func(a, b string) int {
+		if m, err := strconv.Atoi(a); err == nil {
+			if n, err := strconv.Atoi(b); err == nil {
+				return cmp.Compare(m, n)
+			}
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+func runParts(run string) []string {
+	return strings.FieldsFunc(run, func(r rune) bool { return strings.ContainsRune("/.#+", r) })
+}
+
+// write writes the rule of an entry.
+func (e *Entry) write(b *bytes.Buffer) {
+	b.WriteString("[[rule]]\n")
+	setting(b, "run", e.Run)
+	setting(b, "profile", pathPattern.Replace(e.Profile))
+	if e.Run != "" { // the first run may go on with any conversation
+		fmt.Fprintf(b, "turn = %d\n", e.Turn)
+	}
+	fmt.Fprintf(b, "round = %d\nattempt = %d\nno_calls = %t\n", e.Round, e.Attempt, e.NoCalls)
+	if e.System != "" {
+		setting(b, "system", e.System)
+	}
+	if e.Asked != nil {
+		setting(b, "asked", *e.Asked)
+	}
+	if e.Failed != nil {
+		fmt.Fprintf(b, "failed = %t\n", *e.Failed)
+	}
+
+	t := newTemplate(e.IDs)
+	var said bytes.Buffer
+	if len(e.Reasoning) > 0 {
+		said.WriteString("reasoning = [")
+		for i, block := range e.Reasoning {
+			if i > 0 {
+				said.WriteString(", ")
+			}
+			said.WriteString(quote(t.of(block)))
+		}
+		said.WriteString("]\n")
+	}
+	if e.Text != "" || len(e.Calls) == 0 && e.Error == nil && !e.Hang {
+		setting(&said, "text", t.of(e.Text))
+	}
+	if len(e.Calls) > 0 {
+		said.WriteString("tool_calls = [\n")
+		for _, c := range e.Calls {
+			fmt.Fprintf(&said, "  { name = %s, raw_arguments = %s },\n", quote(c.Name), quote(t.of(c.Arguments)))
+		}
+		said.WriteString("]\n")
+	}
+	if u := e.Usage; u != nil {
+		fmt.Fprintf(&said, "usage = { input = %d, output = %d, cache_read = %d, cache_write = %d }\n", u.Input, u.Output, u.CacheRead, u.CacheWrite)
+	}
+	switch own := pick(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
+	case e.Error != nil:
+		said.WriteString("error = { kind = " + quote(string(e.Error.Kind)))
+		if e.Error.Status != 0 {
+			fmt.Fprintf(&said, ", status = %d", e.Error.Status)
+		}
+		said.WriteString(", message = " + quote(t.of(e.Error.Message)) + " }\n")
+	case e.Hang:
+		said.WriteString("hang = true\n")
+	case e.Stop != own:
+		setting(&said, "stop", string(e.Stop))
+	}
+	t.write(b)
+	b.Write(said.Bytes())
+}
+
+// pathPattern makes a pattern that matches nothing but a name.
+var pathPattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// template turns what a model said into what a rule says: ids of conversations become captures, and what only looks like one
+// comes out as it was.
+type template struct {
+	ids  map[string]string // the name of the capture of an id
+	from map[string]IDPlace
+	open bool // "{{" was said
+}
+
+func newTemplate(places map[string]IDPlace) *template {
+	t := &template{ids: map[string]string{}, from: places}
+	for i, id := range slices.Sorted(maps.Keys(places)) {
+		t.ids[id] = fmt.Sprintf("id%d", i+1)
+	}
+	return t
+}
+
+func (t *template) of(said string) string {
+	said = placeholder().ReplaceAllStringFunc(said, func(m string) string {
+		t.open = true
+		return "{{open}}" + m[2:]
+	})
+	return conversationID().ReplaceAllStringFunc(said, func(id string) string {
+		if name, ok := t.ids[id]; ok {
+			return "{{" + name + "}}"
+		}
+		return id
+	})
+}
+
+// write writes the captures that the rule quotes.
+func (t *template) write(b *bytes.Buffer) {
+	var list []string
+	for _, id := range slices.Sorted(maps.Keys(t.ids)) {
+		p := t.from[id]
+		list = append(list, fmt.Sprintf("%s = { pattern = %s, match = %d }", t.ids[id], quote(p.pattern().String()), p.N))
+	}
+	if t.open {
+		list = append(list, `open = { text = "{{" }`)
+	}
+	if len(list) > 0 {
+		b.WriteString("captures = { " + strings.Join(list, ", ") + " }\n")
+	}
+}
+
+func setting(b *bytes.Buffer, key, value string) { b.WriteString(key + " = " + quote(value) + "\n") }
+
+// quote writes a TOML string, in the form that is read best.
+func quote(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\uFEFF' })
+	lines := strings.Contains(s, "\n")
+	switch {
+	case plain && !lines && !strings.ContainsAny(s, `"\`):
+		return `"` + strings.ReplaceAll(s, "\t", `\t`) + `"`
+	case plain && !lines && !strings.Contains(s, "'"):
+		return "'" + s + "'"
+	case plain && !strings.Contains(s, "'''") && !strings.HasSuffix(s, "'"):
+		return "'''\n" + s + "'''"
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r < ' ' || r == 0x7f || r == '\uFEFF':
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func pick[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}

@@ -1,0 +1,95 @@
+package script
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"jp/cmd/jp/internal/model"
+)
+
+// Trail says where in a tree of runs the requests of one process stand, in the same words when the tree is recorded and when it
+// is replayed, whatever ids calls and conversations have then. The first run is ""; below a run stand those that it started,
+// parted by "/":
+//
+//	2.1      the sub-agent of the first call in the reply of round 2
+//	2.1#3    the third one of that call, which is a batch
+//	2.1=9f86d081   one that the tool of that call started itself, by its query
+//	#3       the sub-agent of the third line of a batch from a shell
+//	=9f86d081      one of a call that was made before this process began
+//
+// Where several with the same query would have the same name, "+2" and so on follow. Safe for concurrent use.
+type Trail struct {
+	run string
+
+	mu       sync.Mutex
+	requests map[int]int       // made so far, by round
+	calls    map[string]string // where a call stands, by its id
+	begun    map[string]int    // runs so far, by name
+}
+
+// NewTrail begins the trail of the process of a run.
+func NewTrail(run string) *Trail {
+	return &Trail{run: run, requests: map[int]int{}, calls: map[string]string{}, begun: map[string]int{}}
+}
+
+// Run is the run that the trail is of.
+func (t *Trail) Run() string { return t.run }
+
+// Follow returns s, told of each request where it stands: Run, and as Attempt how many of this round there were.
+func (t *Trail) Follow(s model.Stream) model.Stream {
+	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) {
+			t.mu.Lock()
+			t.requests[r.Round]++
+			r.Run, r.Attempt = t.run, t.requests[r.Round]
+			t.mu.Unlock()
+			n := 0
+			for part, err := range s(ctx, r) {
+				if part.Call != nil {
+					n++
+					t.mu.Lock()
+					t.calls[part.Call.ID] = fmt.Sprintf("%d.%d", r.Round, n)
+					t.mu.Unlock()
+				}
+				if !yield(part, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Below names the run that a call starts with a query. A call is identified as the ledger does it: by the id that the model's
+// provider gave it, with the number of the item of a batch behind "#", or the number of a delegation by a tool behind "/".
+func (t *Trail) Below(call, query string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := sha256.Sum256([]byte(sameButIDs(query)))
+	name := "=" + hex.EncodeToString(sum[:4])
+	place, known := t.calls[call]
+	if known {
+		name = place
+	} else if i := strings.LastIndexByte(call, '#'); i >= 0 {
+		place, known = t.calls[call[:i]]
+		if known || strings.HasPrefix(call, shellBatch) {
+			name = place + call[i:]
+		}
+	} else if i := strings.LastIndexByte(call, '/'); i >= 0 {
+		name = t.calls[call[:i]] + name // numbered as they come, which may be in another order
+	}
+	if t.run != "" {
+		name = t.run + "/" + name
+	}
+	if t.begun[name]++; t.begun[name] > 1 {
+		name += fmt.Sprintf("+%d", t.begun[name])
+	}
+	return name
+}
+
+// shellBatch begins the calls of a batch that no model made.
+const shellBatch = "batch-"
