@@ -26,6 +26,7 @@ type batchOptions struct {
 	tokens   maybe[*int64]
 	cost     maybe[*int64]
 	title    maybe[string]
+	tape     tapeOptions
 }
 
 func newBatchCommand(a *app) *cli.Command {
@@ -41,14 +42,14 @@ func newBatchCommand(a *app) *cli.Command {
 			"are divided evenly among the lines. Below --root-id the limits of that conversation hold too, and what they refuse says " +
 			"so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
 			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done.",
-		Flags: []*option{
+		Flags: append([]*option{
 			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
 			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			intFlag(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
 			tokensFlag(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
 			costFlag(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
 			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
-		},
+		}, tapeFlags(&o.tape)...),
 		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
@@ -148,6 +149,10 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
+		if err := a.openTape(o.tape, false); err != nil {
+			return err
+		}
+		defer a.tape.remove()
 		text, err := a.stdin(ctx)
 		if err != nil {
 			return err
@@ -161,7 +166,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		return b.run(ctx, d)
+		return a.tape.end(ctx, b.run(ctx, d))
 	})
 }
 

@@ -167,6 +167,10 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := a.openTape(o.tape, inherited.Lock != nil); err != nil {
+		return err
+	}
+	defer a.tape.remove()
 	store, err := a.store(ctx)
 	if err != nil {
 		return err
@@ -205,7 +209,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 			defer a.io.Unbound()
 		}
 	}
-	return q.run(ctx, t)
+	return a.tape.end(ctx, q.run(ctx, t))
 }
 
 // withGrant bounds a delegated run by its time, which runs from here, and by the deadline of its caller.

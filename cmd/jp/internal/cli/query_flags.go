@@ -41,6 +41,7 @@ type queryOptions struct {
 	thoughts   maybe[string] // style.reasoning.display
 	composed   maybe[string] // in an editor, from the words and stdin
 	heads      headless
+	tape       tapeOptions
 }
 
 // toggle is one --tool or --no-tool, in order. An empty name means all tools.
@@ -113,6 +114,7 @@ func (o *queryOptions) flags() []*option {
 			tokensFlag(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 			costFlag(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
 		),
+		grouped("recordings", tapeFlags(&o.tape)...),
 		grouped("as other agents have it", slices.Concat([]*option{
 			boolFlag(&o.print, "print", "headless: implies --non-interactive").alias("p"),
 		}, headlessFlags(o))...),

@@ -242,8 +242,10 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
-		Environ: func(id string) []string { return q.childEnviron(cfg, id) },
-		Warn:    q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
+		Environ: func(r delegate.Run) []string {
+			return append(q.childEnviron(cfg, r.Model), q.app.tape.environ(r.Call, r.Query)...)
+		},
+		Warn: q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
 	}
 }
 
@@ -364,9 +366,14 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 	return env
 }
 
-// openModel opens a model with its retries, its limits and the gate that all runs of its account share.
+// openModel opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
+// opens none.
 func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
 	p := a.modelProviders(cfg)
+	return a.tape.model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
+}
+
+func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w modelWaits) (model.Stream, model.Info, error) {
 	s, info, err := model.Open(ctx, id, map[string]model.Provider{
 		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
 	}, p)
@@ -405,6 +412,7 @@ func (a *app) modelProviders(cfg profiles.Config) model.Providers {
 	for id, price := range cfg.Providers.Prices {
 		p.Prices[id] = modelPrice(price)
 	}
+	a.tape.know(&p)
 	return p
 }
 

@@ -24,7 +24,34 @@ func replaceFileFrom(dir, file string, data []byte, mode fs.FileMode) error {
 	return err
 }
 
-func replaceFrom(dir, file string, data []byte, mode fs.FileMode) (err error) {
+func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
+	return putFile(dir, file, data, mode, os.Rename)
+}
+
+// makeFile makes file, which nobody else can read, whole or not at all. What is there already is fs.ErrExist and stays.
+func makeFile(file string, data []byte) error {
+	return putFile(filepath.Dir(file), file, data, 0o600, func(made, file string) error {
+		if err := os.Link(made, file); err != nil {
+			return err
+		}
+		return os.Remove(made)
+	})
+}
+
+// canMake finds out what would keep makeFile from making file.
+func canMake(file string) error {
+	if _, err := os.Lstat(file); err == nil {
+		return fs.ErrExist
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// putFile writes a new file in dir, brings it to the disk and lets put bring it to its place.
+func putFile(dir, file string, data []byte, mode fs.FileMode, put func(made, file string) error) (err error) {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600
 	if err != nil {
 		return err
@@ -47,7 +74,7 @@ func replaceFrom(dir, file string, data []byte, mode fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), file); err != nil {
+	if err = put(f.Name(), file); err != nil {
 		return err
 	}
 	d, err := os.Open(filepath.Dir(file))

@@ -50,7 +50,7 @@ type Delegator struct {
 
 	Host    *proc.Host
 	Dir     string                        // the child's working directory
-	Environ func(model string) []string   // the child's environment, with what its model needs
+	Environ func(Run) []string            // the child's environment, with what its model needs
 	Watch   func(d *stream.Delegation)    // progress, from any goroutine; nil drops it
 	Warn    func(format string, a ...any) // nil drops it
 	Log     *slog.Logger                  // nil discards
@@ -69,6 +69,13 @@ type Delegator struct {
 	admitted map[string]admission // by call id
 	recalled map[string]bool      // calls that were answered from a run that had ended
 	told     map[string]bool      // models that a warning named
+}
+
+// Run is a child that is about to be started.
+type Run struct {
+	Model string // as the override or the profile names it
+	Call  string // on whose behalf, as the ledger identifies it
+	Query string
 }
 
 // request is one call of a delegation tool, read.

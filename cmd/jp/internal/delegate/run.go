@@ -134,7 +134,8 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
-		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Env: d.Environ(cmp.Or(r.Model, del.Model)), Dir: d.Dir,
+		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Dir: d.Dir,
+		Env:   d.Environ(Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}),
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(started int) {

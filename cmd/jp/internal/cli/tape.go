@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/script"
+)
+
+// A tape is the part that this process has in recording or replaying a tree of runs. All processes of the tree share a folder
+// that no tool reaches, which the environment of sub-agents names:
+//
+//	recording.toml   of a replay: the recording as it was when the first run began
+//	part-*           one for each process: a line of JSON for each reply
+//
+// The first run, which a person started, makes the folder, and makes of the parts what the person gets: the recording, or
+// whether the replay went as recorded.
+type tape struct {
+	app    *app
+	dir    string
+	trail  *script.Trail
+	replay *script.Script // nil: this is recorded
+
+	main   bool
+	record string // the file to be made; "" = none
+	named  string // the file that is made or replayed, as the person named it
+
+	mu   sync.Mutex
+	part *os.File // nil until something is kept
+}
+
+// The variables that tell a sub-agent of its tape. They count where another jp started this one, and reach no tool.
+const (
+	tapeVariable = "JP_TAPE"     // the folder
+	runVariable  = "JP_TAPE_RUN" // which run of the tree this is
+)
+
+const recordingName = "recording.toml"
+
+// tapeOptions are --record and --replay.
+type tapeOptions struct {
+	record maybe[string]
+	replay maybe[string]
+}
+
+func tapeFlags(o *tapeOptions) []*option {
+	return []*option{
+		stringFlag(&o.record, "record", "FILE", "write to the new FILE what models say in this run and in its sub-agents, for --replay"),
+		stringFlag(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way"),
+	}
+}
+
+// openTape prepares what the flags ask for, or joins the tape of the jp that started this one; without either it is nil. What
+// is wrong with the files is found here, before anything is paid for.
+func (a *app) openTape(o tapeOptions, delegated bool) error {
+	if delegated {
+		return a.joinTape()
+	}
+	switch {
+	case o.record.Set && o.replay.Set:
+		return usagef("--record: not together with --replay")
+	case !o.record.Set && !o.replay.Set:
+		return nil
+	}
+	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: or(o.record.Value, o.replay.Value)}
+	var data []byte
+	if o.record.Set {
+		if o.record.Value == "" {
+			return usagef("--record: the name of the file is empty")
+		}
+		t.record = a.abs(o.record.Value)
+		if err := canMake(t.record); errors.Is(err, fs.ErrExist) {
+			return usagef("--record %s: is there already", o.record.Value).withHint("remove it, or name another file")
+		} else if err != nil {
+			return usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
+		}
+	} else {
+		var err error
+		if t.replay, data, err = script.OpenRecording(a.abs(t.named)); err != nil {
+			var bad *script.Error
+			if errors.As(err, &bad) {
+				bad.File = t.named
+				return usagef("--replay %v", bad).withHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
+			}
+			return usagef("--replay %s: %v", t.named, err)
+		}
+		if t.replay, err = script.ParseRecording(t.named, data); err != nil {
+			return err
+		}
+	}
+	state := a.stateDir()
+	if state == "" {
+		return usagef("--record, --replay: there is no home folder for what the runs of a tree share").withHint("set HOME or XDG_STATE_HOME")
+	}
+	top := filepath.Join(state, "tapes")
+	if err := os.MkdirAll(top, 0o700); err != nil {
+		return err
+	}
+	dropOld(top)
+	var err error
+	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
+		return err
+	}
+	a.tape = t
+	if data != nil {
+		if err := os.WriteFile(filepath.Join(t.dir, recordingName), data, 0o600); err != nil {
+			t.remove()
+			return err
+		}
+	}
+	return nil
+}
+
+// joinTape takes part in the tape of the jp that started this one, if there is one.
+func (a *app) joinTape() error {
+	dir := a.getenv(tapeVariable)
+	if dir == "" {
+		return nil
+	}
+	t := &tape{app: a, dir: dir, trail: script.NewTrail(a.getenv(runVariable))}
+	_, data, err := script.OpenRecording(filepath.Join(dir, recordingName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // recorded
+	case err != nil:
+		return fmt.Errorf("the recording that is replayed: %w", err)
+	default:
+		if t.replay, err = script.ParseRecording("the recording", data); err != nil {
+			return err
+		}
+	}
+	a.tape = t
+	return nil
+}
+
+// dropOld removes what runs that were killed have left.
+func dropOld(top string) {
+	entries, err := os.ReadDir(top)
+	if err != nil {
+		return // nothing depends on it
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 7*24*time.Hour {
+			_ = os.RemoveAll(filepath.Join(top, e.Name()))
+		}
+	}
+}
+
+// model is what a model of this run is with the tape in between. open opens the model itself, which a replay does not.
+func (t *tape) model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
+	if t == nil {
+		return open()
+	}
+	if t.replay == nil {
+		s, info, err := open()
+		if err != nil {
+			return nil, info, err
+		}
+		return t.trail.Follow(script.Record(s, info, func(e script.Entry) error { return t.keep(e) })), info, nil
+	}
+	info, err := model.Lookup(id, p)
+	if err != nil {
+		return nil, info, err
+	}
+	info.Provider = script.Provider // nothing that is said goes to a provider as its own
+	return t.trail.Follow(t.replay.Replay(t.followed)), info, nil
+}
+
+// know adds what was known of the models that are replayed: nobody here may know their providers, and prices change.
+func (t *tape) know(p *model.Providers) {
+	if t == nil || t.replay == nil {
+		return
+	}
+	for id, price := range t.replay.Models() {
+		if price != nil {
+			p.Prices[id] = *price
+		}
+		if _, err := model.Lookup(id, *p); err != nil {
+			provider, _, _ := strings.Cut(id, "/")
+			p.LLM[provider] = model.Endpoint{Type: "openai", BaseURL: "https://replay.invalid/"} // is not asked
+		}
+	}
+}
+
+// environ is what a sub-agent that a call starts with a query is told of the tape.
+func (t *tape) environ(call, query string) []string {
+	if t == nil {
+		return nil
+	}
+	return []string{tapeVariable + "=" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
+}
+
+// step is a request of a replay.
+type step struct {
+	Run    string `json:"run"`
+	Rule   int    `json:"rule"` // that answered; 0 = none did
+	Strays string `json:"strays,omitempty"`
+}
+
+// followed keeps how a request of a replay was answered.
+func (t *tape) followed(rule int, err error) {
+	s := step{Run: t.trail.Run(), Rule: rule}
+	if err != nil {
+		s.Strays = err.Error()
+		var e *model.Error
+		if errors.As(err, &e) {
+			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // which is another one in each process
+		}
+	}
+	if err := t.keep(s); err != nil {
+		t.app.warn("--replay: %v", err) // then its rule is missed in the end
+	}
+}
+
+// keep appends a line to the part of this process.
+func (t *tape) keep(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.part == nil {
+		if t.part, err = os.CreateTemp(t.dir, "part-"); err != nil {
+			return err
+		}
+	}
+	_, err = t.part.Write(append(line, '\n'))
+	return err
+}
+
+// remove gives up the tape.
+func (t *tape) remove() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.part != nil {
+		_ = t.part.Close()
+	}
+	if t.main {
+		if err := os.RemoveAll(t.dir); err != nil {
+			t.app.warn("%v", err)
+		}
+	}
+}
+
+// withoutPath drops the operation and the path of a file's error: the message names the file.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"jp/cmd/jp/internal/model/script"
+)
+
+// end makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
+// ctx that in which it ran.
+func (t *tape) end(ctx context.Context, ended error) error {
+	switch {
+	case t == nil || !t.main:
+		return ended
+	case t.replay != nil:
+		return t.compare(ctx, ended)
+	}
+	if err := t.write(ctx); err != nil {
+		return errors.Join(ended, err)
+	}
+	return ended
+}
+
+// write writes the recording.
+func (t *tape) write(ctx context.Context) error {
+	fail := func(err error) error {
+		return fmt.Errorf("--record %s: nothing was written: %w", t.named, withoutPath(err))
+	}
+	entries, err := parts[script.Entry](t)
+	if err != nil {
+		return fail(err)
+	}
+	about := script.Recorded{Version: version}
+	if ctx.Err() != nil {
+		about.Stopped = context.Cause(ctx).Error()
+		kept := entries[:0]
+		for _, e := range entries {
+			if !e.Hang { // it was cut off with all the rest
+				kept = append(kept, e)
+			}
+		}
+		entries = kept
+	}
+	if len(entries) == 0 {
+		t.app.note("nothing was recorded: no model has answered")
+		return nil
+	}
+	runs := map[string]bool{}
+	cover, err := t.app.covers()
+	if err != nil {
+		return fail(err)
+	}
+	for i := range entries {
+		entries[i].Redact(cover.clean)
+		runs[entries[i].Run] = true
+	}
+	data, err := script.Compile(entries, about)
+	if err == nil {
+		_, err = script.ParseRecording(t.record, data) // what cannot be read again is no recording
+	}
+	if err == nil {
+		err = makeFile(t.record, data)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	for _, name := range cover.found() {
+		t.app.warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
+	}
+	replies := pick(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
+	t.app.note("recorded %s of %s in %s%s", replies, plural(len(runs), "run"), t.named,
+		pick(about.Stopped != "", ", as far as the run came", ""))
+	return nil
+}
+
+// compare tells where the replay went another way than the recording. That outranks how the run ended, which comes of it.
+func (t *tape) compare(ctx context.Context, ended error) error {
+	if ctx.Err() != nil {
+		return ended
+	}
+	steps, err := parts[step](t)
+	if err != nil {
+		return errors.Join(ended, fmt.Errorf("--replay: %w", err))
+	}
+	used := map[int]bool{}
+	strays, depth := "", -1
+	for _, s := range steps {
+		used[s.Rule] = true
+		if d := strings.Count(s.Run+"/", "/") - pick(s.Run == "", 1, 0); s.Strays != "" && (strays == "" || d > depth) { // where a sub-agent strays, its caller does so too
+			strays, depth = s.Strays, d
+		}
+	}
+	if strays == "" {
+		if ended != nil && len(steps) == 0 {
+			return ended // it did not come to that
+		}
+		unused := t.replay.Unused(used)
+		if len(unused) == 0 {
+			return ended
+		}
+		strays = "this run is not as recorded: it ended without what was recorded in " + unused[0]
+		if n := len(unused) - 1; n > 0 {
+			strays += fmt.Sprintf(", and %s more", plural(n, "rule"))
+		}
+	}
+	f := &failure{code: "not_as_recorded", status: exitFailed, msg: t.named + ": " + strays}
+	return f.withHint("where the change is meant, record it again or edit the rule")
+}
+
+// parts reads all that the processes of the tree have kept. A line that its process did not get to finish is left out.
+func parts[T any](t *tape) (all []T, err error) {
+	files, err := filepath.Glob(filepath.Join(t.dir, "part-*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		r := bufio.NewReader(f)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err == io.EOF {
+				break
+			}
+			var v T
+			if err == nil {
+				err = json.Unmarshal(line, &v)
+			}
+			if err != nil {
+				_ = f.Close()
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		_ = f.Close()
+	}
+	return all, nil
+}
