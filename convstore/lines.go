@@ -304,12 +304,24 @@ func strictJSON(line []byte, v any) error {
 		if errors.As(err, &syntax) {
 			return fmt.Errorf("column %d: %w", syntax.Offset, err)
 		}
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return plainJSON(err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return fmt.Errorf("column %d: more than one value", dec.InputOffset()+1)
 	}
 	return nil
+}
+
+// plainJSON says what a decoder did not like without naming types of ours.
+func plainJSON(err error) error {
+	var typed *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &typed):
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	case typed.Field == "":
+		return fmt.Errorf("cannot be of type %s", typed.Value)
+	}
+	return fmt.Errorf("%s: cannot be of type %s", typed.Field, typed.Value)
 }
 
 // ImportError says what is wrong with something that was to be imported. Nothing

@@ -75,12 +75,12 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	}
 	var js jsonschema.Schema
 	if err := json.Unmarshal(clean, &js); err != nil {
-		return nil, err
+		return nil, explainSchema(err)
 	}
 	// Without a loader, nothing is fetched from elsewhere: such a reference is
 	// an error here.
 	s.full, err = js.Resolve(&jsonschema.ResolveOptions{})
-	return s, err
+	return s, explainSchema(err)
 }
 
 // readSchema reads one schema object; more is set when it says something that

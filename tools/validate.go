@@ -71,7 +71,7 @@ func (s *schema) accept(v any) (json.RawMessage, []string) {
 			return nil, []string{err.Error()}
 		}
 		if err := s.full.Validate(plain); err != nil {
-			return nil, []string{strings.TrimPrefix(err.Error(), "validating root: ")}
+			return nil, []string{explainSchema(err).Error()}
 		}
 	}
 	return out, nil

@@ -89,15 +89,11 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		if line[0] == '"' {
 			into = &l.Query
 		}
+		if line[0] != '"' && line[0] != '{' && json.Valid([]byte(line)) {
+			return nil, bad("want a string or an object")
+		}
 		if err := dec.Decode(into); err != nil {
-			var typed *json.UnmarshalTypeError
-			switch {
-			case !errors.As(err, &typed):
-				return nil, bad("%v", strings.TrimPrefix(err.Error(), "json: "))
-			case typed.Field != "":
-				return nil, bad("%s: want a string, not %s", typed.Field, typed.Value)
-			}
-			return nil, bad("want a string or an object, not %s", typed.Value)
+			return nil, bad("%v", strings.TrimPrefix(tools.ExplainJSON(err).Error(), "json: "))
 		}
 		if _, err := dec.Token(); err != io.EOF {
 			return nil, bad("more than one value")

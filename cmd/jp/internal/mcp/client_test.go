@@ -311,7 +311,7 @@ func TestParseFile(t *testing.T) {
 		"sse": "type sse is not supported: it is superseded by http", "a b": "the name of a server must be letters, digits, - and _",
 		"jp": `env: "JP_STORE" is no variable that it may be given`, "open": `"${A": want ${NAME} or ${NAME:-text}`,
 		"host":  `headers: "Host" is no header that can be set`,
-		"wrong": "json: cannot unmarshal number into Go struct field .command of type string",
+		"wrong": "command: want a string, not a number",
 	}
 	for name, msg := range want {
 		e, ok := got[name]

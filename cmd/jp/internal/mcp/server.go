@@ -23,6 +23,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"jp/tools"
 )
 
 // Server is the entry of one MCP server, a program that speaks on stdio or an address. Nothing in it is expanded: ${NAME} and
@@ -225,7 +227,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		Servers map[string]json.RawMessage `json:"mcpServers"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("no JSON of the form {\"mcpServers\":{...}}: %w", err)
+		return nil, fmt.Errorf("no JSON of the form {\"mcpServers\":{...}}: %w", tools.ExplainJSON(err))
 	}
 	out := make(map[string]Entry, len(doc.Servers))
 	for name, raw := range doc.Servers {
@@ -244,6 +246,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		}
 		switch {
 		case err != nil:
+			err = tools.ExplainJSON(err)
 		case !ValidName(name):
 			err = errors.New("the name of a server must be letters, digits, - and _")
 		case e.Type == "sse":

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"jp/tools"
 )
 
 // ReadUserLine reads what `jp query --input-format=stream-json` takes on stdin: one line with the message of a user, as other
@@ -46,7 +48,7 @@ func userLine(line []byte) (string, error) {
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
-		return "", err
+		return "", tools.ExplainJSON(err)
 	}
 	switch {
 	case l.Type != "user":

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"jp/tools"
 )
 
 // Task is what `jp query --input-format=json` reads on stdin: one JSON object. A caller tells its sub-agent so what does not
@@ -32,7 +34,7 @@ func ReadTask(b []byte) (Task, error) {
 	case errors.Is(err, io.EOF):
 		return t, errors.New("task: empty; want one JSON object")
 	case err != nil:
-		return t, fmt.Errorf("task: %w", err)
+		return t, fmt.Errorf("task: %w", tools.ExplainJSON(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return t, errors.New("task: something follows the object")

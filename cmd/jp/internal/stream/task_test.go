@@ -18,7 +18,7 @@ func TestReadTask(t *testing.T) {
 			Task{Query: "a", Schema: json.RawMessage(`{"type":"object"}`), Context: &Context{Tool: "docs", Query: "b"}}, "<nil>"},
 		{``, Task{}, "task: empty; want one JSON object"},
 		{`{`, Task{}, "task: unexpected EOF"},
-		{`"a"`, Task{}, "task: json: cannot unmarshal string into Go value of type stream.Task"},
+		{`"a"`, Task{}, "task: want an object, not a string"},
 		{`{"query":"a"}{}`, Task{Query: "a"}, "task: something follows the object"},
 		{`{"query":"a","system":"b"}`, Task{Query: "a"}, `task: json: unknown field "system"`},
 		{`{"schema":{}}`, Task{Schema: json.RawMessage(`{}`)}, "task: query: is empty"},

@@ -1,0 +1,79 @@
+package tools
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+func TestExplainJSON(t *testing.T) {
+	type inner struct {
+		Name string    `json:"name"`
+		At   time.Time `json:"at"`
+	}
+	var into struct {
+		In    inner             `json:"in"`
+		List  []*inner          `json:"list"`
+		Map   map[string]string `json:"map"`
+		Yes   bool              `json:"yes"`
+		N     int8              `json:"n"`
+		F     float64           `json:"f"`
+		Bytes []byte            `json:"bytes"`
+	}
+	for in, want := range map[string]string{
+		`[]`:                      "want an object, not a list",
+		`{"in":{"name":5}}`:       "in.name: want a string, not a number",
+		`{"list":{}}`:             "list: want a list, not an object",
+		`{"list":[{"name":[]}]}`:  "list.name: want a string, not a list",
+		`{"map":{"a":true}}`:      "map: want a string, not true or false",
+		`{"map":[]}`:              "map: want an object, not a list",
+		`{"yes":"x"}`:             "yes: want true or false, not a string",
+		`{"n":1.5}`:               "n: want a whole number, not 1.5",
+		`{"n":300}`:               "n: want a whole number, not 300",
+		`{"f":"x"}`:               "f: want a number, not a string",
+		`{"bytes":{}}`:            "bytes: want a string, not an object",
+		`{"in":{"name":"x"}} rub`: "invalid character 'r' after top-level value",
+	} {
+		if err := ExplainJSON(json.Unmarshal([]byte(in), &into)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", in, err, want)
+		}
+	}
+	if ExplainJSON(nil) != nil {
+		t.Error("no error is explained")
+	}
+}
+
+// TestSchemaErrors: what the validator says of a schema, and of a value, names no type of its own.
+func TestSchemaErrors(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"anyOf":3}`:                                                "anyOf: want a list, not a number",
+		`{"anyOf":[{"minimum":"a"}]}`:                                "anyOf.minimum: want a number, not a string",
+		`{"allOf":[{"properties":{"a":5}}]}`:                         "allOf.properties: want an object, not a number",
+		`{"not":[]}`:                                                 "not: want an object, not a list",
+		`{"dependentRequired":{"a":1}}`:                              "dependentRequired: want a list, not a number",
+		`{"anyOf":[{"minProperties":"x"}]}`:                          "a length or count in it is no whole number",
+		`{"anyOf":[{"minProperties":1.5}]}`:                          "a length or count in it is no whole number",
+		`{"type":"object","patternProperties":{"[":{}}}`:             "patternProperties[\"[\"]: error parsing regexp: missing closing ]: `[`",
+		`{"$defs":{"a":{"pattern":"("}},"anyOf":[{"type":"array"}]}`: "pattern: error parsing regexp: missing closing ): `(`",
+	} {
+		if _, err := ParseSchema(json.RawMessage(schema)); err == nil || err.Error() != want {
+			t.Errorf("ParseSchema(%s) = %v, want %q", schema, err, want)
+		}
+	}
+	for schema, want := range map[string]string{
+		`{"anyOf":[{"type":"string"},{"type":["number","null"]}]}`: "anyOf: did not validate against any of its schemas:\nvalidating /anyOf/0: is of type array, want \"string\"\n" +
+			"validating /anyOf/1: is of type array, want \"number, null\"",
+		`{"oneOf":[{"minItems":1},{"minItems":0}]}`:                      "oneOf: validated against more than one of its schemas",
+		`{"not":{"type":"array"}}`:                                       "not: validated against its schema",
+		`{"contains":{"type":"string"},"type":"array"}`:                  "contains: [map[a:b]] does not have an item matching its schema",
+		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{"type":"number"}}}`: "validating /items: validating /$defs/a: is of type object, want \"number\"",
+	} {
+		s, err := ParseSchema(json.RawMessage(schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := s.Check([]byte(`[{"a":"b"}]`)); len(problems) != 1 || problems[0] != want {
+			t.Errorf("%s: %q, want %q", schema, problems, want)
+		}
+	}
+}
