@@ -2,219 +2,25 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/coder/acp-go-sdk"
 )
 
-// editor is a client of the protocol's SDK with a `jp acp` of its own.
-type editor struct {
-	*acp.ClientSideConnection
-	s      *site
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	stderr *bytes.Buffer
-
-	mu     sync.Mutex
-	seen   []string // updates, one line each
-	asked  []string // for leave
-	answer func(acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
-}
-
-func startEditor(s *site, args ...string) *editor {
-	s.t.Helper()
-	e := &editor{s: s, stderr: &bytes.Buffer{}}
-	e.cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "acp"}, args...), Dir: s.home, Env: s.environ(), Stderr: e.stderr}
-	in, err := e.cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := e.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := e.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	e.stdin = in
-	e.ClientSideConnection = acp.NewClientSideConnection(e, in, out)
-	e.SetLogger(slog.New(slog.DiscardHandler))
-	s.t.Cleanup(func() {
-		if e.cmd.ProcessState == nil {
-			_ = e.cmd.Process.Kill()
-			_ = e.cmd.Wait()
-		}
-	})
-	r, err := e.Initialize(s.t.Context(), acp.InitializeRequest{ProtocolVersion: 1})
-	if err != nil || r.ProtocolVersion != 1 || !r.AgentCapabilities.LoadSession {
-		s.t.Fatalf("initialize = %+v, %v", r, err)
-	}
-	return e
-}
-
-// end closes the client's side, and returns jp's exit status.
-func (e *editor) end() int {
-	_ = e.stdin.Close()
-	_ = e.cmd.Wait()
-	return e.cmd.ProcessState.ExitCode()
-}
-
-func (e *editor) open(dir string, servers ...acp.McpServer) acp.SessionId {
-	e.s.t.Helper()
-	r, err := e.NewSession(e.s.t.Context(), acp.NewSessionRequest{Cwd: dir, McpServers: append([]acp.McpServer{}, servers...)})
-	if err != nil {
-		e.s.t.Fatal(err)
-	}
-	return r.SessionId
-}
-
-// prompt asks and returns the stop reason, or the error's message.
-func (e *editor) prompt(id acp.SessionId, blocks ...acp.ContentBlock) string {
-	r, err := e.Prompt(e.s.t.Context(), acp.PromptRequest{SessionId: id, Prompt: blocks})
-	return said(string(r.StopReason), err)
-}
-
-func (e *editor) say(id acp.SessionId, text string) string { return e.prompt(id, acp.TextBlock(text)) }
-
-// said is text, or what an error says.
-func said(text string, err error) string {
-	var r *acp.RequestError
-	switch {
-	case err == nil:
-		return text
-	case errors.As(err, &r):
-		return fmt.Sprintf("%d %s", r.Code, r.Message)
-	}
-	return err.Error()
-}
-
-// updates returns what came in since the last time.
-func (e *editor) updates() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list := e.seen
-	e.seen = nil
-	return list
-}
-
-var convID = regexp.MustCompile(`jp-c\d+`)
-
-// SessionUpdate keeps an update as a line.
-func (e *editor) SessionUpdate(_ context.Context, n acp.SessionNotification) error {
-	u := n.Update
-	block := func(b acp.ContentBlock) string {
-		switch {
-		case b.Text != nil:
-			return b.Text.Text
-		case b.Image != nil:
-			return "image " + b.Image.MimeType
-		case b.Resource != nil && b.Resource.Resource.TextResourceContents != nil:
-			r := b.Resource.Resource.TextResourceContents
-			return filepath.Base(r.Uri) + ": " + r.Text
-		}
-		return "?"
-	}
-	content := func(list []acp.ToolCallContent) string {
-		var parts []string
-		for _, c := range list {
-			if c.Diff != nil {
-				parts = append(parts, fmt.Sprintf("diff %s %q", filepath.Base(c.Diff.Path), c.Diff.NewText))
-			} else {
-				parts = append(parts, block(c.Content.Content))
-			}
-		}
-		return strings.Join(parts, "|")
-	}
-	var line string
-	switch {
-	case u.UserMessageChunk != nil:
-		line = "user: " + block(u.UserMessageChunk.Content)
-	case u.AgentMessageChunk != nil:
-		line = "agent: " + block(u.AgentMessageChunk.Content)
-	case u.AgentThoughtChunk != nil:
-		line = "thought: " + block(u.AgentThoughtChunk.Content)
-	case u.ToolCall != nil:
-		line = fmt.Sprintf("call %s %s %s %s: %s", u.ToolCall.ToolCallId, u.ToolCall.Kind, u.ToolCall.Status, u.ToolCall.Title, content(u.ToolCall.Content))
-	case u.ToolCallUpdate != nil:
-		status := ""
-		if s := u.ToolCallUpdate.Status; s != nil {
-			status = " " + string(*s)
-		}
-		line = fmt.Sprintf("update %s%s: %s", u.ToolCallUpdate.ToolCallId, status, content(u.ToolCallUpdate.Content))
-	case u.SessionInfoUpdate != nil:
-		line = "title: " + *u.SessionInfoUpdate.Title
-	default:
-		line = "?"
-	}
-	line = strings.TrimSpace(convID.ReplaceAllString(line, "ID"))
-	e.mu.Lock()
-	e.seen = append(e.seen, line)
-	e.mu.Unlock()
-	return nil
-}
-
-// RequestPermission answers as the test says.
-func (e *editor) RequestPermission(_ context.Context, r acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
-	e.mu.Lock()
-	e.asked = append(e.asked, *r.ToolCall.Title)
-	answer := e.answer
-	e.mu.Unlock()
-	return answer(r)
-}
-
-// choose answers every question with an option of this id.
-func (e *editor) choose(id string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.answer = func(acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
-		return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(acp.PermissionOptionId(id))}, nil
-	}
-}
-
-// What the client could do and is not asked to.
-
-func (e *editor) ReadTextFile(context.Context, acp.ReadTextFileRequest) (r acp.ReadTextFileResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) WriteTextFile(context.Context, acp.WriteTextFileRequest) (r acp.WriteTextFileResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) CreateTerminal(context.Context, acp.CreateTerminalRequest) (r acp.CreateTerminalResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) KillTerminal(context.Context, acp.KillTerminalRequest) (r acp.KillTerminalResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) TerminalOutput(context.Context, acp.TerminalOutputRequest) (r acp.TerminalOutputResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (r acp.ReleaseTerminalResponse, err error) {
-	return r, errors.New("not asked for")
-}
-func (e *editor) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (r acp.WaitForTerminalExitResponse, err error) {
-	return r, errors.New("not asked for")
-}
-
 const acpConfig = `
 [assistant]
 model = "script/main.toml"
 [conversation]
 max_turns = 2
+[conversation.compact]
+window = 100000
 [conversation.tools.fs_create_file]
 [conversation.tools.fs_read_file]
 run = "unattended"
@@ -271,10 +77,13 @@ func TestACP(t *testing.T) {
 	}
 	wantLines(t, "the first turn", e.updates(), []string{
 		"thought: A file, then.",
+		"usage: 100000",
 		`call call_1 edit pending fs_create_file a.txt: diff a.txt "hello\n"`,
 		"update call_1 in_progress:",
 		"update call_1 completed: a.txt: created, 6 B",
 		"agent: done",
+		"usage: 100000",
+		"usage: 100000 0 USD",
 		"title: write it, see notes.md.",
 	})
 	wantLines(t, "asked", e.asked, []string{"fs_create_file a.txt"})
@@ -362,6 +171,66 @@ func TestACPLeave(t *testing.T) {
 				t.Errorf("updates =\n%s", all)
 			}
 		})
+	}
+}
+
+// TestACPOptions: what is chosen holds from the next prompt on, and is the conversation's.
+func TestACPOptions(t *testing.T) {
+	s := acpSite(t)
+	if err := os.WriteFile(filepath.Join(s.dir, "other.toml"), []byte("[[rule]]\ntext = \"the other one\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	user := filepath.Join(s.home, "config", "jp", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(user), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(user, []byte("[providers.llm.aliases]\nother = \"script/other.toml\"\ngone = \"nobody/x\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := startEditor(s, "--model", "script/main.toml")
+	r, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: s.dir, McpServers: []acp.McpServer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const efforts = "none,low,medium,high"
+	if got, want := options(r.ConfigOptions), "model=script/main.toml of script/main.toml,gone,other; reasoning= of ,"+efforts; got != want {
+		t.Errorf("options = %s\nwant      %s", got, want)
+	}
+	set := func(id, value string) string {
+		r, err := e.SetSessionConfigOption(t.Context(), acp.SetSessionConfigOptionRequest{ValueId: &acp.SetSessionConfigOptionValueId{
+			SessionId: r.SessionId, ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(value),
+		}})
+		return said(options(r.ConfigOptions), err)
+	}
+	if got, want := set("model", "other"), "model=other of other,gone,script/main.toml; reasoning= of ,"+efforts; got != want {
+		t.Errorf("options = %s\nwant      %s", got, want)
+	}
+	if got, want := set("reasoning", "low"), "model=other of other,gone,script/main.toml; reasoning=low of "+efforts; got != want {
+		t.Errorf("options = %s\nwant      %s", got, want)
+	}
+	for _, tt := range []struct{ id, value, want string }{
+		{"model", "x/y", `-32602 value: "x/y" is none of model`}, {"mode", "x", `-32602 configId: "mode" is no option`}, {"model", "gone", "-32603 "},
+	} {
+		if got := set(tt.id, tt.value); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s = %s: %s", tt.id, tt.value, got)
+		}
+	}
+	if got := e.say(r.SessionId, "hello"); got != "end_turn" {
+		t.Fatal(got)
+	}
+	if got := e.updates(); !slices.Contains(got, "agent: the other one") {
+		t.Errorf("updates = %q", got)
+	}
+	// From a shell in between: the editor is told.
+	if out, code := s.jp("query", "--id", string(r.SessionId), "--model", "script/main.toml", "and you?"); code != 0 {
+		t.Fatal(out)
+	}
+	if got := e.say(r.SessionId, "hello"); got != "end_turn" {
+		t.Fatal(got)
+	}
+	got := e.updates()
+	if want := "options: model=script/main.toml of script/main.toml,gone,other; reasoning=low of " + efforts; !slices.Contains(got, want) || !slices.Contains(got, "agent: done") {
+		t.Errorf("updates = %q, want %q among them", got, want)
 	}
 }
 
@@ -554,69 +423,4 @@ func TestACPHostile(t *testing.T) {
 	if err := w.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-}
-
-// wire is a `jp acp` whose lines the test writes and reads itself.
-type wire struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func newWire(s *site) *wire {
-	s.t.Helper()
-	w := &wire{cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "acp"}, Dir: s.home, Env: s.environ()}}
-	in, err := w.cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if w.cmd.ProcessState == nil {
-			_ = w.cmd.Process.Kill()
-			_ = w.cmd.Wait()
-		}
-	})
-	w.in, w.out = in, bufio.NewReader(out)
-	return w
-}
-
-// ask writes a line and returns the answer: its id, then ok, or code and the first line of the message.
-func (w *wire) ask(t *testing.T, line string) string {
-	t.Helper()
-	if _, err := io.WriteString(w.in, line+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	return w.read(t)
-}
-
-func (w *wire) read(t *testing.T) string {
-	t.Helper()
-	line, err := w.out.ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  json.RawMessage `json:"result"`
-		Error   *struct {
-			Code    int    `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal(line, &m); err != nil || m.Version != "2.0" || (m.Result == nil) == (m.Error == nil) {
-		t.Fatalf("%v: %s", err, line)
-	}
-	if m.Error == nil {
-		return string(m.ID) + " ok"
-	}
-	text, _, _ := strings.Cut(m.Error.Message, "\n")
-	return fmt.Sprintf("%s %d %s", m.ID, m.Error.Code, text)
 }

@@ -23,12 +23,13 @@ const patience = 30 * time.Second
 
 // site is a workspace with a home of its own, whose path marks every process that belongs to it.
 type site struct {
-	t        *testing.T
-	dir      string
-	home     string
-	store    *convstore.Store
-	stdin    string // of what is started
-	children []*exec.Cmd
+	t         *testing.T
+	dir       string
+	home      string
+	store     *convstore.Store
+	stdin     string // of what is started
+	untrusted bool   // JP_TRUST_WORKSPACE is not set
+	children  []*exec.Cmd
 }
 
 func newSite(t *testing.T, files map[string]string) *site {
@@ -75,7 +76,9 @@ func (s *site) environ() []string {
 	env := []string{
 		"HOME=" + s.home, "XDG_STATE_HOME=" + filepath.Join(s.home, "state"), "XDG_CONFIG_HOME=" + filepath.Join(s.home, "config"),
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + s.home, "JP_SESSION=kill", "JP_NONINTERACTIVE=1",
-		"JP_TRUST_WORKSPACE=1",
+	}
+	if !s.untrusted {
+		env = append(env, "JP_TRUST_WORKSPACE=1")
 	}
 	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
 		env = append(env, "GOCOVERDIR="+dir)

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -41,6 +42,10 @@ type Agent interface {
 type Session interface {
 	// ID is the client's name for it.
 	ID() string
+	// Options are what the client's user can choose. It is called at any time, as Set is.
+	Options() []ConfigOption
+	// Set chooses one of the values of an option, for the next prompt and those after it.
+	Set(ctx context.Context, id, value string) error
 	// Prompt carries out one prompt. It is not called while another is under way. When ctx ends it returns as soon as nothing
 	// of it runs any more.
 	Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error)
@@ -73,11 +78,10 @@ func Serve(ctx context.Context, leave context.CancelCauseFunc, a Agent, o Option
 		agent: a, options: o, leave: leave, out: out,
 		running: map[string]context.CancelCauseFunc{}, asked: map[int64]chan message{}, sessions: map[string]*session{},
 	}
-	read := make(chan error, 1)
+	read := make(chan struct{})
 	go func() { // is left behind where ctx ends before in does
-		err := c.read(ctx, in)
-		leave(err)
-		read <- err
+		leave(c.read(ctx, in))
+		close(read)
 	}()
 	select {
 	case <-read:
@@ -247,6 +251,8 @@ func (c *conn) prepare(ctx context.Context, m message) (func() (any, error), err
 		return c.prompt(ctx, m.Params)
 	case "session/close":
 		return c.closeSession(ctx, m.Params)
+	case "session/set_config_option":
+		return c.set(ctx, m.Params)
 	case "session/cancel": // is a notification; some clients want to hear that it came
 		return func() (any, error) { return struct{}{}, nil }, c.cancelPrompt(m.Params)
 	}
@@ -355,7 +361,7 @@ func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any
 		if err := c.keep(s, err); err != nil {
 			return nil, err
 		}
-		return map[string]string{"sessionId": s.ID()}, nil
+		return map[string]any{"sessionId": s.ID(), "configOptions": s.Options()}, nil
 	}, nil
 }
 
@@ -379,7 +385,10 @@ func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool
 			tell = func(u Update) { c.tell(p.ID, u) }
 		}
 		s, err := c.agent.Load(ctx, p.ID, p.Setup, tell)
-		return struct{}{}, c.keep(s, err)
+		if err := c.keep(s, err); err != nil {
+			return nil, err
+		}
+		return map[string]any{"configOptions": s.Options()}, nil
 	}, nil
 }
 
@@ -488,6 +497,33 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 			stop, err = Cancelled, nil
 		}
 		return map[string]StopReason{"stopReason": stop}, err
+	}, nil
+}
+
+// set chooses an option of a session, and answers with all of them.
+func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
+	var p struct {
+		ID     string `json:"sessionId"`
+		Option string `json:"configId"`
+		Value  string `json:"value"`
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.named(raw, &p, &p.ID)
+	if err != nil {
+		return nil, err
+	}
+	return func() (any, error) {
+		options := s.Options()
+		i := slices.IndexFunc(options, func(o ConfigOption) bool { return o.ID == p.Option })
+		if i < 0 {
+			return nil, Paramsf("configId: %q is no option", clip(p.Option))
+		}
+		if !slices.ContainsFunc(options[i].Values, func(v ConfigValue) bool { return v.Value == p.Value }) {
+			return nil, Paramsf("value: %q is none of %s", clip(p.Value), p.Option)
+		}
+		err := s.Set(ctx, p.Option, p.Value)
+		return map[string]any{"configOptions": s.Options()}, err
 	}, nil
 }
 

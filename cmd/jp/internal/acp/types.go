@@ -67,7 +67,7 @@ type Resource struct {
 // Text is a block of text.
 func Text(s string) Block { return Block{Type: TypeText, Text: s} }
 
-// Update is a change in a session that the client is told of: a Chunk, a ToolCall, an Info or Options.
+// Update is a change in a session that the client is told of: a Chunk, a ToolCall, an Info, a Chosen or a Usage.
 type Update interface{ isUpdate() }
 
 // Chunk is a piece of what is said.
@@ -168,9 +168,62 @@ func NewInfo(title, updatedAt string) Info {
 	return Info{Kind: "session_info_update", Title: title, UpdatedAt: updatedAt}
 }
 
+// ConfigOption is something that the client's user can choose for a session.
+type ConfigOption struct {
+	ID       string        `json:"id"`
+	Name     string        `json:"name"`
+	Category string        `json:"category,omitempty"` // "model", "thought_level", for the client to show
+	Type     string        `json:"type"`               // "select"
+	Current  string        `json:"currentValue"`
+	Values   []ConfigValue `json:"options"`
+}
+
+// ConfigValue is one that can be chosen.
+type ConfigValue struct {
+	Value       string `json:"value"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
+// Chosen says that options have changed.
+type Chosen struct {
+	Kind    string         `json:"sessionUpdate"` // "config_option_update"
+	Options []ConfigOption `json:"configOptions"`
+}
+
+// NewChosen is the update that says what the options are.
+func NewChosen(list []ConfigOption) Chosen {
+	return Chosen{Kind: "config_option_update", Options: list}
+}
+
+// Usage is how full the model's window is, and what the session has cost.
+type Usage struct {
+	Kind string `json:"sessionUpdate"` // "usage_update"
+	Used int64  `json:"used"`          // tokens
+	Size int64  `json:"size"`          // tokens
+	Cost *Cost  `json:"cost,omitempty"`
+}
+
+// Cost is an amount of money.
+type Cost struct {
+	Amount   json.Number `json:"amount"`
+	Currency string      `json:"currency"` // ISO 4217
+}
+
+// NewUsage is the update about used of size tokens. usd is an amount of dollars, "" where it is not known.
+func NewUsage(used, size int64, usd json.Number) Usage {
+	u := Usage{Kind: "usage_update", Used: used, Size: size}
+	if usd != "" {
+		u.Cost = &Cost{usd, "USD"}
+	}
+	return u
+}
+
 func (Chunk) isUpdate()    {}
 func (ToolCall) isUpdate() {}
 func (Info) isUpdate()     {}
+func (Chosen) isUpdate()   {}
+func (Usage) isUpdate()    {}
 
 // Listed is a session that can be loaded.
 type Listed struct {

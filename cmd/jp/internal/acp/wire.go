@@ -54,7 +54,7 @@ func asError(err error) *Error {
 // message is one line of the client: a request, a notification (a request without ID) or the answer to a request of ours.
 type message struct {
 	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
+	ID      json.RawMessage `json:"id,omitempty"`
 	Method  string          `json:"method"`
 	Params  json.RawMessage `json:"params"`
 	Result  json.RawMessage `json:"result"`

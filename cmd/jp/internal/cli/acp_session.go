@@ -20,6 +20,7 @@ type acpSession struct {
 	notices *notices
 	servers map[string]mcpServer // that the editor brings along
 	told    bool                 // which of these are not used
+	options acpOptionsOf
 }
 
 // acpLeft is how long a conversation stays that was made and not asked anything, when the editor or jp did not end properly.
@@ -58,6 +59,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 		return err
 	}
 	s.id = q.conv.ID
+	s.options.learn(ctx, q)
 	return nil
 }
 
@@ -78,6 +80,10 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup, tell 
 	if err := s.serversOf(ctx, q, setup); err != nil {
 		return err
 	}
+	if err := q.asStored(ctx); err != nil {
+		return err
+	}
+	s.options.learn(ctx, q)
 	if tell == nil {
 		return nil
 	}
@@ -124,10 +130,12 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	q.o = queryOptions{id: maybe[string]{true, s.id.String()}, noActivate: true}
+	chosen := s.options.apply(&q.o)
 	defer q.close(ctx)
 	if err := q.open(ctx, t.text, nil); err != nil {
 		return "", err
 	}
+	s.options.applied(chosen)
 	if g := q.conv.Grant; g != nil && q.hand != nil {
 		var cancel context.CancelFunc
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
@@ -144,12 +152,18 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		s.fresh = false
 	}
 	show := &acpShow{query: q, client: client}
+	defer func() {
+		if s.options.learn(context.WithoutCancel(ctx), q) {
+			client.Tell(acp.NewChosen(s.Options()))
+		}
+	}()
 	q.asks, q.mcp.approve = show, show.approve
 	loop, d, err := q.assemble(ctx)
 	if err != nil {
 		return "", err
 	}
 	s.unused(q, loop.Tools.Set)
+	show.model = loop.Model
 	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started
 	out, err := q.turn(ctx, loop, t)
 	if err != nil {
@@ -158,8 +172,10 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if left := q.finish(ctx, out); left != nil {
 		q.warn("%v", left)
 	}
-	s.entitle(ctx, q, client)
+	show.spent(ctx)
 	q.expire(ctx)
+	q.name(ctx, loop, out)
+	s.entitle(ctx, q, client)
 	return q.stopped(ctx, out)
 }
 

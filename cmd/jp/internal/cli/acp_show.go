@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -24,6 +26,8 @@ import (
 type acpShow struct {
 	*query
 	client *acp.Client
+	model  string
+	used   int64 // tokens of the latest request and its reply
 
 	mu    sync.Mutex
 	below map[string]*acpBelow // sub-agents, by conversation
@@ -42,6 +46,7 @@ func (s *acpShow) watch() agent.Watch {
 	return agent.Watch{
 		Text:      func(delta string) { s.say(acp.ByAgent, delta) },
 		Reasoning: func(delta string) { s.say(acp.InThought, delta) },
+		Message:   s.replied,
 		Call:      func(c convstore.ToolCall) { s.client.Tell(s.shown(c)) },
 		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
 			s.client.Tell(answered(r))
@@ -54,6 +59,41 @@ func (s *acpShow) watch() agent.Watch {
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
 	if text != "" {
 		s.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text)})
+	}
+}
+
+// replied is told of each reply.
+func (s *acpShow) replied(m agent.Message) {
+	u := m.Usage
+	s.used = u.Input + u.CacheRead + u.CacheWrite + u.Output
+	s.filled("")
+}
+
+// filled tells how full the model's window is, where it is known.
+func (s *acpShow) filled(usd json.Number) {
+	info, err := model.Lookup(s.model, s.modelProviders(s.resolved.Config))
+	if size := cmp.Or(s.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
+		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
+	}
+}
+
+// spent tells that again, with what the conversation and everything below it has cost so far.
+func (s *acpShow) spent(ctx context.Context) {
+	all, err := s.store.Spent(context.WithoutCancel(ctx), s.conv.ID)
+	if err != nil {
+		s.warn("%v", err)
+		return
+	}
+	var sum int64
+	for _, c := range all.Charges {
+		if c.CostNano == nil {
+			return // nobody knows
+		}
+		sum += *c.CostNano
+	}
+	b, err := stream.USD(sum).MarshalJSON()
+	if err == nil {
+		s.filled(json.Number(b))
 	}
 }
 

@@ -192,7 +192,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 			leave("model %s: no alias of that name in providers.llm.aliases; set assistant.model, or give --model", f.Model)
 		}
 	}
-	if f.Reasoning != "" && !slices.Contains([]string{"none", "low", "medium", "high"}, f.Reasoning) {
+	if f.Reasoning != "" && !slices.Contains(reasoningEfforts(), f.Reasoning) {
 		leave("reasoning %s: not known here", f.Reasoning)
 	}
 	for _, key := range f.Left {

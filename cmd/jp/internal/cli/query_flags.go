@@ -89,7 +89,7 @@ func (o *queryOptions) flags() []*option {
 		),
 		grouped("who answers", slices.Concat(configFlags(&o.directives), []*option{
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
-			choiceFlag(&o.reasoning, "reasoning", "EFFORT", []string{"none", "low", "medium", "high"}, "how much the model reasons: none, low, medium, high"),
+			choiceFlag(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high"),
 			toggled("tool", "t", "enable a tool, or all that the config knows", true),
 			toggled("no-tool", "T", "disable a tool, or all", false),
 			choiceFlag(&o.role, "role", "ROLE", personRoles(),

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coder/acp-go-sdk"
+)
+
+// TestACPServers: an MCP server of the editor runs when a tool of it is held and its user said yes, once.
+func TestACPServers(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n" +
+			"[conversation.tools.jp_query]\nrun = \"unattended\"\n[delegation]\nprofiles = [\"agent/child\"]\n",
+		".jp/config/agent/child.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\n",
+		"main.toml": `
+[[rule]]
+query = "delegate"
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/child", query = "say" } }]
+[[rule]]
+query = "say"
+round = 1
+tool_calls = [{ name = "say", arguments = { text = "it is so" } }]
+[[rule]]
+text = "done"
+`,
+	})
+	s.untrusted = true // JP_TRUST_WORKSPACE would approve the server too
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	notes := acp.McpServer{Stdio: &acp.McpServerStdio{Name: "notes", Command: "mcp-server", Args: []string{"plain"}, Env: []acp.EnvVariable{}}}
+	stdio := func(name, arg string) acp.McpServer {
+		return acp.McpServer{Stdio: &acp.McpServerStdio{Name: name, Command: "x", Args: []string{arg}, Env: []acp.EnvVariable{}}}
+	}
+	sse := acp.McpServer{Sse: &acp.McpServerSseInline{Type: "sse", Name: "old", Url: "https://example.com/", Headers: []acp.HttpHeader{}}}
+	e := startEditor(s)
+	id := e.open(s.dir, notes, stdio("notes", "twice"), stdio("more", ""), stdio("env", "${HOME}"), stdio("a b", ""), sse)
+	e.choose("deny")
+	if got := e.say(id, "say"); got != "-32603 tool say: MCP server notes of the editor: not approved" {
+		t.Errorf("no: %s", got)
+	}
+	wantLines(t, "asked", e.asked, []string{"start MCP server notes: mcp-server plain"})
+	got := strings.Split(strings.Join(e.updates(), "\n"), "\n")
+	for _, want := range []string{
+		`jp: warning: MCP server "notes" of the editor: left out: two have this name`,
+		`jp: warning: MCP server "env" of the editor: left out: holds ${, which in an MCP server of jp names a variable`,
+		`jp: warning: MCP server "a b" of the editor: left out: the name of a server has at most 64 letters, digits, - and _`,
+		`jp: warning: MCP server "old" of the editor: left out: type "sse" is not supported`,
+	} {
+		if !slices.ContainsFunc(got, func(line string) bool { return strings.TrimPrefix(line, "thought: ") == want }) {
+			t.Errorf("no notice %q among\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	if p := s.running("mcp-server"); len(p) != 0 {
+		t.Errorf("started: %v", p)
+	}
+	e.choose("allow")
+	for range 2 { // asked once
+		if got := e.say(id, "say"); got != "end_turn" {
+			t.Fatalf("yes: %s\n%s", got, e.stderr)
+		}
+		if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool { return strings.HasSuffix(line, "completed: it is so") }) {
+			t.Errorf("updates = %q", got)
+		}
+	}
+	if len(e.asked) != 2 {
+		t.Errorf("asked %q", e.asked)
+	}
+	if got := e.say(id, "delegate"); got != "end_turn" {
+		t.Fatal(got)
+	}
+	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "MCP server notes is the editor's, whose servers sub-agents cannot use") {
+		t.Errorf("a sub-agent: %s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+}
+
+// TestACPQuestion: ask_user is a form where the editor has forms.
+func TestACPQuestion(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.ask_user]\n",
+		"main.toml": `
+[[rule]]
+query = "choose"
+round = 1
+tool_calls = [{ name = "ask_user", arguments = { question = "Which one?", options = ["red", "blue"] } }]
+[[rule]]
+query = "ask"
+round = 1
+tool_calls = [{ name = "ask_user", arguments = { question = "Which one?" } }]
+[[rule]]
+text = "done"
+`,
+	})
+	forms := acp.ClientCapabilities{Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}}}
+	accept := func(key, value string) acp.UnstableCreateElicitationResponse {
+		return acp.UnstableCreateElicitationResponse{Accept: &acp.UnstableCreateElicitationAccept{Action: "accept", Content: map[string]any{key: value}}}
+	}
+	for _, tt := range []struct {
+		name   string
+		can    acp.ClientCapabilities
+		query  string
+		answer acp.UnstableCreateElicitationResponse
+		asked  string
+		want   string
+	}{
+		{"choice", forms, "choose", accept("choice", "blue"), "Which one? [answer choice] []", "completed: blue"},
+		{"own words", forms, "choose", accept("answer", "green"), "Which one? [answer choice] []", "completed: green"},
+		{"open", forms, "ask", accept("answer", "green"), "Which one? [answer] [answer]", "completed: green"},
+		{"declined", forms, "ask", acp.UnstableCreateElicitationResponse{Decline: &acp.UnstableCreateElicitationDecline{Action: "decline"}},
+			"Which one? [answer] [answer]", "failed: error: the user gave no answer"},
+		{"no forms", acp.ClientCapabilities{}, "ask", acp.UnstableCreateElicitationResponse{}, "", "failed: error: nobody can answer, and conversation.tools.ask_user.detached.tool is "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := startEditorThat(s, tt.can)
+			asked := ""
+			e.form = func(f acp.UnstableCreateElicitationForm) acp.UnstableCreateElicitationResponse {
+				var keys []string
+				for k := range f.RequestedSchema.Properties {
+					keys = append(keys, k)
+				}
+				slices.Sort(keys)
+				asked = fmt.Sprintf("%s %v %v", f.Message, keys, f.RequestedSchema.Required)
+				return tt.answer
+			}
+			if got := e.say(e.open(s.dir), tt.query); got != "end_turn" {
+				t.Fatal(got)
+			}
+			got := strings.Join(e.updates(), "\n")
+			if asked != tt.asked || !strings.Contains(got, tt.want) {
+				t.Errorf("asked %q, updates =\n%s\nwant %q and %q", asked, got, tt.asked, tt.want)
+			}
+			if got := e.end(); got != 0 {
+				t.Errorf("exit = %d\n%s", got, e.stderr)
+			}
+		})
+	}
+}
+
+// TestACPPlaces: a workspace is served once it is trusted, and with --workspace no other is.
+func TestACPPlaces(t *testing.T) {
+	s := acpSite(t)
+	other := filepath.Join(s.home, "other")
+	if err := os.MkdirAll(filepath.Join(other, ".jp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(s.dir, "sub")
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(sub, "out")
+	if err := os.Symlink(other, link); err != nil {
+		t.Fatal(err)
+	}
+	e := startEditor(s, "-w", s.dir)
+	try := func(dir string) string {
+		r, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: dir, McpServers: []acp.McpServer{}})
+		if err == nil {
+			return "ok"
+		}
+		text, _, _ := strings.Cut(said(string(r.SessionId), err), "\n")
+		return text
+	}
+	for dir, want := range map[string]string{
+		s.dir: "ok", sub: "ok",
+		other:                    fmt.Sprintf("-32602 cwd: %s is not in %s, which --workspace names", other, s.dir),
+		link:                     fmt.Sprintf("-32602 cwd: %s is not in %s, which --workspace names", link, s.dir),
+		filepath.Dir(s.dir):      fmt.Sprintf("-32602 cwd: %s is not in %s, which --workspace names", filepath.Dir(s.dir), s.dir),
+		s.dir + "/../home/other": fmt.Sprintf("-32602 cwd: %s is not in %s, which --workspace names", s.dir+"/../home/other", s.dir),
+	} {
+		if got := try(dir); got != want {
+			t.Errorf("%s: %s\nwant %s", dir, got, want)
+		}
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+
+	s.untrusted = true
+	e = startEditor(s)
+	if got := try(s.dir); got != fmt.Sprintf("-32603 workspace %s: not trusted", s.dir) {
+		t.Errorf("untrusted: %s", got)
+	}
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	if got := try(s.dir); got != "ok" {
+		t.Errorf("trusted: %s", got)
+	}
+	id := e.open(s.dir)
+	if err := os.WriteFile(filepath.Join(s.dir, ".jp/config.toml"), []byte(acpConfig+"\n# changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.say(id, "hello"); !strings.HasPrefix(got, fmt.Sprintf("-32603 workspace %s: not as it was trusted: .jp/config.toml (changed)", s.dir)) {
+		t.Errorf("changed: %s", got)
+	}
+}
