@@ -39,8 +39,13 @@ type tape struct {
 
 // The variables that tell a sub-agent of its tape. They count where another jp started this one, and reach no tool.
 const (
-	tapeVariable = "JP_TAPE"     // the folder
+	tapeVariable = "JP_TAPE"     // what is done, ":" and the folder
 	runVariable  = "JP_TAPE_RUN" // which run of the tree this is
+)
+
+const (
+	taping    = "record"
+	replaying = "replay"
 )
 
 const recordingName = "recording.toml"
@@ -84,16 +89,11 @@ func (a *app) openTape(o tapeOptions, delegated bool) error {
 		}
 	} else {
 		var err error
-		if t.replay, data, err = script.OpenRecording(a.abs(t.named)); err != nil {
-			var bad *script.Error
-			if errors.As(err, &bad) {
-				bad.File = t.named
+		if t.replay, data, err = script.OpenRecording(a.abs(t.named), t.named); err != nil {
+			if bad := (*script.Error)(nil); errors.As(err, &bad) {
 				return usagef("--replay %v", bad).withHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
 			}
 			return usagef("--replay %s: %v", t.named, err)
-		}
-		if t.replay, err = script.ParseRecording(t.named, data); err != nil {
-			return err
 		}
 	}
 	state := a.stateDir()
@@ -120,21 +120,19 @@ func (a *app) openTape(o tapeOptions, delegated bool) error {
 }
 
 // joinTape takes part in the tape of the jp that started this one, if there is one.
-func (a *app) joinTape() error {
-	dir := a.getenv(tapeVariable)
-	if dir == "" {
-		return nil
-	}
+func (a *app) joinTape() (err error) {
+	what, dir, _ := strings.Cut(a.getenv(tapeVariable), ":")
 	t := &tape{app: a, dir: dir, trail: script.NewTrail(a.getenv(runVariable))}
-	_, data, err := script.OpenRecording(filepath.Join(dir, recordingName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // recorded
-	case err != nil:
-		return fmt.Errorf("the recording that is replayed: %w", err)
-	default:
-		if t.replay, err = script.ParseRecording("the recording", data); err != nil {
-			return err
+	switch what {
+	case "":
+		return nil
+	case taping:
+	case replaying:
+		if t.replay, _, err = script.OpenRecording(filepath.Join(dir, recordingName), "the recording"); err != nil {
+			return fmt.Errorf("the recording that is replayed: %w", err)
 		}
+	default:
+		return fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying) // and no model is asked
 	}
 	a.tape = t
 	return nil
@@ -194,7 +192,7 @@ func (t *tape) environ(call, query string) []string {
 	if t == nil {
 		return nil
 	}
-	return []string{tapeVariable + "=" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
+	return []string{tapeVariable + "=" + pick(t.replay == nil, taping, replaying) + ":" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
 }
 
 // step is a request of a replay.

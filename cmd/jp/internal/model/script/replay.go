@@ -14,12 +14,13 @@ import (
 // Provider is whose reasoning script models say theirs is.
 const Provider = "script"
 
-// OpenRecording reads the script at a path. The error does not name the file.
-func OpenRecording(file string) (s *Script, data []byte, err error) {
+// OpenRecording reads the recording in a file, to which messages give the name. data is what stands there. An error that is no
+// *Error is of the file and does not name it.
+func OpenRecording(file, name string) (s *Script, data []byte, err error) {
 	if data, err = read(os.OpenFile(file, readOnly, 0)); err != nil {
 		return nil, nil, err
 	}
-	s, err = ParseRecording(file, data)
+	s, err = ParseRecording(name, data)
 	return s, data, err
 }
 
@@ -152,7 +153,7 @@ func shortened(text, other string) string {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
-	from := max(0, n-before)
+	from := pick(n < most/2, 0, n-before)
 	to := min(len(a), from+most)
 	quoted := fmt.Sprintf("%q", string(a[from:to]))
 	if from > 0 {
