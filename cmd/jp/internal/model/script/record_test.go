@@ -323,7 +323,7 @@ text = "x"
 		{model.Request{Round: 1, Messages: []model.Message{user("count the lines of jp-c1, please")}},
 			`the main run (no profile), round 1: rule 1 (line 4) was asked "count the lines of jp-c1", and this is "count the lines of jp-c1, please"`},
 		{model.Request{Round: 1, Profile: "x", Messages: []model.Message{user(long)}},
-			`the main run (profile x), round 1: rule 1 (line 4) is of no profile; was asked "count the lines of jp-c1", and this is "count the lines of jp-c9, which are many, and then count them again, and again, a"...`},
+			`the main run (profile x), round 1: rule 1 (line 4) is of no profile; was asked "count the lines of jp-c1", and this is "count the lines of jp-c9, which are many, and then count them again, and again, "...`},
 		{model.Request{Round: 2, Messages: thread(true)},
 			`the main run (no profile), round 2: rule 2 (line 13) has no failed result, and t failed: "error: \x1b[31mno\nsuch"`},
 		{model.Request{Round: 3, ToolChoice: "none", Messages: thread(false)},
