@@ -98,6 +98,9 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		if _, err := dec.Token(); err != io.EOF {
 			return nil, bad("more than one value")
 		}
+		if key := repeatedKey(line); key != "" {
+			return nil, bad("%s: stands there twice", key)
+		}
 		it := delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context}
 		switch {
 		case strings.TrimSpace(l.Query) == "":
@@ -129,6 +132,25 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		return nil, usagef("batch: no query on stdin").withHint(`one JSON string or object on each line, such as "What is this?"`)
 	}
 	return items, nil
+}
+
+// repeatedKey returns a key that an object of texts has twice, in whatever case as they are read; "" when there is none.
+func repeatedKey(object string) string {
+	dec := json.NewDecoder(strings.NewReader(object))
+	if open, _ := dec.Token(); open != json.Delim('{') {
+		return ""
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, _ := dec.Token()
+		name, _ := key.(string)
+		if name = strings.ToLower(name); seen[name] {
+			return name
+		}
+		seen[name] = true
+		_, _ = dec.Token() // its value, which is a text
+	}
+	return ""
 }
 
 // profileName reports whether a profile is named, and not a file by its path or a directive.
