@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -50,6 +51,7 @@ func (t *turn) request() model.Request {
 func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 	r := reply{began: time.Now()}
 	var text, thinking strings.Builder
+	used := t.callIDs()
 	defer func() { r.took = time.Since(r.began) }()
 	for part, err := range t.Ask(ctx, req) {
 		if err != nil {
@@ -79,7 +81,11 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 			r.reasoning = append(r.reasoning, *part.Reasoning)
 		case part.Call != nil:
 			r.any = true
-			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
+			id := part.Call.ID
+			if used[id] { // in a turn that this request does not show: the id of a call names what it started
+				id = "call_" + rand.Text()
+			}
+			c := convstore.ToolCall{ID: id, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
 			if tool, ok := t.tools.Set.Get(c.Name); ok {
 				c.Source = tool.Source
 			}
@@ -101,6 +107,17 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 	}
 	r.took = time.Since(r.began)
 	return r, nil
+}
+
+// callIDs are those of all calls of the conversation.
+func (t *turn) callIDs() map[string]bool {
+	ids := map[string]bool{}
+	for _, ev := range t.events {
+		if c, ok := ev.Body.(convstore.ToolCall); ok {
+			ids[c.ID] = true
+		}
+	}
+	return ids
 }
 
 // guess charges a reply of so many bytes to what nobody told the usage of: what is told while a reply is under way counts

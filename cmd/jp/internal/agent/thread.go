@@ -24,21 +24,11 @@ func Thread(events []convstore.Event, provider string) []model.Message {
 // thread is what the model is sent of s.
 func (s sent) thread(provider string) []model.Message {
 	var (
-		msgs    []model.Message
-		reply   []model.Content // of the assistant message being read
-		results = map[string]convstore.ToolResult{}
-		turn    = map[string]int{}                // of each result
-		calls   = map[string]convstore.ToolCall{} // as stored
+		msgs  []model.Message
+		reply []model.Content            // of the assistant message being read
+		made  = map[*model.Call]paired{} // by the calls of reply
+		calls = pairs(s.all, s.begins)
 	)
-	for _, ev := range s.all {
-		switch b := ev.Body.(type) {
-		case convstore.ToolResult:
-			results[b.ID] = b
-			turn[b.ID] = ev.Turn
-		case convstore.ToolCall:
-			calls[b.ID] = b
-		}
-	}
 	said := func(text string) {
 		c := model.Content{Text: text}
 		if n := len(msgs); n > 0 && msgs[n-1].Role == model.User {
@@ -58,14 +48,12 @@ func (s sent) thread(provider string) []model.Message {
 			if c.Call == nil {
 				continue
 			}
-			r, ok := results[c.Call.ID]
-			if !ok {
-				r = convstore.ToolResult{ID: c.Call.ID, Text: interrupted, IsError: true}
+			p := made[c.Call]
+			r := p.result
+			if s.short[p.call.ID] && stubbable(r) {
+				r.Text = stub(p.call, r, p.turn)
 			}
-			if s.short[r.ID] && stubbable(r) {
-				r.Text = stub(calls[r.ID], r, turn[r.ID])
-			}
-			answers = append(answers, model.Content{Result: &model.CallResult{ID: r.ID, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
+			answers = append(answers, model.Content{Result: &model.CallResult{ID: p.id, Name: c.Call.Name, Text: r.Text, IsError: r.IsError}})
 		}
 		if len(answers) > 0 {
 			msgs = append(msgs, model.Message{Role: model.ToolRole, Content: answers})
@@ -108,7 +96,9 @@ func (s sent) thread(provider string) []model.Message {
 			if isFetch(b.ID) {
 				continue // stands in the system prompt
 			}
-			reply = append(reply, model.Content{Call: &model.Call{ID: b.ID, Name: b.Name, Arguments: rawArguments(b.Arguments)}})
+			call := &model.Call{ID: calls[i].id, Name: b.Name, Arguments: rawArguments(b.Arguments)}
+			made[call] = calls[i]
+			reply = append(reply, model.Content{Call: call})
 		}
 	}
 	flush()

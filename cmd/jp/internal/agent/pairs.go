@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"strconv"
+
+	"jp/convstore"
+)
+
+// paired is a stored call as a model is sent it.
+type paired struct {
+	call   convstore.ToolCall
+	id     string // that no other call of the thread has
+	result convstore.ToolResult
+	turn   int // of the result
+}
+
+// pairs finds the result of each call among the events, by the place of the call. A call without one gets one that says so.
+//
+// What comes from elsewhere may have several calls of one id: servers count them anew in each reply. Then a result belongs to the
+// first call of the reply before it that still waits, and all but the first of them are sent under another id.
+func pairs(events []convstore.Event, begins []bool) map[int]paired {
+	times := map[string]int{}      // how many calls have an id
+	results := map[string]paired{} // the last of an id
+	for _, ev := range events {
+		switch b := ev.Body.(type) {
+		case convstore.ToolCall:
+			times[b.ID]++
+		case convstore.ToolResult:
+			results[b.ID] = paired{result: b, turn: ev.Turn}
+		}
+	}
+	list := make(map[int]paired, len(times))
+	taken := map[string]bool{}    // ids that are sent
+	again := map[string]int{}     // names that were tried for further calls of an id
+	waiting := map[string][]int{} // places of the calls of this reply whose id others have
+	for i, ev := range events {
+		if begins[i] {
+			clear(waiting)
+		}
+		switch b := ev.Body.(type) {
+		case convstore.ToolCall:
+			p := paired{call: b, id: b.ID, result: convstore.ToolResult{Text: interrupted, IsError: true}}
+			if r, ok := results[b.ID]; ok && times[b.ID] == 1 {
+				p.result, p.turn = r.result, r.turn
+			}
+			for free := p.id != "" && !taken[p.id]; !free; free = times[p.id] == 0 && !taken[p.id] {
+				again[b.ID]++
+				p.id = b.ID + "-" + strconv.Itoa(again[b.ID]+1)
+			}
+			taken[p.id] = true
+			list[i] = p
+			if times[b.ID] > 1 {
+				waiting[b.ID] = append(waiting[b.ID], i)
+			}
+		case convstore.ToolResult:
+			if places := waiting[b.ID]; len(places) > 0 {
+				p := list[places[0]]
+				p.result, p.turn = b, ev.Turn
+				list[places[0]], waiting[b.ID] = p, places[1:]
+			}
+		}
+	}
+	return list
+}
