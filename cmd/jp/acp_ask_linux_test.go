@@ -145,6 +145,32 @@ text = "done"
 	}
 }
 
+// TestACPResult: a result that a person must let through is shown to them first.
+func TestACPResult(t *testing.T) {
+	for choice, want := range map[string]string{"allow": "completed: remember", "deny": "failed: error: the tool ran; its result is withheld: the user said no"} {
+		t.Run(choice, func(t *testing.T) {
+			s := newSite(t, map[string]string{
+				".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.fs_read_file]\nrun = \"unattended\"\nresult = \"ask\"\n",
+				"main.toml":       "[[rule]]\nround = 1\ntool_calls = [{ name = \"fs_read_file\", arguments = { path = \"notes.md\" } }]\n[[rule]]\ntext = \"done\"\n",
+				"notes.md":        "remember\n",
+			})
+			e := startEditor(s)
+			e.choose(choice)
+			if got := e.say(e.open(s.dir), "read"); got != "end_turn" {
+				t.Fatal(got)
+			}
+			if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, want) {
+				t.Errorf("updates =\n%s\nwant %q", got, want)
+			}
+			wantLines(t, "asked", e.asked, []string{`give the model the result of fs_read_file(path="notes.md")`})
+			wantLines(t, "options", e.names, []string{
+				"Show the model the result", "Show the model what fs_read_file returns for the rest of this turn",
+				"Keep back the result", "Keep back what fs_read_file returns for the rest of this turn",
+			})
+		})
+	}
+}
+
 // TestACPPlaces: a workspace is served once it is trusted, and with --workspace no other is.
 func TestACPPlaces(t *testing.T) {
 	s := acpSite(t)

@@ -30,6 +30,7 @@ type editor struct {
 	mu     sync.Mutex
 	seen   []string // updates, one line each
 	asked  []string // for leave
+	names  []string // of the options
 	answer func(acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
 	form   func(acp.UnstableCreateElicitationForm) acp.UnstableCreateElicitationResponse
 }
@@ -183,6 +184,9 @@ func (e *editor) SessionUpdate(_ context.Context, n acp.SessionNotification) err
 func (e *editor) RequestPermission(_ context.Context, r acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 	e.mu.Lock()
 	e.asked = append(e.asked, *r.ToolCall.Title)
+	for _, o := range r.Options {
+		e.names = append(e.names, o.Name)
+	}
 	answer := e.answer
 	e.mu.Unlock()
 	return answer(r)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -264,6 +265,62 @@ func TestACPCancel(t *testing.T) {
 	}
 	if got := e.say(id, "quick"); got != "end_turn" {
 		t.Errorf("after that: %s", got)
+	}
+
+	// The sub-conversation is one that can be taken up, and what it is asked is a delegation of its caller's.
+	child := acp.SessionId(s.all()["quick one"].ID.String())
+	if _, err := e.ResumeSession(t.Context(), acp.ResumeSessionRequest{SessionId: child, Cwd: s.dir}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.say(child, "quick again"); got != "end_turn" {
+		t.Errorf("the sub-conversation: %s", got)
+	}
+	if ds, err := s.store.Delegations(t.Context(), s.all()["child"].ID); err != nil || len(ds) != 3 || ds[2].State != "ok" {
+		t.Errorf("delegations = %s, %v", dump(ds), err)
+	}
+
+	// session/close cancels, too.
+	go func() { ended <- e.say(id, "root") }()
+	s.loose()
+	if out, code := s.jp("query", "--id", string(id), "and this?"); code != 5 {
+		t.Errorf("from a shell meanwhile: %d %s", code, out)
+	}
+	if _, err := e.CloseSession(t.Context(), acp.CloseSessionRequest{SessionId: id}); err != nil {
+		t.Error(err)
+	}
+	if p := s.running("sleep 1000."); len(p) != 0 {
+		t.Errorf("left when the session was closed: %v", p)
+	}
+	if got := <-ended; got != "cancelled" {
+		t.Errorf("stop = %s", got)
+	}
+	if got := e.say(id, "quick"); !strings.HasPrefix(got, "-32002 ") {
+		t.Errorf("a closed session: %s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+}
+
+// TestACPCancelQuestion: a question that is not answered does not keep a turn from being cancelled.
+func TestACPCancelQuestion(t *testing.T) {
+	s := acpSite(t)
+	e := startEditor(s)
+	id := e.open(s.dir)
+	e.answer = func(acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+		if err := e.Cancel(context.Background(), acp.CancelNotification{SessionId: id}); err != nil {
+			t.Error(err)
+		}
+		return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeCancelled()}, nil
+	}
+	if got := e.say(id, "write"); got != "cancelled" {
+		t.Errorf("stop = %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "a.txt")); err == nil {
+		t.Error("the file was made")
+	}
+	if got := s.all()["write"].Status; got != "cancelled" {
+		t.Errorf("status = %s", got)
 	}
 	if got := e.end(); got != 0 {
 		t.Errorf("exit = %d\n%s", got, e.stderr)

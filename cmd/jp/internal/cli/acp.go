@@ -55,6 +55,9 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if w := &a.globals.workspace; w.Set && w.Value != "" {
 		w.Value = a.abs(w.Value)
 	}
+	if a.io.InTTY {
+		a.note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
+	}
 	s := &acpServer{app: a, o: o, hosts: map[*proc.Host]bool{}}
 	ctx, stop := a.withSignals(ctx, s.kill)
 	defer stop()
@@ -155,7 +158,8 @@ func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup, tell f
 // acpPage is how many conversations one page of a list has at most.
 const acpPage = 50
 
-// List lists the conversations of a workspace, the latest first. The cursor is how many were listed before.
+// List lists the conversations of a workspace, the latest first. The cursor is how many were listed before. An editor that names no
+// folder is told of those where jp was started, if that is a workspace.
 func (s *acpServer) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
 	page, err := s.list(ctx, dir, cursor)
 	return page, acpError(err)
@@ -169,7 +173,9 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 		}
 	}
 	own := s.at(pick(dir == "", s.app.env.Dir, dir), s.app.io.Err)
-	if err := s.within(own); err != nil {
+	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
+		return page, nil
+	} else if err != nil {
 		return page, err
 	}
 	store, err := own.store(ctx)

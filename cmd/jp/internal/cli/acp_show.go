@@ -225,20 +225,24 @@ const (
 // Ask asks for leave; it is a tools.Prompter.
 func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
 	call := s.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
-	verb := "Run"
+	name := term.Line(q.Tool.Name)
+	yes, no := "Run", "Do not run"
+	once, turn := "it", name
 	if q.Kind == tools.KindDeliver {
-		verb = "Show the model"
+		yes, no = "Show the model", "Keep back"
+		once, turn = "the result", "what "+name+" returns"
 		call.Title, call.Status = callTitle("give the model the result of", q.Text), acp.InProgress
-		call.Content = []acp.CallContent{acp.TextContent(q.Detail)}
-	} else if len(call.Content) == 0 {
+		call.Content = nil
+	}
+	if len(call.Content) == 0 {
 		call.Content = []acp.CallContent{acp.TextContent(q.Detail)}
 	}
-	name := term.Line(q.Tool.Name)
+	const rest = " for the rest of this turn"
 	chosen, err := s.client.Permit(ctx, call, []acp.Option{
-		{ID: acpAllow, Name: verb + " once", Kind: acp.AllowOnce},
-		{ID: acpAllowTurn, Name: verb + ", and " + name + " for the rest of this turn", Kind: acp.AllowAlways},
-		{ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
-		{ID: acpDenyTurn, Name: "No, and not " + name + " for the rest of this turn", Kind: acp.RejectAlways},
+		{ID: acpAllow, Name: yes + " " + once, Kind: acp.AllowOnce},
+		{ID: acpAllowTurn, Name: yes + " " + turn + rest, Kind: acp.AllowAlways},
+		{ID: acpDeny, Name: no + " " + once, Kind: acp.RejectOnce},
+		{ID: acpDenyTurn, Name: no + " " + turn + rest, Kind: acp.RejectAlways},
 	})
 	if errors.Is(err, acp.ErrUnable) {
 		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
