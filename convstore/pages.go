@@ -151,6 +151,11 @@ func (p *pageFile) header(id uint64) (page, error) {
 	if _, err := p.r.ReadAt(b[:], int64(id*p.pageSize)); err != nil {
 		return page{}, fmt.Errorf("page %d: %w", id, err)
 	}
+	return p.parseHeader(id, b[:])
+}
+
+// parseHeader returns a page without its data from the bytes that it begins with.
+func (p *pageFile) parseHeader(id uint64, b []byte) (page, error) {
 	order := binary.NativeEndian
 	g := page{
 		id:       order.Uint64(b[0:]),
@@ -216,18 +221,54 @@ func (g page) element(i int, offset, n uint64) ([]byte, error) {
 	return g.data[from : from+n], nil
 }
 
-func (w *walker) branch(g page, min, max []byte) error {
+// child returns the least key below a branch's child i, and the child's page.
+func (g page) child(i int) (key []byte, id uint64, err error) {
+	head, err := g.element(i, 0, pageElement)
+	if err != nil {
+		return nil, 0, err
+	}
 	order := binary.NativeEndian
+	key, err = g.element(i, uint64(order.Uint32(head)), uint64(order.Uint32(head[4:])))
+	return key, order.Uint64(head[8:]), err
+}
+
+// extent is where in a leaf's data an entry is: its key, and its value to the end.
+type extent struct {
+	flags           uint32
+	key, value, end uint64
+}
+
+// extent returns where entry i of a leaf is.
+func (g page) extent(i int) (extent, error) {
+	head, err := g.element(i, 0, pageElement)
+	if err != nil {
+		return extent{}, err
+	}
+	order := binary.NativeEndian
+	p := extent{flags: order.Uint32(head)}
+	p.key = pageHeader + uint64(i)*pageElement + uint64(order.Uint32(head[4:]))
+	p.value = p.key + uint64(order.Uint32(head[8:]))
+	p.end = p.value + uint64(order.Uint32(head[12:]))
+	if p.end > uint64(len(g.data)) {
+		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
+	}
+	return p, nil
+}
+
+// entry returns entry i of a leaf.
+func (g page) entry(i int) (flags uint32, key, value []byte, err error) {
+	at, err := g.extent(i)
+	return at.flags, g.data[at.key:at.value], g.data[at.value:at.end], err
+}
+
+func (w *walker) branch(g page, min, max []byte) error {
 	if g.count == 0 {
 		return errors.New("empty branch")
 	}
-	keys := make([][]byte, g.count)
+	keys, ids := make([][]byte, g.count), make([]uint64, g.count)
 	for i := range keys {
-		head, err := g.element(i, 0, pageElement)
-		if err == nil {
-			keys[i], err = g.element(i, uint64(order.Uint32(head)), uint64(order.Uint32(head[4:])))
-		}
-		if err != nil {
+		var err error
+		if keys[i], ids[i], err = g.child(i); err != nil {
 			return err
 		}
 	}
@@ -239,8 +280,7 @@ func (w *walker) branch(g page, min, max []byte) error {
 		if i+1 < len(keys) {
 			below = keys[i+1]
 		}
-		head, _ := g.element(i, 0, pageElement)
-		if err := w.walk(order.Uint64(head[8:]), key, below); err != nil {
+		if err := w.walk(ids[i], key, below); err != nil {
 			return err
 		}
 	}
@@ -248,46 +288,49 @@ func (w *walker) branch(g page, min, max []byte) error {
 }
 
 func (w *walker) leaf(g page, min, max []byte) error {
-	order := binary.NativeEndian
 	keys := make([][]byte, g.count)
 	for i := range keys {
-		head, err := g.element(i, 0, pageElement)
+		flags, key, value, err := g.entry(i)
 		if err != nil {
 			return err
 		}
-		offset, ksize, vsize := uint64(order.Uint32(head[4:])), uint64(order.Uint32(head[8:])), uint64(order.Uint32(head[12:]))
-		if keys[i], err = g.element(i, offset, ksize); err != nil {
-			return err
-		}
-		value, err := g.element(i, offset+ksize, vsize)
-		if err != nil {
-			return err
-		}
-		if order.Uint32(head)&elementBucket == 0 {
+		keys[i] = key
+		if flags&elementBucket == 0 {
 			continue
 		}
 		if err := w.bucket(value); err != nil {
-			return fmt.Errorf("bucket %q: %w", keys[i], err)
+			return fmt.Errorf("bucket %q: %w", key, err)
 		}
 	}
 	return rising(keys, min, max)
 }
 
-// bucket checks a bucket's header, root page 8 and sequence 8, and what is in it.
-// One without a root page has a small leaf right behind the header.
 func (w *walker) bucket(value []byte) error {
+	root, inline, err := parseBucket(value)
+	switch {
+	case err != nil:
+		return err
+	case root != 0:
+		return w.walk(root, nil, nil)
+	}
+	return w.leaf(inline, nil, nil)
+}
+
+// parseBucket reads a bucket's header, root page 8 and sequence 8. One without a
+// root page has a small leaf right behind the header.
+func parseBucket(value []byte) (root uint64, inline page, err error) {
 	if len(value) < 16 {
-		return errors.New("malformed header")
+		return 0, page{}, errors.New("malformed header")
 	}
 	order := binary.NativeEndian
 	if root := order.Uint64(value); root != 0 {
-		return w.walk(root, nil, nil)
+		return root, page{}, nil
 	}
-	inline := value[16:]
-	if len(inline) < pageHeader || order.Uint16(inline[8:]) != flagLeaf {
-		return errors.New("malformed inline page")
+	b := value[16:]
+	if len(b) < pageHeader || order.Uint16(b[8:]) != flagLeaf {
+		return 0, page{}, errors.New("malformed inline page")
 	}
-	return w.leaf(page{count: int(order.Uint16(inline[10:])), data: inline}, nil, nil)
+	return 0, page{flags: flagLeaf, count: int(order.Uint16(b[10:])), data: b}, nil
 }
 
 func rising(keys [][]byte, min, max []byte) error {

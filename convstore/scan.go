@@ -2,6 +2,8 @@ package convstore
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,27 +137,24 @@ func (sc *scan) work(ctx context.Context) {
 			finish(nil)
 			continue
 		}
-		err := sc.view.f.session(ctx, false, func(h *handle) error {
-			h.readAhead()
-			return sc.view.f.view(h, func(t *tx) error {
-				until := time.Now().Add(visitTime)
-				for {
-					if p.seq != 0 {
-						if err := sc.events(t, p, until); err != nil {
-							return err
-						}
+		err := sc.visit(ctx, func(t *tx, events bucketPages) error {
+			until := time.Now().Add(visitTime)
+			for {
+				if p.seq != 0 {
+					if err := sc.events(t, events, p, until); err != nil {
+						return err
 					}
-					if p.seq != 0 { // time is up
-						return ctx.Err()
-					}
-					finish(nil)
-					number := sc.take(ctx, false)
-					if number < 0 {
-						return nil
-					}
-					p = sc.begin(number)
 				}
-			})
+				if p.seq != 0 { // time is up
+					return ctx.Err()
+				}
+				finish(nil)
+				number := sc.take(ctx, false)
+				if number < 0 {
+					return nil
+				}
+				p = sc.begin(number)
+			}
 		})
 		if err != nil {
 			if p != nil {
@@ -166,42 +165,80 @@ func (sc *scan) work(ctx context.Context) {
 	}
 }
 
+// visit opens the store and gives use the pages of its events.
+func (s *search) visit(ctx context.Context, use func(*tx, bucketPages) error) error {
+	f := s.view.f
+	return f.session(ctx, false, func(h *handle) error {
+		return f.view(h, func(t *tx) error {
+			return t.mapPages(func(m pageMap) error {
+				events, err := m.bucket(bEvents)
+				if err != nil {
+					return t.damaged("%w", err)
+				}
+				return use(t, events)
+			})
+		})
+	})
+}
+
 // events searches a conversation's events from p.seq on. It stops when its time
-// is up, with p.seq where to go on, or leaves zero there.
-func (sc *scan) events(t *tx, p *part, until time.Time) error {
-	prefix := p.id.key()
-	c := t.bucket(bEvents).Cursor()
-	n := 0
-	for k, v := c.Seek(pairKey(p.id, p.seq)); len(k) == 16 && string(k[:8]) == string(prefix); k, v = c.Next() {
-		if n++; n >= 64 {
-			if n = 0; time.Now().After(until) {
-				p.seq = num(k[8:])
-				return nil
+// is up, with p.seq where to go on, or leaves zero there. It searches all bytes of
+// a leaf at once, and single events only where those hold the text.
+func (sc *scan) events(t *tx, events bucketPages, p *part, until time.Time) error {
+	const lookEvery = 64 << 10 // bytes between two looks at the clock
+	begin, unseen, timeUp := p.seq, 0, false
+	err := events.leaves(pairKey(p.id, p.seq), pairKey(p.id, math.MaxUint64), func(leaf page) error {
+		some := sc.pre.passes(leaf.data)
+		unseen += len(leaf.data)
+		for i := range leaf.count {
+			_, k, v, err := leaf.entry(i)
+			if err != nil {
+				return err
 			}
+			seq := num(k[min(8, len(k)):])
+			switch id := idAt(k, 0); {
+			case id < p.id || id == p.id && seq < p.seq:
+				continue
+			case id > p.id:
+				return errEnough
+			}
+			s, err := parseStored(v)
+			if err != nil {
+				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
+			}
+			p.seq = seq + 1
+			scope := sc.kinds[s.kind]
+			if scope == "" || !s.loose && !(some && sc.pre.passes(s.body)) {
+				continue
+			}
+			body, err := decodeBody(s.body)
+			if err != nil {
+				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
+			}
+			at := Match{
+				ID: p.id, Turn: int(s.turn), Scope: scope, Seq: seq,
+				Time: time.Unix(0, s.nano).UTC(), Title: p.title,
+			}
+			if p.found = sc.match(at, linesOf(body), p.found); sc.full(p.found) {
+				return errEnough
+			}
+			unseen = lookEvery // decoding takes its time
 		}
-		s, err := parseStored(v)
-		if err != nil {
-			return t.damaged("conversation %s: event %d: %w", p.id, num(k[8:]), err)
+		if unseen < lookEvery {
+			return nil
 		}
-		scope := sc.kinds[s.kind]
-		if scope == "" || !s.loose && !sc.pre.passes(s.body) {
-			continue
+		unseen = 0
+		if timeUp = p.seq > begin && time.Now().After(until); timeUp {
+			return errEnough
 		}
-		body, err := decodeBody(s.body)
-		if err != nil {
-			return t.damaged("conversation %s: event %d: %w", p.id, num(k[8:]), err)
-		}
-		at := Match{
-			ID: p.id, Turn: int(s.turn), Scope: scope, Seq: num(k[8:]),
-			Time: time.Unix(0, s.nano).UTC(), Title: p.title,
-		}
-		p.found = sc.match(at, linesOf(body), p.found)
-		if sc.full(p.found) {
-			break
-		}
-		n = 64 // decoding takes its time: look at the clock soon
+		return nil
+	})
+	if err != nil && err != errEnough {
+		return t.damaged("%w", err)
 	}
-	p.seq = 0
+	if !timeUp {
+		p.seq = 0
+	}
 	return nil
 }
 

@@ -330,7 +330,8 @@ func TestSearchInPieces(t *testing.T) {
 	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
 	visits := 0
 	for ; p.seq != 0; visits++ {
-		if err := s.f.read(t.Context(), func(t *tx) error { return sc.events(t, p, time.Time{}) }); err != nil {
+		err := sc.visit(t.Context(), func(t *tx, events bucketPages) error { return sc.events(t, events, p, time.Time{}) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,144 @@
+package convstore
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+)
+
+// searchPlainly is Search by way of List and Events, all of which it reads and
+// decodes: without the prefilter, the reading of pages and the two searchers.
+func searchPlainly(t *testing.T, v View, q Query) []Match {
+	t.Helper()
+	s, err := newSearch(v, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := v.List(t.Context(), Filter{Hidden: q.Hidden})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Match
+	for _, c := range list {
+		if len(q.IDs) > 0 && !slices.Contains(q.IDs, c.ID) {
+			continue
+		}
+		var found []Match
+		if s.title {
+			found = s.match(Match{ID: c.ID, Scope: ScopeTitle, Time: c.UpdatedAt, Title: c.Title}, splitLines(nil, c.Title), nil)
+		}
+		for _, e := range mustEvents(t, v, c.ID, Range{}) {
+			if scope := s.kinds[kindOf(e.Body)]; scope != "" && !s.full(found) {
+				at := Match{ID: c.ID, Turn: e.Turn, Scope: scope, Seq: e.Seq, Time: e.Time, Title: c.Title}
+				found = s.match(at, linesOf(e.Body), found)
+			}
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// TestSearchFindsWhatIsStored compares Search with a plain reading of stores that
+// have all that pages can have: values larger than a page, small ones, freed pages
+// that still hold what was removed or is in a newer version elsewhere, branches.
+func TestSearchFindsWhatIsStored(t *testing.T) {
+	matched, branches := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := memoryDir(t)
+		defer func() { _ = os.RemoveAll(dir) }()
+		s, err := Open(filepath.Join(dir, "store"), Options{})
+		must(rt, err)
+		ctx := t.Context()
+		texts := []string{"needle"} // to look for pieces of
+		body := func() Body {
+			b := searchBody().Draw(rt, "event")
+			if lines := linesOf(b); len(lines) > 0 {
+				texts = append(texts, lines[len(lines)-1])
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "size") == 0 {
+				b = ToolResult{ID: "x", Text: strings.Repeat("straw\n", rapid.IntRange(0, 4000).Draw(rt, "straw")) + texts[len(texts)-1]}
+			}
+			return b
+		}
+		var ids []ID
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			step := rapid.IntRange(0, 9).Draw(rt, "step")
+			if len(ids) == 0 {
+				step = 0
+			}
+			switch {
+			case step < 2:
+				c, err := s.Create(ctx, New{Title: searchText().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden")})
+				must(rt, err)
+				ids = append(ids, c.ID)
+			case step == 2:
+				c, err := s.Fork(ctx, rapid.SampledFrom(ids).Draw(rt, "of"), Fork{Title: "fork"})
+				must(rt, err)
+				ids = append(ids, c.ID)
+			case step == 3:
+				id := rapid.SampledFrom(ids).Draw(rt, "remove")
+				gone, err := s.Remove(ctx, id, RemoveOptions{Cascade: true})
+				must(rt, err)
+				ids = slices.DeleteFunc(ids, func(id ID) bool { return slices.Contains(gone, id) })
+			default:
+				l, err := s.Lock(ctx, rapid.SampledFrom(ids).Draw(rt, "append"))
+				must(rt, err)
+				var events []Event
+				for range rapid.IntRange(1, 30).Draw(rt, "events") {
+					events = append(events, Event{Body: body()})
+				}
+				must(rt, l.Append(ctx, events...))
+				must(rt, l.Close())
+			}
+		}
+		view := s.View
+		if len(ids) > 0 && rapid.Bool().Draw(rt, "below") {
+			view, err = s.Under(ctx, rapid.SampledFrom(ids).Draw(rt, "root"))
+			must(rt, err)
+		}
+		for range 4 {
+			text := []rune(rapid.SampledFrom(texts).Draw(rt, "text"))
+			from := rapid.IntRange(0, len(text)).Draw(rt, "from")
+			text = text[from:rapid.IntRange(from, len(text)).Draw(rt, "to")]
+			if rapid.Bool().Draw(rt, "fold") {
+				for i, r := range text {
+					text[i] = unicode.SimpleFold(r)
+				}
+			}
+			q := Query{
+				Pattern: string(text), Case: rapid.SampledFrom([]Case{SmartCase, IgnoreCase, MatchCase}).Draw(rt, "case"),
+				Hidden: rapid.Bool().Draw(rt, "hidden too"), Context: rapid.IntRange(0, 2).Draw(rt, "context"),
+				MaxMatches: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "max"),
+			}
+			if rapid.Bool().Draw(rt, "some scopes") {
+				q.Scopes = rapid.SliceOfN(rapid.SampledFrom(append(concreteScopes(), ScopeTool, ScopeChat)), 1, 3).Draw(rt, "scopes")
+			}
+			if _, err := newSearch(view, q); err != nil {
+				continue // an empty pattern, or one with a line break
+			}
+			got, want := mustSearch(t, view, q), searchPlainly(t, view, q)
+			if !reflect.DeepEqual(got, want) {
+				rt.Fatalf("Search(%+v) =\n%s\nwant\n%s", q, matchLines(got), matchLines(want))
+			}
+			matched += len(got)
+		}
+		must(rt, s.f.read(ctx, func(tx *tx) error {
+			return tx.mapPages(func(m pageMap) error {
+				events, err := m.bucket(bEvents)
+				if err == nil && events.top.flags == flagBranch {
+					branches++
+				}
+				return err
+			})
+		}))
+	})
+	if matched == 0 || branches == 0 {
+		t.Errorf("%d matches, %d stores with branches: little was tested", matched, branches)
+	}
+}
