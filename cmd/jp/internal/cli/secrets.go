@@ -43,7 +43,8 @@ func (a *app) covers() (*cover, error) {
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
 	for _, kv := range a.env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if value = strings.TrimSpace(value); len(value) < leastSecret || !names[name] && !secretName().MatchString(name) {
+		named := names[name] || secretName().MatchString(name) && !strings.HasPrefix(name, "JP_") // which are settings
+		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {
 			continue
 		}
 		c.secrets[value] = name

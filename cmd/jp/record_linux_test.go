@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tapes lists what runs that record or replay have in the state folder.
+func (s *site) tapes() []string {
+	s.t.Helper()
+	list, err := filepath.Glob(filepath.Join(s.home, "state", "jp", "tapes", "*"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list
+}
+
+// files lists the names in the workspace that begin so, hidden ones too.
+func (s *site) files(prefixes ...string) (list []string) {
+	s.t.Helper()
+	for _, prefix := range prefixes {
+		found, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		list = append(list, found...)
+	}
+	return list
+}
+
+// TestRecordKilled: a run that was killed leaves no recording, whole or half, and nothing for good.
+func TestRecordKilled(t *testing.T) {
+	s := killSite(t)
+	cmd, _ := s.start(nil, "jp", "query", "--new", "--record", "rec.toml", "child")
+	s.loose()
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.gone()
+	if got := s.files("rec.toml", ".rec.toml"); len(got) > 0 {
+		t.Errorf("there is %q", got)
+	}
+	left := s.tapes()
+	if len(left) != 1 {
+		t.Fatalf("tapes = %q, want one", left)
+	}
+	if out, code := s.jp("query", "--new", "--record", "rec.toml", "plain"); code != 0 || !strings.Contains(out, "jp: recorded 1 reply of 1 run in rec.toml\n") {
+		t.Errorf("the next one: %d %s", code, out)
+	}
+	if got := s.tapes(); len(got) != 1 || got[0] != left[0] {
+		t.Errorf("tapes = %q, want %q: it may be at work", got, left)
+	}
+	old := time.Now().Add(-8 * 24 * time.Hour)
+	if err := os.Chtimes(left[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("query", "--new", "--replay", "rec.toml", "plain"); code != 0 {
+		t.Errorf("replay: %d %s", code, out)
+	}
+	if got := s.tapes(); len(got) > 0 {
+		t.Errorf("tapes = %q, want none", got)
+	}
+}
+
+// TestRecordStopped: a run that was stopped leaves what was said by then, and the recording says so.
+func TestRecordStopped(t *testing.T) {
+	s := killSite(t)
+	cmd, out := s.start(nil, "jp", "query", "--new", "--record", "rec.toml", "child")
+	s.loose()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.gone()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "jp: recorded 2 replies of 2 runs in rec.toml, as far as the run came\n") {
+		t.Errorf("stopped: %d %s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("echo done\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "jp: rec.toml: this run is not as recorded: sub-agent 1.1 (profile agent/child), round 2: there is no rule for it, " +
+		"the last one is for round 1; when it was recorded, the run was stopped: ended by SIGINT\n"
+	if out, code := s.jp("query", "--new", "--replay", "rec.toml", "child"); code != 1 || !strings.Contains(out, want) {
+		t.Errorf("replay: %d %s, want 1 %s", code, out, want)
+	}
+	if got := s.tapes(); len(got) > 0 {
+		t.Errorf("tapes = %q, want none", got)
+	}
+}
