@@ -120,6 +120,9 @@ type MCPServer struct {
 	Env     map[string]string
 	URL     string // "" = not given
 	Headers map[string]string
+	// What a confined program may reach, in the words of a tool; nothing of it is checked here but the words of the last two.
+	Access           map[string]any // nil = not given
+	Network, Sandbox string         // "" = not given
 }
 
 // Provider is one endpoint. The key goes only to the endpoint of the layer that named its variable: when

@@ -197,6 +197,12 @@ func table() []setting {
 			field: server(func(s *MCPServer, v any, _ string) { assign(&s.URL, v) }), doc: "address of an MCP server that speaks streamable HTTP"},
 		{key: "providers.mcp.<server>.headers.<header>", kind: text, class: machine, name: checkWord,
 			field: server(func(s *MCPServer, v any, name string) { putText(&s.Headers, name, v) }), doc: "a header of every request to url"},
+		{key: "providers.mcp.<server>.access", kind: open, class: machine, name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { s.Access = v.(map[string]any) }), doc: "what the program may reach: fs, a list of { path, mode }, as a tool has it; with it, network or sandbox it is confined"},
+		{key: "providers.mcp.<server>.network", kind: text, class: machine, check: oneOf("none", "any"), name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Network, v) }), doc: "none or any: the network that the confined program may use; not set: none"},
+		{key: "providers.mcp.<server>.sandbox", kind: text, class: machine, check: oneOf("auto", "require", "off"), name: checkWord,
+			field: server(func(s *MCPServer, v any, _ string) { assign(&s.Sandbox, v) }), doc: "auto, require or off: how much of its confinement the system must enforce; not set: auto with access or network, off without"},
 
 		{key: "store.path", kind: text, class: machine, check: checkPath, field: func(c *Config, _ []string) any { return &c.Store.Path },
 			doc: "folder of the store; ~/ is the home folder"},
@@ -347,7 +353,11 @@ func Describe(key string) (Setting, error) {
 	case n < len(parts) && row.kind != open:
 		return Setting{}, &Error{Key: joinKey(parts), Msg: "unknown key", Hint: joinKey(parts[:n]) + " holds " + string(row.kind) + ", no keys of its own"}
 	case n < len(parts):
-		return Setting{Key: joinKey(parts), Doc: "a key of a tool: `jp tool check` says what is wrong with it"}, nil
+		doc := "a key of a tool: `jp tool check` says what is wrong with it"
+		if row.class == machine {
+			doc = "a key of " + row.key
+		}
+		return Setting{Key: joinKey(parts), Machine: row.class == machine, Doc: doc}, nil
 	}
 	return Setting{joinKey(parts), string(row.kind), row.def, row.class == machine, row.doc}, nil
 }

@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 		if r.doc == "" {
 			t.Errorf("%s has no description", r.key)
 		}
-		if (r.field == nil) != (r.class == loader || r.kind == open) {
+		if (r.field == nil) != (r.class == loader || r.kind == open && r.class == stored) {
 			t.Errorf("%s: only settings of the typed config have a field", r.key)
 		}
 		if r.def == nil {
@@ -117,6 +117,10 @@ func TestSettings(t *testing.T) {
 		{"providers.mcp.files.env.TOKEN", "${TOKEN}", func(c Config) any { return c.Providers.MCP["files"].Env }, map[string]string{"TOKEN": "${TOKEN}"}, nil},
 		{"providers.mcp.files.url", "https://h/${X}", func(c Config) any { return c.Providers.MCP["files"].URL }, "https://h/${X}", map[string]string{"": "must not be empty"}},
 		{"providers.mcp.files.headers.Authorization", "Bearer ${T}", func(c Config) any { return c.Providers.MCP["files"].Headers["Authorization"] }, "Bearer ${T}", nil},
+		{"providers.mcp.files.access", `:{"fs":[{"path":".","mode":"rw"}]}`, func(c Config) any { return c.Providers.MCP["files"].Access },
+			map[string]any{"fs": []any{map[string]any{"path": ".", "mode": "rw"}}}, map[string]string{":7": "must be a table, not a whole number"}},
+		{"providers.mcp.files.network", "any", func(c Config) any { return c.Providers.MCP["files"].Network }, "any", map[string]string{"some": `must be "none" or "any"`}},
+		{"providers.mcp.files.sandbox", "require", func(c Config) any { return c.Providers.MCP["files"].Sandbox }, "require", map[string]string{"on": `must be "auto", "require" or "off"`}},
 		{"store.path", "/s", func(c Config) any { return c.Store.Path }, "/s", map[string]string{"s": "must be an absolute path or begin with ~/", "": "must be an absolute path or begin with ~/"}},
 		{"store.path", "~/s", func(c Config) any { return c.Store.Path }, "/home/s", nil},
 		{"log.file", "-", func(c Config) any { return c.Log.File }, "-", map[string]string{"x": "must be an absolute path or begin with ~/"}},

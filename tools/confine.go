@@ -22,19 +22,12 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 		}
 		return refused("sandbox = %q: for a sub-agent only the user's own config can say so", SandboxOff)
 	}
-	box := proc.System()
-	box.TmpDir, box.Network = true, c.def.Network == NetworkAny
-	box.Require = c.def.Sandbox == SandboxRequire
-
-	enforceable := proc.Enforceable
-	if c.env.Enforceable != nil {
-		enforceable = c.env.Enforceable
+	box, can, err := c.env.Box(c.def)
+	if err != nil {
+		return refused("%v", err)
 	}
-	can := enforceable()
 	missing := strings.Join(box.Missing(can), ", ")
 	switch {
-	case box.Require && missing != "":
-		return refused("sandbox = %q: this system cannot enforce %s", SandboxRequire, missing)
 	case !c.env.Main && !can.Files():
 		return refused("a local tool of a sub-agent needs a sandbox: this system cannot enforce %s", missing)
 	case missing != "" && c.env.Notice != nil:
@@ -47,25 +40,43 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 		}
 		box.Read = append(box.Read, path)
 	}
-	if c.env.Program != "" {
-		box.Exec = append(box.Exec, c.env.Program)
-	}
-	if err := c.open(&box); err != nil {
-		return refused("access.fs: %v", err)
-	}
-	spec.Confine = &box
+	spec.Confine = box
 	return nil
 }
 
-// open adds the rules of access.fs to box.
-func (c command) open(box *proc.Confine) error {
-	if c.env.Dir == "" {
-		if len(c.def.Access.FS) > 0 {
+// Box returns what confines a program to what access.fs and network of def say, whatever its sandbox, but for "require", and
+// what this system can enforce. Of env Dir, Environ, Deny, Enforceable and Program count. The error says why there is no such
+// confinement.
+func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
+	box := proc.System()
+	box.TmpDir, box.Network = true, def.Network == NetworkAny
+	box.Require = def.Sandbox == SandboxRequire
+	enforceable := proc.Enforceable
+	if env.Enforceable != nil {
+		enforceable = env.Enforceable
+	}
+	can := enforceable()
+	if missing := box.Missing(can); box.Require && len(missing) > 0 {
+		return nil, can, fmt.Errorf("sandbox = %q: this system cannot enforce %s", SandboxRequire, strings.Join(missing, ", "))
+	}
+	if env.Program != "" {
+		box.Exec = append(box.Exec, env.Program)
+	}
+	if err := env.open(def, &box); err != nil {
+		return nil, can, fmt.Errorf("access.fs: %w", err)
+	}
+	return &box, can, nil
+}
+
+// open adds the rules of access.fs of def to box.
+func (env CommandEnv) open(def Definition, box *proc.Confine) error {
+	if env.Dir == "" {
+		if len(def.Access.FS) > 0 {
 			return errors.New("there is no workspace")
 		}
 		return nil
 	}
-	f, err := newFiles(FSEnv{Workspace: c.env.Dir}, c.def, ReadOnly)
+	f, err := newFiles(FSEnv{Workspace: env.Dir}, def, ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
@@ -86,13 +97,13 @@ func (c command) open(box *proc.Confine) error {
 		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
-		for _, dir := range c.env.Deny {
+		for _, dir := range env.Deny {
 			dir = withoutLinks(dir)
 			if within(r.path, dir) || within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
 			}
 		}
-		if f.opensHome(r.path, variable(c.env.Environ, "HOME")) {
+		if f.opensHome(r.path, variable(env.Environ, "HOME")) {
 			box.KeepHome = true
 		}
 		if r.mode == ReadOnly {

@@ -36,6 +36,10 @@ var (
 	wholeLayer = layer{
 		keys: append([]string{keyName, keyCommand, keyParameters}, overlayLayer.keys...),
 	}
+	reachLayer = layer{
+		keys: []string{keyAccess, keyNetwork, keySandbox},
+		why:  "is for tools only",
+	}
 )
 
 const notYet = "is not supported yet in this version"
@@ -69,6 +73,21 @@ func decode(name string, table map[string]any, pos func(key string) string, read
 	}
 	d.into(&def, wholeLayer)
 	d.whole(&def)
+	return def, d.err
+}
+
+// DecodeReach reads what a program that is no tool may reach: a table of access.fs, network and sandbox, which mean what they
+// mean for a tool. The definition has only these, and [CommandEnv.Box] makes a confinement of it. All errors are *DefinitionError.
+func DecodeReach(name string, table map[string]any) (Definition, error) {
+	def := Definition{Name: name, Source: SourceLocal, Network: NetworkNone, Sandbox: SandboxAuto}
+	d := newDecoder(name, table, nil)
+	d.into(&def, reachLayer)
+	if def.set[keyAccessJP] {
+		d.fail(keyAccessJP, "%s", reachLayer.why)
+	}
+	if def.Sandbox == SandboxOff && (def.set[keyAccess] || def.set[keyNetwork]) {
+		d.fail(keySandbox, "is off: nothing would hold it to %s and %s", keyAccess, keyNetwork)
+	}
 	return def, d.err
 }
 
