@@ -184,8 +184,10 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 func (l *linter) servers() map[string]bool {
 	names := map[string]bool{}
 	if m, err := l.app.machine(); err == nil {
-		for name := range m.Providers.MCP {
-			names[name] = true
+		for name, s := range m.Providers.MCP {
+			if !onlyConfines(s) {
+				names[name] = true
+			}
 		}
 	}
 	if data := l.files.data[mcpFile]; data != nil {

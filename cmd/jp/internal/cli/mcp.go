@@ -42,7 +42,8 @@ type mcpServer struct {
 	Own bool
 }
 
-// mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate. A
+// mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
+// user's config may confine. A
 // delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval does not show.
 func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	u := &a.mcp
@@ -60,14 +61,21 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 		return nil, err
 	}
 	all := map[string]mcpServer{}
+	confines := map[string]mcp.Entry{} // of the user's own, that say what one of .mcp.json may reach
 	for name, s := range m.Providers.MCP {
 		e := mcp.Entry{Server: mcp.Server{Name: name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}}
 		if s.Command != "" {
 			e.Server.Dir = root
 		}
-		if !mcp.ValidName(name) {
+		e.Server.Reach, e.Err = reachOf(name, s)
+		switch {
+		case !mcp.ValidName(name):
 			e.Err = errors.New("the name of a server has at most 64 letters, digits, - and _")
-		} else {
+		case e.Err != nil:
+		case onlyConfines(s):
+			confines[name] = e
+			e.Err = fmt.Errorf("it confines a server of %s, and there is none of this name here", mcpFile)
+		default:
 			e.Err = e.Server.Check()
 		}
 		all[name] = mcpServer{Entry: e, Origin: "config.toml", Own: true}
@@ -80,7 +88,17 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 		entries, err := mcp.ParseFile(data, root)
 		u.fileErr = err
 		for name, e := range entries {
-			if _, taken := all[name]; taken {
+			own, taken := all[name]
+			limit, limited := confines[name]
+			switch {
+			case limited:
+				e.Server.Reach = limit.Server.Reach
+				if e.Err == nil {
+					e.Err = e.Server.Check()
+				}
+			case taken && onlyConfines(m.Providers.MCP[name]):
+				e.Err = own.Err
+			case taken:
 				e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
 			}
 			all[name] = mcpServer{Entry: e, Origin: mcpFile}
@@ -305,8 +323,13 @@ func (a *app) mcpClient(s mcpServer) *mcp.Client {
 	if u.host == nil {
 		u.host, u.clients = proc.NewHost(proc.Options{}), map[string]*mcp.Client{}
 	}
-	c := mcp.NewClient(s.Server, mcp.Options{Host: u.host, Environ: a.env.Environ, Refuse: a.keptFromServers, Version: version})
-	u.clients[s.Server.Name] = c
+	name := s.Server.Name
+	c := mcp.NewClient(s.Server, mcp.Options{
+		Host: u.host, Environ: a.env.Environ, Refuse: a.keptFromServers, Version: version,
+		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return a.confineServer(ctx, name, r) },
+		Tell:    func(line string) { a.verbosef("MCP server %s: %s", name, line) },
+	})
+	u.clients[name] = c
 	return c
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
+	"jp/tools"
+	"jp/tools/proc"
 )
 
 func newMCPCommand(a *app) *cli.Command {
@@ -33,6 +35,10 @@ type mcpShown struct {
 	Env        map[string]string `json:"env"`       // as it is written
 	Headers    map[string]string `json:"headers"`
 	Variables  []string          `json:"variables"`   // that it takes from the environment
+	Reaches    []string          `json:"reaches"`     // of a confined program: "ro PATH" or "rw PATH"
+	Network    string            `json:"network"`     // of a confined program: none or any
+	Sandbox    string            `json:"sandbox"`     // of a program: off, auto or require; "" behind an address, and unusable
+	Unenforced []string          `json:"unenforced"`  // what of its sandbox this system cannot enforce
 	Status     string            `json:"status"`      // approved, changed, unapproved, unusable
 	Problem    string            `json:"problem"`     // of an unusable one
 	ApprovedAt *time.Time        `json:"approved_at"` // null: not yet
@@ -44,12 +50,20 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 	v := mcpShown{
 		Name: name, Origin: s.Origin, Transport: s.Server.Transport(), Address: s.Server.Address(), Env: map[string]string{}, Headers: map[string]string{},
 		Variables: append([]string{}, s.Server.Variables()...), Status: "unapproved", Tools: []mcp.Tool{}, Left: []string{},
+		Reaches: []string{}, Unenforced: []string{},
 	}
 	maps.Copy(v.Env, s.Server.Env)
 	maps.Copy(v.Headers, s.Server.Headers)
 	if s.Err != nil {
 		v.Status, v.Problem = "unusable", s.Err.Error()
 		return v, nil
+	}
+	if r := s.Server.Reach; r != nil {
+		box := proc.Confine{Network: r.Network == tools.NetworkAny}
+		v.Reaches, v.Network, v.Sandbox = r.Files(), string(r.Network), string(r.Sandbox)
+		v.Unenforced = append(v.Unenforced, box.Missing(proc.Enforceable())...)
+	} else if s.Server.Command != "" {
+		v.Sandbox = string(tools.SandboxOff)
 	}
 	r, err := a.mcpRecord(ctx, name)
 	if err != nil || r == nil {
@@ -66,7 +80,8 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 func newMCPListCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "ls", Summary: "list the MCP servers that tools may name",
-		About:    "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached.",
+		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
+			"(off: the program can do what you can do).",
 		Exits:    []Status{exitNotFound, exitRefused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
@@ -88,12 +103,12 @@ func newMCPListCommand(a *app) *cli.Command {
 					return err
 				}
 				list = append(list, v)
-				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, or(v.Problem, v.Address)})
+				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, or(v.Problem, v.Address), or(v.Sandbox, "-")})
 			}
 			if a.json() {
 				return a.document(list)
 			}
-			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}}, rows)
+			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
 	})
 }
@@ -176,8 +191,19 @@ func mcpText(v mcpShown) string {
 	if len(v.Variables) > 0 {
 		row("variables", strings.Join(v.Variables, " "))
 	}
-	if v.Transport == "stdio" {
-		row("sandbox", "none: it can do what you can do")
+	switch v.Sandbox {
+	case "":
+	case string(tools.SandboxOff):
+		row("sandbox", unconfined)
+	default:
+		for _, rule := range v.Reaches {
+			row("access", rule)
+		}
+		if len(v.Reaches) == 0 {
+			row("access", noFiles)
+		}
+		row("network", v.Network)
+		row("sandbox", v.Sandbox+pick(len(v.Unenforced) > 0, "; this system cannot enforce "+strings.Join(v.Unenforced, ", "), ""))
 	}
 	for _, left := range v.Left {
 		row("left out", left)
@@ -189,7 +215,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 	var yes bool
 	return a.command(spec{
 		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "NAME", Min: 1, Max: 1,
-		About: "Shows how the server is reached and which variables it gets, asks, starts it, and records the tools that it has. Agents " +
+		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, and records the tools that it has. Agents " +
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
 			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
 		Flags:    []*option{boolFlag(&yes, "yes", "approve without a question")},
@@ -226,7 +252,8 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if !same && !s.Own && !yes {
 		text := mcpText(shown)
 		if before != nil {
-			text += "It was approved with another entry: " + term.Line(before.Server.Address()) + "\n"
+			text += "It was approved with another entry: " + term.Line(before.Server.Address()) +
+				pick(before.Server.Command != "", " ("+confinementText(before.Server.Reach)+")", "") + "\n"
 		}
 		if err := a.askApproval(ctx, name, text, "Start it and let agents use its tools? [y/N] "); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"jp/tools"
+	"jp/tools/proc"
 )
 
 // Options are what clients need of the program they work in.
@@ -21,7 +23,12 @@ type Options struct {
 	Host    Runner
 	Environ []string // jp's own, "NAME=value"
 	// Refuse says why a variable of the environment is never handed to a server; "" lets it through. nil refuses none.
-	Refuse  func(name string) string
+	Refuse func(name string) string
+	// Confine makes a confinement of what a server may reach. nil refuses servers that are to be confined.
+	Confine func(context.Context, Reach) (*proc.Confine, error)
+	// Tell gets what servers say on stderr, a cleaned line at a time, bounded for each start, and why an answer cannot be read;
+	// nil drops it. It may be called from several goroutines.
+	Tell    func(line string)
 	Version string // of this program, for the handshake
 	// Patience is how long a server may take for the handshake and for listing its tools; 0 is a minute.
 	Patience time.Duration
@@ -48,6 +55,7 @@ type session struct {
 	tools   []Tool   // as it listed them, sorted
 	unfit   []string // of what else it listed
 	stale   atomic.Bool
+	bounds  bounds
 	gone    chan struct{} // closed when the connection has ended
 }
 
@@ -83,6 +91,7 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 	case at.Digest() != want.Digest():
 		return refused("MCP server %s: its tool %s is not as it was approved; a person has to look at it: jp mcp approve %s", c.server.Name, want.Name, c.server.Name), nil
 	}
+	s.bounds.renew()
 	type answer struct {
 		result *sdk.CallToolResult
 		err    error
@@ -111,12 +120,19 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		return tools.Result{}, context.Cause(ctx)
 	case errors.As(a.err, &said):
 		return tools.Result{Text: fmt.Sprintf("MCP server %s: %s", c.server.Name, cleanText(said.Message)), IsError: true}, nil
+	case s.process != nil && !s.lost(a.err):
+		c.tell("an answer cannot be read: " + a.err.Error())
+		return tools.Result{Text: fmt.Sprintf("MCP server %s: its answer is no result of a tool", c.server.Name), IsError: true}, nil
 	}
 	why := c.drop(s)
 	if why == "" {
 		why = cleanText(a.err.Error())
 	}
-	return tools.Result{Text: fmt.Sprintf("MCP server %s died during the call, which may have had its effect: %s", c.server.Name, why), IsError: true}, nil
+	end := "died"
+	if s.bounds.why() != "" {
+		end = "was ended"
+	}
+	return tools.Result{Text: fmt.Sprintf("MCP server %s %s during the call, which may have had its effect: %s", c.server.Name, end, why), IsError: true}, nil
 }
 
 func refused(format string, args ...any) tools.Result {
@@ -146,7 +162,7 @@ func (c *Client) take(ctx context.Context) error {
 	}
 }
 
-// drop gives up a session that failed and says how its server ended.
+// drop gives up a session that failed and says how it ended, "" where nothing is known.
 func (c *Client) drop(s *session) string {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
@@ -155,11 +171,38 @@ func (c *Client) drop(s *session) string {
 	}
 	if s.process == nil {
 		s.end()
-		return ""
+	} else {
+		s.process.kill()
 	}
-	s.process.kill()
-	c.last = s.process.left()
+	c.last = s.left()
 	return c.last
+}
+
+// tell passes a line on that is no longer than one of stderr.
+func (c *Client) tell(text string) {
+	if c.options.Tell != nil {
+		l := lines{tell: c.options.Tell}
+		_, _ = l.Write([]byte(strings.ReplaceAll(text, "\n", " ") + "\n"))
+	}
+}
+
+// lost reports whether a call failed with err because the connection to a program has ended, and not by what it answered.
+func (s *session) lost(err error) bool {
+	is := func(e error) bool { return errors.Is(err, e) }
+	return s.bounds.err() != nil || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, sdk.ErrConnectionClosed}, is)
+}
+
+// left says why the session has ended, "" where nothing is known.
+func (s *session) left() string {
+	why := s.bounds.why()
+	switch {
+	case s.process == nil:
+	case why == "":
+		return s.process.left()
+	default:
+		why += s.process.lastWords()
+	}
+	return why
 }
 
 // session returns the live one, or starts the server.
@@ -172,10 +215,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 		select {
 		case <-s.gone:
 			s.end()
-			c.live = nil
-			if s.process != nil {
-				c.last = s.process.left()
-			}
+			c.live, c.last = nil, s.left()
 		default:
 			if !s.stale.Swap(false) {
 				return s, nil
@@ -200,32 +240,36 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 
 // within runs f, which speaks with s, no longer than Patience; s is ended when f fails.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
+	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
+	go func() { done <- f(timed) }()
 	var err error
 	select {
 	case err = <-done:
 		if err == nil {
 			return nil
 		}
-	case <-ctx.Done():
+	case <-timed.Done():
 	}
 	if s.process == nil && s.ClientSession != nil {
 		s.end()
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(timed); cause != nil {
 		if s.process != nil {
 			s.process.kill()
+			if ctx.Err() == nil { // its fault
+				return fmt.Errorf("%w%s", cause, s.process.lastWords())
+			}
 		}
 		return cause
 	}
-	if s.process != nil { // where it is about to end, or has, that is the better reason
+	if s.process != nil {
 		s.process.end()
-		if s.process.failed {
-			return errors.New(s.process.left())
-		}
+	}
+	// Where it is about to end, or has, or said what it may not, that is the better reason.
+	if s.bounds.why() != "" || s.process != nil && s.process.failed {
+		return errors.New(s.left())
 	}
 	return errors.New(cleanText(err.Error()))
 }
@@ -239,17 +283,21 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	s := &session{gone: make(chan struct{})}
 	var transport sdk.Transport
 	if server.URL != "" {
-		transport = dial(server)
+		transport = dial(server, &s.bounds)
 	} else {
-		s.process = start(c.options.Host, server, c.options.Environ)
-		transport = s.process.transport()
+		box, err := c.confinement(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.process = start(c.options.Host, server, box, c.options.Environ, c.options.Tell)
+		transport = answering{s.process.transport(), &s.bounds, s.stale.Load}
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &sdk.ClientOptions{
 		Capabilities:           &sdk.ClientCapabilities{}, // no sampling, no elicitation, no roots
 		MultiRoundTrip:         &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) },
 	})
-	client.AddReceivingMiddleware(refuseRequests)
+	client.AddReceivingMiddleware(refuseRequests(&s.bounds))
 	err = c.within(ctx, s, func(ctx context.Context) error {
 		var err error
 		if s.ClientSession, err = client.Connect(ctx, transport, nil); err != nil {
@@ -267,14 +315,15 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// refuseRequests refuses what a server may ask of a client. Notifications pass.
-func refuseRequests(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		if slices.Contains([]string{"roots/list", "sampling/createMessage", "elicitation/create"}, method) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is refused"}
-		}
-		return next(ctx, method, req)
+// confinement is what the program is to be started in, nil for one that is not confined.
+func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
+	switch {
+	case c.server.Reach == nil:
+		return nil, nil
+	case c.options.Confine == nil:
+		return nil, errors.New("it is to be confined, and that is not possible here")
 	}
+	return c.options.Confine(ctx, *c.server.Reach)
 }
 
 // variable looks a variable up for an entry.
@@ -294,6 +343,7 @@ func (c *Client) variable(name string) (string, bool, error) {
 
 // list reads the tools of the server.
 func (s *session) list(ctx context.Context) error {
+	s.bounds.renew()
 	var list []Tool
 	var unfit []string
 	seen := map[string]bool{}

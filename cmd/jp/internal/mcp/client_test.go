@@ -140,7 +140,7 @@ func TestBounded(t *testing.T) {
 				_, _ = w.Write(make([]byte, 1<<20))
 			}
 		}))
-		resp, err := (&http.Client{Transport: &carrier{}}).Get(srv.URL)
+		resp, err := (&http.Client{Transport: &carrier{bounds: &bounds{}}}).Get(srv.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestUnfitServers(t *testing.T) {
 		"deaf":    "MCP server s: no answer within 300ms",
 		"gone":    "MCP server s: exit status 3\nstderr, last lines:\nno [31mlicence[0m",
 		"huge":    "MCP server s: its list of tools is too long: at most 512 tools and 2 MiB",
-		"garbage": `MCP server s: connection closed: calling "initialize": client is closing: invalid character 'h' in literal true (expecting 'r')`,
+		"garbage": "MCP server s: it wrote something on stdout that is no message: invalid character 'h' in literal true (expecting 'r')",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := Options{}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,11 @@ import (
 )
 
 // dial is the transport to a server behind an address; s is expanded.
-func dial(s Server) sdk.Transport {
+func dial(s Server, b *bounds) sdk.Transport {
 	return &sdk.StreamableClientTransport{
 		Endpoint: s.URL, MaxRetries: 1, MaxEventSize: maxMessage,
 		HTTPClient: &http.Client{
-			Transport: &carrier{headers: s.Headers},
+			Transport: &carrier{headers: s.Headers, bounds: b},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return errors.New("it redirects elsewhere, and what is sent here is not sent there")
 			},
@@ -24,18 +25,42 @@ func dial(s Server) sdk.Transport {
 }
 
 // carrier adds the headers of a server to every request and bounds what comes back.
-type carrier struct{ headers map[string]string }
+type carrier struct {
+	headers map[string]string
+	bounds  *bounds
+}
 
 func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := c.bounds.err(); err != nil {
+		return nil, err
+	}
 	r = r.Clone(r.Context())
 	for name, value := range c.headers {
 		r.Header.Set(name, value)
 	}
 	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil && !isEvents(resp) {
+	switch {
+	case err != nil:
+	case isEvents(resp):
+		resp.Body = &events{resp.Body, c.bounds}
+	default:
 		resp.Body = &bounded{resp.Body, maxMessage}
 	}
 	return resp, err
+}
+
+// events is a body of events that fails when there are too many of them. Each takes two lines at least.
+type events struct {
+	io.ReadCloser
+	bounds *bounds
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if fault := e.bounds.said(bytes.Count(p[:n], []byte("\n")), 2*maxUnasked); fault != nil {
+		return 0, fault
+	}
+	return n, err
 }
 
 // isEvents reports whether a response is read event by event, each of which is bounded. An error's body is read whole, whatever

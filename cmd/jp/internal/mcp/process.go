@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
-	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -32,23 +30,30 @@ type process struct {
 	stderr *tail
 }
 
-// start runs the program of s, which is expanded. It returns at once: whether the program could be started shows when it is
-// spoken with.
-func start(host Runner, s Server, environ []string) *process {
+// start runs the program of s, which is expanded, inside box where that is not nil. tell gets what it says on stderr, line by
+// line. It returns at once: whether the program could be started shows when it is spoken with.
+func start(host Runner, s Server, box *proc.Confine, environ []string, tell func(string)) *process {
 	life, stop := context.WithCancel(context.Background())
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	p := &process{in: inW, out: outR, stop: stop, ended: make(chan struct{}), stderr: &tail{keep: 2 << 10}}
+	p := &process{in: inW, out: outR, stop: stop, ended: make(chan struct{}), stderr: &tail{keep: maxTail}}
 	allow := append([]string{}, proc.ToolEnv()...)
 	for name, value := range s.Env {
 		allow = append(allow, name+"="+value)
 	}
 	spec := proc.Spec{
 		Path: s.Command, Args: append([]string{s.Command}, s.Args...), Env: proc.Environ(environ, append(allow, "JP_CALL_FD=none")...), Dir: s.Dir,
-		Stdin: inR, Stdout: outW, Stderr: p.stderr, Kind: proc.Tool,
+		Stdin: inR, Stdout: outW, Stderr: p.stderr, Kind: proc.Tool, Confine: box,
+	}
+	last := &lines{tell: tell}
+	if tell != nil {
+		spec.Stderr = io.MultiWriter(p.stderr, last)
 	}
 	go func() {
 		exit, err := host.Run(life, spec)
+		if tell != nil {
+			last.end() // nobody writes to it any more
+		}
 		p.why, p.failed = ending(exit, err), life.Err() == nil && (err != nil || exit.Signal != 0 || exit.Code != 0)
 		close(p.ended)
 		_ = outW.Close()
@@ -86,10 +91,15 @@ func (p *process) left() string {
 	default:
 		return ""
 	}
+	return p.why + p.lastWords()
+}
+
+// lastWords is the end of what the program said on stderr, to be appended to a reason; "" when it said nothing.
+func (p *process) lastWords() string {
 	if text := p.stderr.text(); text != "" {
-		return p.why + "\nstderr, last lines:\n" + text
+		return "\nstderr, last lines:\n" + text
 	}
-	return p.why
+	return ""
 }
 
 func ending(exit proc.Exit, err error) string {
@@ -100,27 +110,4 @@ func ending(exit proc.Exit, err error) string {
 		return "killed by signal: " + exit.Signal.String()
 	}
 	return fmt.Sprintf("exit status %d", exit.Code)
-}
-
-// tail keeps the end of what is written to it. Safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	b    []byte
-	keep int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := len(p)
-	p = p[max(len(p)-t.keep, 0):]
-	t.b = append(t.b, p...)
-	t.b = append(t.b[:0], t.b[max(len(t.b)-t.keep, 0):]...)
-	return n, nil
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(cleanText(string(t.b)))
 }

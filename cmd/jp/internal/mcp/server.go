@@ -38,6 +38,29 @@ type Server struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// Dir is the working directory of the program, absolute.
 	Dir string `json:"dir,omitempty"`
+	// Reach is what the program may reach; nil = it is not confined, and can do what the user can.
+	Reach *Reach `json:"reach,omitempty"`
+}
+
+// Reach is what a confined program may reach, in the words of a tool's definition.
+type Reach struct {
+	FS      []tools.FSRule `json:"fs"` // the default written out
+	Network tools.Network  `json:"network"`
+	Sandbox tools.Sandbox  `json:"sandbox"` // auto or require
+}
+
+// Definition is r as the one of a tool, which has nothing else.
+func (r Reach) Definition() tools.Definition {
+	return tools.Definition{Source: tools.SourceLocal, Access: tools.Access{FS: r.FS}, Network: r.Network, Sandbox: r.Sandbox}
+}
+
+// Files are its rules as a person reads them: "ro PATH" or "rw PATH".
+func (r Reach) Files() []string {
+	list := []string{}
+	for _, rule := range r.FS {
+		list = append(list, string(rule.Mode)+" "+rule.Path)
+	}
+	return list
 }
 
 // Check says what keeps the entry from being used.
@@ -57,6 +80,8 @@ func (s Server) Check() error {
 		return errors.New("has a command and a url: one of them")
 	case s.URL != "" && (len(s.Args) > 0 || len(s.Env) > 0):
 		return errors.New("has a url: args and env are for a command")
+	case s.URL != "" && s.Reach != nil:
+		return errors.New("has a url: access, network and sandbox are for a command")
 	case s.Command != "" && len(s.Headers) > 0:
 		return errors.New("has a command: headers are for a url")
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 
 // Main is a server on stdio, of the kind that its first argument says:
 //
-//	plain    echo, env, fail, media, ask (the client), die, hang, change (echo while it runs)
+//	plain    echo, env, fail, media, ask (the client), die, hang, change (echo while it runs), and what a sandbox is about:
+//	         read a file, write one, dial an address
 //	about    echo with the description that the file "about" in the working directory holds
 //	odd      tools that cannot be used
 //	huge     more tools than a client takes
@@ -25,6 +27,7 @@ import (
 //	deaf     does not even read
 //	garbage  speaks no JSON
 //	gone     ends before it has said anything
+//	raw-...  has one tool, echo, and answers its calls in ways of its own; see raw
 func Main() {
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: mcp-server KIND")
@@ -35,6 +38,10 @@ func Main() {
 
 // Serve is a server of that kind on stdio.
 func Serve(kind string) {
+	if way, ok := strings.CutPrefix(kind, "raw-"); ok {
+		raw(way)
+		return
+	}
 	switch kind {
 	case "mute": // reads and never answers
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -107,6 +114,29 @@ func New(kind string) *sdk.Server {
 			_, roots := r.Session.ListRoots(ctx, nil)
 			_, elicit := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?", RequestedSchema: &jsonschema.Schema{Type: "object"}})
 			return say(fmt.Sprintf("roots refused: %v, elicitation refused: %v", roots != nil, elicit != nil))
+		})
+		done := func(err error) (*sdk.CallToolResult, any, error) {
+			if err != nil {
+				return nil, nil, err
+			}
+			return say("done")
+		}
+		plain("read", "Reads a file.", func(_ context.Context, _ *sdk.CallToolRequest, path string) (*sdk.CallToolResult, any, error) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return nil, nil, err
+			}
+			return say(strings.TrimSpace(string(b)))
+		})
+		plain("write", "Writes a file.", func(_ context.Context, _ *sdk.CallToolRequest, path string) (*sdk.CallToolResult, any, error) {
+			return done(os.WriteFile(path, []byte("written\n"), 0o600))
+		})
+		plain("dial", "Connects to an address.", func(_ context.Context, _ *sdk.CallToolRequest, address string) (*sdk.CallToolResult, any, error) {
+			c, err := net.Dial("tcp", address)
+			if err == nil {
+				err = c.Close()
+			}
+			return done(err)
 		})
 		plain("die", "Dies.", func(context.Context, *sdk.CallToolRequest, string) (*sdk.CallToolResult, any, error) {
 			fmt.Fprintln(os.Stderr, "out of memory")

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"jp/cmd/jp/internal/mcp"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// reachOf is what an entry of [providers.mcp] lets its program reach; nil leaves it unconfined.
+func reachOf(name string, s profiles.MCPServer) (*mcp.Reach, error) {
+	table := map[string]any{}
+	if s.Access != nil {
+		table["access"] = s.Access
+	}
+	if s.Network != "" {
+		table["network"] = s.Network
+	}
+	if s.Sandbox != "" {
+		table["sandbox"] = s.Sandbox
+	}
+	if len(table) == 0 {
+		return nil, nil
+	}
+	d, err := tools.DecodeReach(name, table)
+	if wrong := (*tools.DefinitionError)(nil); errors.As(err, &wrong) {
+		return nil, errors.New(wrong.Key + ": " + wrong.Msg)
+	}
+	if err != nil || d.Sandbox == tools.SandboxOff {
+		return nil, err
+	}
+	return &mcp.Reach{FS: d.Reach(), Network: d.Network, Sandbox: d.Sandbox}, nil
+}
+
+// onlyConfines reports whether an entry of [providers.mcp] names no server of its own: it says what one of .mcp.json may reach.
+func onlyConfines(s profiles.MCPServer) bool {
+	return s.Command == "" && s.URL == "" && len(s.Args)+len(s.Env)+len(s.Headers) == 0 && (s.Access != nil || s.Network+s.Sandbox != "")
+}
+
+// confineServer makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
+// without a person looking on.
+func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
+	if _, err := a.store(ctx); err != nil { // whose folder no server reaches
+		return nil, err
+	}
+	box, can, err := a.commandEnv(nil, nil).Box(r.Definition())
+	if err != nil {
+		return nil, err
+	}
+	missing := strings.Join(box.Missing(can), ", ")
+	switch {
+	case !can.Files():
+		return nil, errors.New("it is to be confined, and this system cannot enforce " + missing)
+	case missing != "":
+		a.warn("MCP server %s runs with less of a sandbox than it asks for: this system cannot enforce %s", name, missing)
+	}
+	return box, nil
+}
+
+// confinementText is how a program that is a server is confined, on one line.
+func confinementText(r *mcp.Reach) string {
+	if r == nil {
+		return "sandbox " + unconfined
+	}
+	return "sandbox " + string(r.Sandbox) + ", network " + string(r.Network) + ", access " + or(strings.Join(r.Files(), ", "), noFiles)
+}
+
+const (
+	unconfined = "off: it can do what you can do"
+	noFiles    = "no files of yours"
+)

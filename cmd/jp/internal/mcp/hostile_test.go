@@ -1,0 +1,121 @@
+package mcp
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a server does in the handshake and in its list, beside what TestUnfitServers has.
+func TestHostileStart(t *testing.T) {
+	for way, want := range map[string]string{
+		"two":     "MCP server s: it lists two tools echo",
+		"pages":   "MCP server s: its list of tools has more than 64 pages",
+		"version": `MCP server s: unsupported protocol version: "1066-10-14"`,
+		"nothing": `MCP server s: unsupported protocol version: ""`,
+	} {
+		t.Run(way, func(t *testing.T) {
+			_, _, err := open(t, self("raw-"+way), Options{Patience: 20 * time.Second}).List(t.Context())
+			if errorText(err) != want {
+				t.Errorf("List = %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// What a server answers a call with, and what it does besides. A second call follows where the first leaves a server to call.
+func TestHostileCall(t *testing.T) {
+	const died = "MCP server s was ended during the call, which may have had its effect: "
+	for way, tt := range map[string]struct {
+		want    string
+		isError bool
+		ended   bool
+	}{
+		"twice":     {want: "first"},
+		"ids":       {want: "for you"},
+		"types":     {want: "MCP server s: its answer is no result of a tool", isError: true},
+		"null":      {},
+		"kinds":     {want: "MCP server s: its answer is no result of a tool", isError: true},
+		"error":     {want: "MCP server s: no[31m such thing", isError: true},
+		"batch":     {want: "in a list"},
+		"pings":     {want: "500 answers"},
+		"asks":      {want: "roots/list -32601, sampling/createMessage -32601, elicitation/create -32601, tools/call -32601, nonsense -32601"},
+		"changes":   {want: "changed"},
+		"large":     {want: died + "it wrote something on stdout that is no message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
+		"line":      {want: died + "it wrote something on stdout that is no message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
+		"stray":     {want: died + "it wrote something on stdout that is no message: invalid character 'd' looking for beginning of value", isError: true, ended: true},
+		"notes":     {want: died + "it sent more than 20000 messages that nobody asked for", isError: true, ended: true},
+		"requests":  {want: died + "it sent requests and read no answer to 64 of them", isError: true, ended: true},
+		"ids-large": {want: died + "it sent a request with an id of 1000 bytes", isError: true, ended: true},
+	} {
+		t.Run(way, func(t *testing.T) {
+			c := open(t, self("raw-"+way), Options{})
+			for call2 := range 2 {
+				got, isError := call(t, c, "echo", "x")
+				if got != tt.want || isError != tt.isError {
+					t.Errorf("echo = %q, %v, want %q, %v", got, isError, tt.want, tt.isError)
+				}
+				if want := 1 + call2; !tt.ended && c.begun != 1 || tt.ended && c.begun != want {
+					t.Errorf("%d starts after %d calls", c.begun, call2+1)
+				}
+			}
+		})
+	}
+}
+
+// A server that goes on talking keeps nothing of jp's memory, while it is called and after that.
+func TestFloodMemory(t *testing.T) {
+	for _, way := range []string{"notes", "after"} {
+		t.Run(way, func(t *testing.T) {
+			c := open(t, self("raw-"+way), Options{})
+			if _, _, err := c.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := c.live
+			_, _ = call(t, c, "echo", "x")
+			peak := uint64(0)
+			for look, done := time.Tick(5*time.Millisecond), false; !done; {
+				select {
+				case <-s.gone:
+					done = true
+				case <-look:
+				}
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc)
+			}
+			if !strings.Contains(s.left(), "it sent more than 20000 messages that nobody asked for") {
+				t.Errorf("ended: %s", s.left())
+			}
+			if peak > 40<<20 { // of 80 MB that it sent
+				t.Errorf("%d MiB of memory", peak>>20)
+			}
+		})
+	}
+}
+
+// What a server says on stderr is told as a person can read it, and not without end.
+func TestStderr(t *testing.T) {
+	var told []string
+	c := open(t, self("raw-loud"), Options{Tell: func(line string) { told = append(told, line) }})
+	if _, _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if len(told) != maxLines+1 || told[0] != "[31mwarning[0m: no licence" || told[maxLines] != "(more is left out)" {
+		t.Errorf("%d lines, %q ... %q", len(told), told[0], told[len(told)-1])
+	}
+	var lines lines
+	lines.tell = func(line string) { told = append(told, line) }
+	told = nil
+	for _, p := range []string{"a", "b\n\n \nc\x1b[2J\n", strings.Repeat("z", 2*maxLine) + "\nlast"} {
+		if n, err := lines.Write([]byte(p)); n != len(p) || err != nil {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+	}
+	lines.end()
+	if want := "ab|c[2J|" + strings.Repeat("z", maxLine) + "|last"; strings.Join(told, "|") != want {
+		t.Errorf("told %q", told)
+	}
+}

@@ -1,0 +1,71 @@
+package mcp
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// Bounds of what is kept and told of the stderr of a server.
+const (
+	maxTail  = 2 << 10 // bytes
+	maxLine  = 500     // bytes of a line that is told
+	maxLines = 200     // that are told of one program
+)
+
+// tail keeps the end of what is written to it. Safe for concurrent use.
+type tail struct {
+	mu   sync.Mutex
+	b    []byte
+	keep int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	p = p[max(len(p)-t.keep, 0):]
+	t.b = append(t.b, p...)
+	t.b = append(t.b[:0], t.b[max(len(t.b)-t.keep, 0):]...)
+	return n, nil
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(cleanText(string(t.b)))
+}
+
+// lines passes what is written to it on to tell, line by line, as far as a person would read it.
+type lines struct {
+	tell func(string)
+	line []byte // that has not ended, its beginning
+	told int
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	n := len(p)
+	for l.told <= maxLines {
+		before, after, ended := bytes.Cut(p, []byte("\n"))
+		l.line = append(l.line, before[:min(len(before), maxLine-len(l.line))]...)
+		if !ended {
+			break
+		}
+		l.end()
+		p = after
+	}
+	return n, nil
+}
+
+// end tells the line.
+func (l *lines) end() {
+	text := strings.TrimSpace(cleanText(string(l.line)))
+	l.line = l.line[:0]
+	if text == "" || l.told > maxLines {
+		return
+	}
+	if l.told++; l.told > maxLines {
+		text = "(more is left out)"
+	}
+	l.tell(text)
+}
