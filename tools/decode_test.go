@@ -151,6 +151,7 @@ func TestDecodeErrors(t *testing.T) {
 		{`env = "A"`, `t.toml:3: tool a: env: want a list of strings, not a string`, ``},
 		{"env = [\"A\",\n 1]", `t.toml:4: tool a: env[1]: want a string, not an integer`, ``},
 		{`env = ["ANTHROPIC_API_KEY"]`, `t.toml:3: tool a: env[0]: "ANTHROPIC_API_KEY" is the key of a model provider, and no tool gets one`, ``},
+		{`env = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS"]`, `t.toml:3: tool a: env[0]: "OTEL_EXPORTER_OTLP_TRACES_HEADERS" may hold the key of a trace collector, and no tool gets one`, ``},
 		{`env = ["LD_PRELOAD"]`, `t.toml:3: tool a: env[0]: "LD_PRELOAD" decides what programs load or run, and no tool gets one from outside`, ``},
 		{`env = ["BASH_ENV"]`, `t.toml:3: tool a: env[0]: "BASH_ENV" decides what programs load or run, and no tool gets one from outside`, ``},
 		{`env = ["JP_STORE"]`, `t.toml:3: tool a: env[0]: "JP_STORE" is jp's own`, ``},

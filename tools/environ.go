@@ -16,6 +16,8 @@ func badVariable(name string) string {
 		return "is no name of a variable"
 	case slices.Contains(providerKeys, name):
 		return "is the key of a model provider, and no tool gets one"
+	case isCollectorKey(name):
+		return "may hold the key of a trace collector, and no tool gets one"
 	case has("JP_"):
 		return "is jp's own"
 	case has("LD_", "DYLD_", "GCONV_", "GLIBC_"), slices.Contains(loaderVariables, name):
@@ -26,9 +28,15 @@ func badVariable(name string) string {
 	return ""
 }
 
-// IsProviderKey reports whether a variable holds the key of a model provider, or is jp's own: no program but jp gets it.
+// IsProviderKey reports whether a variable holds a key of jp's, that of a model provider or of a trace collector, or is jp's
+// own: no program but jp gets it.
 func IsProviderKey(name string) bool {
-	return slices.Contains(providerKeys, name) || strings.HasPrefix(name, "JP_")
+	return slices.Contains(providerKeys, name) || isCollectorKey(name) || strings.HasPrefix(name, "JP_")
+}
+
+// isCollectorKey reports whether a variable holds the headers that OpenTelemetry sends along.
+func isCollectorKey(name string) bool {
+	return strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS")
 }
 
 // providerKeys are the variables that hold keys of model providers. What a

@@ -35,6 +35,9 @@ type Executor struct {
 	// Started is told of each call just before it runs; nil is nobody. It may
 	// be called concurrently.
 	Started func(Call)
+	// Context returns the context that a call runs in, made from the one that
+	// it would run in; nil changes none. It may be called concurrently.
+	Context func(ctx context.Context, c Call) context.Context
 }
 
 // Run runs the calls and yields each with its result as it finishes: one
@@ -221,6 +224,9 @@ func (b *batch) report(c Call, r Result) { b.done <- finished{c, r} }
 func (b *batch) call(ctx context.Context, j job) (r Result) {
 	if b.Started != nil {
 		b.Started(j.orig)
+	}
+	if b.Context != nil {
+		ctx = b.Context(ctx, j.orig)
 	}
 	if j.tool.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -9,7 +9,7 @@ func AgentEnv() []string {
 		"PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_*",
 		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 		"http_proxy", "https_proxy", "all_proxy", "no_proxy",
-		"SSL_CERT_*", "GOCOVERDIR", "OTEL_*", "TRACEPARENT",
+		"SSL_CERT_*", "GOCOVERDIR", "OTEL_*", "TRACEPARENT", "TRACESTATE",
 		"JP_STORE", "JP_LOG_FILE",
 	}
 }

@@ -125,6 +125,10 @@ type turn struct {
 
 // Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
 func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
+	return l.traced(ctx, func(ctx context.Context) (Outcome, error) { return l.send(ctx, msg) })
+}
+
+func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
 	t, err := l.load(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -144,7 +148,9 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 
 // Resume goes on with a turn that was cut off. Calls that had not ended are not repeated unasked, but for those that
 // Repeat names.
-func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
+func (l *Loop) Resume(ctx context.Context) (Outcome, error) { return l.traced(ctx, l.resume) }
+
+func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 	t, err := l.load(ctx)
 	if err != nil {
 		return Outcome{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
@@ -305,12 +306,19 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	if f := b.format(); f == formatJSON || f == formatJSONPretty {
 		b.rows.format = f
 	}
+	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
+	defer span.End()
 	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	if !errors.Is(failed, term.ErrClosed) {
 		failed = errors.Join(failed, b.rows.close(), b.out.Flush())
 	}
-	failed = errors.Join(failed, b.end(ctx, failed))
+	came := endOf(ctx, failed, b.cameTo())
+	if came.State != convstore.StateOK && came.State != convstore.StatePartial {
+		span.Fail(string(came.State), came.Reason)
+	}
+	span.State(string(came.State), came.Reason)
+	failed = errors.Join(failed, b.conclude(ctx, b.summary(), came))
 	if ctx.Err() != nil && b.log != nil {
 		b.note("stopped; what is done is below %s", b.conv.ID)
 	}
@@ -340,8 +348,8 @@ func (b *batch) row(r delegate.Row) error {
 	return b.out.Flush()
 }
 
-// end says in the conversation of a batch how it went.
-func (b *batch) end(ctx context.Context, failed error) error {
+// cameTo is how the lines have ended together.
+func (b *batch) cameTo() convstore.TurnEnd {
 	end := convstore.TurnEnd{State: convstore.StateOK}
 	switch {
 	case b.failed+b.refused > 0:
@@ -349,7 +357,7 @@ func (b *batch) end(ctx context.Context, failed error) error {
 	case b.limited > 0:
 		end.State, end.Reason = convstore.StatePartial, b.summary()
 	}
-	return b.conclude(ctx, failed, b.summary(), end)
+	return end
 }
 
 // summary counts how the lines that were told have ended.

@@ -89,6 +89,8 @@ func Main(ctx context.Context, env Env) int {
 		return a.insideTool(fd)
 	}
 	defer func() { _ = a.log.Close() }()
+	ctx, lastTraces := a.traced(ctx)
+	defer lastTraces()
 	err := a.run(ctx, env.Args)
 	a.closeServers()
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -148,6 +149,10 @@ func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage
 		delete(s.telling, id)
 		s.mu.Unlock()
 	}()
+	t, _ := s.d.Set.Get(name)
+	ctx, span := otel.ExecuteTool(ctx, otel.Tool{Name: name, Source: t.Source, Call: id, Arguments: string(args)})
+	defer span.End()
+	span.Share(otel.Conversation(s.d.Caller.String()))
 	yes := tools.Decision{Allow: true}
 	run := tools.Executor{
 		Set:     s.d.Set,
@@ -158,6 +163,7 @@ func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage
 	for _, r := range run.Run(ctx, []tools.Call{{ID: id, Name: name, Arguments: args}}) {
 		result = r
 	}
+	span.Answered(result.Text, result.IsError, result.Refused)
 	return result
 }
 
@@ -205,5 +211,5 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of a conversation that was made for this.
 func (s *mcpService) end(ctx context.Context, failed error) error {
-	return s.conclude(ctx, failed, plural(s.d.Calls(), "sub-agent call")+" for an MCP client", convstore.TurnEnd{State: convstore.StateOK})
+	return s.conclude(ctx, plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

@@ -72,15 +72,21 @@ func (q *query) begin(ctx context.Context, title, about string, session convstor
 	return q.log.Append(ctx, at(convstore.TurnStart{Limits: &session}), at(convstore.UserMessage{Text: about}))
 }
 
-// conclude ends that turn, saying what there was: as end has it, unless it was stopped or failed. Without a turn it does nothing.
-func (q *query) conclude(ctx context.Context, failed error, text string, end convstore.TurnEnd) error {
+// endOf is how that turn ends: as end has it, unless it was stopped or failed.
+func endOf(ctx context.Context, failed error, end convstore.TurnEnd) convstore.TurnEnd {
 	switch {
-	case q.log == nil:
-		return nil
 	case ctx.Err() != nil:
-		end = convstore.TurnEnd{State: convstore.StateCancelled, Reason: context.Cause(ctx).Error()}
+		return convstore.TurnEnd{State: convstore.StateCancelled, Reason: context.Cause(ctx).Error()}
 	case failed != nil:
-		end = convstore.TurnEnd{State: convstore.StateError, Reason: failed.Error()}
+		return convstore.TurnEnd{State: convstore.StateError, Reason: failed.Error()}
+	}
+	return end
+}
+
+// conclude ends that turn, saying what there was. Without a turn it does nothing.
+func (q *query) conclude(ctx context.Context, text string, end convstore.TurnEnd) error {
+	if q.log == nil {
+		return nil
 	}
 	return q.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: text}), at(end))
 }

@@ -397,7 +397,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 	if dir := a.stateDir(); dir != "" && info.Account != (model.Account{}) {
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.warn("%v", err) })
 	}
-	return model.Retry(s, retry), info, nil
+	return model.Traced(model.Retry(s, retry), info), info, nil
 }
 
 // modelProviders is what the models may know of this machine.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -27,6 +28,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 		a, _ = d.claim(c.ID)
 	}
 	o, err := d.carryOut(ctx, a)
+	recordOne(otel.Current(ctx), o)
 	switch {
 	case o.denied != nil:
 		return denied(o.denied)
@@ -106,7 +108,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	del := res.Delegation
 	child := del.Child
 	d.checkpoint(Reserved)
-	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now()}
+	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now(), span: otel.Current(ctx)}
 
 	slot, err := d.slot(ctx, res, f)
 	if err != nil {
@@ -115,7 +117,9 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 			e = ending{State: convstore.StateError, Reason: err.Error()}
 		}
 		f.end(e.State, e.Reason)
-		return outcome{child: child, ending: e}, errors.Join(err, d.settle(ctx, res, &e))
+		err = errors.Join(err, d.settle(ctx, res, &e))
+		f.record(del, e)
+		return outcome{child: child, ending: e}, err
 	}
 	defer d.free(slot)
 
@@ -135,12 +139,13 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
 		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Dir: d.Dir,
-		Env:   d.Environ(Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query}),
+		Env:   f.environ(d.Environ(Run{Model: cmp.Or(r.Model, del.Model), Call: del.Call, Query: r.query})),
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(started int) {
 			pid = started
 			_ = slot.Pass() // of a regular file nobody wrote to
+			f.span.Delegated("started", otel.Delegation{Conversation: child.String(), Profile: del.Profile, Model: del.Model, PID: pid})
 			d.Log.Debug("process of a sub-agent started", "child", child, "pid", pid, "profile", del.Profile)
 			d.checkpoint(Running)
 		},
@@ -153,6 +158,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	e.PID, e.Started = pid, f.begun
 	err = d.settle(ctx, res, &e)
 	f.end(e.State, e.Reason)
+	f.record(del, e)
 	d.Log.Debug("process of a sub-agent ended", "child", child, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
 		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
@@ -246,6 +252,7 @@ type follower struct {
 	cost     *stream.USD
 	result   *stream.Result
 	bad      *stream.LineError
+	span     *otel.Span // of the call; nil = it is not traced
 }
 
 func (f *follower) line(l stream.Line) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
@@ -20,7 +21,11 @@ type treeSlots struct {
 // slot waits for a slot that a child of this agent can work in, having given back this agent's own.
 func (d *Delegator) slot(ctx context.Context, res *convstore.Reservation, f *follower) (*convstore.Slot, error) {
 	slots := d.pause(res.Delegation)
-	return slots.Take(ctx, func() { f.tell(stream.Queued) })
+	return slots.Take(ctx, func() {
+		del := res.Delegation
+		f.span.Delegated("queued", otel.Delegation{Conversation: del.Child.String(), Profile: del.Profile, Model: del.Model})
+		f.tell(stream.Queued)
+	})
 }
 
 // free gives back the slot of a child that has ended, and of which this process may hold nothing any more.

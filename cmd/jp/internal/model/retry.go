@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -111,10 +112,10 @@ func Retry(s Stream, o RetryOptions) Stream {
 					if gated {
 						continue
 					}
-					o.Notice(Retrying{Attempt: n, Wait: wait, Err: e})
+					o.begin(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
 					if a.err = o.Sleep(ctx, wait); a.err == nil {
 						last = nil
-						o.Goes()
+						o.end(ctx)
 						continue
 					}
 				}
@@ -135,12 +136,27 @@ func (o RetryOptions) enter(ctx context.Context, n int, e *Error) (Pass, error) 
 		if e == nil {
 			n = 0
 		}
-		o.Notice(Retrying{Attempt: n, Wait: wait, Err: e})
+		o.begin(ctx, Retrying{Attempt: n, Wait: wait, Err: e})
 	})
 	if waited && err == nil {
-		o.Goes()
+		o.end(ctx)
 	}
 	return pass, err
+}
+
+// begin and end tell of a wait.
+func (o RetryOptions) begin(ctx context.Context, r Retrying) {
+	kind := KindRateLimit // of others, whom the Gate has heard of
+	if r.Err != nil {
+		kind = r.Err.Kind
+	}
+	otel.Current(ctx).Waits(r.Attempt, string(kind), r.Wait.Seconds())
+	o.Notice(r)
+}
+
+func (o RetryOptions) end(ctx context.Context) {
+	otel.Current(ctx).GoesOn()
+	o.Goes()
 }
 
 // limited tells the gate of a limit that attempt n met, and reports whether it takes care of the wait.

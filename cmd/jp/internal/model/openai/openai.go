@@ -29,6 +29,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -72,8 +73,11 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 		defer func() { _ = chunks.Close() }()
 
 		reply := reply{config: p.config, yield: yield, calls: model.NewCalls(r)}
+		span := otel.Current(ctx)
 		for chunks.Next() {
-			if !reply.chunk(chunks.Current()) {
+			c := chunks.Current()
+			span.Responded(c.ID, c.Model)
+			if !reply.chunk(c) {
 				return
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -42,8 +43,11 @@ func (p responder) stream(ctx context.Context, r model.Request) iter.Seq2[model.
 		defer func() { _ = events.Close() }()
 
 		reply := response{config: p.config, yield: yield, calls: model.NewCalls(r)}
+		span := otel.Current(ctx)
 		for reply.end == "" && events.Next() {
-			if !reply.event(events.Current()) {
+			e := events.Current()
+			span.Responded(e.Response.ID, e.Response.Model)
+			if !reply.event(e) {
 				return
 			}
 		}

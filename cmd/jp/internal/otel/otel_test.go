@@ -1,0 +1,466 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	"pgregory.net/rapid"
+
+	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/otel/oteltest"
+)
+
+// patience is for what must happen and takes as long as it takes.
+const patience = 30 * time.Second
+
+// tracer is one that sends to url.
+func tracer(t interface{ Errorf(string, ...any) }, url string, more ...string) *otel.Tracer {
+	return &otel.Tracer{
+		Env: environ(append([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, more...)), Version: "1.0", PID: 7,
+		Warn: func(text string) { t.Errorf("told: %s", text) },
+	}
+}
+
+func environ(entries []string) func(string) string {
+	return func(name string) string {
+		for _, e := range slices.Backward(entries) {
+			if k, v, _ := strings.Cut(e, "="); k == name {
+				return v
+			}
+		}
+		return ""
+	}
+}
+
+// finish closes a tracer with time enough.
+func finish(tr *otel.Tracer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return tr.Close(ctx)
+}
+
+// once records one span and closes.
+func once(tr *otel.Tracer) error {
+	_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
+	s.End()
+	return finish(tr)
+}
+
+func TestNothingAsked(t *testing.T) {
+	ctx, s := otel.Start(context.Background(), "one", otel.Internal, otel.Str("a", "b"))
+	s.Set(otel.Int("a", 1))
+	s.Share(otel.Int("a", 1))
+	s.Event("e")
+	s.Fail("error", "m")
+	s.State("ok", "")
+	s.Said([]string{"a"}, nil, nil)
+	s.Delegated("ended", otel.Delegation{})
+	s.End()
+	if s != nil || otel.Current(ctx) != nil || s.Environ() != nil || s.Capturing() {
+		t.Errorf("a context that is not traced gives a span: %v", s)
+	}
+	if n := testing.AllocsPerRun(100, func() { otel.Current(context.Background()).Event("e") }); n != 0 {
+		t.Errorf("an event of no span allocates %v times", n)
+	}
+	for _, env := range [][]string{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_SDK_DISABLED=true"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER=none"},
+	} {
+		tr := &otel.Tracer{Env: environ(env)}
+		if _, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal); s != nil {
+			t.Errorf("%q: a span", env)
+		}
+		if err := finish(tr); err != nil {
+			t.Errorf("%q: %v", env, err)
+		}
+	}
+	var none *otel.Tracer
+	if err := finish(none); err != nil || none.Into(context.Background()) != context.Background() {
+		t.Errorf("a nil tracer: %v", err)
+	}
+}
+
+func TestTree(t *testing.T) {
+	c := oteltest.New(nil)
+	defer c.Close()
+	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	tr := tracer(t, c.URL, "TRACEPARENT="+caller, "TRACESTATE=vendor=1", "OTEL_RESOURCE_ATTRIBUTES=team=red")
+	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
+	top.Share(otel.Str("shared", "yes"))
+	_, below := otel.Start(ctx, "below", otel.Client, otel.Int("n", -3), otel.Strs("list", "a", "b"), otel.Float("f", 0.5), otel.Bool("b", false))
+	below.Event("happened", otel.Str("what", "it"), otel.Str("empty", ""))
+	below.Fail("first", "secret words")
+	below.Fail("second", "")
+	below.Set(otel.Str("shared", "own"))
+	below.End()
+	below.Set(otel.Str("late", "x"))
+	below.End()
+	env := below.Environ()
+	top.End()
+	if err := finish(tr); err != nil {
+		t.Fatal(err)
+	}
+	spans := c.Spans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans, want 2: %+v", len(spans), spans)
+	}
+	b, a := spans[0], spans[1]
+	if want := []string{"TRACEPARENT=00-" + b.Trace + "-" + b.ID + "-01", "TRACESTATE=vendor=1"}; !slices.Equal(env, want) {
+		t.Errorf("Environ() = %q, want %q", env, want)
+	}
+	if a.Start > b.Start || b.Start > b.End || b.End > a.End || len(b.Events) != 1 || b.Events[0].Time < b.Start || b.Events[0].Time > b.End {
+		t.Errorf("times: %d [%d %+v %d] %d", a.Start, b.Start, b.Events, b.End, a.End)
+	}
+	if b.Parent != a.ID || b.ID == a.ID || len(b.ID) != 16 {
+		t.Errorf("span %s below %s, want it below %s", b.ID, b.Parent, a.ID)
+	}
+	a.Start, a.End, a.ID, b.Start, b.End, b.ID, b.Parent, b.Events[0].Time = 0, 0, "", 0, 0, "", "", 0
+	resource := map[string]any{
+		"service.name": "jp", "service.version": "1.0", "process.pid": int64(7), "telemetry.sdk.name": "jp",
+		"telemetry.sdk.language": "go", "telemetry.sdk.version": "1.0", "team": "red",
+	}
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	want := []oteltest.Span{{
+		Trace: id, State: "vendor=1", Name: "below", Kind: trace.Span_SPAN_KIND_CLIENT, Flags: 0x101, Failed: true, Resource: resource,
+		Attrs:  map[string]any{"n": int64(-3), "list": []any{"a", "b"}, "f": 0.5, "b": false, "shared": "own", "error.type": "first"},
+		Events: []oteltest.Event{{Name: "happened", Attrs: map[string]any{"what": "it"}}},
+	}, {
+		Trace: id, Parent: "00f067aa0ba902b7", State: "vendor=1", Name: "top", Kind: trace.Span_SPAN_KIND_INTERNAL, Flags: 0x301,
+		Resource: resource, Attrs: map[string]any{"shared": "yes"},
+	}}
+	if got := []oteltest.Span{b, a}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestUnsampled: what is not recorded hands on that it is not.
+func TestUnsampled(t *testing.T) {
+	c := oteltest.New(nil)
+	defer c.Close()
+	tr := tracer(t, c.URL, "OTEL_TRACES_SAMPLER=always_off")
+	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
+	_, below := otel.Start(ctx, "below", otel.Internal)
+	below.Event("e")
+	below.End()
+	top.End()
+	if err := finish(tr); err != nil || len(c.Requests()) != 0 {
+		t.Errorf("Close: %v, %d requests, want none", err, len(c.Requests()))
+	}
+	parent := below.Environ()[0]
+	if want := strings.TrimSuffix(top.Environ()[0], "-00")[:len("TRACEPARENT=00-")+32]; !strings.HasPrefix(parent, want) || !strings.HasSuffix(parent, "-00") {
+		t.Errorf("Environ() = %s, want %s...-00", parent, want)
+	}
+}
+
+// TestEncodings: whatever a span holds, both forms say the same to OpenTelemetry's own decoder.
+func TestEncodings(t *testing.T) {
+	c := oteltest.New(nil)
+	defer c.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		attr := rapid.Custom(func(t *rapid.T) otel.Attr {
+			key := rapid.String().Draw(t, "key")
+			switch rapid.IntRange(0, 4).Draw(t, "type") {
+			case 0:
+				return otel.Str(key, rapid.String().Draw(t, "text"))
+			case 1:
+				return otel.Int(key, rapid.Int64().Draw(t, "n"))
+			case 2:
+				return otel.Float(key, rapid.Float64().Draw(t, "f"))
+			case 3:
+				return otel.Bool(key, rapid.Bool().Draw(t, "b"))
+			}
+			return otel.Strs(key, rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "list")...)
+		})
+		attrs := rapid.SliceOfN(attr, 0, 5).Draw(t, "attrs")
+		name := rapid.String().Draw(t, "name")
+		events := rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "events")
+		kind := rapid.SampledFrom([]otel.Kind{otel.Internal, otel.Client}).Draw(t, "kind")
+		fails := rapid.Bool().Draw(t, "fails")
+		said := rapid.String().Draw(t, "said")
+		from := len(c.Spans())
+		for _, more := range []string{
+			"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
+		} {
+			tr := tracer(t, c.URL, more, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
+			_, s := otel.Start(tr.Into(context.Background()), name, kind, attrs...)
+			for _, e := range events {
+				s.Event(e, attrs...)
+			}
+			if fails {
+				s.Fail("kind", said)
+			}
+			s.End()
+			if err := finish(tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range c.Requests() {
+			if r.Err != nil {
+				t.Fatalf("%v in %q", r.Err, r.Body)
+			}
+		}
+		spans := c.Spans()[from:]
+		if len(spans) != 3 {
+			t.Fatalf("%d spans, want 3", len(spans))
+		}
+		for i := range spans {
+			s := &spans[i]
+			if s.End < s.Start || len(s.ID) != 16 || len(s.Trace) != 32 {
+				t.Errorf("%+v", *s)
+			}
+			s.ID, s.Trace, s.Start, s.End = "", "", 0, 0
+			for j := range s.Events {
+				s.Events[j].Time = 0
+			}
+		}
+		if a, b := fmt.Sprintf("%#v", spans[0]), fmt.Sprintf("%#v", spans[1]); a != b { // %#v, since NaN is no number
+			t.Errorf("protobuf %s\njson     %s", a, b)
+		}
+		if a, b := fmt.Sprintf("%#v", spans[0]), fmt.Sprintf("%#v", spans[2]); a != b {
+			t.Errorf("plain   %s\nzipped  %s", a, b)
+		}
+	})
+}
+
+// TestBounds: what is too much for one span is cut or counted, and what waits to be sent does not grow without end.
+func TestBounds(t *testing.T) {
+	block := make(chan struct{})
+	c := oteltest.New(func(w http.ResponseWriter, r *http.Request) bool { <-block; return false })
+	defer c.Close()
+	tr := tracer(t, c.URL)
+	ctx := tr.Into(context.Background())
+	_, s := otel.Start(ctx, strings.Repeat("é", 40_000), otel.Internal)
+	for i := range 200 {
+		s.Set(otel.Int(fmt.Sprint(i), 1))
+		s.Event("e")
+	}
+	s.Set(otel.Str("0", "\xff"+strings.Repeat("x", 70_000)))
+	s.End()
+	const more = 3000
+	for range more {
+		_, s := otel.Start(ctx, "more", otel.Internal)
+		s.End()
+	}
+	close(block)
+	err := finish(tr)
+	var lost *otel.LostError
+	got := c.Spans()
+	if !errors.As(err, &lost) || lost.Spans+len(got) != more+1 || len(got) < 2048 || len(got) > 2048+512 {
+		t.Fatalf("Close() = %v with %d spans sent, want 2048 of %d and the first request, and the others counted", err, len(got), more+1)
+	}
+	if want := fmt.Sprintf("%d spans were not sent to %s/v1/traces: too many waited to be sent", lost.Spans, c.URL); err.Error() != want {
+		t.Errorf("Close() = %q, want %q", err, want)
+	}
+	first := got[0]
+	if text, _ := first.Attrs["0"].(string); len(first.Name) != 64<<10 || len(first.Attrs) != 128 || len(first.Events) != 128 ||
+		len(text) != 64<<10 || !strings.HasPrefix(text, "\uFFFDxxx") {
+		t.Errorf("name of %d bytes, %d attributes, %d events, a text of %d bytes", len(first.Name), len(first.Attrs), len(first.Events), len(text))
+	}
+	for _, r := range c.Requests() {
+		if len(r.Body) > 3<<20 {
+			t.Errorf("a request of %d bytes", len(r.Body))
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	const json = "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"
+	for _, tt := range []struct {
+		name   string
+		answer func(w http.ResponseWriter)
+		more   string
+		want   string // of Close; URL stands for the collector's
+		posts  int
+	}{
+		{"ok", func(w http.ResponseWriter) {}, "", "", 1},
+		{"ok with a body that makes no sense", func(w http.ResponseWriter) { _, _ = w.Write([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")) }, "", "", 1},
+		{"ok with a body without end", func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 1<<20)) }, "", "", 1},
+		{"partial", func(w http.ResponseWriter) { _, _ = w.Write([]byte("\x0a\x04\x08\x01\x12\x00")) }, "", "1 span was not sent to URL: it did not take them", 1},
+		{"partial in JSON", func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"partialSuccess":{"rejectedSpans":"1"}}`)) }, json,
+			"1 span was not sent to URL: it did not take them", 1},
+		{"more than there were", func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"partialSuccess":{"rejectedSpans":99}}`)) }, json,
+			"1 span was not sent to URL: it did not take them", 1},
+		{"a message alone", func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"partialSuccess":{"errorMessage":"hm"}}`)) }, json, "", 1},
+		{"no key", func(w http.ResponseWriter) { w.WriteHeader(401) }, "", "1 span was not sent to URL: it answered 401 Unauthorized", 1},
+		{"not here", func(w http.ResponseWriter) { w.WriteHeader(404) }, "", "1 span was not sent to URL: it answered 404 Not Found", 1},
+		{"busy", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "1000000"); w.WriteHeader(503) }, "",
+			"1 span was not sent to URL: it answered 503 Service Unavailable", 2}, // at once, and at the end
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := oteltest.New(func(w http.ResponseWriter, _ *http.Request) bool { tt.answer(w); return true })
+			defer c.Close()
+			tr := tracer(t, c.URL, tt.more)
+			_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
+			s.End()
+			for end := time.Now().Add(patience); len(c.Requests()) == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nothing was sent before the end")
+				}
+			}
+			got := ""
+			if err := finish(tr); err != nil {
+				got = strings.ReplaceAll(err.Error(), c.URL+"/v1/traces", "URL")
+			}
+			if got != tt.want || len(c.Requests()) != tt.posts {
+				t.Errorf("Close() = %q after %d requests, want %q after %d", got, len(c.Requests()), tt.want, tt.posts)
+			}
+			if again := finish(tr); again != nil {
+				t.Errorf("a second Close() = %v", again)
+			}
+		})
+	}
+}
+
+// TestRedirect: the headers go to the endpoint and nowhere else.
+func TestRedirect(t *testing.T) {
+	elsewhere := oteltest.New(nil)
+	defer elsewhere.Close()
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		c := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/v1/traces", code))
+		err := once(tracer(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20secret"))
+		want := fmt.Sprintf("1 span was not sent to %s/v1/traces: it redirects (%d), where the headers would go along", c.URL, code)
+		if err == nil || err.Error() != want {
+			t.Errorf("%d: %v, want %s", code, err, want)
+		}
+		c.Close()
+	}
+	if n := len(elsewhere.Requests()); n != 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+}
+
+// TestHeaders: each request has them, and the body's own.
+func TestHeaders(t *testing.T) {
+	c := oteltest.New(nil)
+	defer c.Close()
+	if err := once(tracer(t, c.URL+"/base/", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20secret,x-tenant=me")); err != nil {
+		t.Fatal(err)
+	}
+	r := c.Requests()[0]
+	for name, want := range map[string]string{
+		"Authorization": "Bearer secret", "X-Tenant": "me", "Content-Type": "application/x-protobuf", "User-Agent": "jp/1.0", "Accept-Encoding": "",
+	} {
+		if got := r.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if r.Path != "/base/v1/traces" {
+		t.Errorf("path %s", r.Path)
+	}
+}
+
+// TestGone: where nobody answers, other processes are told to send nothing, and the end says what was lost.
+func TestGone(t *testing.T) {
+	c := httptest.NewServer(http.NotFoundHandler())
+	c.Close()
+	tr := tracer(t, c.URL)
+	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
+	if n := len(top.Environ()); n != 2 {
+		t.Errorf("Environ() = %q before anything was sent", top.Environ())
+	}
+	_, s := otel.Start(ctx, "one", otel.Internal)
+	s.End()
+	for end := time.Now().Add(patience); len(top.Environ()) == 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("that nobody answers does not show")
+		}
+	}
+	if got := top.Environ()[2]; got != "OTEL_SDK_DISABLED=true" {
+		t.Errorf("Environ() tells %s", got)
+	}
+	top.End()
+	err := finish(tr)
+	var lost *otel.LostError
+	if !errors.As(err, &lost) || lost.Spans != 2 || !strings.HasSuffix(err.Error(), "connect: connection refused") {
+		t.Errorf("Close() = %v", err)
+	}
+}
+
+// TestHangs: a collector that takes a request and never answers holds nobody beyond the context of Close.
+func TestHangs(t *testing.T) {
+	came, quit := make(chan struct{}, 4), make(chan struct{})
+	c := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		came <- struct{}{}
+		<-quit
+	}))
+	defer c.Close()
+	defer close(quit)
+	tr := tracer(t, c.URL)
+	_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
+	s.End()
+	<-came
+	ctx, cancel := context.WithCancel(context.Background())
+	closed := make(chan error)
+	go func() { closed <- tr.Close(ctx) }()
+	cancel()
+	select {
+	case err := <-closed:
+		if want := "1 span was not sent to " + c.URL + "/v1/traces: it did not answer in time"; err == nil || err.Error() != want {
+			t.Errorf("Close() = %v, want %s", err, want)
+		}
+	case <-time.After(patience):
+		t.Fatal("Close() does not return")
+	}
+}
+
+// TestSlow: a request ends after the time of OTEL_EXPORTER_OTLP_TIMEOUT.
+func TestSlow(t *testing.T) {
+	quit := make(chan struct{})
+	c := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-quit }))
+	defer c.Close()
+	defer close(quit)
+	err := once(tracer(t, c.URL, "OTEL_EXPORTER_OTLP_TIMEOUT=20"))
+	if want := "1 span was not sent to " + c.URL + "/v1/traces: it did not answer in time"; err == nil || err.Error() != want {
+		t.Errorf("Close() = %v, want %s", err, want)
+	}
+}
+
+// TestRecovers: what could not be sent is sent once the collector takes it again.
+func TestRecovers(t *testing.T) {
+	var mu sync.Mutex
+	well := false
+	c := oteltest.New(func(w http.ResponseWriter, _ *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if !well {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return !well
+	})
+	defer c.Close()
+	tr := tracer(t, c.URL)
+	ctx := tr.Into(context.Background())
+	for i := range 3 {
+		_, s := otel.Start(ctx, fmt.Sprint(i), otel.Internal)
+		s.End()
+	}
+	for end := time.Now().Add(patience); len(c.Requests()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing was sent before the end")
+		}
+	}
+	mu.Lock()
+	well = true
+	mu.Unlock()
+	if err := finish(tr); err != nil {
+		t.Fatal(err)
+	}
+	names := ""
+	for _, s := range c.Spans() {
+		names += s.Name
+	}
+	if names != "012" {
+		t.Errorf("received %q, want 012", names)
+	}
+}

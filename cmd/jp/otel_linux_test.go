@@ -1,0 +1,474 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"jp/cmd/jp/internal/otel/oteltest"
+	"jp/convstore"
+)
+
+const (
+	collectorKey = "collector-key-4711"
+	saidSecret   = "the heron nests" // by people and models, in what follows
+)
+
+// otelSite has a root that sends two leads at once, each of whom sends a leaf, which calls a local tool.
+func otelSite(t *testing.T) *site {
+	role := func(model, tools string) string {
+		return "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/" + model + "\"\n" + tools
+	}
+	const query = "[conversation.tools.jp_query]\nsource = \"delegation\"\nrun = \"unattended\"\n"
+	const environ = `
+[conversation.tools.show_env]
+source = "local"
+description = "Shows its environment."
+command = "env"
+run = "unattended"
+`
+	return newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n" + query + environ + "[delegation]\nprofiles = [\"agent/lead\"]\nmax_depth = 2\n",
+		".jp/config/agent/lead.toml": role("lead.toml", query+environ+`
+[delegation]
+profiles = ["agent/leaf"]
+max_depth = 1
+`),
+		".jp/config/agent/leaf.toml": role("leaf.toml", environ),
+		"main.toml": `
+[[rule]]
+round = 1
+reasoning = "both at once"
+text = "I ask where ` + saidSecret + `."
+usage = { input = 10, output = 4, cache_read = 100, cache_write = 20 }
+tool_calls = [
+  { name = "jp_query", arguments = { config = "agent/lead", query = "north, ` + saidSecret + `" } },
+  { name = "jp_query", arguments = { config = "agent/lead", query = "south, ` + saidSecret + `" } },
+]
+[[rule]]
+text = "` + saidSecret + ` in both."
+`,
+		"lead.toml": `
+[[rule]]
+round = 1
+tool_calls = [{ name = "jp_query", arguments = { config = "agent/leaf", query = "look, ` + saidSecret + `" } }]
+[[rule]]
+text = "` + saidSecret + ` there."
+`,
+		"leaf.toml": `
+[[rule]]
+round = 1
+attempt = 1
+error = { kind = "overloaded", status = 529, message = "` + saidSecret + `", retry_after = "1ms" }
+[[rule]]
+round = 1
+tool_calls = [{ name = "show_env", arguments = {} }, { name = "shwo_env", arguments = {} }]
+[[rule]]
+text = "` + saidSecret + ` here."
+`,
+	})
+}
+
+// traced are the variables of a traced run.
+func traced(url string, more ...string) []string {
+	return append([]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20" + collectorKey,
+	}, more...)
+}
+
+// run runs jp with more variables to its end.
+func (s *site) run(env []string, argv ...string) (string, int) {
+	s.t.Helper()
+	cmd, out := s.start(env, append([]string{"jp"}, argv...)...)
+	if err := cmd.Wait(); err != nil {
+		var exit interface{ ExitCode() int }
+		if e, ok := err.(interface{ ExitCode() int }); ok {
+			exit = e
+		}
+		if exit == nil {
+			s.t.Fatal(err)
+		}
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// forest draws spans as trees, siblings by name and start, each with the attributes that show leaves in.
+func forest(spans []oteltest.Span, show func(oteltest.Span) string) string {
+	below := map[string][]oteltest.Span{}
+	known := map[string]bool{}
+	for _, s := range spans {
+		known[s.ID] = true
+	}
+	for _, s := range spans {
+		parent := s.Parent
+		if !known[parent] {
+			parent = ""
+		}
+		below[parent] = append(below[parent], s)
+	}
+	var b strings.Builder
+	var draw func(id, indent string)
+	draw = func(id, indent string) {
+		list := below[id]
+		slices.SortFunc(list, func(a, b oteltest.Span) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Start, b.Start))
+		})
+		for _, s := range list {
+			fmt.Fprintf(&b, "%s%s%s\n", indent, s.Name, show(s))
+			draw(s.ID, indent+"  ")
+		}
+	}
+	draw("", "")
+	return b.String()
+}
+
+// state is how a span ended, with the names of its events.
+func state(s oteltest.Span) string {
+	text := ""
+	if v, ok := s.Attrs["jp.state"]; ok {
+		text += fmt.Sprint(" ", v)
+	}
+	if s.Failed {
+		text += fmt.Sprint(" FAILED ", s.Attrs["error.type"])
+	}
+	if code, ok := s.Attrs["http.response.status_code"]; ok {
+		text += fmt.Sprint(" ", code)
+	}
+	for _, e := range s.Events {
+		if e.Name == "jp.delegation.queued" {
+			continue // whether one waits for a slot is the moment's
+		}
+		text += " " + strings.TrimPrefix(e.Name, "jp.")
+		if v, ok := e.Attrs["jp.state"]; ok {
+			text += fmt.Sprint("=", v)
+		}
+	}
+	return text
+}
+
+// TestTraceTree: a tree of processes is one trace, whose spans hang together and name what they are, and in which nothing
+// stands of what was said.
+func TestTraceTree(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := otelSite(t)
+	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	out, exit := s.run(traced(c.URL, "TRACEPARENT="+caller, "TRACESTATE=vendor=1", "OTEL_SERVICE_NAME=birds"), "query", "--new", "--title", "root", "where?")
+	if exit != 0 || strings.Contains(out, "warning") || strings.Contains(out, collectorKey) {
+		t.Fatalf("exit %d:\n%s", exit, out)
+	}
+	spans := c.Spans()
+	const lead = `
+  execute_tool jp_query ok delegation.started delegation.ended=ok
+    invoke_agent agent/lead ok
+      chat lead.toml
+      chat lead.toml
+      execute_tool jp_query ok delegation.started delegation.ended=ok
+        invoke_agent agent/leaf ok
+          chat leaf.toml wait go_on
+          chat leaf.toml
+          execute_tool show_env ok
+          execute_tool shwo_env error FAILED refused`
+	const want = `invoke_agent ok
+  chat main.toml
+  chat main.toml` + lead + lead + "\n"
+	if got := forest(spans, state); got != want {
+		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+	}
+
+	ids := map[string]convstore.Conversation{}
+	for _, conv := range s.conversations() {
+		ids[conv.ID.String()] = conv
+	}
+	byID := map[string]oteltest.Span{}
+	for _, sp := range spans {
+		byID[sp.ID] = sp
+	}
+	for _, sp := range spans {
+		if sp.Trace != "4bf92f3577b34da6a3ce929d0e0e4736" || sp.State != "vendor=1" || sp.Resource["service.name"] != "birds" {
+			t.Errorf("%s: trace %s, state %q, service %v", sp.Name, sp.Trace, sp.State, sp.Resource["service.name"])
+		}
+		if sp.End < sp.Start || sp.Kind.String() != map[bool]string{true: "SPAN_KIND_CLIENT", false: "SPAN_KIND_INTERNAL"}[strings.HasPrefix(sp.Name, "chat ")] {
+			t.Errorf("%s: %v from %d to %d", sp.Name, sp.Kind, sp.Start, sp.End)
+		}
+		conv, ok := ids[fmt.Sprint(sp.Attrs["gen_ai.conversation.id"])]
+		if !ok || conv.Profile != "" && sp.Attrs["gen_ai.agent.name"] != conv.Profile {
+			t.Errorf("%s: of conversation %v and agent %v", sp.Name, sp.Attrs["gen_ai.conversation.id"], sp.Attrs["gen_ai.agent.name"])
+		}
+		if _, ok := byID[sp.Parent]; !ok && sp.Parent != "00f067aa0ba902b7" {
+			t.Errorf("%s: its parent %s is nowhere", sp.Name, sp.Parent)
+		}
+		// Another process's span, and no other, names its parent as remote.
+		if remote := sp.Flags&0x200 != 0; remote != strings.HasPrefix(sp.Name, "invoke_agent") {
+			t.Errorf("%s: flags %x", sp.Name, sp.Flags)
+		}
+	}
+
+	all := map[string]map[string]any{} // one of each
+	for _, sp := range spans {
+		if _, ok := all[sp.Name]; !ok {
+			all[sp.Name] = sp.Attrs
+		}
+	}
+	root := s.all()["root"].ID.String()
+	for name, want := range map[string]map[string]any{
+		"invoke_agent": {
+			"gen_ai.operation.name": "invoke_agent", "gen_ai.provider.name": "script", "gen_ai.request.model": "main.toml",
+			"gen_ai.conversation.id": root, "jp.turn": int64(1), "jp.state": "ok", "jp.cost_usd": 0.0,
+		},
+		"chat main.toml": {
+			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "script", "gen_ai.request.model": "main.toml", "gen_ai.request.stream": true,
+			"gen_ai.conversation.id": root, "gen_ai.usage.input_tokens": int64(130), "gen_ai.usage.output_tokens": int64(4),
+			"gen_ai.usage.cache_read.input_tokens": int64(100), "gen_ai.usage.cache_write.input_tokens": int64(20),
+			"gen_ai.response.finish_reasons": []any{"tool_call"},
+		},
+		"execute_tool shwo_env": {
+			"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "shwo_env", "gen_ai.tool.type": "function", "gen_ai.agent.name": "agent/leaf",
+			"error.type": "refused", "jp.state": "error",
+		},
+	} {
+		got := all[name]
+		for _, differs := range []string{"gen_ai.tool.call.id"} {
+			delete(got, differs)
+		}
+		if name == "invoke_agent" { // of both replies
+			delete(got, "gen_ai.usage.input_tokens")
+			delete(got, "gen_ai.usage.output_tokens")
+			delete(got, "gen_ai.usage.cache_read.input_tokens")
+			delete(got, "gen_ai.usage.cache_write.input_tokens")
+		}
+		if name == "execute_tool shwo_env" {
+			delete(got, "gen_ai.conversation.id")
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %v\nwant %v", name, got, want)
+		}
+	}
+	for _, r := range c.Requests() {
+		if r.Header.Get("Authorization") != "Bearer "+collectorKey {
+			t.Error("a request without the key")
+		}
+		if strings.Contains(string(r.Body), saidSecret) || strings.Contains(string(r.Body), collectorKey) {
+			t.Errorf("content or a key in %q", r.Body)
+		}
+	}
+	s.keyless(t)
+}
+
+// keyless looks for the collector's key, and for what goes with it, where a tool or a reader could find it.
+func (s *site) keyless(t *testing.T) {
+	t.Helper()
+	tools := 0
+	for _, conv := range s.conversations() {
+		for _, ev := range s.events(conv.ID) {
+			r, ok := ev.Body.(convstore.ToolResult)
+			if !ok || !strings.Contains(r.Text, "PATH=") {
+				continue
+			}
+			tools++
+			if strings.Contains(r.Text, "OTEL_") || strings.Contains(r.Text, collectorKey) || strings.Contains(r.Text, "TRACEPARENT") {
+				t.Errorf("the environment of a tool:\n%s", r.Text)
+			}
+		}
+	}
+	if tools == 0 {
+		t.Error("no tool has told its environment")
+	}
+	logs, err := filepath.Glob(filepath.Join(s.home, "state", "jp", "jp.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no log: %v", err)
+	}
+	for _, name := range logs {
+		if data, err := os.ReadFile(name); err != nil || strings.Contains(string(data), collectorKey) {
+			t.Errorf("%s: %v, holds the key", name, err)
+		}
+	}
+}
+
+// TestTraceContent: what is said is recorded where somebody asks for it, in the form of the conventions.
+func TestTraceContent(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := otelSite(t)
+	if out, exit := s.run(traced(c.URL, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"), "query", "--new", "--title", "root", "where?"); exit != 0 {
+		t.Fatalf("exit %d:\n%s", exit, out)
+	}
+	var first, last, tool map[string]any
+	for _, sp := range c.Spans() {
+		switch {
+		case sp.Name == "chat main.toml" && first == nil:
+			first = sp.Attrs
+		case sp.Name == "chat main.toml":
+			last = sp.Attrs
+		case sp.Name == "execute_tool shwo_env":
+			tool = sp.Attrs
+			if sp.Message == "" {
+				t.Error("no message of a failure")
+			}
+		}
+	}
+	same := func(attr any, want string) {
+		t.Helper()
+		var got, wanted any
+		if err := json.Unmarshal([]byte(fmt.Sprint(attr)), &got); err != nil {
+			t.Errorf("%v in %v", err, attr)
+		}
+		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, wanted) {
+			t.Errorf("got  %v\nwant %v", attr, want)
+		}
+	}
+	same(first["gen_ai.input.messages"], `[{"role":"user","parts":[{"type":"text","content":"where?"}]}]`)
+	call := func(id, where string) string {
+		return `{"type":"tool_call","id":"` + id + `","name":"jp_query","arguments":{"config":"agent/lead","query":"` + where + `, ` + saidSecret + `"}}`
+	}
+	var said []struct {
+		Parts []struct{ ID string }
+	}
+	if err := json.Unmarshal([]byte(fmt.Sprint(first["gen_ai.output.messages"])), &said); err != nil || len(said) != 1 || len(said[0].Parts) != 4 {
+		t.Fatalf("%v in %v", err, first["gen_ai.output.messages"])
+	}
+	same(first["gen_ai.output.messages"], `[{"role":"assistant","finish_reason":"tool_call","parts":[{"type":"reasoning","content":"both at once"},
+		{"type":"text","content":"I ask where `+saidSecret+`."},`+call(said[0].Parts[2].ID, "north")+`,`+call(said[0].Parts[3].ID, "south")+`]}]`)
+	same(last["gen_ai.output.messages"], `[{"role":"assistant","finish_reason":"stop","parts":[{"type":"text","content":"`+saidSecret+` in both."}]}]`)
+	if !strings.Contains(fmt.Sprint(last["gen_ai.input.messages"]), `"type":"tool_call_response"`) || !strings.Contains(fmt.Sprint(first["gen_ai.system_instructions"]), `"type":"text"`) {
+		t.Errorf("no results in %v, or no text in %v", last["gen_ai.input.messages"], first["gen_ai.system_instructions"])
+	}
+	if tool["gen_ai.tool.call.arguments"] != "{}" || !strings.HasPrefix(fmt.Sprint(tool["gen_ai.tool.call.result"]), "error: unknown tool") {
+		t.Errorf("tool: %v", tool)
+	}
+	for _, r := range c.Requests() {
+		if strings.Contains(string(r.Body), collectorKey) {
+			t.Error("the key in a request's body")
+		}
+	}
+}
+
+// TestTraceEnds: however a sub-agent ends, the span of the call says so, even when the sub-agent can no longer say anything.
+func TestTraceEnds(t *testing.T) {
+	for _, tt := range []struct {
+		cause string
+		do    func(s *site, root int)
+		want  string
+	}{
+		{"answer", nil, `
+  execute_tool jp_query ok delegation.started delegation.ended=ok
+    invoke_agent agent/child ok
+      chat child.toml`},
+		{"rounds", nil, `
+  execute_tool jp_query partial delegation.started delegation.ended=partial
+    invoke_agent agent/child partial
+      chat child.toml
+      chat child.toml
+      chat child.toml
+      execute_tool fs_list_files ok`},
+		{"refuse", nil, `
+  execute_tool jp_query refused FAILED refused delegation.started delegation.ended=refused
+    invoke_agent agent/child refused FAILED refused
+      chat child.toml`},
+		{"overload", nil, `
+  execute_tool jp_query error FAILED error delegation.started delegation.ended=error
+    invoke_agent agent/child error FAILED overloaded 529
+      chat child.toml FAILED overloaded 529`},
+		{"hang until SIGTERM", func(s *site, _ int) { s.signal(syscall.SIGTERM, s.running("--root-id=")...) }, `
+  execute_tool jp_query cancelled FAILED cancelled delegation.started delegation.ended=cancelled
+    invoke_agent agent/child cancelled FAILED cancelled
+      chat child.toml FAILED cancelled`},
+		{"hang until SIGKILL", func(s *site, _ int) { s.signal(syscall.SIGKILL, s.running("--root-id=")...) }, `
+  execute_tool jp_query killed FAILED killed delegation.started delegation.ended=killed`},
+	} {
+		t.Run(tt.cause, func(t *testing.T) {
+			t.Parallel()
+			c := oteltest.New(nil)
+			defer c.Close()
+			s := endsSite(t, fmt.Sprintf("query = %q", tt.cause))
+			cmd, out := s.start(traced(c.URL), "jp", "query", "--new", "--title", "caller", tt.cause)
+			if tt.do != nil {
+				s.eventually("the sub-agent's turn", func() bool {
+					id := s.all()[tt.cause].ID
+					return id != 0 && len(s.events(id)) > 0
+				})
+				tt.do(s, cmd.Process.Pid)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			want := "invoke_agent ok\n  chat main.toml\n  chat main.toml" + tt.want + "\n"
+			if got := forest(c.Spans(), state); got != want {
+				t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestTraceNobodyThere: a collector that is not there, or takes a request and never answers, changes nothing of a run but one
+// warning, however many processes meet it.
+func TestTraceNobodyThere(t *testing.T) {
+	gone := oteltest.New(nil)
+	gone.Close()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deaf.Close() })
+	for name, url := range map[string]string{"gone": gone.URL, "deaf": "http://" + deaf.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := otelSite(t)
+			// The end of a run has a time of its own: this one alone would be an hour.
+			out, exit := s.run(traced(url, "OTEL_EXPORTER_OTLP_TIMEOUT=3600000"), "query", "--new", "--title", "root", "where?")
+			if exit != 0 || strings.Count(out, "warning") != 1 || strings.Count(out, "jp: warning: traces: ") != 1 ||
+				strings.Contains(out, collectorKey) || !strings.Contains(out, saidSecret+" in both.") {
+				t.Errorf("exit %d:\n%s", exit, out)
+			}
+			s.keyless(t)
+		})
+	}
+}
+
+// TestTraceSampling: what the root does not record, nobody below it does.
+func TestTraceSampling(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := otelSite(t)
+	if out, exit := s.run(traced(c.URL, "OTEL_TRACES_SAMPLER=parentbased_always_off"), "query", "--new", "where?"); exit != 0 {
+		t.Fatalf("exit %d:\n%s", exit, out)
+	}
+	if n := len(c.Requests()); n != 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+}
+
+// TestTraceBatch: the sub-agents of a batch are in one trace.
+func TestTraceBatch(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := endsSite(t, `query = ""`)
+	s.stdin = "\"answer\"\n\"overload\"\n"
+	if out, exit := s.run(traced(c.URL), "batch", "-c", "agent/child", "--parallel", "1"); exit != 1 {
+		t.Fatalf("exit %d:\n%s", exit, out)
+	}
+	want := `invoke_workflow jp batch error FAILED error delegation.started delegation.ended=ok delegation.started delegation.ended=error
+  invoke_agent agent/child ok
+    chat child.toml
+  invoke_agent agent/child error FAILED overloaded 529
+    chat child.toml FAILED overloaded 529
+`
+	if got := forest(c.Spans(), state); got != want {
+		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+	}
+}
