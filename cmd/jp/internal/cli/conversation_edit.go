@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 )
 
@@ -118,6 +120,9 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 		if _, both := labels[name]; both || name == "" || strings.Contains(name, "=") {
 			return usagef("--no-label: %q", name).withHint("--no-label takes the name of a label that --label does not set")
 		}
+	}
+	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
+		return usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", pick(given, "", "no-"), delegate.LabelSpecialization)
 	}
 	st, ids, err := a.openStore(ctx, words)
 	if err != nil {

@@ -209,7 +209,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		kind = kindBatch
 	}
 	if a.Sticky != "" {
-		kind, labels = kindSpecialization, map[string]string{labelSpecialization: a.Sticky}
+		kind, labels = kindSpecialization, map[string]string{LabelSpecialization: a.Sticky}
 	}
 	parallel := c.Limits.MaxParallel
 	if l := s.Account.Limits; l != nil && l.Parallel > 0 {
@@ -276,10 +276,11 @@ const (
 	kindBatch          = "batch_complete"
 	kindSpecialization = "specialization"
 
-	labelSpecialization = "specialization" // of the one child of a caller, tool and session: <tool>/<session>
-
 	roleSubagent = profiles.RoleSubagent
 )
+
+// LabelSpecialization is the label of the one child of a caller, tool and session: <tool>/<session>. Nobody else sets it.
+const LabelSpecialization = "specialization"
 
 // refused tells an error of the rule or of the scope from a failure of the store.
 func refused(err error) bool {

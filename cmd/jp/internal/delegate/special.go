@@ -58,7 +58,7 @@ func (a Ask) present(s convstore.Standing) (Ask, error) {
 	if a.Sticky == "" {
 		return a, nil
 	}
-	made, err := s.Labelled(labelSpecialization, a.Sticky)
+	made, err := s.Labelled(LabelSpecialization, a.Sticky)
 	for _, c := range made {
 		if c.Profile == a.Profile.Name {
 			a.ID = c.ID
