@@ -381,7 +381,12 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		}
 	}
 	req := t.request()
-	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found, and say what is missing."
+	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found"
+	if t.schema != nil {
+		say += ": one JSON value in the form of the answer, and no other word."
+	} else {
+		say += ", and say what is missing."
+	}
 	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
 		say += "\n\nYour reply was cut off after this:\n"
 		for _, c := range req.Messages[n-1].Content {

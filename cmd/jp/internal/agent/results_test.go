@@ -132,6 +132,33 @@ tool_calls = [{ name = "echo", arguments = { say = "a" } }]`)
 	}
 }
 
+// What the model is told at a limit asks for the JSON value, where that is the answer, and else for words.
+func TestAskedAtTheLimit(t *testing.T) {
+	for schema, want := range map[bool]string{
+		true: "Stop here: the limit of 1 tool rounds is reached. No tool can be called any more. Hand in now what you have found: one JSON value in " +
+			"the form of the answer, and no other word.",
+		false: "Stop here: the limit of 1 tool rounds is reached. No tool can be called any more. Hand in now what you have found, and say what is missing.",
+	} {
+		r, sent, _ := compacting(t, `[[rule]]
+no_calls = true
+text = '{"n":3}'
+[[rule]]
+tool_calls = [{ name = "echo", arguments = { say = "a" } }]`, 0)
+		r.loop.MaxRounds = 1
+		if schema {
+			if out := r.sendSchema("go"); out.State != convstore.StatePartial || string(out.Structured) != `{"n":3}` {
+				t.Errorf("outcome %+v", out)
+			}
+		} else {
+			r.send(t.Context(), "go")
+		}
+		system := (*sent)[len(*sent)-1].System
+		if got := system[len(system)-1].Text; got != want {
+			t.Errorf("asked: %s\nwant: %s", got, want)
+		}
+	}
+}
+
 // A turn that goes on is held to its schema, and has no second chance twice.
 func TestSchemaResumed(t *testing.T) {
 	r := newRun(t, `[[rule]]
