@@ -230,9 +230,11 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if root, err = b.resolveTarget(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		if scope, caller, err = b.standFor(ctx, root, nil, nil); err != nil {
+		st, err := b.standFor(ctx, root, nil, nil)
+		if err != nil {
 			return nil, err
 		}
+		scope, caller = st.scope, st.caller
 		b.parallel = caller.Limits.MaxParallel
 		if b.o.parallel.Set {
 			b.parallel = b.o.parallel.Value

@@ -93,9 +93,11 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		if err != nil {
 			return err
 		}
-		if scope, caller, err = s.standFor(ctx, root, nil, nil); err != nil {
+		st, err := s.standFor(ctx, root, nil, nil)
+		if err != nil {
 			return err
 		}
+		scope, caller = st.scope, st.caller
 	} else {
 		if len(cfg.Delegation.Profiles) == 0 {
 			return refusedf("delegation.profiles: names nobody to delegate to").withHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")

@@ -61,69 +61,92 @@ type handed struct {
 	config []byte
 }
 
-// standFor is what a person has who delegates on behalf of a conversation: its scope, and what its stored config lets it
-// call, and to whom, and how often. Flags change that config for now. The limits of the session are written anew where
-// nobody runs the root.
-func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (scope convstore.Scope, caller delegate.Caller, err error) {
+// stand is what a person has who delegates on behalf of a conversation.
+type stand struct {
+	scope  convstore.Scope
+	caller delegate.Caller
+	tool   string // that the person takes the place of
+}
+
+// standFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
+// that config for now. The limits of the session are written anew where nobody runs the root.
+func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st stand, err error) {
 	store, err := a.store(ctx)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	conv, err := store.Get(ctx, id)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	stored, err := store.Config(ctx, id)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	src, err := a.sources(ctx, ds)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	src.Stored = stored.JSON
 	r, err := a.resolve(src, nil, flags)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	defs, err := a.definitions(ctx, r)
 	if err != nil {
-		return scope, caller, err
+		return st, err
 	}
 	if !r.Config.Delegation.Enabled {
 		defs = nil // nothing of it can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	caller.Limits, caller.Priced = limits(r.Config), a.priced(r.Config)
-	if caller.Tools, err = effective(conv, defs); err != nil {
-		return scope, caller, err
+	st.caller.Limits, st.caller.Priced = limits(r.Config), a.priced(r.Config)
+	if st.caller.Tools, err = effective(conv, defs); err != nil {
+		return st, err
 	}
-	if scope, err = store.Below(ctx, id); err != nil {
-		return scope, caller, err
+	st.tool = delegates(defs, st.caller.Tools)
+	if st.scope, err = store.Below(ctx, id); err != nil {
+		return st, err
 	}
-	return scope, caller, scope.Limit(ctx, sessionLimits(r.Config))
+	return st, st.scope.Limit(ctx, sessionLimits(r.Config))
+}
+
+// delegates names a tool, of those that are held, that sub-agents under profiles are asked with: jp_query where it is held, or where
+// none is, which the rule then says.
+func delegates(defs []tools.Definition, held []string) string {
+	for _, name := range []string{"jp_query", "jp_batch_query"} {
+		if slices.Contains(held, name) {
+			return name
+		}
+	}
+	for _, d := range defs {
+		if slices.Contains(held, d.Name) && slices.Contains(d.Access.JP, tools.VerbQuery) {
+			return d.Name
+		}
+	}
+	return "jp_query"
 }
 
 // goOn reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
 // that delegated it. run settles it.
 func (q *query) goOn(ctx context.Context) error {
 	child := q.conv
-	scope, caller, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
+	st, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Want: q.o.bounds()}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Want: q.o.bounds()}
 	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
 		ask.Tool, ask.Fixed = child.Profile, true
 	}
-	res, err := scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+	res, err := st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
 		return []convstore.Child{v.Child}, v.Err
 	})
 	if err != nil {
 		return err
 	}
-	return q.take(ctx, scope, res[0])
+	return q.take(ctx, st.scope, res[0])
 }
 
 // take makes a reservation the run of this process. The log and the reservation hold the lock each by a descriptor of its own:
@@ -148,7 +171,7 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 // delegate and with which limits, the profile is the one that --cfg names.
 // check, if any, may refuse the profile's config before anything is made.
 func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.Directive, title string, hidden bool, modelID string, o *queryOptions, check func(config []byte) error) (*handed, error) {
-	scope, caller, err := a.standFor(ctx, parent, ds, o.sessionFlags())
+	st, err := a.standFor(ctx, parent, ds, o.sessionFlags())
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +191,10 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: "jp_query", Title: title, Profile: profile, Want: o.bounds()}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, Title: title, Profile: profile, Want: o.bounds()}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
-		return scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-			v := delegate.Decide(s, caller, []delegate.Ask{ask})[0]
+		return st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+			v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
 			if v.Err == nil && !commit {
 				v.Err = errTried
 			}
@@ -191,5 +214,5 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	if err != nil {
 		return nil, err
 	}
-	return &handed{scope: scope, res: res[0], config: profile.Config.JSON}, nil
+	return &handed{scope: st.scope, res: res[0], config: profile.Config.JSON}, nil
 }
