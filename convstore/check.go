@@ -172,9 +172,18 @@ func (c *checker) checkListing() error {
 }
 
 func (c *checker) checkTree() error {
+	sound := make(map[ID]bool, len(c.records)) // known to be below a root: a long line of them is walked once
 	for id, r := range c.records {
+		way := []ID{id}
 		var err error
-		for range c.t.ancestors(id, r, &err) {
+		for up := range c.t.ancestors(id, r, &err) {
+			if sound[up] {
+				break
+			}
+			way = append(way, up)
+		}
+		for _, at := range way {
+			sound[at] = err == nil
 		}
 		if err != nil {
 			c.problem("conversation %s: above it: %w", id, err)

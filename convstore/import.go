@@ -27,7 +27,8 @@ type ImportResult struct {
 	Same      []ID   // here already, with the same content
 	Events    int    // of Made
 	Orphans   []Orphan
-	Delegated int // records of delegations
+	Expired   []ID // of Made, by their own ids here: those whose time is over
+	Delegated int  // records of delegations
 }
 
 // Made is a conversation that was imported. From and ID differ only with NewIDs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,7 +349,7 @@ func TestImportVoid(t *testing.T) {
 		`{"event":{"id":"e1","time":"2026-01-02T03:04:05Z","body":{"type":"turn_start","limits":{"tokens":null,"cost_nano":null,"run":{"tokens":null,"cost_nano":null},"children":99}}}}` + "\n" +
 		importDelegation)
 	res := mustImport(t, s, lines, ImportOptions{})
-	if got, want := fmt.Sprint(res), "{[{jp-c6 jp-c6} {jp-c5 jp-c5}] [] 1 [{jp-c5 jp-c4}] 1}"; got != want {
+	if got, want := fmt.Sprint(res), "{[{jp-c6 jp-c6} {jp-c5 jp-c5}] [] 1 [{jp-c5 jp-c4}] [] 1}"; got != want {
 		t.Errorf("Import() = %s, want %s", got, want)
 	}
 	child, err := s.Get(t.Context(), 6)
@@ -475,5 +476,31 @@ func TestImportLatestID(t *testing.T) {
 	c := mustGet(t, s.View, maxExchangedID)
 	if got, want := c.CreatedAt.Year(), 2262; got != want {
 		t.Errorf("made in %d, want %d", got, want)
+	}
+}
+
+// TestImportLongLine: a line of conversations, each the child of the one before, is not walked up for each of them; and what has
+// expired is named.
+func TestImportLongLine(t *testing.T) {
+	const n = 30_000
+	s, done := memoryStore(t)
+	defer done() // checks the store
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		more := ""
+		if i > 1 {
+			more = fmt.Sprintf(`,"parent_id":"jp-c%d","link":"fork"`, i-1)
+		}
+		if i == n {
+			more += `,"expires_at":"2001-01-01T00:00:00Z"`
+		}
+		b.WriteString(importLine(fmt.Sprint(i), more))
+	}
+	res := mustImport(t, s, importFile(b.String()), ImportOptions{})
+	if want := []ID{n}; len(res.Made) != n || !slices.Equal(res.Expired, want) {
+		t.Errorf("Import() made %d, expired %v; want %d, %v", len(res.Made), res.Expired, n, want)
+	}
+	if c := mustGet(t, s.View, n); c.Depth != 0 || c.Root != 1 {
+		t.Errorf("the last has depth %d below %s, want 0 below jp-c1", c.Depth, c.Root)
 	}
 }

@@ -201,6 +201,9 @@ func (im *importer) settle(t *tx, a *arrival, n offspring, res *ImportResult) er
 	if err := t.expires(a.id, time.Time{}, r.ExpiresAt); err != nil {
 		return err
 	}
+	if !r.ExpiresAt.IsZero() && r.ExpiresAt.Before(t.now) {
+		res.Expired = append(res.Expired, a.id)
+	}
 	if err := t.saveConfig(a.id, Config{}); err != nil {
 		return err
 	}

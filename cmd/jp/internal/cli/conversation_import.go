@@ -10,7 +10,6 @@ import (
 	"iter"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -56,7 +55,7 @@ func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
 	if err != nil {
 		return err
 	}
-	a.noteImport(ctx, st, res, kept)
+	a.noteImport(res, kept)
 	if a.json() {
 		return a.document(importedJSON{
 			Imported: orEmpty(res.Made), Unchanged: orEmpty(res.Same), Events: res.Events, Delegations: res.Delegated,
@@ -92,7 +91,7 @@ func orEmpty[T any](list []T) []T {
 }
 
 // noteImport says on stderr what happened beside the ids.
-func (a *app) noteImport(ctx context.Context, st *convstore.Store, res convstore.ImportResult, kept rustjp.Kept) {
+func (a *app) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
 	a.note("%s with %s imported", plural(len(res.Made), "conversation"), plural(res.Events, "event"))
 	if len(res.Same) > 0 {
 		a.note("%s already, with the same content", pick(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
@@ -118,12 +117,9 @@ func (a *app) noteImport(ctx context.Context, st *convstore.Store, res convstore
 		a.note("%s of unknown form: such an event has the time of the one before it", plural(kept.Times, "timestamp"))
 	}
 	few(len(kept.LeftOut), func(i int) { a.note("left out: %s", kept.LeftOut[i]) })
-	now := time.Now()
-	for _, m := range res.Made {
-		if c, err := st.Get(ctx, m.ID); err == nil && !c.ExpiresAt.IsZero() && c.ExpiresAt.Before(now) {
-			a.note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", m.ID)
-		}
-	}
+	few(len(res.Expired), func(i int) {
+		a.note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", res.Expired[i])
+	})
 }
 
 // sourcesOfImport reads all that is named, one after the other.
