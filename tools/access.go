@@ -48,6 +48,7 @@ type files struct {
 	rules     []fileRule
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
 	closed    []string      // the same of env.Deny, without links: one may not be there yet
+	sealed    []string      // env.Sealed, without links above them: never written
 }
 
 // fileRule is an FSRule in the present file system.
@@ -76,6 +77,9 @@ func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
 	}
 	for _, dir := range env.Deny {
 		f.closed = append(f.closed, withoutLinks(dir))
+	}
+	for _, path := range env.Sealed {
+		f.sealed = append(f.sealed, filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))
 	}
 	rules := def.Access.FS
 	if rules == nil {
@@ -228,10 +232,15 @@ func (f *files) find(path string, write bool) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		if link == "" {
-			return p, nil
+		if link != "" {
+			at = f.absolute(link)
+			continue
 		}
-		at = f.absolute(link)
+		if write && slices.ContainsFunc(f.sealed, func(path string) bool { return within(path, p.path) }) {
+			p.Close()
+			return nil, &AccessError{path, "is written by no tool"}
+		}
+		return p, nil
 	}
 	return nil, &AccessError{path, "goes through too many symbolic links"}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Authority returns a digest of what a call can do to the machine: the source, what is run with which arguments and
-// variables, the tool of which MCP server as it was approved, and what it may reach. Two definitions of one name with the same authority differ in words, limits and leave
-// only; with another one they are different tools, whatever they are called.
+// variables, the tool of which MCP server as it was approved, and what it may reach. Two definitions of one name with the same authority
+// differ in words, limits and leave only; with another one they are different tools, whatever they are called.
 func (d Definition) Authority() string {
 	type local struct {
 		Command CommandLine
@@ -19,6 +19,7 @@ func (d Definition) Authority() string {
 		Network Network
 		Sandbox Sandbox
 		Options map[string]any // stand in the arguments
+		Stdin   Stdin          // what a model says reaches the program there too
 	}
 	v := struct {
 		Source string
@@ -31,7 +32,7 @@ func (d Definition) Authority() string {
 	if d.Local() {
 		l := local{
 			Command: d.Command, Schema: d.Schema, Dash: d.dash, Env: slices.Sorted(slices.Values(d.Env)),
-			Network: d.Network, Sandbox: d.Sandbox, Options: d.Options,
+			Network: d.Network, Sandbox: d.Sandbox, Options: d.Options, Stdin: d.Stdin,
 		}
 		l.Command.ScriptFile = "" // its text counts, not its name
 		v.Local = &l

@@ -32,6 +32,7 @@ func TestAuthority(t *testing.T) {
 		"access": func(m map[string]any) {
 			m["access"] = map[string]any{"fs": []any{map[string]any{"path": "/", "mode": "ro"}}}
 		},
+		"stdin":   func(m map[string]any) { m["stdin"] = "json" },
 		"network": func(m map[string]any) { m["network"] = "any" },
 		"schema": func(m map[string]any) {
 			m["parameters"].(map[string]any)["path"] = map[string]any{"type": "string", "required": true, "enum": []any{"a"}}

@@ -43,6 +43,7 @@ func EmbeddedNames() []string {
 type FSEnv struct {
 	Workspace string   // the folder that holds .jp, absolute
 	Deny      []string // folders that no rule opens, such as the store's
+	Sealed    []string // files and folders, and links to such, that no rule opens to be written
 }
 
 // fsFunc runs one call of a built-in tool.

@@ -76,7 +76,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		}
 		return nil
 	}
-	f, err := newFiles(FSEnv{Workspace: env.Dir}, def, ReadOnly)
+	f, err := newFiles(FSEnv{Workspace: env.Dir, Sealed: env.Sealed}, def, ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
@@ -101,6 +101,11 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 			dir = withoutLinks(dir)
 			if within(r.path, dir) || within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
+			}
+		}
+		for _, path := range f.sealed {
+			if r.mode == ReadWrite && (within(r.path, path) || within(path, r.path)) {
+				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(path))
 			}
 		}
 		if f.opensHome(r.path, variable(env.Environ, "HOME")) {

@@ -110,8 +110,8 @@ func TestSandboxAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, outside, map[string]string{"a/f": "x", "b/f": "x"})
-	if err := os.Symlink("a", filepath.Join(outside, "to-a")); err != nil {
+	write(t, outside, map[string]string{"a/f": "x", "b/f": "x", "c/f": "x"})
+	if err := os.Symlink("c", filepath.Join(outside, "to-c")); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -130,12 +130,14 @@ func TestSandboxAccess(t *testing.T) {
 		{name: "a file", rules: `[{ path = "dir/f", mode = "ro" }]`, read: []string{"./dir/f"}},
 		{name: "missing", rules: `[{ path = "/missing", mode = "rw" }]`},
 		{name: "outside", rules: `[{ path = "/a", mode = "ro" }]`, read: []string{"/a"}},
-		{name: "outside by a link", rules: `[{ path = "/to-a", mode = "rw" }]`, write: []string{"/a"}},
+		{name: "outside by a link", rules: `[{ path = "/to-c", mode = "rw" }]`, write: []string{"/c"}},
 		{name: "twice", rules: `[{ path = "dir", mode = "rw" }, { path = "dir", mode = "ro" }]`, read: []string{"./dir"}},
 		{name: "closed in open", rules: `[{ path = ".", mode = "rw" }, { path = "dir", mode = "ro" }]`,
 			refused: "access.fs: dir is read-only inside ., which is not: that cannot be enforced; name the folders that are written"},
 		{name: "link that leads out", rules: `[{ path = "out", mode = "rw" }]`, refused: "access.fs: ./out: leads out of the workspace"},
 		{name: "covers the store", rules: `[{ path = "/", mode = "ro" }]`, refused: "access.fs: / covers /b, which no tool reaches"},
+		{name: "holds what is sealed", rules: `[{ path = "/a", mode = "ro" }, { path = "/a/f", mode = "rw" }]`, refused: "access.fs: /a/f covers /a/f, which no tool writes; name the folders that are written"},
+		{name: "reads what is sealed", rules: `[{ path = "/a", mode = "ro" }]`, read: []string{"/a"}},
 		{name: "is the store", rules: `[{ path = "/b", mode = "ro" }]`, refused: "access.fs: /b covers /b, which no tool reaches"},
 		{name: "lies in the store", rules: `[{ path = "/b/f", mode = "ro" }]`, refused: "access.fs: /b/f covers /b, which no tool reaches"},
 	} {
@@ -152,7 +154,7 @@ func TestSandboxAccess(t *testing.T) {
 		if tt.rules != "" {
 			src += "access.fs = " + strings.ReplaceAll(tt.rules, `path = "/`, `path = "`+outside+"/") + "\n"
 		}
-		box, got := c.boxed(src, CommandEnv{Enforceable: wholeKernel, Deny: []string{filepath.Join(outside, "b")}})
+		box, got := c.boxed(src, CommandEnv{Enforceable: wholeKernel, Deny: []string{filepath.Join(outside, "b")}, Sealed: []string{filepath.Join(outside, "a/f")}})
 		short := func(path string) string {
 			path = strings.ReplaceAll(strings.ReplaceAll(path, outside+"/", "/"), outside, "/")
 			return strings.Replace(strings.ReplaceAll(path, c.dir, "."), above, "./..", 1)

@@ -17,6 +17,7 @@ type fsTest struct {
 	t    testing.TB
 	dir  string
 	deny []string
+	seal []string
 	fs   []FSRule // access.fs; nil = what the tools have by themselves
 }
 
@@ -39,7 +40,7 @@ func (f *fsTest) call(name string, args map[string]any) Result {
 	}
 	def.Run = RunUnattended
 	def.Access.FS = f.fs
-	tools, err := Builtin(FSEnv{Workspace: f.dir, Deny: f.deny}, def)
+	tools, err := Builtin(FSEnv{Workspace: f.dir, Deny: f.deny, Sealed: f.seal}, def)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -215,6 +216,20 @@ func TestFSDenyMissing(t *testing.T) {
 		expect(t, path, f.create(path, "x"), refusal(path+": is not for tools"))
 	}
 	expect(t, "beside", f.create("real/user/jpeg", "x"), text("real/user/jpeg: created, 1 B"))
+}
+
+// What is sealed is read and not written, by no name that leads there.
+func TestFSSealed(t *testing.T) {
+	f := newFS(t, map[string]string{"real/a": "x\n", "real/dir/b": "x\n"})
+	f.link("real", "alias")
+	f.link("real/a", "direct")
+	f.seal = []string{f.at("alias/a"), f.at("real/dir"), f.at("real/none")}
+	for _, path := range []string{"real/a", "alias/a", "direct", "real/dir/b", "alias/dir/new", "real/none", "alias/none/x"} {
+		expect(t, "create "+path, f.create(path, "y"), refusal(path+": is written by no tool"))
+		expect(t, "modify "+path, f.modify(path, "x", "y"), refusal(path+": is written by no tool"))
+	}
+	expect(t, "read", f.read("direct"), f.read("real/a"))
+	expect(t, "beside", f.create("alias/ab", "x"), text("real/ab: created, 1 B"))
 }
 
 // FIFOs, sockets and devices are named, not opened: a FIFO without a writer

@@ -45,6 +45,9 @@ type CommandEnv struct {
 	// Deny are folders that no rule of access.fs may cover or lie in, such as
 	// the store's.
 	Deny []string
+	// Sealed are files and folders, and links to such, that no rule of
+	// access.fs may open to be written, or lie in.
+	Sealed []string
 	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
 	// Program is the file of this jp, absolute, which every tool may execute

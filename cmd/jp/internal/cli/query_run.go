@@ -103,7 +103,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders()}
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders(), Sealed: q.sealed()}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
@@ -192,27 +192,8 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.closedFolders(), Program: ownProgram(),
+		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.closedFolders(), Sealed: a.sealed(), Program: ownProgram(),
 	}
-}
-
-// closedFolders are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
-// that tools run), and of the user's own config, which may do what a workspace may not.
-func (a *app) closedFolders() []string {
-	var list []string
-	if dir := a.stateDir(); dir != "" {
-		list = append(list, dir)
-	}
-	if dir := profiles.UserDir(a.env.Environ); dir != "" {
-		list = append(list, dir)
-	}
-	if a.places.store != nil {
-		list = append(list, filepath.Dir(a.places.store.Path()))
-	}
-	if dir := a.places.vanishing; dir != "" {
-		list = append(list, dir)
-	}
-	return list
 }
 
 // system is the prompt: the config's own, then how to use sub-agents where there are such tools.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"unicode/utf8"
 
@@ -18,6 +19,7 @@ import (
 type places struct {
 	workspace string
 	machine   *profiles.Config // machine settings, from the last config that was resolved
+	userFiles []string         // the files of the user's own config, from the same
 	store     *convstore.Store
 	vanishing string // folder of the store of a run with --no-persist
 	trust     trustGate
@@ -66,11 +68,21 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 	if err != nil {
 		return nil, err
 	}
-	a.places.machine = &r.Config
+	a.places.know(r)
 	for _, w := range r.Warnings {
 		a.warn("%s", w)
 	}
 	return r, nil
+}
+
+// know keeps what r says about this machine.
+func (p *places) know(r *profiles.Resolved) {
+	p.machine, p.userFiles = &r.Config, nil
+	for _, l := range r.Layers {
+		if l.Kind == profiles.UserLayer && filepath.IsAbs(l.File) {
+			p.userFiles = append(p.userFiles, l.File)
+		}
+	}
 }
 
 // machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
@@ -89,7 +101,7 @@ func (a *app) machine() (*profiles.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.places.machine = &r.Config
+		a.places.know(r)
 	}
 	return a.places.machine, nil
 }

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"jp/profiles"
+)
+
+// closedFolders are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
+// that tools run), and of the user's own config, which may do what a workspace may not.
+func (a *app) closedFolders() []string {
+	var list []string
+	if dir := a.stateDir(); dir != "" {
+		list = append(list, dir)
+	}
+	if dir := profiles.UserDir(a.env.Environ); dir != "" {
+		list = append(list, dir)
+	}
+	if a.places.store != nil {
+		list = append(list, filepath.Dir(a.places.store.Path()))
+	}
+	if dir := a.places.vanishing; dir != "" {
+		list = append(list, dir)
+	}
+	return list
+}
+
+// sealed are the files and folders that no tool writes: what the user's own config consists of outside of its folder, which its
+// files extend or a link in it leads to, and every link on the way to a closed folder or to one of these. Whoever writes one
+// of them decides what the config says.
+func (a *app) sealed() []string {
+	var list []string
+	for _, dir := range a.closedFolders() {
+		links, _ := behind(dir)
+		list = append(list, links...)
+	}
+	add := func(path string) {
+		links, end := behind(path)
+		list = append(append(list, links...), end)
+	}
+	for _, file := range a.places.userFiles {
+		add(file)
+	}
+	if dir := profiles.UserDir(a.env.Environ); dir != "" {
+		dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return nil // no config is read from what cannot be
+			case d.IsDir() && d.Name() == ".git":
+				return filepath.SkipDir
+			case d.Type()&fs.ModeSymlink != 0:
+				add(path)
+			}
+			return nil
+		})
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// behind follows an absolute path through its links: where each of them stands, and where the last one leads, whether something is
+// there or not.
+func behind(path string) (links []string, end string) {
+	const most = 40 // as the system has it
+	path = filepath.Clean(path)
+	for range most {
+		at, rest := firstLink(path)
+		if at == "" {
+			break
+		}
+		target, err := os.Readlink(at)
+		if err != nil {
+			break
+		}
+		links = append(links, at)
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(at), target)
+		}
+		path = filepath.Join(target, rest)
+	}
+	return links, path
+}
+
+// firstLink is the topmost link in a path, "" for none, and what stands behind it.
+func firstLink(path string) (at, rest string) {
+	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, name := range names {
+		at += "/" + name
+		info, err := os.Lstat(at)
+		if err != nil {
+			return "", ""
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return at, filepath.Join(names[i+1:]...)
+		}
+	}
+	return "", ""
+}
