@@ -179,8 +179,8 @@ func (e *Entry) write(b *bytes.Buffer) {
 	switch own := pick(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:
 		said.WriteString("error = { kind = " + quote(string(e.Error.Kind)))
-		if e.Error.Status != 0 {
-			fmt.Fprintf(&said, ", status = %d", e.Error.Status)
+		if status := e.Error.Status; status >= 400 && status <= 599 { // else it was no error to the server
+			fmt.Fprintf(&said, ", status = %d", status)
 		}
 		said.WriteString(", message = " + quote(t.of(e.Error.Message)) + " }\n")
 	case e.Hang:
