@@ -33,6 +33,24 @@ func (c *Client) close() {
 	c.closed = true
 }
 
+// Note tells the client's user something that is not part of what was said: as a notice, or, where the client knows none, as a thought
+// that begins with jp.
+func (c *Client) Note(how Severity, text string) {
+	c.conn.mu.Lock()
+	able := has(c.conn.able.Session.Notices)
+	c.conn.mu.Unlock()
+	if able {
+		c.Tell(notice{"notice", how, text})
+		return
+	}
+	c.Tell(aside(map[Severity]string{Warning: "warning: "}[how] + text))
+}
+
+// aside is a thought of jp's.
+func aside(text string) Chunk {
+	return Chunk{Kind: InThought, Content: Text("jp: " + text + "\n")}
+}
+
 // ErrUnable is returned where a client cannot put a question to its user.
 var ErrUnable = errors.New("the client cannot ask its user")
 
@@ -86,7 +104,7 @@ type field struct {
 // was answered, "" where the user did not want to. Errors are as with Permit.
 func (c *Client) Question(ctx context.Context, call, question string, options []string) (string, error) {
 	c.conn.mu.Lock()
-	able := c.conn.able.Elicitation != nil && c.conn.able.Elicitation.Form != nil && string(c.conn.able.Elicitation.Form) != "null"
+	able := c.conn.able.Elicitation != nil && has(c.conn.able.Elicitation.Form)
 	c.conn.mu.Unlock()
 	if !able {
 		return "", ErrUnable
@@ -142,7 +160,7 @@ func (c *Client) ask(ctx context.Context, method string, params, into any) error
 			return fmt.Errorf("%w: %s", ErrUnable, m.Error.Message)
 		}
 		if err := json.Unmarshal(or(m.Result, null), into); err != nil {
-			return fmt.Errorf("%w: its answer: %v", ErrUnable, err)
+			return fmt.Errorf("%w: its answer: %s", ErrUnable, misfit(err))
 		}
 		return nil
 	case <-ctx.Done():

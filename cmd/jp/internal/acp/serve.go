@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -299,9 +300,28 @@ func params(raw json.RawMessage, into any) error {
 		return Paramsf("params: are missing")
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return Paramsf("params: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return Paramsf("params: %s", misfit(err))
 	}
 	return nil
+}
+
+// misfit says what is wrong with JSON that is not of the form it must be, without the names of our types.
+func misfit(err error) string {
+	var typed *json.UnmarshalTypeError
+	if !errors.As(err, &typed) {
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	want := map[reflect.Kind]string{
+		reflect.String: "a text", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object", reflect.Int: "a whole number",
+	}[typed.Type.Kind()]
+	if typed.Type == reflect.TypeFor[[]byte]() {
+		want = "base64"
+	}
+	at := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
+	if at != "" {
+		at += ": "
+	}
+	return fmt.Sprintf("%s%s does not go here, want %s", at, typed.Value, want)
 }
 
 func (c *conn) initialize(raw json.RawMessage) (any, error) {
@@ -591,7 +611,20 @@ func (c *conn) send(m any) {
 
 func (c *conn) refuse(id json.RawMessage, e *Error) { c.send(failure{"2.0", id, e}) }
 
-// tell sends an update.
+// tell sends an update, in a form that the client knows.
 func (c *conn) tell(id string, u Update) {
+	if done, ok := u.(Compaction); ok {
+		c.mu.Lock()
+		able := has(c.able.Session.Compaction)
+		c.mu.Unlock()
+		u = aside(done.Text)
+		if able {
+			w := compaction{Kind: "compaction_update", ID: done.ID, Status: "completed"}
+			if done.Summary != "" {
+				w.Summary = []Block{Text(done.Summary)}
+			}
+			u = w
+		}
+	}
 	c.send(request{"2.0", nil, "session/update", map[string]any{"sessionId": id, "update": u}})
 }

@@ -67,13 +67,15 @@ type Resource struct {
 // Text is a block of text.
 func Text(s string) Block { return Block{Type: TypeText, Text: s} }
 
-// Update is a change in a session that the client is told of: a Chunk, a ToolCall, an Info, a Chosen or a Usage.
+// Update is a change in a session that the client is told of: a Chunk, a ToolCall, a Compaction, an Info, a Chosen
+// or a Usage.
 type Update interface{ isUpdate() }
 
 // Chunk is a piece of what is said.
 type Chunk struct {
 	Kind    ChunkKind `json:"sessionUpdate"`
 	Content Block     `json:"content"`
+	Message string    `json:"messageId,omitempty"` // of all chunks of one message
 }
 
 // ChunkKind says who says it.
@@ -90,6 +92,7 @@ const (
 type ToolCall struct {
 	Kind      CallKind      `json:"sessionUpdate,omitempty"`
 	ID        string        `json:"toolCallId"`
+	Name      string        `json:"name,omitempty"` // of the tool
 	Title     string        `json:"title,omitempty"`
 	ToolKind  ToolKind      `json:"kind,omitempty"`
 	Status    CallStatus    `json:"status,omitempty"`
@@ -219,11 +222,45 @@ func NewUsage(used, size int64, usd json.Number) Usage {
 	return u
 }
 
-func (Chunk) isUpdate()    {}
-func (ToolCall) isUpdate() {}
-func (Info) isUpdate()     {}
-func (Chosen) isUpdate()   {}
-func (Usage) isUpdate()    {}
+// notice is something for the user that is not part of what was said.
+type notice struct {
+	Kind     string   `json:"sessionUpdate"` // "notice"
+	Severity Severity `json:"severity"`
+	Title    string   `json:"title"`
+}
+
+// Severity is how grave a notice is.
+type Severity string
+
+// The severities.
+const (
+	Information Severity = "info"
+	Warning     Severity = "warning"
+)
+
+// Compaction says that the model is no longer sent all that was said.
+type Compaction struct {
+	ID      string
+	Text    string // what was done, for clients that know no compactions
+	Summary string // that stands for what was left out; "" = nothing does
+}
+
+// compaction is a Compaction on the wire.
+type compaction struct {
+	Kind    string  `json:"sessionUpdate"` // "compaction_update"
+	ID      string  `json:"compactionId"`
+	Status  string  `json:"status"` // "completed"
+	Summary []Block `json:"summary,omitempty"`
+}
+
+func (notice) isUpdate()     {}
+func (compaction) isUpdate() {}
+func (Compaction) isUpdate() {}
+func (Chunk) isUpdate()      {}
+func (ToolCall) isUpdate()   {}
+func (Info) isUpdate()       {}
+func (Chosen) isUpdate()     {}
+func (Usage) isUpdate()      {}
 
 // Listed is a session that can be loaded.
 type Listed struct {
@@ -274,4 +311,11 @@ type capabilities struct {
 	Elicitation *struct {
 		Form json.RawMessage `json:"form"`
 	} `json:"elicitation"`
+	Session struct {
+		Notices    json.RawMessage `json:"notices"`
+		Compaction json.RawMessage `json:"compaction"`
+	} `json:"session"`
 }
+
+// has reports whether a client advertises a capability: null is as good as nothing.
+func has(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }

@@ -94,7 +94,7 @@ func decode(line []byte) (m message, id json.RawMessage, bad *Error) {
 		return m, null, requestf("a message is a JSON object")
 	}
 	if err := json.Unmarshal(line, &m); err != nil {
-		return m, null, requestf("no message of JSON-RPC: %v", err)
+		return m, null, requestf("no message of JSON-RPC: %s", misfit(err))
 	}
 	switch {
 	case m.ID != nil && !validID(m.ID):

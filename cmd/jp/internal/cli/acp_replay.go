@@ -12,9 +12,10 @@ import (
 
 // replay tells an editor what was said in the conversation, in order.
 func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
+	var event string
 	say := func(kind acp.ChunkKind, text string) {
 		if text != "" {
-			tell(acp.Chunk{Kind: kind, Content: acp.Text(text)})
+			tell(acp.Chunk{Kind: kind, Content: acp.Text(text), Message: messageID(event, kind)})
 		}
 	}
 	open := map[string]bool{}
@@ -28,12 +29,13 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 		if err != nil {
 			return err
 		}
+		event = ev.ID
 		switch b := ev.Body.(type) {
 		case convstore.UserMessage:
 			end()
 			say(acp.ByUser, b.Text)
 			for _, a := range b.Attachments {
-				tell(acp.Chunk{Kind: acp.ByUser, Content: q.attached(a)})
+				tell(acp.Chunk{Kind: acp.ByUser, Content: q.attached(a), Message: ev.ID})
 			}
 		case convstore.AssistantMessage:
 			say(acp.ByAgent, b.Text)
@@ -50,7 +52,7 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 		case convstore.Note:
 			say(acp.InThought, "jp: "+b.Text+"\n")
 		case convstore.Compaction:
-			say(acp.InThought, "jp: "+compactedText(b)+"\n")
+			tell(compacted(ev.ID, b))
 		case convstore.TurnEnd:
 			end()
 			if b.State != convstore.StateOK {

@@ -109,7 +109,7 @@ func (s *acpSession) Close(ctx context.Context) {
 
 // Prompt runs one turn.
 func (s *acpSession) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
-	s.notices.to(func(text string) { client.Tell(acp.Chunk{Kind: acp.InThought, Content: acp.Text(text)}) })
+	s.notices.to(client.Note)
 	defer s.notices.to(nil)
 	stop, err := s.prompt(ctx, prompt, client)
 	return stop, acpError(err)
@@ -151,7 +151,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		}
 		s.fresh = false
 	}
-	show := &acpShow{query: q, client: client}
+	show := &acpShow{query: q, client: client, reply: convstore.NewEventID()}
 	defer func() {
 		if s.options.learn(context.WithoutCancel(ctx), q) {
 			client.Tell(acp.NewChosen(s.Options()))

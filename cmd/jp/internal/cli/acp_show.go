@@ -27,7 +27,8 @@ type acpShow struct {
 	*query
 	client *acp.Client
 	model  string
-	used   int64 // tokens of the latest request and its reply
+	reply  string // stands for the reply that is coming
+	used   int64  // tokens of the latest request and its reply
 
 	mu    sync.Mutex
 	below map[string]*acpBelow // sub-agents, by conversation
@@ -52,13 +53,13 @@ func (s *acpShow) watch() agent.Watch {
 			s.client.Tell(answered(r))
 		},
 		Note:      func(n convstore.Note) { s.note("%s", n.Text) },
-		Compacted: func(c convstore.Compaction) { s.note("%s", compactedText(c)) },
+		Compacted: func(c convstore.Compaction) { s.client.Tell(compacted(convstore.NewEventID(), c)) },
 	}
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
 	if text != "" {
-		s.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text)})
+		s.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text), Message: messageID(s.reply, kind)})
 	}
 }
 
@@ -67,6 +68,7 @@ func (s *acpShow) replied(m agent.Message) {
 	u := m.Usage
 	s.used = u.Input + u.CacheRead + u.CacheWrite + u.Output
 	s.filled("")
+	s.reply = convstore.NewEventID()
 }
 
 // filled tells how full the model's window is, where it is known.
@@ -97,6 +99,16 @@ func (s *acpShow) spent(ctx context.Context) {
 	}
 }
 
+// messageID is the id of what is said in an event. What the model thought is a message of its own.
+func messageID(event string, kind acp.ChunkKind) string {
+	return event + pick(kind == acp.InThought, "-thought", "")
+}
+
+// compacted is what an editor is told of a compaction.
+func compacted(id string, c convstore.Compaction) acp.Compaction {
+	return acp.Compaction{ID: id, Text: compactedText(c), Summary: c.Summary}
+}
+
 // started is told that a call runs.
 func (s *acpShow) started(c tools.Call) {
 	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: c.ID, Status: acp.InProgress})
@@ -125,7 +137,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 		Query  string `json:"query"`
 	}
 	t := acp.ToolCall{
-		Kind: acp.NewCall, ID: c.ID, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawObject(c.Arguments),
+		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawObject(c.Arguments),
 	}
 	own := c.Source == tools.SourceBuiltin
 	if c.Source == tools.SourceLocal {

@@ -1,0 +1,258 @@
+package acp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// scripted is an Agent whose sessions do what the text of a prompt says.
+type scripted struct{ closed chan string }
+
+func (a scripted) New(_ context.Context, s Setup) (Session, error) {
+	if s.Dir == "/gone" {
+		return nil, &Error{Code: CodeNotFound, Message: "no such folder", Data: 7}
+	}
+	return scriptedSession{a, "s" + s.Dir}, nil
+}
+
+func (a scripted) Load(_ context.Context, id string, _ Setup, tell func(Update)) (Session, error) {
+	if tell != nil {
+		tell(Chunk{Kind: ByUser, Content: Text("before"), Message: "m"})
+	}
+	return scriptedSession{a, id}, nil
+}
+
+func (a scripted) List(context.Context, string, string) (Page, error) { return Page{}, nil }
+
+type scriptedSession struct {
+	agent scripted
+	id    string
+}
+
+func (s scriptedSession) ID() string { return s.id }
+
+func (s scriptedSession) Options() []ConfigOption {
+	return []ConfigOption{{ID: "o", Name: "O", Type: "select", Current: "a", Values: []ConfigValue{{Value: "a", Name: "A"}}}}
+}
+
+func (s scriptedSession) Set(context.Context, string, string) error {
+	return errors.New("cannot be set")
+}
+
+func (s scriptedSession) Close(context.Context) { s.agent.closed <- s.id }
+
+func (s scriptedSession) Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error) {
+	switch word := prompt[0].Text; word {
+	case "say":
+		c.Note(Warning, "careful")
+		c.Note(Information, "<by the way>")
+		c.Tell(Compaction{ID: "c", Text: "shorter now", Summary: "sum"})
+		c.Tell(ToolCall{Kind: Change, ID: "t", Status: Completed})
+		c.Tell(NewUsage(1, 2, "0.5"))
+		c.Tell(NewInfo("title", ""))
+	case "wait":
+		<-ctx.Done()
+		return EndTurn, fmt.Errorf("stopped: %w", context.Cause(ctx))
+	case "panic":
+		panic("at the disco")
+	case "permit":
+		id, err := c.Permit(ctx, ToolCall{Kind: NewCall, ID: "t", Title: "T"}, []Option{{ID: "yes", Name: "Yes", Kind: AllowOnce}})
+		c.Tell(Chunk{Kind: ByAgent, Content: Text(fmt.Sprintf("%q %v", id, err))})
+	case "question":
+		answer, err := c.Question(ctx, "t", "why?", nil)
+		c.Tell(Chunk{Kind: ByAgent, Content: Text(fmt.Sprintf("%q %v", answer, err))})
+	}
+	return EndTurn, nil
+}
+
+// peer is a client on the other end of a connection.
+type peer struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+	done chan error
+	a    scripted
+}
+
+// connect serves a client that says what it can do.
+func connect(t *testing.T, can string) *peer {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	p := &peer{t: t, conn: theirs, in: bufio.NewReader(theirs), done: make(chan error, 1), a: scripted{closed: make(chan string, 100)}}
+	ctx, leave := context.WithCancelCause(t.Context())
+	go func() {
+		p.done <- Serve(ctx, leave, p.a, Options{Info: Implementation{Name: "x", Version: "1"}, Log: func(string, ...any) {}}, ours, ours)
+		ours.Close()
+	}()
+	p.say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":` + can + `}}`)
+	if line := p.line(); !strings.Contains(line, `"protocolVersion":1`) {
+		t.Fatal(line)
+	}
+	p.say(`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/a"}}`)
+	if got, want := p.line(), `{"jsonrpc":"2.0","id":0,"result":{"configOptions":[{"id":"o","name":"O","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}],"sessionId":"s/a"}}`; got != want {
+		t.Fatalf("session/new = %s\nwant          %s", got, want)
+	}
+	return p
+}
+
+func (p *peer) say(line string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.conn, line+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *peer) line() string {
+	p.t.Helper()
+	line, err := p.in.ReadString('\n')
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// expect reads lines. What stands before them in each goes without saying.
+func (p *peer) expect(want ...string) {
+	p.t.Helper()
+	for _, w := range want {
+		got := strings.TrimPrefix(p.line(), `{"jsonrpc":"2.0",`)
+		got = strings.Replace(got, `"method":"session/update","params":{"sessionId":"s/a","update":`, "", 1)
+		if got != w {
+			p.t.Errorf("line = %s\nwant   %s", got, w)
+		}
+	}
+}
+
+func prompt(id int, word string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s/a","prompt":[{"type":"text","text":%q}]}}`, id, word)
+}
+
+// end closes the connection and waits for Serve.
+func (p *peer) end() {
+	p.t.Helper()
+	p.conn.Close()
+	if err := <-p.done; err != nil {
+		p.t.Errorf("Serve = %v", err)
+	}
+}
+
+// TestForms: what a client does not know is told in a form that it does.
+func TestForms(t *testing.T) {
+	rest := []string{
+		`{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}}}`,
+		`{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.5,"currency":"USD"}}}}`,
+		`{"sessionUpdate":"session_info_update","title":"title"}}}`,
+		`"id":1,"result":{"stopReason":"end_turn"}}`,
+	}
+	p := connect(t, `{}`)
+	p.say(prompt(1, "say"))
+	p.expect(append([]string{
+		`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"jp: warning: careful\n"}}}}`,
+		`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"jp: <by the way>\n"}}}}`,
+		`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"jp: shorter now\n"}}}}`,
+	}, rest...)...)
+	p.say(prompt(2, "question"))
+	p.expect(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\"\" the client cannot ask its user"}}}}`, `"id":2,"result":{"stopReason":"end_turn"}}`)
+	p.end()
+
+	p = connect(t, `{"session":{"notices":{},"compaction":{}},"elicitation":{"form":null}}`)
+	p.say(prompt(1, "say"))
+	p.expect(append([]string{
+		`{"sessionUpdate":"notice","severity":"warning","title":"careful"}}}`,
+		`{"sessionUpdate":"notice","severity":"info","title":"<by the way>"}}}`,
+		`{"sessionUpdate":"compaction_update","compactionId":"c","status":"completed","summary":[{"type":"text","text":"sum"}]}}}`,
+	}, rest...)...)
+	p.say(prompt(2, "question"))
+	p.expect(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\"\" the client cannot ask its user"}}}}`, `"id":2,"result":{"stopReason":"end_turn"}}`)
+	p.end()
+}
+
+func TestAnswers(t *testing.T) {
+	p := connect(t, `{"elicitation":{"form":{}}}`)
+	n := 0
+	for _, tt := range []struct{ word, answer, want string }{
+		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"yes"}}`, `\"yes\" \u003cnil\u003e`},
+		{"permit", `"result":{"outcome":{"outcome":"cancelled"}}`, `\"\" \u003cnil\u003e`},
+		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"no"}}`, `\"\" the client cannot ask its user: it chose \"no\", which is no option`},
+		{"permit", `"result":{}`, `\"\" the client cannot ask its user: its outcome is \"\"`},
+		{"permit", `"result":[]`, `\"\" the client cannot ask its user: its answer: array does not go here, want an object`},
+		{"permit", `"error":{"code":-32601,"message":"what?"}`, `\"\" the client cannot ask its user: what?`},
+		{"question", `"result":{"action":"accept","content":{"answer":"so"}}`, `\"so\" \u003cnil\u003e`},
+		{"question", `"result":{"action":"decline"}`, `\"\" \u003cnil\u003e`},
+	} {
+		n++
+		p.say(prompt(n, tt.word))
+		if asked := p.line(); !strings.Contains(asked, fmt.Sprintf(`"id":%d,"method":"`, n)) {
+			t.Fatal(asked)
+		}
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, n, tt.answer))
+		p.expect(fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}}}`, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(tt.want)),
+			fmt.Sprintf(`"id":%d,"result":{"stopReason":"end_turn"}}`, n))
+	}
+	p.end()
+}
+
+// TestStops: what is cancelled, in whatever way, is answered as that; a panic and an error are answers of their own request.
+func TestStops(t *testing.T) {
+	p := connect(t, `{}`)
+	p.say(prompt(1, "wait"))
+	p.say(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s/a"}}`)
+	p.expect(`"id":1,"result":{"stopReason":"cancelled"}}`)
+	p.say(prompt(2, "wait"))
+	p.say(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`)
+	p.expect(`"id":2,"result":{"stopReason":"cancelled"}}`)
+	p.say(prompt(3, "wait"))
+	p.say(prompt(4, "say"))
+	p.expect(`"id":4,"error":{"code":-32600,"message":"session s/a: a prompt is under way; wait for its end, or cancel it"}}`)
+	p.say(`{"jsonrpc":"2.0","id":5,"method":"session/load","params":{"sessionId":"s/a","cwd":"/a"}}`)
+	p.expect(`"id":5,"error":{"code":-32600,"message":"session s/a: a prompt is under way; wait for its end, or cancel it"}}`)
+	p.say(`{"jsonrpc":"2.0","id":6,"method":"session/close","params":{"sessionId":"s/a"}}`)
+	both := []string{p.line(), p.line()} // in any order
+	slices.Sort(both)
+	if want := []string{`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`, `{"jsonrpc":"2.0","id":6,"result":{}}`}; !slices.Equal(both, want) {
+		t.Errorf("lines = %q, want %q", both, want)
+	}
+	if got := <-p.a.closed; got != "s/a" {
+		t.Errorf("closed %s", got)
+	}
+	p.say(`{"jsonrpc":"2.0","id":7,"method":"session/load","params":{"sessionId":"s/a","cwd":"/a"}}`)
+	p.expect(`{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"before"},"messageId":"m"}}}`,
+		`"id":7,"result":{"configOptions":[{"id":"o","name":"O","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]}}`)
+	p.say(prompt(8, "panic"))
+	p.expect(`"id":8,"error":{"code":-32603,"message":"internal error: at the disco"}}`)
+	p.say(`{"jsonrpc":"2.0","id":9,"method":"session/set_config_option","params":{"sessionId":"s/a","configId":"o","value":"a"}}`)
+	p.expect(`"id":9,"error":{"code":-32603,"message":"cannot be set"}}`)
+	p.say(`{"jsonrpc":"2.0","id":10,"method":"session/new","params":{"cwd":"/gone"}}`)
+	p.expect(`"id":10,"error":{"code":-32002,"message":"no such folder","data":7}}`)
+	p.end()
+	if got := <-p.a.closed; got != "s/a" { // that was loaded
+		t.Errorf("closed %s", got)
+	}
+}
+
+// TestMany: no more requests are under way than maxRequests, and they are answered.
+func TestMany(t *testing.T) {
+	p := connect(t, `{}`)
+	for i := range maxRequests {
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/%d"}}`, i))
+		p.line()
+	}
+	for i := range maxRequests {
+		p.say(strings.Replace(prompt(i, "wait"), "s/a", fmt.Sprintf("s/%d", i), 1))
+	}
+	p.say(prompt(1000, "say"))
+	p.expect(`"id":1000,"error":{"code":-32600,"message":"64 requests are under way; wait for one of them"}}`)
+	p.say(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s/7"}}`)
+	p.expect(`"id":7,"result":{"stopReason":"cancelled"}}`)
+	p.end() // cancels the rest
+	if n := len(p.a.closed); n != maxRequests+1 {
+		t.Errorf("%d sessions closed", n)
+	}
+}
