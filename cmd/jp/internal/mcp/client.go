@@ -55,7 +55,7 @@ type session struct {
 	tools   []Tool   // as it listed them, sorted
 	unfit   []string // of what else it listed
 	stale   atomic.Bool
-	bounds  bounds
+	bounds  *bounds
 	gone    chan struct{} // closed when the connection has ended
 }
 
@@ -97,13 +97,22 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		err    error
 	}
 	done := make(chan answer, 1)
+	calling, leave := context.WithCancel(ctx)
+	defer leave()
 	go func() {
-		r, err := s.CallTool(ctx, &sdk.CallToolParams{Name: want.Name, Arguments: args})
+		r, err := s.CallTool(calling, &sdk.CallToolParams{Name: want.Name, Arguments: args})
 		done <- answer{r, err}
 	}()
 	var a answer
 	select {
 	case a = <-done:
+	case <-s.bounds.over:
+		select {
+		case a = <-done:
+		default:
+			leave()
+			a.err = s.bounds.err()
+		}
 	case <-ctx.Done():
 		select {
 		case a = <-done: // it was told
@@ -280,24 +289,24 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{gone: make(chan struct{})}
+	s := &session{gone: make(chan struct{}), bounds: newBounds()}
 	var transport sdk.Transport
 	if server.URL != "" {
-		transport = dial(server, &s.bounds)
+		transport = dial(server, s.bounds)
 	} else {
 		box, err := c.confinement(ctx)
 		if err != nil {
 			return nil, err
 		}
 		s.process = start(c.options.Host, server, box, c.options.Environ, c.options.Tell)
-		transport = answering{s.process.transport(), &s.bounds, s.stale.Load}
+		transport = answering{s.process.transport(), s.bounds, s.stale.Load}
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "jp", Version: c.options.Version}, &sdk.ClientOptions{
 		Capabilities:           &sdk.ClientCapabilities{}, // no sampling, no elicitation, no roots
 		MultiRoundTrip:         &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.stale.Store(true) },
 	})
-	client.AddReceivingMiddleware(refuseRequests(&s.bounds))
+	client.AddReceivingMiddleware(refuseRequests(s.bounds))
 	err = c.within(ctx, s, func(ctx context.Context) error {
 		var err error
 		if s.ClientSession, err = client.Connect(ctx, transport, nil); err != nil {

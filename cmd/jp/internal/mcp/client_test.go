@@ -140,7 +140,7 @@ func TestBounded(t *testing.T) {
 				_, _ = w.Write(make([]byte, 1<<20))
 			}
 		}))
-		resp, err := (&http.Client{Transport: &carrier{bounds: &bounds{}}}).Get(srv.URL)
+		resp, err := (&http.Client{Transport: &carrier{bounds: newBounds()}}).Get(srv.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,12 @@
 package mcp
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +50,6 @@ func TestHostileCall(t *testing.T) {
 		"large":     {want: died + "it wrote something on stdout that is no message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
 		"line":      {want: died + "it wrote something on stdout that is no message: inbound JSON-RPC frame exceeded the configured maximum line length", isError: true, ended: true},
 		"stray":     {want: died + "it wrote something on stdout that is no message: invalid character 'd' looking for beginning of value", isError: true, ended: true},
-		"notes":     {want: died + "it sent more than 20000 messages that nobody asked for", isError: true, ended: true},
 		"requests":  {want: died + "it sent requests and read no answer to 64 of them", isError: true, ended: true},
 		"ids-large": {want: died + "it sent a request with an id of 1000 bytes", isError: true, ended: true},
 	} {
@@ -73,7 +77,13 @@ func TestFloodMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := c.live
-			_, _ = call(t, c, "echo", "x")
+			got, _ := call(t, c, "echo", "x")
+			if want := map[string]string{
+				"notes": "MCP server s was ended during the call, which may have had its effect: it sent more than 20000 messages that nobody asked for",
+				"after": "right",
+			}[way]; got != want {
+				t.Errorf("echo = %q, want %q", got, want)
+			}
 			peak := uint64(0)
 			for look, done := time.Tick(5*time.Millisecond), false; !done; {
 				select {
@@ -117,5 +127,56 @@ func TestStderr(t *testing.T) {
 	lines.end()
 	if want := "ab|c[2J|" + strings.Repeat("z", maxLine) + "|last"; strings.Join(told, "|") != want {
 		t.Errorf("told %q", told)
+	}
+}
+
+// A server behind an address that goes on talking is left, too.
+func TestHTTPFlood(t *testing.T) {
+	const died = "MCP server s was ended during the call, which may have had its effect: "
+	for name, tt := range map[string]struct {
+		event string
+		times int
+		want  string
+	}{
+		"notes":    {`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, 1 << 40, died + "it sent more than 20000 messages that nobody asked for"},
+		"requests": {`{"jsonrpc":"2.0","id":ID,"method":"ping"}`, 2 * maxAsked, died + "it sent more than 1000 requests that nobody asked for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var m struct {
+					ID     json.RawMessage `json:"id"`
+					Method string          `json:"method"`
+				}
+				_ = json.NewDecoder(r.Body).Decode(&m)
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case r.Method != http.MethodPost:
+					w.WriteHeader(http.StatusMethodNotAllowed)
+				case m.Method == "initialize":
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
+				case m.Method == "tools/list":
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)
+				case m.Method == "tools/call":
+					w.Header().Set("Content-Type", "text/event-stream")
+					for i := range tt.times {
+						if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", strings.Replace(tt.event, "ID", strconv.Itoa(i), 1)); err != nil {
+							return
+						}
+					}
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				case m.ID != nil && m.Method != "":
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+				default:
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}))
+			defer srv.Close()
+			c := open(t, Server{Name: "s", URL: srv.URL}, Options{})
+			if got, isError := call(t, c, "echo", "x"); got != tt.want || !isError {
+				t.Errorf("echo = %q, %v, want %q", got, isError, tt.want)
+			}
+			c.Close() // before the server, which waits for who is connected
+		})
 	}
 }

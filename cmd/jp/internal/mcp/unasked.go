@@ -31,8 +31,11 @@ const (
 type bounds struct {
 	messages, asked atomic.Int64
 	mu              sync.Mutex
-	broken          error // the first fault
+	broken          error         // the first fault
+	over            chan struct{} // closed with it
 }
+
+func newBounds() *bounds { return &bounds{over: make(chan struct{})} }
 
 // renew is for every call.
 func (b *bounds) renew() {
@@ -57,6 +60,7 @@ func (b *bounds) fault(err error) error {
 	defer b.mu.Unlock()
 	if b.broken == nil {
 		b.broken = err
+		close(b.over)
 	}
 	return err
 }
@@ -179,7 +183,7 @@ func refuseRequests(b *bounds) sdk.Middleware {
 				return next(ctx, method, req)
 			}
 			if b.asked.Add(1) > maxAsked {
-				_ = b.fault(fmt.Errorf("it sent more than %d requests that nobody asked for", maxAsked)) // heeded by the carrier
+				_ = b.fault(fmt.Errorf("it sent more than %d requests that nobody asked for", maxAsked))
 			} else if method == methodPing {
 				return next(ctx, method, req)
 			}
