@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -41,6 +42,7 @@ func (a *app) command(s spec) *cli.Command {
 	if s.Run != nil {
 		c.Action = func(cc *cli.Context) error {
 			a.io = a.openIO()
+			a.takesNone = slices.ContainsFunc(s.Flags, func(o *option) bool { return o.name == "no-cfg" })
 			args, name := cc.Args().Slice(), strings.TrimPrefix(cc.Command.HelpName, "jp ")
 			switch {
 			case len(args) < s.Min:

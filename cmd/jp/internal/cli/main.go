@@ -50,7 +50,9 @@ type app struct {
 	patience time.Duration  // for the store's lock; 0 = the store's own
 	guest    *guest         // this command line came from a jp inside a tool; nil for all others
 	mcp      mcpUse
-	tape     *tape // that records or replays this run; nil = none does
+
+	takesNone bool  // the command can be told --cfg NONE
+	tape      *tape // that records or replays this run; nil = none does
 }
 
 // globals are the flags that every command takes.

@@ -38,6 +38,7 @@ type judgement struct {
 	path    string       // of the record
 	real    string       // canonical path of the workspace
 	env     bool         // JP_TRUST_WORKSPACE says so
+	none    bool         // the command that is refused would run with --cfg NONE
 }
 
 // ok reports whether the workspace may be loaded. One that brings nothing along needs nobody's trust.
@@ -58,7 +59,7 @@ func (j judgement) status() string {
 
 // judge looks at the workspace and at its record. It asks nobody.
 func (a *app) judge(ctx context.Context, root string) (judgement, error) {
-	j := judgement{env: a.trustByEnv()}
+	j := judgement{env: a.trustByEnv(), none: a.takesNone}
 	if err := j.fit(root); err != nil {
 		return j, err
 	}
@@ -217,9 +218,9 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 
 // refusal says that the workspace is not trusted, and why not any more.
 func (j judgement) refusal() error {
-	const hint = "`jp trust --show` tells what it would allow, `jp trust` allows it; --cfg NONE works without it"
+	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + pick(j.none, "; --cfg NONE works without it", "")
 	if j.record == nil {
-		return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).withHint(hint)
+		return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).withHint("%s", hint)
 	}
 	names := make([]string, 0, 4)
 	for _, c := range j.changes[:min(len(j.changes), 3)] {
@@ -229,7 +230,7 @@ func (j judgement) refusal() error {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.files.root, strings.Join(names, ", "))
-	return (&failure{code: "untrusted", status: exitRefused, msg: msg}).withHint(hint)
+	return (&failure{code: "untrusted", status: exitRefused, msg: msg}).withHint("%s", hint)
 }
 
 // recordTrust records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
