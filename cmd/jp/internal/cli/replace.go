@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // replaceFile puts data in the place of file, or makes it, whole or not at all: a new file is written, brought to the disk and
@@ -83,4 +86,21 @@ func putFile(dir, file string, data []byte, mode fs.FileMode, put func(made, fil
 	}
 	defer func() { _ = d.Close() }()
 	return d.Sync()
+}
+
+// removeUnfinished removes what a replaceFile of file left beside it when it was killed before then. Whoever writes now is younger.
+func removeUnfinished(file string, then time.Time) {
+	entries, err := os.ReadDir(filepath.Dir(file))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		number, ours := strings.CutPrefix(e.Name(), "."+filepath.Base(file)+".")
+		if _, err := strconv.ParseUint(number, 10, 64); !ours || err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.ModTime().Before(then) {
+			_ = os.Remove(filepath.Join(filepath.Dir(file), e.Name()))
+		}
+	}
 }

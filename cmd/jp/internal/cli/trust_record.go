@@ -138,6 +138,7 @@ func writeOwn(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+	removeUnfinished(file, time.Now().Add(-time.Minute))
 	return replaceFile(file, append(data, '\n'), 0o600)
 }
 
