@@ -27,8 +27,9 @@ type site struct {
 	dir       string
 	home      string
 	store     *convstore.Store
-	stdin     string // of what is started
-	untrusted bool   // JP_TRUST_WORKSPACE is not set
+	stdin     string   // of what is started
+	more      []string // of its environment
+	untrusted bool     // JP_TRUST_WORKSPACE is not set
 	children  []*exec.Cmd
 }
 
@@ -83,7 +84,7 @@ func (s *site) environ() []string {
 	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
 		env = append(env, "GOCOVERDIR="+dir)
 	}
-	return env
+	return append(env, s.more...)
 }
 
 // start runs this test binary as the program named by argv[0].

@@ -84,22 +84,6 @@ func traced(url string, more ...string) []string {
 	}, more...)
 }
 
-// run runs jp with more variables to its end.
-func (s *site) run(env []string, argv ...string) (string, int) {
-	s.t.Helper()
-	cmd, out := s.start(env, append([]string{"jp"}, argv...)...)
-	if err := cmd.Wait(); err != nil {
-		var exit interface{ ExitCode() int }
-		if e, ok := err.(interface{ ExitCode() int }); ok {
-			exit = e
-		}
-		if exit == nil {
-			s.t.Fatal(err)
-		}
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
-}
-
 // forest draws spans as trees, siblings by name and start, each with the attributes that show leaves in.
 func forest(spans []oteltest.Span, show func(oteltest.Span) string) string {
 	below := map[string][]oteltest.Span{}
@@ -162,7 +146,8 @@ func TestTraceTree(t *testing.T) {
 	defer c.Close()
 	s := otelSite(t)
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	out, exit := s.run(traced(c.URL, "TRACEPARENT="+caller, "TRACESTATE=vendor=1", "OTEL_SERVICE_NAME=birds"), "query", "--new", "--title", "root", "where?")
+	s.more = traced(c.URL, "TRACEPARENT="+caller, "TRACESTATE=vendor=1", "OTEL_SERVICE_NAME=birds")
+	out, exit := s.jp("query", "--new", "--title", "root", "where?")
 	if exit != 0 || strings.Contains(out, "warning") || strings.Contains(out, collectorKey) {
 		t.Fatalf("exit %d:\n%s", exit, out)
 	}
@@ -300,7 +285,8 @@ func TestTraceContent(t *testing.T) {
 	c := oteltest.New(nil)
 	defer c.Close()
 	s := otelSite(t)
-	if out, exit := s.run(traced(c.URL, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"), "query", "--new", "--title", "root", "where?"); exit != 0 {
+	s.more = traced(c.URL, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
+	if out, exit := s.jp("query", "--new", "--title", "root", "where?"); exit != 0 {
 		t.Fatalf("exit %d:\n%s", exit, out)
 	}
 	var first, last, tool map[string]any
@@ -394,7 +380,8 @@ func TestTraceEnds(t *testing.T) {
 			c := oteltest.New(nil)
 			defer c.Close()
 			s := endsSite(t, fmt.Sprintf("query = %q", tt.cause))
-			cmd, out := s.start(traced(c.URL), "jp", "query", "--new", "--title", "caller", tt.cause)
+			s.more = traced(c.URL)
+			cmd, out := s.start(nil, "jp", "query", "--new", "--title", "caller", tt.cause)
 			if tt.do != nil {
 				s.eventually("the sub-agent's turn", func() bool {
 					id := s.all()[tt.cause].ID
@@ -428,7 +415,8 @@ func TestTraceNobodyThere(t *testing.T) {
 			t.Parallel()
 			s := otelSite(t)
 			// The end of a run has a time of its own: this one alone would be an hour.
-			out, exit := s.run(traced(url, "OTEL_EXPORTER_OTLP_TIMEOUT=3600000"), "query", "--new", "--title", "root", "where?")
+			s.more = traced(url, "OTEL_EXPORTER_OTLP_TIMEOUT=3600000")
+			out, exit := s.jp("query", "--new", "--title", "root", "where?")
 			if exit != 0 || strings.Count(out, "warning") != 1 || strings.Count(out, "jp: warning: traces: ") != 1 ||
 				strings.Contains(out, collectorKey) || !strings.Contains(out, saidSecret+" in both.") {
 				t.Errorf("exit %d:\n%s", exit, out)
@@ -438,13 +426,35 @@ func TestTraceNobodyThere(t *testing.T) {
 	}
 }
 
+// TestTraceLastWord: a signal that comes while a sub-agent still sends its spans ends the sending, and changes nothing of how
+// the sub-agent has ended.
+func TestTraceLastWord(t *testing.T) {
+	t.Parallel()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deaf.Close() })
+	s := endsSite(t, `query = "rounds"`)
+	s.more = traced("http://"+deaf.Addr().String(), "OTEL_EXPORTER_OTLP_TIMEOUT=3600000")
+	cmd, out := s.start(nil, "jp", "query", "--new", "--title", "caller", "go")
+	s.eventually("the end of the sub-agent's turn", func() bool { return s.all()["rounds"].Status == convstore.Status(convstore.StatePartial) })
+	for _, pid := range s.running("--root-id=") {
+		_ = syscall.Kill(pid, syscall.SIGTERM) // it sends for a second, and may have ended by now
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "told: partial") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
 // TestTraceSampling: what the root does not record, nobody below it does.
 func TestTraceSampling(t *testing.T) {
 	t.Parallel()
 	c := oteltest.New(nil)
 	defer c.Close()
 	s := otelSite(t)
-	if out, exit := s.run(traced(c.URL, "OTEL_TRACES_SAMPLER=parentbased_always_off"), "query", "--new", "where?"); exit != 0 {
+	s.more = traced(c.URL, "OTEL_TRACES_SAMPLER=parentbased_always_off")
+	if out, exit := s.jp("query", "--new", "where?"); exit != 0 {
 		t.Fatalf("exit %d:\n%s", exit, out)
 	}
 	if n := len(c.Requests()); n != 0 {
@@ -459,7 +469,8 @@ func TestTraceBatch(t *testing.T) {
 	defer c.Close()
 	s := endsSite(t, `query = ""`)
 	s.stdin = "\"answer\"\n\"overload\"\n"
-	if out, exit := s.run(traced(c.URL), "batch", "-c", "agent/child", "--parallel", "1"); exit != 1 {
+	s.more = traced(c.URL)
+	if out, exit := s.jp("batch", "-c", "agent/child", "--parallel", "1"); exit != 1 {
 		t.Fatalf("exit %d:\n%s", exit, out)
 	}
 	want := `invoke_workflow jp batch error FAILED error delegation.started delegation.ended=ok delegation.started delegation.ended=error
@@ -469,6 +480,70 @@ func TestTraceBatch(t *testing.T) {
     chat child.toml FAILED overloaded 529
 `
 	if got := forest(c.Spans(), state); got != want {
+		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestTraceServed: a server's calls are traces of their own, one for each, with the sub-agents that they ran; so are the turns
+// that an editor asks for.
+func TestTraceServed(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := endsSite(t, `query = "answer"`)
+	s.more = traced(c.URL)
+	client := serveMCP(s)
+	for range 2 {
+		if text, err := client.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": "answer"}); err != nil || !strings.Contains(text, `status="ok"`) {
+			t.Fatalf("jp_query = %s, %v", text, err)
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	editor := startEditor(s)
+	id := editor.open(s.dir)
+	if got := editor.say(id, "go"); got != "end_turn" {
+		t.Fatalf("stop = %s\n%s", got, editor.stderr)
+	}
+	editor.end()
+	const call = `execute_tool jp_query ok delegation.started delegation.ended=ok
+  invoke_agent agent/child ok
+    chat child.toml
+`
+	const turn = `invoke_agent ok
+  chat main.toml
+  chat main.toml
+  execute_tool jp_query ok delegation.started delegation.ended=ok
+    invoke_agent agent/child ok
+      chat child.toml
+`
+	if got, want := forest(c.Spans(), state), call+call+turn; got != want {
+		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+	}
+	traces := map[string]bool{}
+	for _, sp := range c.Spans() {
+		traces[sp.Trace] = true
+	}
+	if len(traces) != 3 {
+		t.Errorf("%d traces, want 3", len(traces))
+	}
+}
+
+// TestTraceTitle: what is done for a turn after its answer is in its trace.
+func TestTraceTitle(t *testing.T) {
+	t.Parallel()
+	c := oteltest.New(nil)
+	defer c.Close()
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.title]\nmodel = \"script/main.toml\"\n",
+		"main.toml":       "[[rule]]\nsystem = \"title\"\ntext = \"A title\"\n[[rule]]\ntext = \"an answer\"\n",
+	})
+	s.more = traced(c.URL)
+	if out, exit := s.jp("query", "--new", "ask"); exit != 0 || s.all()["A title"].ID == 0 {
+		t.Fatalf("exit %d:\n%s", exit, out)
+	}
+	if got, want := forest(c.Spans(), state), "invoke_agent ok\n  chat main.toml\n  chat main.toml\n"; got != want {
 		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -95,6 +96,8 @@ type Outcome struct {
 	Cost       *int64 // nano-dollars, nil when a price was unknown
 	Err        error  // why State is Error, Timeout or Cancelled
 	First      bool   // it is the first that ended well in its conversation
+
+	Span *otel.Span // of the turn, which has ended; nil = it was not traced. What is still done for the turn goes below it
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.

@@ -16,6 +16,7 @@ func (l *Loop) traced(ctx context.Context, turn func(context.Context) (Outcome, 
 		Name: l.Profile, Conversation: l.Log.ID().String(), Provider: l.Provider, Model: l.Name,
 	})
 	out, err := turn(ctx)
+	out.Span = span
 	if errors.Is(err, ErrNothingToResume) {
 		return out, err // nothing was run
 	}

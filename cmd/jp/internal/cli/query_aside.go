@@ -8,6 +8,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -37,7 +38,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 		q.io, q.progress = q.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
 		defer q.progress.End()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, titlePatience, errTitleLate)
+	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)
 	defer cancel()
 	title, err := loop.Title(ctx, agent.Naming{
 		Line:   delegate.Title,

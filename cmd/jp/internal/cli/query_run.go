@@ -351,7 +351,11 @@ func (q *query) childEnviron(cfg profiles.Config, id string) []string {
 // opens none.
 func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
 	p := a.modelProviders(cfg)
-	return a.tape.model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
+	s, info, err := a.tape.model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
+	if err != nil {
+		return nil, info, err
+	}
+	return model.Traced(s, info), info, nil
 }
 
 func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w modelWaits) (model.Stream, model.Info, error) {
@@ -378,7 +382,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 	if dir := a.stateDir(); dir != "" && info.Account != (model.Account{}) {
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.warn("%v", err) })
 	}
-	return model.Traced(model.Retry(s, retry), info), info, nil
+	return model.Retry(s, retry), info, nil
 }
 
 // modelProviders is what the models may know of this machine.
