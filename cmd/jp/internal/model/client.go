@@ -172,6 +172,11 @@ func (c Config) Fail(ctx context.Context, err error) error {
 	return &Error{Provider: c.Name, Kind: KindStream, Message: c.Clean(err.Error()), Err: err}
 }
 
+// Bad makes the *Error of a reply that is not as it has to be.
+func (c Config) Bad(kind Kind, format string, args ...any) error {
+	return &Error{Provider: c.Name, Kind: kind, Message: c.Clean(fmt.Sprintf(format, args...))}
+}
+
 // unwrapURL drops the `Post "https://...": ` that net/http puts before its errors.
 func unwrapURL(err error) error {
 	var u *url.Error

@@ -123,10 +123,6 @@ func (r *reply) part(p model.Part) error {
 	return nil
 }
 
-func (r *reply) bad(format string, args ...any) error {
-	return &model.Error{Provider: r.config.Name, Kind: model.KindStream, Message: r.config.Clean(fmt.Sprintf(format, args...))}
-}
-
 func (r *reply) event(e sdk.MessageStreamEventUnion) error {
 	switch e.Type {
 	case "message_start":
@@ -166,14 +162,14 @@ func (r *reply) count(valid bool, n int64, to *int64) {
 
 func (r *reply) start(e sdk.MessageStreamEventUnion) error {
 	if r.blocks[e.Index] != nil {
-		return r.bad("content block %d starts twice", e.Index)
+		return r.config.Bad(model.KindStream, "content block %d starts twice", e.Index)
 	}
 	c := e.ContentBlock
 	b := &block{kind: c.Type, id: c.ID, name: c.Name, signature: c.Signature, redacted: c.Data, text: []byte(c.Thinking)}
 	r.blocks[e.Index] = b
 	switch c.Type {
 	case "":
-		return r.bad("content block %d has no type", e.Index)
+		return r.config.Bad(model.KindStream, "content block %d has no type", e.Index)
 	case "text":
 		if c.Text != "" {
 			return r.part(model.Part{Text: c.Text})
@@ -184,7 +180,7 @@ func (r *reply) start(e sdk.MessageStreamEventUnion) error {
 		}
 	case "tool_use":
 		if c.Name == "" {
-			return r.bad("content block %d: a tool call without a name", e.Index)
+			return r.config.Bad(model.KindStream, "content block %d: a tool call without a name", e.Index)
 		}
 		if raw := c.JSON.Input.Raw(); c.JSON.Input.Valid() && raw != "{}" {
 			b.startArgument = json.RawMessage(raw)
@@ -196,19 +192,19 @@ func (r *reply) start(e sdk.MessageStreamEventUnion) error {
 func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
 	b, d := r.blocks[e.Index], e.Delta
 	if b == nil {
-		return r.bad("a %s for content block %d, which is not open", d.Type, e.Index)
+		return r.config.Bad(model.KindStream, "a %s for content block %d, which is not open", d.Type, e.Index)
 	}
 	switch d.Type {
 	case "text_delta":
 		if !d.JSON.Text.Valid() || b.kind != "text" {
-			return r.bad("a text delta without text, or in a block of type %s", b.kind)
+			return r.config.Bad(model.KindStream, "a text delta without text, or in a block of type %s", b.kind)
 		}
 		if d.Text != "" {
 			return r.part(model.Part{Text: d.Text})
 		}
 	case "thinking_delta":
 		if !d.JSON.Thinking.Valid() || b.kind != "thinking" {
-			return r.bad("a thinking delta without thinking, or in a block of type %s", b.kind)
+			return r.config.Bad(model.KindStream, "a thinking delta without thinking, or in a block of type %s", b.kind)
 		}
 		if b.text = append(b.text, d.Thinking...); d.Thinking != "" {
 			return r.part(model.Part{ReasoningDelta: d.Thinking})
@@ -217,7 +213,7 @@ func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
 		b.signature += d.Signature
 	case "input_json_delta":
 		if !d.JSON.PartialJSON.Valid() {
-			return r.bad("a delta of a tool call without JSON text")
+			return r.config.Bad(model.KindStream, "a delta of a tool call without JSON text")
 		}
 		b.text = append(b.text, d.PartialJSON...)
 	}
@@ -227,7 +223,7 @@ func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
 func (r *reply) end(index int64) error {
 	b := r.blocks[index]
 	if b == nil {
-		return r.bad("the end of content block %d, which is not open", index)
+		return r.config.Bad(model.KindStream, "the end of content block %d, which is not open", index)
 	}
 	delete(r.blocks, index)
 	switch b.kind {
@@ -236,7 +232,7 @@ func (r *reply) end(index int64) error {
 	case "redacted_thinking":
 		opaque, err := json.Marshal(redacted{Type: "redacted_thinking", Data: b.redacted})
 		if err != nil {
-			return r.bad("%v", err)
+			return r.config.Bad(model.KindStream, "%v", err)
 		}
 		return r.part(model.Part{Reasoning: &model.Reasoning{Opaque: opaque, Provider: r.config.Name}})
 	case "tool_use":
@@ -262,16 +258,16 @@ func (r *reply) finish(ctx context.Context) {
 		r.fail(ctx, nil)
 		return
 	case r.stop == "":
-		r.fail(ctx, r.bad("the reply broke off"))
+		r.fail(ctx, r.config.Bad(model.KindStream, "the reply broke off"))
 		return
 	case !ok:
-		r.fail(ctx, r.bad("the reply stopped for an unknown reason %q", r.stop))
+		r.fail(ctx, r.config.Bad(model.KindStream, "the reply stopped for an unknown reason %q", r.stop))
 		return
 	}
 	for _, b := range r.blocks {
 		// Only the limit may cut a block off, and then a call in it is none.
 		if stop != model.StopMaxTokens {
-			r.fail(ctx, r.bad("the reply ended inside a block of type %s", b.kind))
+			r.fail(ctx, r.config.Bad(model.KindStream, "the reply ended inside a block of type %s", b.kind))
 			return
 		}
 	}

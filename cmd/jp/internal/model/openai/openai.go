@@ -16,20 +16,14 @@ package openai
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"iter"
-	"strconv"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/respjson"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -46,57 +40,25 @@ func New(c model.Config) (model.Stream, error) {
 		opts = append(opts, option.WithAPIKey(c.Key.Reveal()))
 	}
 	if c.Model.API == model.Responses {
-		return responder{config: c, service: responses.NewResponseService(opts...)}.stream, nil
+		service := responses.NewResponseService(opts...)
+		return api[responses.ResponseNewParams, responses.ResponseStreamEventUnion]{
+			config: c, params: responder{c}.params, open: service.NewStreaming,
+			answer: func(r model.Request, yield func(model.Part, error) bool) answer[responses.ResponseStreamEventUnion] {
+				return &response{config: c, yield: yield, calls: model.NewCalls(r)}
+			},
+		}.stream, nil
 	}
-	p := provider{config: c, chat: sdk.NewChatCompletionService(opts...)}
-	return p.stream, nil
+	service := sdk.NewChatCompletionService(opts...)
+	return api[sdk.ChatCompletionNewParams, sdk.ChatCompletionChunk]{
+		config: c, params: provider{c}.params, open: service.NewStreaming,
+		answer: func(r model.Request, yield func(model.Part, error) bool) answer[sdk.ChatCompletionChunk] {
+			return &reply{config: c, yield: yield, calls: model.NewCalls(r)}
+		},
+	}.stream, nil
 }
 
-type provider struct {
-	config model.Config
-	chat   sdk.ChatCompletionService
-}
-
-func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		if err := r.Check(); err != nil {
-			yield(model.Part{}, p.config.Fail(ctx, err))
-			return
-		}
-		params, err := p.params(r)
-		if err != nil {
-			yield(model.Part{}, err)
-			return
-		}
-		chunks := p.chat.NewStreaming(ctx, params,
-			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
-		defer func() { _ = chunks.Close() }()
-
-		reply := reply{config: p.config, yield: yield, calls: model.NewCalls(r)}
-		span := otel.Current(ctx)
-		for chunks.Next() {
-			c := chunks.Current()
-			span.Responded(c.ID, c.Model)
-			if !reply.chunk(c) {
-				return
-			}
-		}
-		reply.finish(ctx, fail(ctx, p.config, chunks.Err()))
-	}
-}
-
-// fail maps an error of the SDK. Error objects in the stream are the SDK's own type; what had
-// an error status was caught before the SDK saw it.
-func fail(ctx context.Context, c model.Config, err error) error {
-	if err == nil && ctx.Err() == nil {
-		return nil
-	}
-	var e *ssestream.StreamError
-	if errors.As(err, &e) && ctx.Err() == nil {
-		return c.StreamError(e.Event.Data)
-	}
-	return c.Fail(ctx, err)
-}
+// provider makes the requests of the chat completions API.
+type provider struct{ config model.Config }
 
 // reply puts one answer together.
 type reply struct {
@@ -128,8 +90,12 @@ type memory struct {
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
 }
 
-// chunk takes one event. It returns false when the consumer wants no more.
-func (r *reply) chunk(c sdk.ChatCompletionChunk) bool {
+func (r *reply) origin(c sdk.ChatCompletionChunk) (id, model string) { return c.ID, c.Model }
+
+// whole is never known: usage comes after the finish reason.
+func (r *reply) whole() bool { return false }
+
+func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 	if u := c.Usage; c.JSON.Usage.Valid() {
 		cached, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
 		r.usage = model.Tokens(convstore.Usage{
@@ -237,7 +203,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 	} else if r.finished != "" {
 		err = problem
 	} else if err == nil {
-		err = r.bad(model.KindStream, "the reply broke off")
+		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err == nil {
 		err = r.addCalls()
@@ -253,7 +219,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 	if len(r.reasoning) > 0 || len(r.memory.Details) > 0 || len(r.memory.Calls) > 0 {
 		opaque, err := json.Marshal(r.memory)
 		if err != nil {
-			r.yield(model.Part{}, r.bad(model.KindStream, "%v", err))
+			r.yield(model.Part{}, r.config.Bad(model.KindStream, "%v", err))
 			return
 		}
 		reasoning := &model.Reasoning{Text: string(r.reasoning), Opaque: opaque, Provider: r.config.Name}
@@ -276,7 +242,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 func (r *reply) addCalls() error {
 	for _, p := range r.pending {
 		if p.name == "" {
-			return r.bad(model.KindStream, "a tool call without a name")
+			return r.config.Bad(model.KindStream, "a tool call without a name")
 		}
 		id := r.calls.Add(p.id, p.name, p.arguments)
 		if p.extra != nil {
@@ -287,10 +253,6 @@ func (r *reply) addCalls() error {
 		}
 	}
 	return nil
-}
-
-func (r *reply) bad(kind model.Kind, format string, args ...any) error {
-	return &model.Error{Provider: r.config.Name, Kind: kind, Message: r.config.Clean(fmt.Sprintf(format, args...))}
 }
 
 // stop maps the finish reason. One that we do not know ends a reply that says something, and
@@ -309,12 +271,12 @@ func (r *reply) stop() (model.Stop, error) {
 	case "content_filter":
 		return model.StopRefusal, nil
 	case "error", "abort", "failed", "cancelled":
-		return "", r.bad(model.KindServer, "the server ended the reply with %q", r.finished)
+		return "", r.config.Bad(model.KindServer, "the server ended the reply with %q", r.finished)
 	case "insufficient_system_resource":
-		return "", r.bad(model.KindOverloaded, "the server ended the reply with %q", r.finished)
+		return "", r.config.Bad(model.KindOverloaded, "the server ended the reply with %q", r.finished)
 	}
 	if r.said || len(r.pending) > 0 {
 		return model.StopEnd, nil
 	}
-	return "", r.bad(model.KindStream, "the reply stopped for an unknown reason %q", r.finished)
+	return "", r.config.Bad(model.KindStream, "the reply stopped for an unknown reason %q", r.finished)
 }

@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"iter"
-	"strconv"
 	"strings"
 
-	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -22,42 +17,7 @@ import (
 //
 // Traps: the stream ends quietly when the connection does, so a reply counts as complete only after response.completed or
 // response.incomplete. A reasoning item is refused without the item that followed it.
-type responder struct {
-	config  model.Config
-	service responses.ResponseService
-}
-
-func (p responder) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		if err := r.Check(); err != nil {
-			yield(model.Part{}, p.config.Fail(ctx, err))
-			return
-		}
-		params, err := p.params(r)
-		if err != nil {
-			yield(model.Part{}, p.config.Fail(ctx, err))
-			return
-		}
-		events := p.service.NewStreaming(ctx, params,
-			option.WithHeader("X-Stainless-Retry-Count", strconv.Itoa(max(r.Attempt-1, 0))))
-		defer func() { _ = events.Close() }()
-
-		reply := response{config: p.config, yield: yield, calls: model.NewCalls(r)}
-		span := otel.Current(ctx)
-		for reply.end == "" && events.Next() {
-			e := events.Current()
-			span.Responded(e.Response.ID, e.Response.Model)
-			if !reply.event(e) {
-				return
-			}
-		}
-		err = nil
-		if reply.end == "" || ctx.Err() != nil {
-			err = fail(ctx, p.config, events.Err())
-		}
-		reply.finish(ctx, err)
-	}
-}
+type responder struct{ config model.Config }
 
 // item is what we read of an output item.
 type item struct {
@@ -109,7 +69,12 @@ type response struct {
 // queued is a thing that waits for the end of the reply: what is not reasoning is the next call.
 type queued struct{ reasoning *model.Reasoning }
 
-// event takes one event. It returns false when the consumer wants no more.
+func (r *response) origin(e responses.ResponseStreamEventUnion) (id, model string) {
+	return e.Response.ID, e.Response.Model
+}
+
+func (r *response) whole() bool { return r.end != "" }
+
 func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
@@ -128,7 +93,7 @@ func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 	case "response.output_item.done":
 		var i item
 		if err := json.Unmarshal([]byte(e.JSON.Item.Raw()), &i); err != nil {
-			return r.fails(r.bad("an item of the reply makes no sense"))
+			return r.fails(r.config.Bad(model.KindStream, "an item of the reply makes no sense"))
 		}
 		return r.item(e.OutputIndex, i)
 	case "response.completed", "response.incomplete", "response.failed":
@@ -160,7 +125,7 @@ func (r *response) item(index int64, i item) bool {
 			return true // it was cut off: its arguments are not what the model meant
 		}
 		if i.Name == "" {
-			return r.fails(r.bad("a tool call without a name"))
+			return r.fails(r.config.Bad(model.KindStream, "a tool call without a name"))
 		}
 		arguments := []byte(i.Arguments)
 		var text string
@@ -200,11 +165,11 @@ func (r *response) reasoning(i item) bool {
 	r.thought.Reset()
 	raw, err := json.Marshal(kept{Type: "reasoning", ID: i.ID, Summary: append([]textPart{}, i.Summary...), Content: i.Content, Encrypted: i.Encrypted})
 	if err != nil {
-		return r.fails(r.bad("%v", err))
+		return r.fails(r.config.Bad(model.KindStream, "%v", err))
 	}
 	opaque, err := json.Marshal(opaqueItem{raw})
 	if err != nil {
-		return r.fails(r.bad("%v", err))
+		return r.fails(r.config.Bad(model.KindStream, "%v", err))
 	}
 	reasoning := &model.Reasoning{Text: text, Opaque: opaque, Provider: r.config.Name}
 	if len(r.queue) > 0 {
@@ -233,13 +198,12 @@ func (r *response) ends(e responses.ResponseStreamEventUnion) {
 	}
 }
 
-// finish yields what stands at the end of a reply, or says why it is none.
 func (r *response) finish(ctx context.Context, err error) {
 	if err == nil {
 		err = r.failure
 	}
 	if err == nil && r.end == "" {
-		err = r.bad("the reply broke off")
+		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err != nil {
 		if r.usage == nil || ctx.Err() != nil || r.yield(model.Part{Usage: r.usage}, nil) {
@@ -264,8 +228,4 @@ func (r *response) finish(ctx context.Context, err error) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)
-}
-
-func (r *response) bad(format string, args ...any) error {
-	return &model.Error{Provider: r.config.Name, Kind: model.KindStream, Message: r.config.Clean(fmt.Sprintf(format, args...))}
 }
