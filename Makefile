@@ -41,7 +41,7 @@ bench:
 generate:
 	$(GO) generate ./...
 
-interop: ## jp mcp serve against the official MCP inspector, from npm, and our own client
+interop: ## jp mcp serve and jp acp against official clients, from npm, and our own
 	./scripts/interop.sh
 
 check-extra: ## what needs more than Go and make

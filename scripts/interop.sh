@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# jp mcp serve against other people's clients, and against our own: the command line of the official MCP inspector, from the npm
-# registry, and jp's client. Needs node and npm. INSPECTOR=FILE uses one that is installed already.
+# jp as a server of other people's clients, and of our own: jp mcp serve of the command line of the official MCP inspector, and of
+# jp's client; jp acp of a client made with the official SDK of the Agent Client Protocol. Both come from the npm registry. Needs node
+# and npm. INSPECTOR=FILE and ACP_SDK=FOLDER use what is installed already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=2.12.0
+acp=2.4.0
+scripts=$PWD/scripts
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -o "$work/jp" ./cmd/jp
 if [ -z "${INSPECTOR:-}" ]; then
 	npm install --silent --no-audit --no-fund --prefix "$work/npm" "@modelcontextprotocol/inspector@$version"
 	INSPECTOR=$work/npm/node_modules/.bin/mcp-inspector
+fi
+if [ -z "${ACP_SDK:-}" ]; then
+	npm install --silent --no-audit --no-fund --prefix "$work/acp" "@agentclientprotocol/sdk@$acp"
+	ACP_SDK=$work/acp/node_modules/@agentclientprotocol/sdk
 fi
 
 export HOME=$work/home
@@ -62,3 +69,30 @@ expect 'inspector: resources/read' 'the answer' inspect --method resources/read 
 expect 'jp: approves itself' 'jp_query' "$work/jp" mcp approve jp
 expect 'jp: calls jp_query' 'the answer' "$work/jp" tool run ask --cfg 'conversation.tools.ask.source=mcp.jp.jp_query' \
 	--args '{"config":"agent/reader","query":"what is it?"}'
+
+mkdir -p "$work/editor/.jp"
+cd "$work/editor"
+cat > .jp/config.toml <<'EOF'
+[assistant]
+model = "script/main.toml"
+[conversation.tools.fs_create_file]
+[conversation.tools.wait]
+source = "local"
+description = "Waits."
+command = "sleep 1000"
+run = "unattended"
+EOF
+cat > main.toml <<'EOF'
+[[rule]]
+query = "write"
+round = 1
+tool_calls = [{ name = "fs_create_file", arguments = { path = "new.txt", content = "new" } }]
+[[rule]]
+query = "wait"
+round = 1
+tool_calls = [{ name = "wait", arguments = {} }]
+[[rule]]
+text = "the answer"
+EOF
+"$work/jp" trust --yes -q > /dev/null
+timeout 60 node "$scripts/interop_acp.mjs" "$ACP_SDK/dist/v1/stable/acp.js" "$work/jp" "$work/editor"

@@ -209,6 +209,13 @@ func TestACPPlaces(t *testing.T) {
 	if got := e.end(); got != 0 {
 		t.Errorf("exit = %d\n%s", got, e.stderr)
 	}
+	e = startEditor(s, "--cfg", "agent/nobody")
+	if got := try(s.dir); !strings.HasPrefix(got, "-32002 ") || !strings.Contains(got, "agent/nobody") {
+		t.Errorf("a profile that is none: %s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
 
 	s.untrusted = true
 	e = startEditor(s)

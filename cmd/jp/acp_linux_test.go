@@ -41,6 +41,10 @@ tool_calls = [
   { name = "fs_create_file", arguments = { path = "c.txt", content = "c" } },
 ]
 [[rule]]
+query = "large"
+round = 1
+tool_calls = [{ name = "fs_create_file", arguments = { path = "large.txt", content = "LARGE" } }]
+[[rule]]
 query = "loop"
 tool_calls = [{ name = "fs_read_file", arguments = { path = "main.toml", end_line = 1 } }]
 [[rule]]
@@ -93,6 +97,21 @@ func TestACP(t *testing.T) {
 	}
 	if c := s.all()["write it, see notes.md."]; c.Hidden || !c.ExpiresAt.IsZero() || c.ID.String() != string(id) {
 		t.Errorf("conversation = %+v", c)
+	}
+	large := strings.Replace(acpModel, "LARGE", strings.Repeat("x", 2<<20), 1)
+	if err := os.WriteFile(filepath.Join(s.dir, "main.toml"), []byte(large), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.say(id, "large"); got != "end_turn" {
+		t.Errorf("large arguments: %s", got)
+	}
+	if got := e.updates(); !slices.ContainsFunc(got, func(line string) bool {
+		return len(line) < 1<<20+300 && strings.HasSuffix(line, "[cut here: the first 1024 KiB of 2048; jp conversation print shows all]")
+	}) {
+		t.Error("large arguments are not cut")
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "main.toml"), []byte(acpModel), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if got := e.say(id, "loop"); got != "max_turn_requests" {
 		t.Errorf("at max_turns: %s", got)

@@ -118,9 +118,20 @@ func (s *acpShow) started(c tools.Call) {
 func answered(r convstore.ToolResult) acp.ToolCall {
 	c := acp.ToolCall{Kind: acp.Change, ID: r.ID, Status: pick(r.IsError, acp.Failed, acp.Completed)}
 	if r.Text != "" {
-		c.Content = []acp.CallContent{acp.TextContent(r.Text)}
+		c.Content = []acp.CallContent{shownText(r.Text)}
 	}
 	return c
+}
+
+// maxShown bounds a text of a call, in bytes: editors take messages of some megabytes.
+const maxShown = 1 << 20
+
+// shownText is a text as a call shows it.
+func shownText(text string) acp.CallContent {
+	if len(text) > maxShown {
+		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", strings.ToValidUTF8(text[:maxShown], ""), maxShown>>10, len(text)>>10)
+	}
+	return acp.TextContent(text)
 }
 
 // shown is a call that is about to run.
@@ -138,6 +149,10 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 	}
 	t := acp.ToolCall{
 		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawObject(c.Arguments),
+	}
+	if len(c.Arguments) > maxShown {
+		t.Input, t.Content = nil, []acp.CallContent{shownText(string(c.Arguments))}
+		return t
 	}
 	own := c.Source == tools.SourceBuiltin
 	if c.Source == tools.SourceLocal {
@@ -247,7 +262,7 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 		call.Content = nil
 	}
 	if len(call.Content) == 0 {
-		call.Content = []acp.CallContent{acp.TextContent(q.Detail)}
+		call.Content = []acp.CallContent{shownText(q.Detail)}
 	}
 	const rest = " for the rest of this turn"
 	chosen, err := s.client.Permit(ctx, call, []acp.Option{
