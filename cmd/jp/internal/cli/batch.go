@@ -27,6 +27,7 @@ type batchOptions struct {
 	tokens   maybe[*int64]
 	cost     maybe[*int64]
 	title    maybe[string]
+	resume   maybe[string]
 	tape     tapeOptions
 }
 
@@ -42,7 +43,9 @@ func newBatchCommand(a *app) *cli.Command {
 			"A batch of its own is not bounded by max_per_turn and max_children; --total-budget and --max-cost " +
 			"are divided evenly among the lines. Below --root-id the limits of that conversation hold too, and what they refuse says " +
 			"so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
-			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done.",
+			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done; with --resume and " +
+			"what was written until then, the same queries on stdin go on: those that were ok are not run again, and their rows are " +
+			"repeated, so that the new output has all of them.",
 		Flags: append([]*option{
 			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
 			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
@@ -50,11 +53,13 @@ func newBatchCommand(a *app) *cli.Command {
 			tokensFlag(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
 			costFlag(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
 			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
+			stringFlag(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
 		}, tapeFlags(&o.tape)...),
 		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
+			`jp batch -c agent/researcher --resume answers.jsonl < queries.jsonl > all.jsonl`,
 		},
 		Run: func(ctx context.Context, _ []string) error { return runBatch(ctx, a, o) },
 	})
@@ -167,6 +172,9 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if a.io.InTTY {
 		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
 	}
+	if o.resume.Set && (o.tape.record.Set || o.tape.replay.Set) {
+		return errMixed("--resume", pick(o.tape.record.Set, "--record", "--replay"))
+	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
 		if err := a.openTape(o.tape, false); err != nil {
 			return err
@@ -180,7 +188,17 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		b := &batch{query: q, o: o, items: items}
+		b := &batch{query: q, o: o, items: items, total: len(items)}
+		if o.resume.Set {
+			defer func() { b.earlier.close() }()
+			if err := b.resume(ctx, o.resume.Value); err != nil {
+				return err
+			}
+		}
+		b.output()
+		if len(b.items) == 0 {
+			return b.finish(nil)
+		}
 		d, err := b.open(ctx)
 		if err != nil {
 			return err
@@ -193,7 +211,13 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 type batch struct {
 	*query
 	o     batchOptions
-	items []delegate.Item
+	items []delegate.Item // to run
+	total int             // queries there are
+
+	// With --resume: what is known, where the items stand among all queries, and up to which query the output has come.
+	earlier *earlier
+	places  []int
+	written int
 
 	parallel int
 	most     convstore.Budget // of one line
@@ -303,18 +327,11 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		b.tree = term.NewTree(b.io, term.TreeOptions{})
 		d.Watch = b.tree.Update
 	}
-	b.out = bufio.NewWriter(b.io.Out)
-	b.rows = list{w: b.out, format: formatStream}
-	if f := b.format(); f == formatJSON || f == formatJSONPretty {
-		b.rows.format = f
-	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
 	defer span.End()
 	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
-	if !errors.Is(failed, term.ErrClosed) {
-		failed = errors.Join(failed, b.rows.close(), b.out.Flush())
-	}
+	failed = b.finish(failed)
 	came := endOf(ctx, failed, b.cameTo())
 	if came.State != convstore.StateOK && came.State != convstore.StatePartial {
 		span.Fail(string(came.State), came.Reason)
@@ -330,8 +347,31 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	return b.verdict(d.Caller)
 }
 
+// output begins the document that the rows are written as.
+func (b *batch) output() {
+	b.out = bufio.NewWriter(b.io.Out)
+	b.rows = list{w: b.out, format: formatStream}
+	if f := b.format(); f == formatJSON || f == formatJSONPretty {
+		b.rows.format = f
+	}
+}
+
+// finish ends it, unless nobody reads it.
+func (b *batch) finish(failed error) error {
+	if errors.Is(failed, term.ErrClosed) {
+		return failed
+	}
+	return errors.Join(failed, b.repeat(b.total), b.rows.close(), b.out.Flush())
+}
+
 // row writes what became of one line.
 func (b *batch) row(r delegate.Row) error {
+	if len(b.places) > 0 {
+		if err := b.repeat(b.places[0]); err != nil {
+			return err
+		}
+		b.places = b.places[1:]
+	}
 	switch s := convstore.State(r.Status); {
 	case s == convstore.StateOK:
 		b.ok++
@@ -364,7 +404,7 @@ func (b *batch) cameTo() convstore.TurnEnd {
 
 // summary counts how the lines that were told have ended.
 func (b *batch) summary() string {
-	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, len(b.items))}
+	parts := []string{fmt.Sprintf("%d of %d ok", b.ok, b.total)}
 	for _, p := range []struct {
 		n    int
 		text string
@@ -380,9 +420,9 @@ func (b *batch) summary() string {
 func (b *batch) verdict(caller convstore.ID) error {
 	f := &failure{msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
 	switch {
-	case b.ok == len(b.items):
+	case b.ok == b.total:
 		return nil
-	case b.refused == len(b.items):
+	case b.refused == b.total:
 		f.code, f.status = "refused", exitRefused
 	case b.failed+b.refused > 0:
 		f.code, f.status = "failed", exitFailed
