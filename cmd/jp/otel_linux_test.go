@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/model/wiretest"
 	"jp/cmd/jp/internal/otel/oteltest"
 	"jp/convstore"
 )
@@ -545,5 +547,64 @@ func TestTraceTitle(t *testing.T) {
 	}
 	if got, want := forest(c.Spans(), state), "invoke_agent ok\n  chat main.toml\n  chat main.toml\n"; got != want {
 		t.Errorf("spans:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestTraceModels: what a provider says of its reply stands in the span, whatever its wire format, and no key.
+func TestTraceModels(t *testing.T) {
+	answers, err := script.Parse("model.toml", []byte("[[rule]]\ntext = \"done\"\nusage = { input = 7, output = 3, cache_read = 2 }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := wiretest.Start(answers.Stream("wire", ""), wiretest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	const key = "sk-the-key-of-this-test"
+	for _, tt := range []struct{ model, api, provider, id string }{
+		{"anthropic/claude-test", "", "anthropic", "msg_wire"},
+		{"openai/gpt-test", "chat", "openai", "chatcmpl-wire"},
+		{"openai/gpt-test", "responses", "openai", "resp_wire"},
+	} {
+		t.Run(tt.id, func(t *testing.T) {
+			t.Parallel()
+			c := oteltest.New(nil)
+			defer c.Close()
+			s := newSite(t, map[string]string{".jp/config.toml": ""})
+			s.more = traced(c.URL, "ANTHROPIC_BASE_URL="+server.URL, "OPENAI_BASE_URL="+server.URL+"/v1", "ANTHROPIC_API_KEY="+key, "OPENAI_API_KEY="+key,
+				"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
+			if tt.api != "" {
+				s.more = append(s.more, "JP_CFG_PROVIDERS__LLM__OPENAI__API="+tt.api)
+			}
+			if out, exit := s.jp("query", "--new", "--model", tt.model, "--cfg", "assistant.parameters.temperature:=0.5", "ask"); exit != 0 {
+				t.Fatalf("exit %d:\n%s", exit, out)
+			}
+			spans := c.Spans()
+			if len(spans) != 2 {
+				t.Fatalf("%d spans, want 2", len(spans))
+			}
+			got := spans[0].Attrs
+			for _, content := range []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.request.max_tokens"} {
+				delete(got, content)
+			}
+			name := tt.model[strings.Index(tt.model, "/")+1:]
+			want := map[string]any{
+				"gen_ai.operation.name": "chat", "gen_ai.provider.name": tt.provider, "gen_ai.request.model": name, "gen_ai.request.stream": true,
+				"gen_ai.request.temperature": 0.5, "gen_ai.response.model": name, "gen_ai.response.id": tt.id, "server.address": "127.0.0.1",
+				"server.port": got["server.port"], "gen_ai.usage.input_tokens": int64(9), "gen_ai.usage.output_tokens": int64(3),
+				"gen_ai.usage.cache_read.input_tokens": int64(2), "gen_ai.response.finish_reasons": []any{"stop"},
+				"gen_ai.conversation.id": spans[1].Attrs["gen_ai.conversation.id"],
+			}
+			if spans[0].Name != "chat "+name || fmt.Sprint(got["server.port"]) != port || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s:\ngot  %v\nwant %v", spans[0].Name, got, want)
+			}
+			for _, r := range c.Requests() {
+				if strings.Contains(string(r.Body), key) {
+					t.Error("a key in a request's body")
+				}
+			}
+		})
 	}
 }
