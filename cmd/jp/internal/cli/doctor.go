@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -36,7 +37,8 @@ type examined struct {
 	Temp      *convstore.Disk `json:"temp"`   // of temporary files
 	Providers []providerKey   `json:"providers"`
 	Terminal  terminalSeen    `json:"terminal"`
-	Trust     string          `json:"trust"` // trusted, changed, untrusted; "" outside a workspace
+	Traces    *otel.Plan      `json:"traces"` // null where the environment asks for none
+	Trust     string          `json:"trust"`  // trusted, changed, untrusted; "" outside a workspace
 
 	Errors []string `json:"errors"`
 }
@@ -73,7 +75,7 @@ func newDoctorCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
-			"trusted, which config files of yours are read, which providers have a key, by name, and what the terminal can do. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
+			"trusted, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
 			"cannot enforce all of a sandbox is not: `sandbox` of a tool says what then happens.",
 		Exits:    []Status{exitFailed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
@@ -142,6 +144,11 @@ func (a *app) examine(ctx context.Context) examined {
 		} else {
 			e.Trust = j.status()
 		}
+	}
+	if otel.Asked(a.getenv) {
+		plan := otel.Look(a.getenv)
+		e.Traces = &plan
+		e.Errors = append(e.Errors, plan.Problems...)
 	}
 	var names []string
 	for _, b := range model.Builtins() {
@@ -256,6 +263,9 @@ func (a *app) writeExamined(e examined) error {
 		}
 		row("terminal", fmt.Sprintf("%s, %s, questions %s", pick(e.Terminal.Out, fmt.Sprintf("%d columns", e.Terminal.Width), "none"),
 			pick(e.Terminal.UTF8, "UTF-8", "no UTF-8"), pick(e.Terminal.Answer, "can be asked", "cannot be asked")))
+		if t := e.Traces; t != nil {
+			row("traces", pick(t.URL == "", "not sent", t.URL+pick(t.Content, ", with what is said", "")))
+		}
 		for _, text := range e.Errors {
 			row("broken", text)
 		}

@@ -38,6 +38,23 @@ func Asked(env func(string) string) bool {
 	return env(varEndpoint) != "" || env(varTracesEndpoint) != "" || env(varExporter) != ""
 }
 
+// Plan is what would become of a trace, by the environment alone.
+type Plan struct {
+	URL      string   `json:"url"`      // where it is sent; "" = nowhere
+	Content  bool     `json:"content"`  // with what is said
+	Problems []string `json:"problems"` // settings that cannot be followed
+}
+
+// Look reads the environment and connects to nobody.
+func Look(env func(string) string) Plan {
+	set, problems := readSettings(env, "", 0)
+	p := Plan{Problems: append([]string{}, problems...)}
+	if set != nil {
+		p.URL, p.Content = set.url, set.content
+	}
+	return p
+}
+
 type contextKey struct{}
 
 // Into returns a context in which Start begins spans of t.
@@ -88,7 +105,7 @@ func Start(ctx context.Context, name string, kind Kind, attrs ...Attr) (context.
 	default:
 		return ctx, nil
 	}
-	s.name, s.kind, s.start = text(name), kind, s.tracer.now()
+	s.name, s.kind, s.start = cut(text(name), maxName), kind, s.tracer.now()
 	s.Set(s.shared...)
 	s.Set(attrs...)
 	return With(ctx, s), s
@@ -134,6 +151,7 @@ const (
 
 // Bounds of one span. Texts are cut, events and attributes beyond are counted.
 const (
+	maxName   = 256      // bytes
 	maxText   = 64 << 10 // bytes
 	maxEvents = 128
 	maxAttrs  = 128

@@ -262,7 +262,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("Close() = %q, want %q", err, want)
 	}
 	first := got[0]
-	if text, _ := first.Attrs["0"].(string); len(first.Name) != 64<<10 || len(first.Attrs) != 128 || len(first.Events) != 128 ||
+	if text, _ := first.Attrs["0"].(string); len(first.Name) != 256 || len(first.Attrs) != 128 || len(first.Events) != 128 ||
 		len(text) != 64<<10 || !strings.HasPrefix(text, "\uFFFDxxx") {
 		t.Errorf("name of %d bytes, %d attributes, %d events, a text of %d bytes", len(first.Name), len(first.Attrs), len(first.Events), len(text))
 	}
