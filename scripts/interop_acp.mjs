@@ -27,7 +27,7 @@ await app.connectWith(acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toW
   const init = await agent.request("initialize", { protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: {} });
   expect("acp: initialize", init.protocolVersion === 1 && init.agentInfo.name === "jp", init);
   const { sessionId, configOptions } = await agent.request("session/new", { cwd, mcpServers: [] });
-  expect("acp: session/new, with options", configOptions.map((o) => o.id).join() === "model,reasoning", configOptions);
+  expect("acp: session/new, with options", configOptions.map((o) => o.id).join() === "model,reasoning,role", configOptions);
   const prompt = (text) => agent.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
   let r = await prompt("write");
   const kinds = seen.map((u) => u.sessionUpdate + (u.status ? " " + u.status : "")).join(", ");

@@ -212,8 +212,9 @@ func TestACPOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const efforts = "none,low,medium,high"
-	if got, want := options(r.ConfigOptions), "model=script/main.toml of script/main.toml,gone,other; reasoning= of ,"+efforts; got != want {
+	const rest = "none,low,medium,high; role="
+	const roles = " of main,scheduled,synthesis"
+	if got, want := options(r.ConfigOptions), "model=script/main.toml of script/main.toml,gone,other; reasoning=default of default,"+rest+"main"+roles; got != want {
 		t.Errorf("options = %s\nwant      %s", got, want)
 	}
 	set := func(id, value string) string {
@@ -222,11 +223,15 @@ func TestACPOptions(t *testing.T) {
 		}})
 		return said(options(r.ConfigOptions), err)
 	}
-	if got, want := set("model", "other"), "model=other of other,gone,script/main.toml; reasoning= of ,"+efforts; got != want {
-		t.Errorf("options = %s\nwant      %s", got, want)
-	}
-	if got, want := set("reasoning", "low"), "model=other of other,gone,script/main.toml; reasoning=low of "+efforts; got != want {
-		t.Errorf("options = %s\nwant      %s", got, want)
+	for _, tt := range []struct{ id, value, want string }{
+		{"model", "other", "model=other of other,gone,script/main.toml; reasoning=default of default," + rest + "main" + roles},
+		{"reasoning", "default", "model=other of other,gone,script/main.toml; reasoning=default of default," + rest + "main" + roles},
+		{"reasoning", "low", "model=other of other,gone,script/main.toml; reasoning=low of " + rest + "main" + roles},
+		{"role", "synthesis", "model=other of other,gone,script/main.toml; reasoning=low of " + rest + "synthesis" + roles},
+	} {
+		if got := set(tt.id, tt.value); got != tt.want {
+			t.Errorf("%s = %s: %s\nwant %s", tt.id, tt.value, got, tt.want)
+		}
 	}
 	for _, tt := range []struct{ id, value, want string }{
 		{"model", "x/y", `-32602 value: "x/y" is none of model`}, {"mode", "x", `-32602 configId: "mode" is no option`}, {"model", "gone", "-32603 "},
@@ -241,15 +246,22 @@ func TestACPOptions(t *testing.T) {
 	if got := e.updates(); !slices.Contains(got, "agent: the other one") {
 		t.Errorf("updates = %q", got)
 	}
+	if conv := s.all()["hello"]; conv.Role != "" {
+		t.Errorf("the role is the session's, and the conversation has %q", conv.Role)
+	}
 	// From a shell in between: the editor is told.
 	if out, code := s.jp("query", "--id", string(r.SessionId), "--model", "script/main.toml", "and you?"); code != 0 {
 		t.Fatal(out)
 	}
-	if got := e.say(r.SessionId, "hello"); got != "end_turn" {
+	e.choose("allow")
+	if got := e.say(r.SessionId, "write"); got != "end_turn" {
 		t.Fatal(got)
 	}
+	if _, err := os.Stat(filepath.Join(s.dir, "a.txt")); err == nil {
+		t.Error("a file was written by an agent that may only read")
+	}
 	got := e.updates()
-	if want := "options: model=script/main.toml of script/main.toml,gone,other; reasoning=low of " + efforts; !slices.Contains(got, want) || !slices.Contains(got, "agent: done") {
+	if want := "options: model=script/main.toml of script/main.toml,gone,other; reasoning=low of " + rest + "synthesis" + roles; !slices.Contains(got, want) || !slices.Contains(got, "agent: done") {
 		t.Errorf("updates = %q, want %q among them", got, want)
 	}
 }
@@ -265,7 +277,9 @@ func TestACPCancel(t *testing.T) {
 	s.eventually("the sub-agent to be shown", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return slices.Contains(e.seen, "update call_1: - agent/child ID: running escape")
+		return slices.ContainsFunc(e.seen, func(line string) bool {
+			return strings.HasPrefix(line, "update call_1: - agent/child ID: running escape (") && strings.HasSuffix(line, " tokens)")
+		})
 	})
 	if got := e.say(id, "and this?"); !strings.HasPrefix(got, "-32600 ") {
 		t.Errorf("a second prompt: %s", got)

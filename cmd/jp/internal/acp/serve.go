@@ -514,6 +514,9 @@ func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, er
 		}()
 		stop, err := s.Prompt(ctx, p.Prompt, client)
 		if ctx.Err() != nil { // whatever came of it
+			if err != nil {
+				c.options.Log("session %s: cancelled: %v", p.ID, err)
+			}
 			stop, err = Cancelled, nil
 		}
 		return map[string]StopReason{"stopReason": stop}, err

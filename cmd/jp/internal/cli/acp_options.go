@@ -5,47 +5,68 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/profiles"
 )
 
 // The options of a session, by the flags that they stand for.
 const (
 	acpModel     = "model"
 	acpReasoning = "reasoning"
+	acpRole      = "role"
 )
 
-// acpChoice is what --model and --reasoning say.
+// acpAsIs is the value of reasoning where the config says nothing of it.
+const acpAsIs = "default"
+
+// acpChoice is what --model, --reasoning and --role say.
 type acpChoice struct {
 	model     string
 	reasoning string
+	role      string
 }
 
-// acpOptionsOf are the options of one session: as they are, and what was chosen and not recorded in the conversation yet. Safe
-// for concurrent use.
+// over is the choice with what is not given taken from another.
+func (c acpChoice) over(other acpChoice) acpChoice {
+	return acpChoice{or(c.model, other.model), or(c.reasoning, other.reasoning), or(c.role, other.role)}
+}
+
+// acpOptionsOf are the options of one session: as the conversation has them, and as they were chosen. The conversation records model
+// and reasoning with its next prompt; the role is that of the session. Safe for concurrent use.
 type acpOptionsOf struct {
 	mu     sync.Mutex
-	now    acpChoice
+	stored acpChoice
 	chosen acpChoice // "" = nothing
+	shown  acpChoice // to the editor
 	models []candidate
 }
 
-// learn reads what the options are from the config of a run, and reports whether that is new to the editor.
+// learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
 func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
 	a := q.resolved.Config.Assistant
 	models := q.knownModels(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := acpChoice{or(o.chosen.model, a.Model), or(o.chosen.reasoning, a.Parameters.Reasoning)}
-	changed := now != o.now
-	o.now, o.models = now, models
-	return changed
+	o.stored, o.models = acpChoice{a.Model, or(a.Parameters.Reasoning, acpAsIs), or(q.conv.Role, profiles.RoleMain)}, models
+	return o.chosen.over(o.stored) != o.shown
 }
 
 // apply has a run use what was chosen.
 func (o *acpOptionsOf) apply(to *queryOptions) acpChoice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	to.model, to.reasoning = maybe[string]{o.chosen.model != "", o.chosen.model}, o.chosen.reasoning
+	o.chosen.use(to, o.stored)
 	return o.chosen
+}
+
+// use sets the flags of a run of a conversation that has stored.
+func (c acpChoice) use(to *queryOptions, stored acpChoice) {
+	to.model = maybe[string]{c.model != "", c.model}
+	if c.reasoning != acpAsIs {
+		to.reasoning = c.reasoning
+	}
+	if c.role != stored.role {
+		to.role = c.role
+	}
 }
 
 // applied is told that the conversation has recorded a choice.
@@ -53,42 +74,61 @@ func (o *acpOptionsOf) applied(c acpChoice) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.chosen == c {
-		o.chosen = acpChoice{}
+		o.chosen = acpChoice{role: c.role}
 	}
 }
 
-// Options are the model and how much it reasons.
+// Options are the model, how much it reasons, and what the agent may hold at most.
 func (s *acpSession) Options() []acp.ConfigOption {
 	o := &s.options
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	models := []acp.ConfigValue{{Value: o.now.model, Name: o.now.model}}
+	now := o.chosen.over(o.stored)
+	o.shown = now
+	option := func(id, name, category, current string, values ...acp.ConfigValue) acp.ConfigOption {
+		return acp.ConfigOption{ID: id, Name: name, Category: category, Type: "select", Current: current, Values: values}
+	}
+	models := []acp.ConfigValue{{Value: now.model, Name: now.model}}
 	for _, m := range o.models {
-		if m.word != o.now.model {
+		if m.word != now.model {
 			models = append(models, acp.ConfigValue{Value: m.word, Name: m.word, Description: m.text})
 		}
 	}
 	var efforts []acp.ConfigValue
-	if o.now.reasoning == "" {
-		efforts = append(efforts, acp.ConfigValue{Value: "", Name: "as the model does"})
+	if now.reasoning == acpAsIs {
+		efforts = append(efforts, acp.ConfigValue{Value: acpAsIs, Name: acpAsIs, Description: "as the model does by itself"})
 	}
 	for _, e := range reasoningEfforts() {
 		efforts = append(efforts, acp.ConfigValue{Value: e, Name: e})
 	}
+	var roles []acp.ConfigValue
+	for _, r := range narrower(o.stored.role) {
+		name := map[string]string{
+			profiles.RoleMain: "Everything", profiles.RoleScheduled: "What runs with nobody there", profiles.RoleSynthesis: "Only reading",
+		}[r]
+		roles = append(roles, acp.ConfigValue{Value: r, Name: or(name, r), Description: "tools that the role " + r + " may hold, of those that the config enables"})
+	}
 	return []acp.ConfigOption{
-		{ID: acpModel, Name: "Model", Category: "model", Type: "select", Current: o.now.model, Values: models},
-		{ID: acpReasoning, Name: "Reasoning", Category: "thought_level", Type: "select", Current: o.now.reasoning, Values: efforts},
+		option(acpModel, "Model", "model", now.model, models...),
+		option(acpReasoning, "Reasoning", "thought_level", now.reasoning, efforts...),
+		option(acpRole, "Tools", "mode", now.role, roles...),
 	}
 }
 
-// Set chooses a model or how much it reasons, once it was found that the conversation can go on with it.
-func (s *acpSession) Set(ctx context.Context, id, value string) error {
-	c := acpChoice{}
-	if id == acpModel {
-		c.model = value
-	} else {
-		c.reasoning = value
+// narrower are the roles that an agent of a role can be held to, itself first: each holds no more than those before it.
+func narrower(role string) []string {
+	switch role {
+	case profiles.RoleMain:
+		return []string{role, profiles.RoleScheduled, profiles.RoleSynthesis}
+	case profiles.RoleSynthesis:
+		return []string{role}
 	}
+	return []string{role, profiles.RoleSynthesis}
+}
+
+// Set chooses a value of an option, once it was found that the conversation can go on with it.
+func (s *acpSession) Set(ctx context.Context, id, value string) error {
+	c := map[string]acpChoice{acpModel: {model: value}, acpReasoning: {reasoning: value}, acpRole: {role: value}}[id]
 	return acpError(s.choose(ctx, c))
 }
 
@@ -100,7 +140,7 @@ func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
 	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
 		return err
 	}
-	q.o.model, q.o.reasoning = maybe[string]{c.model != "", c.model}, c.reasoning
+	c.use(&q.o, acpChoice{})
 	if err := q.asStored(ctx); err != nil {
 		return err
 	}
@@ -110,8 +150,7 @@ func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
 	o := &s.options
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.chosen = acpChoice{or(c.model, o.chosen.model), or(c.reasoning, o.chosen.reasoning)}
-	o.now = acpChoice{or(c.model, o.now.model), or(c.reasoning, o.now.reasoning)}
+	o.chosen = c.over(o.chosen)
 	return nil
 }
 

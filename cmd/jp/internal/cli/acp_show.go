@@ -217,6 +217,9 @@ func (s *acpShow) delegation(d *stream.Delegation) {
 		}
 	}
 	b.line = strings.Repeat("  ", b.depth) + "- " + delegationText(d)
+	if d.Tokens > 0 {
+		b.line += fmt.Sprintf(" (%s)", plural(int(d.Tokens), "token"))
+	}
 	ids := s.calls[b.call]
 	if !slices.Contains(ids, d.ConversationID) {
 		ids = append(ids, d.ConversationID)
