@@ -26,11 +26,12 @@ const NoteTitle = "title"
 // Naming says how a conversation gets a title from a model.
 type Naming struct {
 	Writer func(context.Context) (Writer, error)
-	Line   func(text string) string // a text as a title: one line, printable and short. What a conversation is called without a model
+	Line   func(text string) string // a text as a title: one line, printable and short
+	Free   string                   // the title that this run gave the conversation without a model; "" = none
 }
 
-// Title has a title written for a conversation whose last turn has ended, unless it has one that a person gave it: one that is not
-// the Line of its first request. It returns the title, "" where there is none to be given. The call is one like others, with its
+// Title has a title written for a conversation whose last turn has ended, unless it has one that a person gave it: one that is
+// neither Free nor the Line of its first request. It returns the title, "" where there is none to be given. The call is one like others, with its
 // bound, its cost and its event. The error is an *AsideError, or one of the store; the title is then as it was.
 func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	t, err := l.load(ctx)
@@ -49,7 +50,7 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 			break
 		}
 	}
-	if conv.Title != "" && conv.Title != n.Line(asked) {
+	if conv.Title != "" && conv.Title != n.Free && conv.Title != n.Line(asked) {
 		return "", nil
 	}
 	w, err := n.Writer(ctx)

@@ -110,9 +110,10 @@ func TestTitleKept(t *testing.T) {
 		want  string // error
 		calls int    // of the model, for the title
 	}{
-		"a person's": {"q", "mine", func(*run, *Naming) {}, "", 0},
-		"refused":    {"refuse", "refuse", func(*run, *Naming) {}, "no title: the model refused", 1},
-		"blank":      {"blank", "blank", func(*run, *Naming) {}, "no title: nothing that the model said can be one", 1},
+		"another by this run": {"refuse q", "called", func(_ *run, n *Naming) { n.Free = "called" }, "no title: the model refused", 1},
+		"a person's":          {"q", "mine", func(*run, *Naming) {}, "", 0},
+		"refused":             {"refuse", "refuse", func(*run, *Naming) {}, "no title: the model refused", 1},
+		"blank":               {"blank", "blank", func(*run, *Naming) {}, "no title: nothing that the model said can be one", 1},
 		"no model": {"q", "q", func(_ *run, n *Naming) {
 			n.Writer = func(context.Context) (Writer, error) { return Writer{}, errors.New("no key") }
 		}, "no title: no key", 0},

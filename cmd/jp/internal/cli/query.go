@@ -252,6 +252,7 @@ type query struct {
 	offered   []profiles.Skill
 	unasked   bool   // no model is asked
 	writer    string // who writes summaries; "" = as the config says
+	free      string // the title that this run has given; "" = none
 	began     time.Time
 	image     string // source of an image that is attached; "" = none
 }
@@ -336,7 +337,8 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 		return out, err
 	}
 	if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-		if err := q.log.SetTitle(ctx, delegate.Title(or(t.title, t.text))); err != nil {
+		q.free = delegate.Title(or(t.title, t.text))
+		if err := q.log.SetTitle(ctx, q.free); err != nil {
 			return agent.Outcome{}, err
 		}
 	}

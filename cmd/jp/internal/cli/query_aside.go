@@ -41,7 +41,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)
 	defer cancel()
 	title, err := loop.Title(ctx, agent.Naming{
-		Line:   delegate.Title,
+		Line: delegate.Title, Free: q.free,
 		Writer: func(ctx context.Context) (agent.Writer, error) { return q.scribe(ctx, cfg, titleKey, id, modelWaits{}) },
 	})
 	switch {
