@@ -51,6 +51,9 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if err := a.persist("acp"); err != nil {
 		return err
 	}
+	if err := a.untaped("acp"); err != nil {
+		return err
+	}
 	a.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
 	if w := &a.globals.workspace; w.Set && w.Value != "" {
 		w.Value = a.abs(w.Value)

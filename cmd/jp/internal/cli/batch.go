@@ -172,14 +172,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if a.io.InTTY {
 		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
 	}
-	if o.resume.Set && (o.tape.record.Set || o.tape.replay.Set) {
-		return errMixed("--resume", pick(o.tape.record.Set, "--record", "--replay"))
-	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
-		if err := a.openTape(o.tape, false); err != nil {
-			return err
-		}
-		defer a.tape.remove()
 		text, err := a.stdin(ctx)
 		if err != nil {
 			return err
@@ -188,6 +181,17 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
+		record, replay, err := a.tapeFiles(o.tape, text, o.profile.Value)
+		if err == nil && o.resume.Set && record+replay != "" {
+			err = errMixed("--resume", pick(record != "", "--record", "--replay"))
+		}
+		if err == nil {
+			err = a.openTape(record, replay)
+		}
+		if err != nil {
+			return err
+		}
+		defer a.tape.remove()
 		b := &batch{query: q, o: o, items: items, total: len(items)}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()

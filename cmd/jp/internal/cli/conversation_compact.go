@@ -67,6 +67,11 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err := a.persist("conversation compact"); err != nil {
 		return err
 	}
+	if !o.toolsOnly && !o.dryRun {
+		if err := a.untaped("conversation compact"); err != nil {
+			return err
+		}
+	}
 	id, err := a.resolveOne(ctx, word)
 	if err != nil {
 		return err

@@ -47,6 +47,9 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 	if err := a.persist("mcp serve"); err != nil {
 		return err
 	}
+	if err := a.untaped("mcp serve"); err != nil {
+		return err
+	}
 	if o.rootID.Set && o.title.Set {
 		return errMixed("--root-id", "--title")
 	}

@@ -167,10 +167,6 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := a.openTape(o.tape, inherited.Lock != nil); err != nil {
-		return err
-	}
-	defer a.tape.remove()
 	store, err := a.store(ctx)
 	if err != nil {
 		return err
@@ -192,6 +188,15 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	if err != nil {
 		return err
 	}
+	if inherited.Lock != nil {
+		err = a.joinTape()
+	} else {
+		err = q.beginTape(t.text)
+	}
+	if err != nil {
+		return err
+	}
+	defer a.tape.remove()
 	defer q.close(ctx)
 	if err := q.open(ctx, t.text, inherited.Lock); err != nil {
 		return err

@@ -50,50 +50,28 @@ const (
 
 const recordingName = "recording.toml"
 
-// tapeOptions are --record and --replay.
-type tapeOptions struct {
-	record maybe[string]
-	replay maybe[string]
-}
-
-func tapeFlags(o *tapeOptions) []*option {
-	return []*option{
-		stringFlag(&o.record, "record", "FILE", "write to the new FILE what models say in this run and in its sub-agents, for --replay"),
-		stringFlag(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way"),
-	}
-}
-
-// openTape prepares what the flags ask for, or joins the tape of the jp that started this one; without either it is nil. What
-// is wrong with the files is found here, before anything is paid for.
-func (a *app) openTape(o tapeOptions, delegated bool) error {
-	if delegated {
-		return a.joinTape()
-	}
-	switch {
-	case o.record.Set && o.replay.Set:
-		return usagef("--record: not together with --replay")
-	case !o.record.Set && !o.replay.Set:
+// openTape begins to record to one file, which is to be made, or to replay another one; without either there is no tape. What is
+// wrong with the files is found here, before anything is paid for.
+func (a *app) openTape(record, replay string) error {
+	if record == "" && replay == "" {
 		return nil
 	}
-	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: or(o.record.Value, o.replay.Value)}
+	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: or(record, replay)}
 	var data []byte
-	if o.record.Set {
-		if o.record.Value == "" {
-			return usagef("--record: the name of the file is empty")
-		}
-		t.record = a.abs(o.record.Value)
+	if record != "" {
+		t.record = a.abs(record)
 		if err := canMake(t.record); errors.Is(err, fs.ErrExist) {
-			return usagef("--record %s: is there already", o.record.Value).withHint("remove it, or name another file")
+			return usagef("--record %s: is there already", record).withHint("remove it, or name another file")
 		} else if err != nil {
-			return usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
+			return usagef("--record %s: cannot be made: %v", record, withoutPath(err))
 		}
 	} else {
 		var err error
-		if t.replay, data, err = script.OpenRecording(a.abs(t.named), t.named); err != nil {
+		if t.replay, data, err = script.OpenRecording(a.abs(replay), replay); err != nil {
 			if bad := (*script.Error)(nil); errors.As(err, &bad) {
 				return usagef("--replay %v", bad).withHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
 			}
-			return usagef("--replay %s: %v", t.named, err)
+			return usagef("--replay %s: %v", replay, err)
 		}
 	}
 	state := a.stateDir()

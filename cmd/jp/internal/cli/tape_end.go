@@ -91,11 +91,12 @@ func (t *tape) compare(ctx context.Context, ended error) error {
 		return errors.Join(ended, fmt.Errorf("--replay: %w", err))
 	}
 	used := map[int]bool{}
-	strays, depth := "", -1
+	strays, deepest := "", -1
 	for _, s := range steps {
 		used[s.Rule] = true
-		if d := strings.Count(s.Run+"/", "/") - pick(s.Run == "", 1, 0); s.Strays != "" && (strays == "" || d > depth) { // where a sub-agent strays, its caller does so too
-			strays, depth = s.Strays, d
+		level := len(strings.FieldsFunc(s.Run, func(r rune) bool { return r == '/' }))
+		if s.Strays != "" && level > deepest { // where a sub-agent strays, so does its caller for that
+			strays, deepest = s.Strays, level
 		}
 	}
 	if strays == "" {
@@ -111,7 +112,12 @@ func (t *tape) compare(ctx context.Context, ended error) error {
 			strays += fmt.Sprintf(", and %s more", plural(n, "rule"))
 		}
 	}
-	f := &failure{code: "not_as_recorded", status: exitFailed, msg: t.named + ": " + strays}
+	return notAsRecorded("%s: %s", t.named, strays)
+}
+
+// notAsRecorded says where a replay went another way.
+func notAsRecorded(format string, args ...any) error {
+	f := &failure{code: "not_as_recorded", status: exitFailed, msg: fmt.Sprintf(format, args...)}
 	return f.withHint("where the change is meant, record it again or edit the rule")
 }
 

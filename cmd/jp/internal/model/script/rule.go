@@ -110,7 +110,7 @@ func (r request) question() []string {
 }
 
 // asks reports whether the last text of the user is this one, whatever conversations the two name.
-func (r request) asks(want string) bool { return sameButIDs(asked(r.Request)) == sameButIDs(want) }
+func (r request) asks(want string) bool { return WithoutIDs(asked(r.Request)) == WithoutIDs(want) }
 
 // asked returns the last text of the user, "" when there is none.
 func asked(r model.Request) string {
@@ -130,7 +130,8 @@ func asked(r model.Request) string {
 // conversationID matches the ids of conversations, which are others in each run.
 var conversationID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`jp-c[0-9]+`) })
 
-func sameButIDs(text string) string { return conversationID().ReplaceAllString(text, "jp-c0") }
+// WithoutIDs returns text with the same id in the place of each: what may differ between a run and its replay.
+func WithoutIDs(text string) string { return conversationID().ReplaceAllString(text, "jp-c0") }
 
 func text(c model.Content) string {
 	switch {

@@ -69,7 +69,7 @@ func (t *Trail) Follow(s model.Stream) model.Stream {
 func (t *Trail) Below(call, query string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := sha256.Sum256([]byte(sameButIDs(query)))
+	sum := sha256.Sum256([]byte(WithoutIDs(query)))
 	name := "=" + hex.EncodeToString(sum[:4])
 	place, known := t.calls[call]
 	if known {

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model/script"
+)
+
+// tapeOptions are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
+// recorded: so one variable records a script that runs jp several times, in whatever order, and another one replays it.
+type tapeOptions struct {
+	record maybe[string]
+	replay maybe[string]
+}
+
+func tapeFlags(o *tapeOptions) []*option {
+	return []*option{
+		stringFlag(&o.record, "record", "FILE", "write to the new FILE, or one in that folder, what models say in this run and in its sub-agents, "+
+			"for --replay (also $JP_RECORD)"),
+		stringFlag(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way "+
+			"(also $JP_REPLAY)"),
+	}
+}
+
+// The variables that stand for the flags of every command that takes them.
+const (
+	recordVariable = "JP_RECORD"
+	replayVariable = "JP_REPLAY"
+)
+
+// untaped refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
+func (a *app) untaped(command string) error {
+	for _, name := range []string{replayVariable, recordVariable} {
+		if a.getenv(name) != "" {
+			return refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).withHint("jp query and jp batch are; unset it")
+		}
+	}
+	return nil
+}
+
+// tapeFiles returns the files that flags, or else variables, name for a request; "" is none. who are the words of the command line
+// that say who answers it.
+func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, replay string, err error) {
+	if !o.record.Set && !o.replay.Set {
+		for name, to := range map[string]*maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
+			if v := a.getenv(name); v != "" {
+				*to = maybe[string]{true, v}
+			}
+		}
+	}
+	switch {
+	case o.record.Set && o.replay.Set:
+		return "", "", usagef("--record: not together with --replay")
+	case o.record.Set && o.record.Value == "", o.replay.Set && o.replay.Value == "":
+		return "", "", usagef("--record, --replay: the name of the file is empty")
+	case o.record.Set:
+		record, err = a.tapeFile(o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
+		if err != nil {
+			err = usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
+		}
+	case o.replay.Set:
+		replay, _ = a.tapeFile(o.replay.Value, request, who, func(string) error { return nil })
+		if _, missing := os.Stat(a.abs(replay)); replay != o.replay.Value && errors.Is(missing, fs.ErrNotExist) {
+			err = notAsRecorded("%s: no such request was recorded: %s is not there", o.replay.Value, filepath.Base(replay))
+		}
+	}
+	return record, replay, err
+}
+
+// beginTape begins the tape of a run that a person started, if one is wanted.
+func (q *query) beginTape(request string) error {
+	var who []string
+	for _, d := range q.o.directives {
+		who = append(who, d.Text)
+	}
+	record, replay, err := q.tapeFiles(q.o.tape, request, who...)
+	if err != nil {
+		return err
+	}
+	return q.openTape(record, replay)
+}
+
+// tapeFile is the file that a word stands for. Where the word ends in "/", there is a folder or is to be one.
+func (a *app) tapeFile(word, request string, who []string, dir func(string) error) (string, error) {
+	info, err := os.Stat(a.abs(word))
+	switch folder := strings.HasSuffix(word, "/"); {
+	case err == nil && info.IsDir():
+	case !folder:
+		return word, nil
+	default:
+		if err := dir(a.abs(word)); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(word, recordingOf(request, who)), nil
+}
+
+// recordingOf names the recording of a request: how it begins, for people, and a hash of all of it. Ids of conversations do not
+// count: they are others when it is replayed.
+func recordingOf(request string, who []string) string {
+	const most = 40
+	var b strings.Builder
+	for _, r := range strings.ToLower(delegate.Title(request)) {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			b.WriteRune(r)
+		} else if s := b.String(); s != "" && !strings.HasSuffix(s, "-") {
+			b.WriteByte('-')
+		}
+		if b.Len() >= most {
+			break
+		}
+	}
+	sum := sha256.Sum256([]byte(script.WithoutIDs(strings.Join(append(who, request), "\x00"))))
+	return or(strings.Trim(b.String(), "-"), "request") + "-" + hex.EncodeToString(sum[:4]) + ".toml"
+}
