@@ -324,7 +324,7 @@ func (l *linter) load(at configFile) *profiles.Resolved {
 
 // agent checks what an agent under r would be.
 func (l *linter) agent(r *profiles.Resolved, at configFile) {
-	l.model(r)
+	l.models(r)
 	l.enabled(r, at.main)
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {

@@ -14,30 +14,36 @@ import (
 	"jp/tools"
 )
 
-// model checks that the model can be found on this machine.
-func (l *linter) model(r *profiles.Resolved) {
-	name := r.Config.Assistant.Model
+// models checks that those that a config names can be found on this machine.
+func (l *linter) models(r *profiles.Resolved) {
+	c := r.Config.Conversation
+	l.model(r, "assistant.model", r.Config.Assistant.Model)
+	l.model(r, "conversation.compact.model", c.Compact.Model)
+	l.model(r, titleKey, c.TitleModel)
+}
+
+func (l *linter) model(r *profiles.Resolved, key, name string) {
 	if name == "" {
 		return
 	}
-	at := last(r, "assistant.model")
+	at := last(r, key)
 	id, err := r.Config.ResolveModel(name)
 	var e *profiles.Error
 	if errors.As(err, &e) {
-		l.say(at, "assistant.model", e.Msg, e.Hint)
+		l.say(at, key, e.Msg, e.Hint)
 		return
 	}
 	info, err := model.Lookup(id, l.app.modelProviders(r.Config))
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
-		l.say(at, "assistant.model", unknown.Message, unknown.Hint)
+		l.say(at, key, unknown.Message, unknown.Hint)
 	case err != nil:
-		l.say(at, "assistant.model", err.Error(), "")
+		l.say(at, key, err.Error(), "")
 	case info.Provider == "script" && !l.exists(strings.SplitN(info.Name, "#", 2)[0]):
-		l.say(at, "assistant.model", fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
+		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
 	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
-		l.say(at, "assistant.model", fmt.Sprintf("%s is no model that this jp knows: its price is unknown", id),
+		l.say(at, key, fmt.Sprintf("%s is no model that this jp knows: its price is unknown", id),
 			"providers.llm.prices in your own config.toml gives it one")
 	}
 }
