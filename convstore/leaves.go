@@ -4,23 +4,94 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // pageMap is the pages of the store in memory, for a search, which looks at all
-// bytes of a leaf at once where bbolt's cursor goes from entry to entry. It is
-// valid as long as the transaction that it was made in: until then nobody writes.
+// bytes of a leaf at once where bbolt's cursor goes from entry to entry. What they
+// say holds for one transaction: until its end nobody writes.
 type pageMap struct {
 	*pageFile
 	data []byte // all pages in use
+	read int    // bytes of leaves
 }
 
-// mapPages maps the file for the time of use. It asks for sequential read-ahead:
-// bbolt asks for random access to its own mapping, which makes a scan of a file
-// that is not in memory ten times slower.
-func (t *tx) mapPages(use func(pageMap) error) error {
+// mapping is the store's file in memory. The pages of a conversation may lie far
+// apart, and the kernel maps sixteen for each one that is met; so a search keeps
+// the mapping from one transaction to the next, for mappedBytes that it reads, and
+// the goroutines of a search share it.
+type mapping struct {
+	data  []byte
+	file  os.FileInfo
+	users int // goroutines, and mappings that has it
+	read  int // bytes
+}
+
+// mappedBytes bounds how much of a store is in a process's memory at a time,
+// together with what lies between.
+const mappedBytes = 32 << 20
+
+// mappings hands out a mapping. It is safe for concurrent use.
+type mappings struct {
+	mu  sync.Mutex
+	now *mapping // nil before the first
+}
+
+// get returns a mapping of at least size bytes of a file, to be put back.
+//
+// It asks for sequential read-ahead: bbolt asks for random access to its own
+// mapping, which makes a scan of a file that is not in memory ten times slower.
+func (ms *mappings) get(file *os.File, size int) (*mapping, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m := ms.now; m == nil || m.read > mappedBytes || len(m.data) < size || !os.SameFile(m.file, info) {
+		data, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			return nil, fmt.Errorf("mapping it: %w", err)
+		}
+		_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // else it is only slower
+		ms.leave(ms.now)
+		ms.now = &mapping{data: data, file: info, users: 1}
+	}
+	ms.now.users++
+	return ms.now, nil
+}
+
+// put takes a mapping back of which so many bytes were read.
+func (ms *mappings) put(m *mapping, read int) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m.read += read
+	ms.leave(m)
+}
+
+// close ends the use of all mappings that are not in use.
+func (ms *mappings) close() {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.leave(ms.now)
+	ms.now = nil
+}
+
+func (ms *mappings) leave(m *mapping) {
+	if m == nil {
+		return
+	}
+	if m.users--; m.users == 0 {
+		_ = unix.Munmap(m.data)
+	}
+}
+
+// mapPages gives use the pages of the file.
+func (t *tx) mapPages(ms *mappings, use func(*pageMap) error) error {
 	info, err := t.h.file.Stat()
 	if err != nil {
 		return t.f.systemError(err)
@@ -29,17 +100,17 @@ func (t *tx) mapPages(use func(pageMap) error) error {
 	if err != nil {
 		return t.damaged("%w", err)
 	}
-	data, err := unix.Mmap(int(t.h.file.Fd()), 0, int(p.high*p.pageSize), unix.PROT_READ, unix.MAP_SHARED)
+	m, err := ms.get(t.h.file, int(p.high*p.pageSize))
 	if err != nil {
-		return t.f.systemError(fmt.Errorf("mapping it: %w", err))
+		return t.f.systemError(err)
 	}
-	defer func() { _ = unix.Munmap(data) }()
-	_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // else it is only slower
-	return use(pageMap{p, data})
+	pages := &pageMap{pageFile: p, data: m.data}
+	defer func() { ms.put(m, pages.read) }()
+	return use(pages)
 }
 
 // page returns a page; its data is part of the mapping.
-func (m pageMap) page(id uint64) (page, error) {
+func (m *pageMap) page(id uint64) (page, error) {
 	if id < 2 || id >= m.high {
 		return page{}, fmt.Errorf("page %d: out of range", id)
 	}
@@ -52,12 +123,12 @@ func (m pageMap) page(id uint64) (page, error) {
 
 // bucketPages is the tree of pages of one bucket.
 type bucketPages struct {
-	pageMap
+	*pageMap
 	top page
 }
 
 // bucket returns one of the buckets that every store has.
-func (m pageMap) bucket(n bucketNumber) (bucketPages, error) {
+func (m *pageMap) bucket(n bucketNumber) (bucketPages, error) {
 	root, err := m.page(m.root)
 	if err != nil {
 		return bucketPages{}, err
@@ -100,7 +171,7 @@ func (b bucketPages) leaves(first, last []byte, fn func(leaf page) error) error 
 }
 
 type leafWalk struct {
-	pageMap
+	*pageMap
 	first, last []byte
 	fn          func(page) error
 }
@@ -117,6 +188,7 @@ func (w *leafWalk) walk(g page, min, max []byte, depth int) error {
 			}
 			g.data = g.data[:at.end]
 		}
+		w.read += len(g.data)
 		return w.fn(g)
 	case g.flags != flagBranch || g.count == 0 || depth == maxDepth:
 		return fmt.Errorf("page %d: neither a leaf nor a branch", g.id)

@@ -70,7 +70,7 @@ func TestLeaves(t *testing.T) {
 			h.page(4, flagLeaf, is{"c", "x", 0}, is{"d", "x", 0})
 			h.page(5, flagLeaf, is{"e", "x", 0}, is{"f", "x", 0})
 			test.make(h)
-			m := pageMap{&pageFile{pageSize: handmadeSize, high: 7}, h}
+			m := &pageMap{pageFile: &pageFile{pageSize: handmadeSize, high: 7}, data: h}
 			top, err := m.page(2)
 			if err != nil {
 				t.Fatal(err)

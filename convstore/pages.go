@@ -240,13 +240,12 @@ type extent struct {
 
 // extent returns where entry i of a leaf is.
 func (g page) extent(i int) (extent, error) {
-	head, err := g.element(i, 0, pageElement)
-	if err != nil {
-		return extent{}, err
+	at, order := pageHeader+uint64(i)*pageElement, binary.NativeEndian
+	if at+pageElement > uint64(len(g.data)) {
+		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
 	}
-	order := binary.NativeEndian
-	p := extent{flags: order.Uint32(head)}
-	p.key = pageHeader + uint64(i)*pageElement + uint64(order.Uint32(head[4:]))
+	head := g.data[at:][:pageElement]
+	p := extent{flags: order.Uint32(head), key: at + uint64(order.Uint32(head[4:]))}
 	p.value = p.key + uint64(order.Uint32(head[8:]))
 	p.end = p.value + uint64(order.Uint32(head[12:]))
 	if p.end > uint64(len(g.data)) {

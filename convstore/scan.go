@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,78 +18,135 @@ const (
 )
 
 // scan is the running part of a search: several goroutines take one conversation
-// after the other, and what they find is put in order again.
+// after the other, and what they find is put in order again. Its reader is woken
+// only when there is something to read: a store may have very many conversations
+// in which nothing is found.
 type scan struct {
 	*search
-	next  atomic.Int64              // the candidate to take
-	ahead chan struct{}             // a token for each one taken and not yet read
-	found [searchAhead]chan finding // of candidate i at i modulo searchAhead
+	maps mappings
+
+	mu    sync.Mutex
+	taken int                  // candidates that were taken
+	head  int                  // the first one that is not searched, or whose finding is not read
+	found [searchAhead]finding // of candidate i, from head on, at i modulo searchAhead
+	over  bool                 // the reader has left
+	ready sync.Cond            // the reader waits for the finding at head
+	room  sync.Cond            // others wait for head to move
 }
 
 type finding struct {
-	matches []Match
-	err     error
+	searched bool
+	matches  []Match
+	err      error
+}
+
+func newScan(s *search) *scan {
+	sc := &scan{search: s}
+	sc.ready.L, sc.room.L = &sc.mu, &sc.mu
+	return sc
 }
 
 // run yields, in the order of the candidates, what is found in them.
 func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
+	sc := newScan(s)
 	ctx, cancel := context.WithCancel(ctx)
-	sc := &scan{search: s, ahead: make(chan struct{}, searchAhead)}
-	for i := range sc.found {
-		sc.found[i] = make(chan finding, 1)
-	}
 	var workers sync.WaitGroup
+	defer sc.maps.close()
 	defer workers.Wait()
+	defer context.AfterFunc(ctx, sc.leave)()
+	defer sc.leave()
 	defer cancel()
 	for range min(searchers, len(s.todo)) {
 		workers.Go(func() { sc.work(ctx) })
 	}
-	conversations := 0
-	for i := range s.todo {
-		var f finding
-		select {
-		case f = <-sc.found[i%searchAhead]:
-			<-sc.ahead
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if f.err != nil {
+	for conversations := 0; ; {
+		f := sc.await()
+		switch {
+		case f.err != nil:
 			return f.err
+		case !f.searched:
+			return context.Cause(ctx) // nil at the end
 		}
 		for _, m := range f.matches {
 			if !yield(m, nil) {
 				return nil
 			}
 		}
-		if len(f.matches) > 0 {
-			if conversations++; conversations == s.query.Limit {
-				return nil
-			}
+		if conversations++; conversations == s.query.Limit {
+			return nil
 		}
 	}
-	return nil
+}
+
+// leave lets nobody wait any more.
+func (sc *scan) leave() {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.over = true
+	sc.ready.Broadcast()
+	sc.room.Broadcast()
 }
 
 // take returns the next candidate's number, or -1 when there is none or, unless
 // it may wait, when the reader has to catch up first.
-func (sc *scan) take(ctx context.Context, wait bool) int {
-	if wait {
-		select {
-		case sc.ahead <- struct{}{}:
-		case <-ctx.Done():
+func (sc *scan) take(wait bool) int {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for !sc.over && sc.taken-sc.head == searchAhead {
+		if !wait {
 			return -1
 		}
-	} else {
-		select {
-		case sc.ahead <- struct{}{}:
-		default:
-			return -1
+		sc.room.Wait()
+	}
+	if sc.over || sc.taken == len(sc.todo) {
+		return -1
+	}
+	sc.taken++
+	return sc.taken - 1
+}
+
+// give hands over what was found in a candidate.
+func (sc *scan) give(number int, matches []Match, err error) {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	sc.found[number%searchAhead] = finding{true, matches, err}
+	sc.pass()
+	if sc.head == len(sc.todo) || sc.found[sc.head%searchAhead].searched {
+		sc.ready.Signal()
+	}
+}
+
+// pass moves head over findings of nothing.
+func (sc *scan) pass() {
+	for sc.head < sc.taken {
+		f := &sc.found[sc.head%searchAhead]
+		if !f.searched || len(f.matches) > 0 || f.err != nil {
+			return
 		}
+		*f = finding{}
+		sc.head++
+		sc.room.Broadcast()
 	}
-	if i := int(sc.next.Add(1)) - 1; i < len(sc.todo) {
-		return i
+}
+
+// await waits for the next finding of something. It returns the zero finding when
+// there are none left, or nobody should wait any more.
+func (sc *scan) await() finding {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	for {
+		next := &sc.found[sc.head%searchAhead]
+		switch {
+		case sc.over || sc.head == len(sc.todo):
+			return finding{}
+		case next.searched:
+			f := *next
+			next.matches, next.err = nil, nil
+			sc.pass()
+			return f
+		}
+		sc.ready.Wait()
 	}
-	return -1
 }
 
 // part is a conversation that is being searched.
@@ -122,12 +178,12 @@ func (s *search) full(found []Match) bool {
 func (sc *scan) work(ctx context.Context) {
 	var p *part
 	finish := func(err error) {
-		sc.found[p.number%searchAhead] <- finding{p.found, err}
+		sc.give(p.number, p.found, err)
 		p = nil
 	}
 	for {
 		if p == nil {
-			number := sc.take(ctx, true)
+			number := sc.take(true)
 			if number < 0 {
 				return
 			}
@@ -149,7 +205,7 @@ func (sc *scan) work(ctx context.Context) {
 					return ctx.Err()
 				}
 				finish(nil)
-				number := sc.take(ctx, false)
+				number := sc.take(false)
 				if number < 0 {
 					return nil
 				}
@@ -166,11 +222,11 @@ func (sc *scan) work(ctx context.Context) {
 }
 
 // visit opens the store and gives use the pages of its events.
-func (s *search) visit(ctx context.Context, use func(*tx, bucketPages) error) error {
-	f := s.view.f
+func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) error {
+	f := sc.view.f
 	return f.session(ctx, false, func(h *handle) error {
 		return f.view(h, func(t *tx) error {
-			return t.mapPages(func(m pageMap) error {
+			return t.mapPages(&sc.maps, func(m *pageMap) error {
 				events, err := m.bucket(bEvents)
 				if err != nil {
 					return t.damaged("%w", err)

@@ -129,7 +129,9 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 			matched += len(got)
 		}
 		must(rt, s.f.read(ctx, func(tx *tx) error {
-			return tx.mapPages(func(m pageMap) error {
+			var maps mappings
+			defer maps.close()
+			return tx.mapPages(&maps, func(m *pageMap) error {
 				events, err := m.bucket(bEvents)
 				if err == nil && events.top.flags == flagBranch {
 					branches++

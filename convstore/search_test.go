@@ -326,7 +326,8 @@ func TestSearchInPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scan{search: search}
+	sc := newScan(search)
+	defer sc.maps.close()
 	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
 	visits := 0
 	for ; p.seq != 0; visits++ {
