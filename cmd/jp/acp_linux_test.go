@@ -398,6 +398,38 @@ func TestACPGone(t *testing.T) {
 	}
 }
 
+// TestACPKilled: kill -9 leaves nothing running either, and the conversation goes on in another editor.
+func TestACPKilled(t *testing.T) {
+	s := killSite(t)
+	e := startEditor(s)
+	id := e.open(s.dir)
+	ended := make(chan string, 1)
+	go func() { ended <- e.say(id, "child") }()
+	s.loose()
+	if err := e.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = e.cmd.Wait()
+	<-ended
+	s.gone()
+	if got := s.all()["child"].Status; got != "interrupted" {
+		t.Errorf("status = %s, want interrupted", got)
+	}
+	e = startEditor(s)
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: id, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.updates(); got[0] != "user: child" || !slices.Contains(got, "update call_1 failed:") {
+		t.Errorf("the history = %q", got)
+	}
+	if got := e.say(id, "quick"); got != "end_turn" {
+		t.Errorf("going on: %s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+}
+
 // TestACPDeaf: a client that closes its end of stdout is one that is gone.
 func TestACPDeaf(t *testing.T) {
 	s := killSite(t)

@@ -20,11 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
@@ -69,6 +68,9 @@ var errCancelled = errors.New("cancelled by the client")
 const (
 	maxRequests = 64   // of a client under way at the same time
 	maxSessions = 1024 // that a client has open
+
+	// closePatience is how long sessions have to close when their client has gone.
+	closePatience = 5 * time.Second
 )
 
 // Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
@@ -114,13 +116,6 @@ type conn struct {
 	asked    map[int64]chan message             // requests of ours that are not answered
 	sessions map[string]*session
 	opening  int // sessions that are being made
-}
-
-// session is a Session with the prompt that is under way.
-type session struct {
-	Session
-	cancel context.CancelCauseFunc // nil: none is
-	done   chan struct{}           // closed when it has ended
 }
 
 // read takes messages until the stream ends.
@@ -352,250 +347,16 @@ func (c *conn) initialize(raw json.RawMessage) (any, error) {
 	}, nil
 }
 
-// check is what a Setup must be.
-func (s *Setup) check() error {
-	switch {
-	case s.Dir == "":
-		return Paramsf("cwd: is missing")
-	case !filepath.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0):
-		return Paramsf("cwd: %q is not an absolute path", clip(s.Dir))
-	case len(s.More) > 0:
-		return Paramsf("additionalDirectories: a session has one folder, cwd")
-	}
-	return nil
-}
-
-func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
-	var p Setup
-	if err := params(raw, &p); err != nil {
-		return nil, err
-	}
-	if err := p.check(); err != nil {
-		return nil, err
-	}
-	return func() (any, error) {
-		if err := c.room(""); err != nil {
-			return nil, err
-		}
-		s, err := c.agent.New(ctx, p)
-		if err := c.keep(s, err); err != nil {
-			return nil, err
-		}
-		return map[string]any{"sessionId": s.ID(), "configOptions": s.Options()}, nil
-	}, nil
-}
-
-func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool) (func() (any, error), error) {
-	var p struct {
-		ID string `json:"sessionId"`
-		Setup
-	}
-	if err := params(raw, &p); err != nil {
-		return nil, err
-	}
-	if err := p.check(); err != nil {
-		return nil, err
-	}
-	return func() (any, error) {
-		if err := c.room(p.ID); err != nil {
-			return nil, err
-		}
-		var tell func(Update)
-		if replay {
-			tell = func(u Update) { c.tell(p.ID, u) }
-		}
-		s, err := c.agent.Load(ctx, p.ID, p.Setup, tell)
-		if err := c.keep(s, err); err != nil {
-			return nil, err
-		}
-		return map[string]any{"configOptions": s.Options()}, nil
-	}, nil
-}
-
-// room reserves a place for a session, which keep fills or gives back. id is that of one that is loaded.
-func (c *conn) room(id string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.sessions)+c.opening >= maxSessions {
-		return requestf("%d sessions are open; session/close ends one", maxSessions)
-	}
-	if err := c.idle(id); err != nil {
-		return err
-	}
-	c.opening++
-	return nil
-}
-
-// idle refuses to take the place of a session that is at work. c.mu is held.
-func (c *conn) idle(id string) error {
-	if s := c.sessions[id]; s != nil && s.cancel != nil {
-		return requestf("session %s: a prompt is under way; wait for its end, or cancel it", id)
-	}
-	return nil
-}
-
-// keep takes a session that was made in the place of room, or gives that back for err. One that is loaded again takes the place of
-// what it was.
-func (c *conn) keep(s Session, err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.opening--
-	if err == nil {
-		err = c.idle(s.ID())
-	}
-	if err == nil {
-		c.sessions[s.ID()] = &session{Session: s}
-	}
-	return err
-}
-
-func (c *conn) listSessions(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
-	var p struct {
-		Dir    string `json:"cwd"`
-		Cursor string `json:"cursor"`
-	}
-	if raw != nil {
-		if err := params(raw, &p); err != nil {
-			return nil, err
-		}
-	}
-	if p.Dir != "" {
-		if err := (&Setup{Dir: p.Dir}).check(); err != nil {
-			return nil, err
-		}
-	}
-	return func() (any, error) {
-		page, err := c.agent.List(ctx, p.Dir, p.Cursor)
-		if page.Sessions == nil {
-			page.Sessions = []Listed{}
-		}
-		return page, err
-	}, nil
-}
-
-// named reads which session a message is about. c.mu is held.
-func (c *conn) named(raw json.RawMessage, into any, id *string) (*session, error) {
-	if err := params(raw, into); err != nil {
-		return nil, err
-	}
-	s := c.sessions[*id]
-	if s == nil {
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("session %q: is not open here; session/new begins one, session/load takes one up", clip(*id))}
-	}
-	return s, nil
-}
-
-func (c *conn) prompt(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
-	var p struct {
-		ID     string  `json:"sessionId"`
-		Prompt []Block `json:"prompt"`
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, err := c.named(raw, &p, &p.ID)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.idle(p.ID); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	s.cancel, s.done = cancel, done
-	return func() (any, error) {
-		client := &Client{conn: c, session: p.ID}
-		defer func() {
-			client.close()
-			c.mu.Lock()
-			s.cancel = nil
-			c.mu.Unlock()
-			close(done)
-			cancel(nil)
-		}()
-		stop, err := s.Prompt(ctx, p.Prompt, client)
-		if ctx.Err() != nil { // whatever came of it
-			if err != nil {
-				c.options.Log("session %s: cancelled: %v", p.ID, err)
-			}
-			stop, err = Cancelled, nil
-		}
-		return map[string]StopReason{"stopReason": stop}, err
-	}, nil
-}
-
-// set chooses an option of a session, and answers with all of them.
-func (c *conn) set(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
-	var p struct {
-		ID     string `json:"sessionId"`
-		Option string `json:"configId"`
-		Value  string `json:"value"`
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, err := c.named(raw, &p, &p.ID)
-	if err != nil {
-		return nil, err
-	}
-	return func() (any, error) {
-		options := s.Options()
-		i := slices.IndexFunc(options, func(o ConfigOption) bool { return o.ID == p.Option })
-		if i < 0 {
-			return nil, Paramsf("configId: %q is no option", clip(p.Option))
-		}
-		if !slices.ContainsFunc(options[i].Values, func(v ConfigValue) bool { return v.Value == p.Value }) {
-			return nil, Paramsf("value: %q is none of %s", clip(p.Value), p.Option)
-		}
-		err := s.Set(ctx, p.Option, p.Value)
-		return map[string]any{"configOptions": s.Options()}, err
-	}, nil
-}
-
-// cancelPrompt stops the prompt of a session, if one is under way.
-func (c *conn) cancelPrompt(raw json.RawMessage) error {
-	var p struct {
-		ID string `json:"sessionId"`
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, err := c.named(raw, &p, &p.ID)
-	if err == nil && s.cancel != nil {
-		s.cancel(errCancelled)
-	}
-	return err
-}
-
-func (c *conn) closeSession(ctx context.Context, raw json.RawMessage) (func() (any, error), error) {
-	var p struct {
-		ID string `json:"sessionId"`
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, err := c.named(raw, &p, &p.ID)
-	if err != nil {
-		return nil, err
-	}
-	delete(c.sessions, p.ID)
-	if s.cancel != nil {
-		s.cancel(errCancelled)
-	}
-	done := s.done
-	return func() (any, error) {
-		if done != nil {
-			<-done
-		}
-		s.Close(ctx)
-		return struct{}{}, nil
-	}, nil
-}
-
 // end stops everything and waits for it. ctx has ended, or the stream has.
 func (c *conn) end() {
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
 	c.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
 	for _, s := range c.sessions { // nobody else is left
-		s.Close(context.Background())
+		s.Close(ctx)
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -270,12 +269,4 @@ func (n *notices) to(tell func(acp.Severity, string)) {
 		n.say(line)
 	}
 	n.kept = nil
-}
-
-// rawObject returns arguments as they are told to an editor: the JSON that they are, or the text that is none.
-func rawObject(b json.RawMessage) any {
-	if json.Valid(b) {
-		return b
-	}
-	return string(b)
 }

@@ -142,15 +142,6 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 			defer cancel()
 		}
 	}
-	if s.fresh {
-		if err := q.store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
-			c.Hidden, c.ExpiresAt = false, time.Time{}
-			return nil
-		}); err != nil {
-			return "", err
-		}
-		s.fresh = false
-	}
 	show := &acpShow{query: q, client: client, reply: convstore.NewEventID()}
 	defer func() {
 		if s.options.learn(context.WithoutCancel(ctx), q) {
@@ -162,8 +153,17 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if err != nil {
 		return "", err
 	}
+	if s.fresh {
+		if err := q.store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
+			c.Hidden, c.ExpiresAt = false, time.Time{}
+			return nil
+		}); err != nil {
+			return "", err
+		}
+		s.fresh = false
+	}
 	s.unused(q, loop.Tools.Set)
-	show.model = loop.Model
+	show.loop = loop
 	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started
 	out, err := q.turn(ctx, loop, t)
 	if err != nil {

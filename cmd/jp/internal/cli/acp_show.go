@@ -26,7 +26,7 @@ import (
 type acpShow struct {
 	*query
 	client *acp.Client
-	model  string
+	loop   *agent.Loop
 	reply  string // stands for the reply that is coming
 	used   int64  // tokens of the latest request and its reply
 
@@ -52,9 +52,16 @@ func (s *acpShow) watch() agent.Watch {
 		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
 			s.client.Tell(answered(r))
 		},
-		Note:      func(n convstore.Note) { s.note("%s", n.Text) },
+		Note:      s.remark,
 		Compacted: func(c convstore.Compaction) { s.client.Tell(compacted(convstore.NewEventID(), c)) },
 	}
+}
+
+// remark is what the loop did unasked.
+func (s *acpShow) remark(n convstore.Note) {
+	s.logNote(s.loop, n)
+	line, _, _ := strings.Cut(n.Text, "\n")
+	s.note("%s", line)
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
@@ -73,7 +80,7 @@ func (s *acpShow) replied(m agent.Message) {
 
 // filled tells how full the model's window is, where it is known.
 func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.model, s.modelProviders(s.resolved.Config))
+	info, err := model.Lookup(s.loop.Model, s.modelProviders(s.resolved.Config))
 	if size := cmp.Or(s.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
 		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
 	}
@@ -148,7 +155,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 		Query  string `json:"query"`
 	}
 	t := acp.ToolCall{
-		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawObject(c.Arguments),
+		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawInput(c.Arguments),
 	}
 	if len(c.Arguments) > maxShown {
 		t.Input, t.Content = nil, []acp.CallContent{shownText(string(c.Arguments))}
@@ -192,7 +199,19 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 
 // callTitle is one line that names a call.
 func callTitle(name, what string) string {
-	return term.Cut(term.Line(name+" "+what), 120, true)
+	const most = 120
+	return term.Cut(term.Line(name+" "+what[:min(len(what), 4*most)]), most, true)
+}
+
+// rawInput returns arguments as they are told to an editor: the JSON that they are, or the text that is none.
+func rawInput(b json.RawMessage) any {
+	switch {
+	case len(b) == 0:
+		return nil
+	case json.Valid(b):
+		return b
+	}
+	return string(b)
 }
 
 // delegation is told by the delegator, from any goroutine: the call that a sub-agent works for shows a line of each, those

@@ -167,13 +167,18 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 
 // remark is what the loop did unasked.
 func (s *show) remark(n convstore.Note) {
-	if n.Kind == agent.NoteSynthesis {
-		held := s.loop.Synthesis.Tools.Len()
-		s.logger().Info("tools", "conversation", s.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", s.loop.Tools.Set.Len()-held)
-	}
+	s.logNote(s.loop, n)
 	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
 		s.tree.Around(func() { s.note("%s", line) })
+	}
+}
+
+// logNote logs what became of the tools of a turn that folds late results in.
+func (q *query) logNote(loop *agent.Loop, n convstore.Note) {
+	if n.Kind == agent.NoteSynthesis {
+		held := loop.Synthesis.Tools.Len()
+		q.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
 	}
 }
 
