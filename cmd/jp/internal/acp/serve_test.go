@@ -2,7 +2,9 @@ package acp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -255,4 +257,47 @@ func TestMany(t *testing.T) {
 	if n := len(p.a.closed); n != maxRequests+1 {
 		t.Errorf("%d sessions closed", n)
 	}
+}
+
+// FuzzServe: whatever a client sends, each line that comes back is a message, each of its requests is answered at most once under
+// its id, and Serve returns when the client has gone.
+func FuzzServe(f *testing.F) {
+	const begin = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}` + "\n" +
+		`{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/a"}}` + "\n"
+	for _, rest := range []string{
+		"", "x\n\n[]\n", prompt(2, "say"), prompt(2, "panic"), prompt(2, "permit") + "\n" + `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		prompt(2, "wait") + "\n" + prompt(2, "wait") + "\n" + `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"session/close","params":{"sessionId":"s"}}`, `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"session/set_config_option","params":{"sessionId":"s","configId":"o","value":"a"}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"session/list","params":{"cwd":7}}`, `{"jsonrpc":"2.0","id":6,"method":"initialize","params":null}`,
+	} {
+		f.Add([]byte(begin + strings.ReplaceAll(rest, "s/a", "s")))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		ctx, leave := context.WithCancelCause(t.Context())
+		defer leave(nil)
+		var out bytes.Buffer
+		a := scripted{closed: make(chan string, maxSessions)}
+		if err := Serve(ctx, leave, a, Options{Log: func(string, ...any) {}}, bytes.NewReader(in), &out); err != nil {
+			t.Fatal(err)
+		}
+		asked, answered := map[string]int{}, map[string]int{}
+		for line := range bytes.Lines(in) {
+			var m message
+			if json.Unmarshal(line, &m) == nil && m.ID != nil {
+				asked[string(m.ID)]++
+			}
+		}
+		for line := range bytes.Lines(out.Bytes()) {
+			m, _, bad := decode(line)
+			if bad != nil && !bytes.Contains(line, []byte(`"id":null`)) {
+				t.Fatalf("line %q: %v", line, bad)
+			}
+			if m.Method == "" && m.ID != nil && bad == nil {
+				if answered[string(m.ID)]++; answered[string(m.ID)] > asked[string(m.ID)] {
+					t.Fatalf("id %s was answered more often than it was asked:\n%s", m.ID, out.Bytes())
+				}
+			}
+		}
+	})
 }
