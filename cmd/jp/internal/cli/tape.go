@@ -146,7 +146,7 @@ func (t *tape) model(id string, p model.Providers, open func() (model.Stream, mo
 		return nil, info, err
 	}
 	info.Provider = script.Provider // nothing that is said goes to a provider as its own
-	return t.trail.Follow(t.replay.Replay(t.followed)), info, nil
+	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
 }
 
 // know adds what was known of the models that are replayed: nobody here may know their providers, and prices change.

@@ -62,7 +62,11 @@ func (t *tape) write(ctx context.Context) error {
 		entries[i].Redact(cover.clean)
 		runs[entries[i].Run] = true
 	}
-	data, err := script.Compile(entries, about)
+	ws, err := t.app.workspace()
+	if err != nil {
+		return fail(err)
+	}
+	data, err := script.Compile(entries, ws, about)
 	if err == nil {
 		_, err = script.ParseRecording(t.record, data) // what cannot be read again is no recording
 	}

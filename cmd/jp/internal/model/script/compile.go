@@ -59,8 +59,9 @@ func writePrice(b *bytes.Buffer, p model.Price) {
 // ErrTooLarge is returned for a recording that is larger than a script may be.
 var ErrTooLarge = fmt.Errorf("is larger than the %d MiB that a script may have", maxFile>>20)
 
-// Compile makes a script of the entries of all runs of a tree: a rule for each request, in the order of the tree.
-func Compile(entries []Entry, about Recorded) ([]byte, error) {
+// Compile makes a script of the entries of all runs of a tree in the workspace dir: a rule for each request, in the order of the
+// tree.
+func Compile(entries []Entry, dir string, about Recorded) ([]byte, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("no model was asked")
 	}
@@ -100,7 +101,7 @@ func Compile(entries []Entry, about Recorded) ([]byte, error) {
 		} else {
 			b.WriteByte('\n')
 		}
-		e.write(&b)
+		e.write(&b, dir)
 	}
 	if b.Len() > maxFile {
 		return nil, ErrTooLarge
@@ -133,7 +134,7 @@ func runParts(run string) []string {
 }
 
 // write writes the rule of an entry.
-func (e *Entry) write(b *bytes.Buffer) {
+func (e *Entry) write(b *bytes.Buffer, dir string) {
 	b.WriteString("[[rule]]\n")
 	setting(b, "run", e.Run)
 	setting(b, "profile", pathPattern.Replace(e.Profile))
@@ -145,13 +146,13 @@ func (e *Entry) write(b *bytes.Buffer) {
 		setting(b, "system", e.System)
 	}
 	if e.Asked != nil {
-		setting(b, "asked", *e.Asked)
+		setting(b, "asked", withoutPath(*e.Asked, dir))
 	}
 	if e.Failed != nil {
 		fmt.Fprintf(b, "failed = %t\n", *e.Failed)
 	}
 
-	t := newTemplate(e.IDs)
+	t := newTemplate(e.IDs, dir)
 	var said bytes.Buffer
 	if len(e.Reasoning) > 0 {
 		said.WriteString("reasoning = [")
@@ -195,16 +196,18 @@ func (e *Entry) write(b *bytes.Buffer) {
 // pathPattern makes a pattern that matches nothing but a name.
 var pathPattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// template turns what a model said into what a rule says: ids of conversations become captures, and what only looks like one
-// comes out as it was.
+// template turns what a model said into what a rule says: ids of conversations and the path of the workspace become captures,
+// and what only looks like one comes out as it was.
 type template struct {
 	ids  map[string]string // the name of the capture of an id
 	from map[string]IDPlace
-	open bool // "{{" was said
+	dir  string // of the workspace
+	open bool   // "{{" was said
+	path bool   // dir was
 }
 
-func newTemplate(places map[string]IDPlace) *template {
-	t := &template{ids: map[string]string{}, from: places}
+func newTemplate(places map[string]IDPlace, dir string) *template {
+	t := &template{ids: map[string]string{}, from: places, dir: dir}
 	for i, id := range slices.Sorted(maps.Keys(places)) {
 		t.ids[id] = fmt.Sprintf("id%d", i+1)
 	}
@@ -216,7 +219,9 @@ func (t *template) of(said string) string {
 		t.open = true
 		return "{{open}}" + m[2:]
 	})
-	return conversationID().ReplaceAllStringFunc(said, func(id string) string {
+	placed := withoutPath(said, t.dir)
+	t.path = t.path || placed != said
+	return conversationID().ReplaceAllStringFunc(placed, func(id string) string {
 		if name, ok := t.ids[id]; ok {
 			return "{{" + name + "}}"
 		}
@@ -233,6 +238,9 @@ func (t *template) write(b *bytes.Buffer) {
 	}
 	if t.open {
 		list = append(list, `open = { text = "{{" }`)
+	}
+	if t.path {
+		list = append(list, "workspace = { workspace = true }")
 	}
 	if len(list) > 0 {
 		b.WriteString("captures = { " + strings.Join(list, ", ") + " }\n")

@@ -426,6 +426,8 @@ func captures(table map[string]any) (map[string]capture, error) {
 					c.match = int(n)
 				case "text":
 					c.constant, ok = value.(string)
+				case "workspace":
+					c.workspace, ok = value.(bool)
 				case "default":
 					var s string
 					s, ok = value.(string)
@@ -438,9 +440,9 @@ func captures(table map[string]any) (map[string]capture, error) {
 				}
 			}
 		}
-		if c.constant != "" {
+		if c.constant != "" || c.workspace {
 			if fields, _ := table[name].(map[string]any); len(fields) > 1 {
-				return nil, fmt.Errorf("capture %s: text stands alone", name)
+				return nil, fmt.Errorf("capture %s: text and workspace stand alone", name)
 			}
 			out[name] = c
 			continue

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -63,8 +64,8 @@ func hear(s model.Stream, r model.Request) (h heard) {
 	return h
 }
 
-// among is h said in a thread with other conversations.
-func (h heard) among(ids map[string]string) heard {
+// among is h said in another workspace, in a thread with other conversations.
+func (h heard) among(dir string, ids map[string]string) heard {
 	other := func(s string) string {
 		return conversationID().ReplaceAllStringFunc(s, func(id string) string {
 			if to, ok := ids[id]; ok {
@@ -72,6 +73,13 @@ func (h heard) among(ids map[string]string) heard {
 			}
 			return id
 		})
+	}
+	if dir != "" {
+		there := other
+		other = func(s string) string {
+			s = strings.ReplaceAll(there(s), "{{workspace}}", "{\ue000}") // that was said
+			return strings.ReplaceAll(strings.ReplaceAll(withoutPath(s, "/home/me/work"), "{{workspace}}", dir), "{\ue000}", "{{workspace}}")
+		}
 	}
 	h.Text, h.Err = other(h.Text), other(h.Err)
 	h.Reasoning, h.Calls = slices.Clone(h.Reasoning), slices.Clone(h.Calls)
@@ -99,7 +107,7 @@ func (k *keeper) keep(e Entry) error {
 // TestRecordReplay: whatever a model says, the replay says the same, with the ids of conversations that its thread has.
 func TestRecordReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pieces := []string{"{{id}}", "{{ open }}", "{{", "}}", "{", "jp-c1", "jp-c22", "jp-c333", "'", "''", "'''", `"`, `"""`, `\`, `\u0041`, "\n", "\r\n", "\t",
+		pieces := []string{"/home/me/work", "/home/me/work/a.txt", "/home/me/works", "/mnt/home/me/work", "{{workspace}}", "{{id}}", "{{ open }}", "{{", "}}", "{", "jp-c1", "jp-c22", "jp-c333", "'", "''", "'''", `"`, `"""`, `\`, `\u0041`, "\n", "\r\n", "\t",
 			"\x00", "\x7f", "\ufeff", "#", "é", "𝄞", " ", "[[rule]]", "= ", "word"}
 		text := rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()), 0, 8).Draw(t, "pieces"), "")
@@ -136,15 +144,15 @@ func TestRecordReplay(t *testing.T) {
 			parts = append(parts, model.Part{Stop: stop})
 		}
 
-		thread := func(one, two string) model.Request {
+		thread := func(dir, one, two string) model.Request {
 			return model.Request{Round: 1, Turn: 1, Profile: `agent/*[?\`, Messages: []model.Message{
-				user("ask " + two + "\n'''\\ \"quoted\""), call("c", "jp_query"),
+				user("in " + dir + "/x ask " + two + "\n'''\\ \"quoted\""), call("c", "jp_query"),
 				result("c", "jp_query", `<response conversation_id="`+one+`" status="ok"> and "conversation_id":"`+two+`"`, false)}}
 		}
 		price := &model.Price{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Long: &model.LongPrice{Above: 5, Input: 6, Output: 7, CacheRead: 8, CacheWrite: 9}}
 		var kept keeper
-		first := hear(NewTrail("").Follow(Record(saying(parts, failed), model.Info{ID: `x/y "z"`, Price: price}, kept.keep)), thread("jp-c1", "jp-c22"))
-		data, err := Compile(kept, Recorded{Version: "test"})
+		first := hear(NewTrail("").Follow(Record(saying(parts, failed), model.Info{ID: `x/y "z"`, Price: price}, kept.keep)), thread("/home/me/work", "jp-c1", "jp-c22"))
+		data, err := Compile(kept, "/home/me/work", Recorded{Version: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,15 +164,35 @@ func TestRecordReplay(t *testing.T) {
 			t.Fatalf("price = %+v, want %+v", got, price)
 		}
 		var rules []int
-		again := hear(NewTrail("").Follow(s.Replay(func(rule int, err error) { rules = append(rules, rule) })), thread("jp-c777", "jp-c8"))
+		again := hear(NewTrail("").Follow(s.Replay("/ci/w", func(rule int, err error) { rules = append(rules, rule) })), thread("/ci/w", "jp-c777", "jp-c8"))
 		first.Err = strings.Replace(first.Err, "stream (200)", "stream", 1) // was no error to the server
-		if want := first.among(map[string]string{"jp-c1": "jp-c777", "jp-c22": "jp-c8"}); !reflect.DeepEqual(again, want) {
+		if want := first.among("/ci/w", map[string]string{"jp-c1": "jp-c777", "jp-c22": "jp-c8"}); !reflect.DeepEqual(again, want) {
 			t.Fatalf("replay:\n%+v\nwant:\n%+v\nof\n%s", again, want, data)
 		}
 		if !slices.Equal(rules, []int{1}) {
 			t.Fatalf("rules = %v", rules)
 		}
 	})
+}
+
+func TestWithoutPath(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"/w/x":                         "{{workspace}}",
+		"at /w/x, /w/x/a and '/w/x'.b": "at {{workspace}}, {{workspace}}/a and '{{workspace}}'.b",
+		"/w/x/w/x":                     "{{workspace}}/w/x",
+		"/w/xy /w/x.b /w/x-b /w/xé":    "/w/xy /w/x.b /w/x-b /w/xé",
+		"/v/w/x a/w/x //w/x":           "/v/w/x a/w/x //w/x",
+	} {
+		if got := withoutPath(text, "/w/x"); got != want {
+			t.Errorf("withoutPath(%q) = %q, want %q", text, got, want)
+		}
+	}
+	for _, dir := range []string{"", "/"} {
+		if got := withoutPath("/w/x", dir); got != "/w/x" {
+			t.Errorf("of %q: %q", dir, got)
+		}
+	}
 }
 
 func TestTrail(t *testing.T) {
@@ -247,15 +275,15 @@ func TestRecordNot(t *testing.T) {
 		t.Errorf("not kept: %+v", h)
 	}
 
-	if _, err := Compile(nil, Recorded{}); err == nil || err.Error() != "no model was asked" {
+	if _, err := Compile(nil, "", Recorded{}); err == nil || err.Error() != "no model was asked" {
 		t.Errorf("nothing: error = %v", err)
 	}
 	e := Entry{Run: "1.2", Round: 3, Attempt: 1}
-	if _, err := Compile([]Entry{e, e}, Recorded{}); err == nil || err.Error() != "two replies were recorded for sub-agent 1.2, round 3" {
+	if _, err := Compile([]Entry{e, e}, "", Recorded{}); err == nil || err.Error() != "two replies were recorded for sub-agent 1.2, round 3" {
 		t.Errorf("twice: error = %v", err)
 	}
 	e.Text = strings.Repeat("x", maxFile)
-	if _, err := Compile([]Entry{e}, Recorded{}); err != ErrTooLarge {
+	if _, err := Compile([]Entry{e}, "", Recorded{}); err != ErrTooLarge {
 		t.Errorf("large: error = %v", err)
 	}
 	if _, err := ParseRecording("s.toml", []byte("[[rule]]\ntext = 'x'")); err == nil || err.Error() != "s.toml: is a script and no recording: it has no [recorded]" {
@@ -263,6 +291,50 @@ func TestRecordNot(t *testing.T) {
 	}
 	if _, err := ParseRecording("s.toml", []byte("[recorded]\nother = 1\n[[rule]]\ntext = 'x'")); err == nil || err.Error() != "s.toml:2: unknown key recorded.other" {
 		t.Errorf("an unknown key: error = %v", err)
+	}
+}
+
+// TestRanOut: whether a run that had no time left came to its closing call does not count.
+func TestRanOut(t *testing.T) {
+	const hangs = "[recorded]\n[[rule]]\nrun = '1.1'\nround = 1\nattempt = 1\nno_calls = false\nhang = true\n"
+	s, err := ParseRecording("rec.toml", []byte(hangs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := errors.New("over")
+	for _, tt := range []struct {
+		r    model.Request
+		want string
+	}{
+		{model.Request{Run: "1.1", Round: 2, ToolChoice: "none"}, "over"},
+		{model.Request{Run: "1.1", Round: 2}, "is not as recorded"},
+		{model.Request{Run: "1.2", Round: 2, ToolChoice: "none"}, "is not as recorded"},
+	} {
+		tt.r.Messages = []model.Message{user("q")}
+		on := context.Background()
+		if tt.want == "over" {
+			var cancel context.CancelFunc
+			on, cancel = context.WithTimeoutCause(on, time.Millisecond, over)
+			defer cancel()
+		}
+		var got error
+		for _, err := range s.Replay("", func(_ int, err error) {
+			if tt.want == "over" {
+				t.Errorf("told %v", err)
+			}
+		})(on, tt.r) {
+			got = err
+		}
+		if got == nil || !strings.Contains(got.Error(), tt.want) {
+			t.Errorf("%+v: error = %v, want %s", tt.r, got, tt.want)
+		}
+	}
+	s, err = ParseRecording("rec.toml", []byte(hangs+"[[rule]]\nrun = '1.1'\nround = 2\nno_calls = true\nhang = true\n[[rule]]\nrun = '1.2'\nround = 2\nno_calls = true\ntext = 'x'"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Unused(map[int]bool{1: true}); !slices.Equal(got, []string{"rule 3 (line 13), for sub-agent 1.2, round 2"}) {
+		t.Errorf("Unused = %q", got)
 	}
 }
 
@@ -342,13 +414,13 @@ text = "x"
 			`sub-agent 1.2 (no profile), round 1: there is no rule for it`},
 	} {
 		strays := error(nil)
-		h := hear(s.Replay(func(rule int, err error) { strays = err }), tt.r)
+		h := hear(s.Replay("/ci/w", func(rule int, err error) { strays = err }), tt.r)
 		want := "script: bad_request: rec.toml: this run is not as recorded: " + tt.want + "; when it was recorded, the run was stopped: interrupt"
 		if h.Err != want || strays == nil || strays.Error() != want {
 			t.Errorf("error = %s\n(told %v), want\n%s", h.Err, strays, want)
 		}
 	}
-	h := hear(s.Replay(func(int, error) {}), model.Request{Round: 1, Messages: []model.Message{user("count the lines of jp-c7")}})
+	h := hear(s.Replay("/ci/w", func(int, error) {}), model.Request{Round: 1, Messages: []model.Message{user("count the lines of jp-c7")}})
 	if want := `script: bad_request: rec.toml: rule 1 (line 4): capture no: "nothing here" has 0 matches in the thread, number 1 was asked for`; h.Err != want {
 		t.Errorf("error = %s, want %s", h.Err, want)
 	}

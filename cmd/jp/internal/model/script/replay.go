@@ -33,20 +33,31 @@ func ParseRecording(name string, data []byte) (*Script, error) {
 	return s, err
 }
 
-// Replay follows a recording: each request is answered by the rule that was recorded for it, or with an error that says where
-// the run went another way. told hears of both: the number of the rule, or the error. The requests come from a Trail.
-func (s *Script) Replay(told func(rule int, err error)) model.Stream {
+// Replay follows a recording in the workspace dir: each request is answered by the rule that was recorded for it, or with an error
+// that says where the run went another way. told hears of both: the number of the rule, or the error. The requests come from a
+// Trail.
+func (s *Script) Replay(dir string, told func(rule int, err error)) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			s.run(ctx, request{Request: r, told: told}, Provider, yield)
+			s.run(ctx, request{Request: r, dir: dir, told: told}, Provider, yield)
 		}
 	}
 }
 
-// Unused describes the rules whose numbers are not among used.
+// ranOut reports whether a run was over, by its time, before a model had answered.
+func (s *Script) ranOut(run string) bool {
+	return slices.ContainsFunc(s.rules, func(r rule) bool { return r.hang && slices.Contains(r.run, run) })
+}
+
+// Unused describes the rules whose numbers are not among used, but for closing calls of runs that ran out of their time: there
+// may be none left for them.
 func (s *Script) Unused(used map[int]bool) (titles []string) {
 	for i := range s.rules {
-		if r := &s.rules[i]; !used[r.number] {
+		r := &s.rules[i]
+		if r.noCalls != nil && *r.noCalls && s.ranOut(strings.Join(r.run, " ")) {
+			continue
+		}
+		if !used[r.number] {
 			titles = append(titles, fmt.Sprintf("%s, for %s, round %d", r.title(), runName(strings.Join(r.run, " ")), first(r.round)))
 		}
 	}
@@ -128,7 +139,8 @@ func (c *rule) differences(r request) (list []string) {
 		add("is for another prompt, %.80q", strings.Join(c.system, " "))
 	}
 	if !holds(rule{asked: c.asked}) {
-		add("was asked %s, and this is %s", shortened(strings.Join(c.asked, " "), asked(r.Request)), shortened(asked(r.Request), strings.Join(c.asked, " ")))
+		then, now := strings.Join(c.asked, " "), withoutPath(asked(r.Request), r.dir)
+		add("was asked %s, and this is %s", shortened(then, now), shortened(now, then))
 	}
 	if !holds(rule{failed: c.failed}) {
 		for _, x := range r.results() {

@@ -53,13 +53,17 @@ type capture struct {
 	pattern  *regexp.Regexp
 	match    int // which one, 1-based; negative from the end
 	fallback *string
-	constant string // instead of all these, when set
+
+	// Instead of all these, when set:
+	constant  string
+	workspace bool // the path of the workspace
 }
 
 // request is a model's request with what the id adds to it.
 type request struct {
 	model.Request
 	variant string
+	dir     string                    // of the workspace; "" = not known
 	told    func(rule int, err error) // the number of the rule that answers, or why none does; nil = nobody
 }
 
@@ -109,8 +113,10 @@ func (r request) question() []string {
 	return nil
 }
 
-// asks reports whether the last text of the user is this one, whatever conversations the two name.
-func (r request) asks(want string) bool { return WithoutIDs(asked(r.Request)) == WithoutIDs(want) }
+// asks reports whether the last text of the user is this one, whatever conversations the two name and wherever the workspace is.
+func (r request) asks(want string) bool {
+	return WithoutIDs(withoutPath(asked(r.Request), r.dir)) == WithoutIDs(want)
+}
 
 // asked returns the last text of the user, "" when there is none.
 func asked(r model.Request) string {
@@ -132,6 +138,31 @@ var conversationID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 
 // WithoutIDs returns text with the same id in the place of each: what may differ between a run and its replay.
 func WithoutIDs(text string) string { return conversationID().ReplaceAllString(text, "jp-c0") }
+
+// withoutPath returns text with {{workspace}} for each path of that, which is dir or begins so.
+func withoutPath(text, dir string) string {
+	if len(dir) < 2 || !strings.Contains(text, dir) {
+		return text // also of the root folder, which every path begins with
+	}
+	name := func(c byte) bool {
+		return c == '_' || c == '-' || c == '.' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	}
+	var b strings.Builder
+	for from := 0; ; {
+		i := strings.Index(text[from:], dir)
+		if i < 0 {
+			b.WriteString(text[from:])
+			return b.String()
+		}
+		at, end := from+i, from+i+len(dir)
+		b.WriteString(text[from:at])
+		part := at > 0 && (name(text[at-1]) || text[at-1] == '/') || end < len(text) && name(text[end]) // of another path
+		b.WriteString(pick(part, dir, workspacePath))
+		from = end
+	}
+}
+
+const workspacePath = "{{workspace}}"
 
 func text(c model.Content) string {
 	switch {
@@ -282,8 +313,13 @@ func fillTree(v any, fill func(string) string) any {
 
 // find looks through the system prompt, the messages and the results, in order.
 func (c capture) find(r request) (string, error) {
-	if c.constant != "" {
+	switch {
+	case c.constant != "":
 		return c.constant, nil
+	case c.workspace && r.dir == "":
+		return "", errors.New("there is no workspace")
+	case c.workspace:
+		return r.dir, nil
 	}
 	all := matches(r.Request, c.pattern)
 	i := c.match - 1

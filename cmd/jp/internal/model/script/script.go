@@ -10,6 +10,7 @@
 //	first = 'conversation_id="(jp-c[0-9]+)"'    # the group, or the whole match without one
 //	last = { pattern = 'jp-c[0-9]+', match = -1, default = "none" }
 //	open = { text = "{{" }                      # always this
+//	root = { workspace = true }                 # the path of the workspace
 //
 //	[defaults]                                  # for rules that say nothing themselves
 //	delay = "50ms"
@@ -89,6 +90,7 @@ func New(c model.Config) (model.Stream, error) {
 	if err != nil {
 		return nil, &model.Error{Provider: c.Name, Kind: model.KindBadRequest, Final: true, Message: err.Error(), Err: err}
 	}
+	s.dir = c.Dir
 	return s.Stream(c.Name, variant), nil
 }
 
@@ -147,6 +149,7 @@ type Script struct {
 	name     string
 	rules    []rule
 	recorded *Recorded // nil = it was written
+	dir      string    // of the workspace; "" = not known
 }
 
 // Fault is the cause in the *model.Error of a rule with a fault: what a server that follows
@@ -180,7 +183,7 @@ func (f Fault) Error() string {
 func (s *Script) Stream(provider, variant string) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			s.run(ctx, request{Request: r, variant: variant}, provider, yield)
+			s.run(ctx, request{Request: r, variant: variant, dir: s.dir}, provider, yield)
 		}
 	}
 }
@@ -220,6 +223,10 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return err
 	}
 	rule := s.match(r)
+	if rule == nil && s.recorded != nil && r.ToolChoice == "none" && s.ranOut(r.Run) {
+		<-ctx.Done() // whether there was time for a closing call is no other way
+		return context.Cause(ctx)
+	}
 	if rule == nil && s.recorded != nil {
 		return bad("%s", s.differs(r))
 	}
