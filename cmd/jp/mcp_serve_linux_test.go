@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -173,5 +174,71 @@ func TestServeMCPGone(t *testing.T) {
 	}
 	if got := s.all(); got["escape"].Status != "cancelled" || got["root"].Status != "ok" {
 		t.Errorf("escape = %s, root = %s, want cancelled and ok", got["escape"].Status, got["root"].Status)
+	}
+}
+
+// TestServeMCPUnread: a client that reads nothing and goes keeps nobody.
+func TestServeMCPUnread(t *testing.T) {
+	s := killSite(t)
+	in, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var stderr bytes.Buffer
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "mcp", "serve", "-q"}, Dir: s.dir, Env: s.environ(), Stdin: in, Stdout: full, Stderr: &stderr}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	full.Close()
+	lines := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+`
+	for i := range 200 { // whose answers no pipe holds
+		lines += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`+"\n", i+2)
+	}
+	if _, err := theirs.WriteString(lines); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	_ = cmd.Wait() // the test's own deadline is the one that counts
+	if code := cmd.ProcessState.ExitCode(); code != 0 || stderr.Len() > 0 {
+		t.Errorf("status %d, %q, want 0 and nothing", code, &stderr)
+	}
+}
+
+// TestServeMCPLong: a transcript is read whole, however little of it a call may be told.
+func TestServeMCPLong(t *testing.T) {
+	const line = "a line of the answer\n"
+	for _, tt := range []struct {
+		lines int
+		end   string
+	}{{20_000, "| " + line[:len(line)-1]}, {100_000, " bytes are cut here; jp conversation print ID shows them]"}} {
+		s := newSite(t, map[string]string{
+			".jp/config.toml":            "[assistant]\nmodel = \"script/m.toml\"\n[delegation]\nprofiles = [\"agent/long\"]\n",
+			".jp/config/agent/long.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/m.toml\"\n",
+			"m.toml":                     "[[rule]]\ntext = '''" + strings.Repeat(line, tt.lines) + "'''\n",
+		})
+		c := serveMCP(s, "-q")
+		if text, err := c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/long", "query": "q"}); err != nil || len(text) > 100_000 {
+			t.Fatalf("jp_query = %d bytes, %v", len(text), err)
+		}
+		list, err := c.ListResources(t.Context(), nil)
+		if err != nil || len(list.Resources) != 1 {
+			t.Fatalf("resources = %+v, %v", list, err)
+		}
+		read, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: list.Resources[0].URI})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(read.Contents[0].Text, list.Resources[0].Name, "ID")
+		if n := strings.Count(text, line); n < min(tt.lines, 80_000)-1 || !strings.HasSuffix(text, tt.end) {
+			t.Errorf("%d lines of %d, ends %q", n, tt.lines, text[len(text)-100:])
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -61,8 +62,11 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		}
 		failed := mcp.Service{
 			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, Call: s.call, Texts: s.texts, Read: s.read,
-			Template: conversationURI + "{id}",
+			Bound: a.io.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, a.io.In, a.io.Out)
+		if errors.Is(failed, term.ErrUnread) {
+			failed = nil // it said that it goes, and does not want the rest
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			failed = cause
 		}
@@ -197,7 +201,7 @@ func (s *mcpService) texts(ctx context.Context) ([]mcp.Text, error) {
 	return list, nil
 }
 
-// read is the transcript of one of them, as the tool prints it.
+// read is the transcript of one of them, as the tool prints it, and longer than a result of it may be.
 func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 	id, ok := strings.CutPrefix(uri, conversationURI)
 	if !ok {
@@ -207,9 +211,16 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r := s.call(ctx, "jp_conversation_print", args, func(string) {})
-	if r.IsError {
-		return "", errors.New(strings.TrimPrefix(r.Text, "error: "))
+	read, _ := s.d.Func("jp_conversation_print")
+	r, err := read(ctx, tools.Call{Name: "jp_conversation_print", Arguments: args})
+	switch {
+	case err != nil:
+		return "", err
+	case r.IsError:
+		return "", errors.New(r.Text)
+	case len(r.Text) > tools.DefaultBatchBytes:
+		text := strings.ToValidUTF8(r.Text[:tools.DefaultBatchBytes], "") // a rune may be cut
+		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(r.Text)-len(text), len(r.Text), id), nil
 	}
 	return r.Text, nil
 }

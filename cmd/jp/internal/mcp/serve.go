@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,6 +26,9 @@ type Service struct {
 	// Texts lists what can be read now, Read returns one.
 	Texts func(ctx context.Context) ([]Text, error)
 	Read  func(ctx context.Context, uri string) (string, error)
+	// Bound is told the context that ends when the client says nothing any more: writes to it need not wait for it from then on. nil
+	// waits.
+	Bound func(context.Context)
 	// Template is the form of the addresses, as RFC 6570 has it.
 	Template string
 }
@@ -36,6 +40,9 @@ type Text struct {
 
 const plainText = "text/plain"
 
+// maxPage is how many texts one page of their list has.
+const maxPage = 200
+
 // Run serves one client, which writes to in and reads from out, until in ends or ctx does. It returns when every call has; those
 // that still run are cancelled.
 func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -43,9 +50,13 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer cancel()
 	left, leave := context.WithCancelCause(ctx) // its client has gone
 	defer leave(nil)
+	if s.Bound != nil {
+		s.Bound(left)
+	}
 	server := sdk.NewServer(&sdk.Implementation{Name: "jp", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: s.Instructions, PageSize: maxTools,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = cacheScope },
 	})
 	for t := range s.Tools.All() {
 		server.AddTool(&sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema}, func(asked context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -69,7 +80,11 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			if method != "resources/list" {
 				return next(ctx, method, req)
 			}
-			return s.list(ctx)
+			p, _ := req.GetParams().(*sdk.ListResourcesParams)
+			if p == nil {
+				p = &sdk.ListResourcesParams{}
+			}
+			return s.list(ctx, p.Cursor)
 		}
 	})
 	// The SDK lets what runs come to its end when its input ends; nobody waits for that.
@@ -93,12 +108,27 @@ func (i input) Read(p []byte) (int, error) {
 
 func (input) Close() error { return nil }
 
-func (s Service) list(ctx context.Context) (sdk.Result, error) {
+// cacheScope keeps what one person's agents said from being kept for others.
+const cacheScope = "private"
+
+// list returns the page of texts behind cursor, which is the address of the last one before it.
+func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 	texts, err := s.Texts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("resources: %w", err)
 	}
-	r := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}}
+	if cursor != "" {
+		at := slices.IndexFunc(texts, func(t Text) bool { return t.URI == cursor })
+		if at < 0 {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "cursor: it leads to nothing, or not any more; list from the beginning"}
+		}
+		texts = texts[at+1:]
+	}
+	r := &sdk.ListResourcesResult{Resources: []*sdk.Resource{}, Cacheable: sdk.Cacheable{CacheScope: cacheScope}}
+	if len(texts) > maxPage {
+		texts = texts[:maxPage]
+		r.NextCursor = texts[maxPage-1].URI
+	}
 	for _, t := range texts {
 		r.Resources = append(r.Resources, &sdk.Resource{URI: t.URI, Name: t.Name, Title: t.Title, MIMEType: plainText})
 	}

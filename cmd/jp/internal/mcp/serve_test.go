@@ -1,0 +1,98 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools"
+)
+
+// served is a Service with n texts and no tools.
+func served(n int) Service {
+	return Service{
+		Version: "1", Template: "jp://conversation/{id}",
+		Call: func(context.Context, string, json.RawMessage, func(string)) tools.Result { return tools.Result{} },
+		Texts: func(context.Context) ([]Text, error) {
+			var list []Text
+			for i := range n {
+				list = append(list, Text{URI: fmt.Sprintf("jp://conversation/jp-c%d", i), Name: fmt.Sprint(i)})
+			}
+			return list, nil
+		},
+		Read: func(context.Context, string) (string, error) { return "", errors.New("not found") },
+	}
+}
+
+// run serves over pipes and returns the client's ends and what Run returns.
+func run(t *testing.T, s Service) (in io.WriteCloser, out io.ReadCloser, ended chan error) {
+	t.Helper()
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), theirIn, theirOut) }()
+	t.Cleanup(func() {
+		for _, f := range []io.Closer{in, out, theirIn, theirOut} {
+			_ = f.Close()
+		}
+	})
+	return in, out, ended
+}
+
+// The list of texts comes in pages, each text once, and is nobody else's.
+func TestServePages(t *testing.T) {
+	in, out, ended := run(t, served(2*maxPage+1))
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "t"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int
+	seen := map[string]bool{}
+	for cursor := ""; ; {
+		r, err := c.ListResources(t.Context(), &sdk.ListResourcesParams{Cursor: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range r.Resources {
+			if seen[text.URI] {
+				t.Errorf("%s comes twice", text.URI)
+			}
+			seen[text.URI] = true
+		}
+		if r.CacheScope != "private" {
+			t.Errorf("scope %q", r.CacheScope)
+		}
+		sizes = append(sizes, len(r.Resources))
+		if cursor = r.NextCursor; cursor == "" {
+			break
+		}
+	}
+	if want := []int{maxPage, maxPage, 1}; !slices.Equal(sizes, want) {
+		t.Errorf("pages of %v, want %v", sizes, want)
+	}
+	var e *jsonrpc.Error
+	if _, err := c.ListResources(t.Context(), &sdk.ListResourcesParams{Cursor: "jp://conversation/gone"}); !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams {
+		t.Errorf("a cursor to nothing: %v", err)
+	}
+	if err := c.Subscribe(t.Context(), &sdk.SubscribeParams{URI: "jp://conversation/jp-c1"}); !errors.As(err, &e) || e.Code != jsonrpc.CodeMethodNotFound {
+		t.Errorf("subscribe: %v", err)
+	}
+	_ = c.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
