@@ -138,6 +138,19 @@ func TestACP(t *testing.T) {
 
 	// In another process.
 	e = startEditor(s)
+	again := e.open(s.dir)
+	for range 2 { // loaded before anything was asked it is as it was
+		if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: again, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := e.say(again, "first"); got != "end_turn" {
+		t.Fatal(got)
+	}
+	if c := s.all()["first"]; c.Hidden || !c.ExpiresAt.IsZero() || c.ID.String() != string(again) {
+		t.Errorf("conversation = %+v", c)
+	}
+	e.updates()
 	if got := e.say(id, "x"); !strings.HasPrefix(got, "-32002 ") {
 		t.Errorf("a prompt of a session that is not open here: %s", got)
 	}
@@ -186,7 +199,7 @@ func TestACPLeave(t *testing.T) {
 			if len(e.asked) != tt.asked || !slices.Equal(files, tt.files) {
 				t.Errorf("asked %q, made %q, want %d and %q", e.asked, files, tt.asked, tt.files)
 			}
-			why := map[string]string{"deny": "the user said no", "deny-turn": "the user said no", "nonsense": `nobody can answer, and detached.run is "deny"`}[tt.choice]
+			why := map[string]string{"deny": "the user said no", "deny-turn": "the user said no", "nonsense": `the user said no: the client's answer is none: it chose "nonsense", which is no option`}[tt.choice]
 			if all := strings.Join(e.updates(), "\n"); why != "" && strings.Count(all, "failed: error: "+why) != 2 && !strings.Contains(all, why) {
 				t.Errorf("updates =\n%s", all)
 			}

@@ -54,8 +54,12 @@ func aside(text string) Chunk {
 // ErrUnable is returned where a client cannot put a question to its user.
 var ErrUnable = errors.New("the client cannot ask its user")
 
+// ErrAnswer is returned where a client that can ask answers in a way that says nothing.
+var ErrAnswer = errors.New("the client's answer is none")
+
 // Permit asks for leave to make a call and returns the id of the option that was chosen, "" where the user wants none of them. The
-// error wraps ErrUnable when the client cannot ask; the end of ctx is returned as its cause.
+// error wraps ErrUnable when the client cannot ask, and ErrAnswer when what it answered is none of the options, or an error; the end
+// of ctx is returned as its cause.
 func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (string, error) {
 	var r struct {
 		Outcome struct {
@@ -77,9 +81,9 @@ func (c *Client) Permit(ctx context.Context, call ToolCall, options []Option) (s
 				return o.ID, nil
 			}
 		}
-		return "", fmt.Errorf("%w: it chose %q, which is no option", ErrUnable, clip(r.Outcome.Option))
+		return "", fmt.Errorf("%w: it chose %q, which is no option", ErrAnswer, clip(r.Outcome.Option))
 	}
-	return "", fmt.Errorf("%w: its outcome is %q", ErrUnable, clip(r.Outcome.Outcome))
+	return "", fmt.Errorf("%w: its outcome is %q", ErrAnswer, clip(r.Outcome.Outcome))
 }
 
 // elicitation is the schema of the form that a question is: an answer to choose, one to write, or both.
@@ -157,10 +161,14 @@ func (c *Client) ask(ctx context.Context, method string, params, into any) error
 	select {
 	case m := <-answer:
 		if m.Error != nil {
-			return fmt.Errorf("%w: %s", ErrUnable, m.Error.Message)
+			why := ErrAnswer
+			if m.Error.Code == codeMethod {
+				why = ErrUnable
+			}
+			return fmt.Errorf("%w: %s", why, clip(m.Error.Message))
 		}
 		if err := json.Unmarshal(or(m.Result, null), into); err != nil {
-			return fmt.Errorf("%w: its answer: %s", ErrUnable, misfit(err))
+			return fmt.Errorf("%w: %s", ErrAnswer, misfit(err))
 		}
 		return nil
 	case <-ctx.Done():

@@ -31,9 +31,8 @@ import (
 type Agent interface {
 	// New begins a session.
 	New(ctx context.Context, s Setup) (Session, error)
-	// Load takes up a session that was begun before, maybe by another process. tell, which is nil when the client does not want
-	// it, is told all that was said.
-	Load(ctx context.Context, id string, s Setup, tell func(Update)) (Session, error)
+	// Load takes up a session that was begun before, maybe by another process.
+	Load(ctx context.Context, id string, s Setup) (Session, error)
 	// List lists the sessions of a folder, "" for the agent's own. cursor is the Next of the page before, "" for the first.
 	List(ctx context.Context, dir, cursor string) (Page, error)
 }
@@ -42,6 +41,10 @@ type Agent interface {
 type Session interface {
 	// ID is the client's name for it.
 	ID() string
+	// Home is where it is kept. There no other session has its ID; elsewhere one may.
+	Home() string
+	// Replay tells all that was said. It is called at most once, of one that was loaded, before anything else.
+	Replay(ctx context.Context, tell func(Update)) error
 	// Options are what the client's user can choose. It is called at any time, as Set is.
 	Options() []ConfigOption
 	// Set chooses one of the values of an option, for the next prompt and those after it.

@@ -11,24 +11,28 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 // scripted is an Agent whose sessions do what the text of a prompt says.
-type scripted struct{ closed chan string }
+type scripted struct {
+	closed chan string
+	made   *atomic.Int32
+}
 
 func (a scripted) New(_ context.Context, s Setup) (Session, error) {
 	if s.Dir == "/gone" {
 		return nil, &Error{Code: CodeNotFound, Message: "no such folder", Data: 7}
 	}
-	return scriptedSession{a, "s" + s.Dir}, nil
+	if s.Dir == "/full" { // has used up some ids that are in use elsewhere
+		return scriptedSession{a, fmt.Sprintf("s/%c", 'a'+a.made.Add(1)-1), s.Dir}, nil
+	}
+	return scriptedSession{a, "s" + s.Dir, "/a"}, nil
 }
 
-func (a scripted) Load(_ context.Context, id string, _ Setup, tell func(Update)) (Session, error) {
-	if tell != nil {
-		tell(Chunk{Kind: ByUser, Content: Text("before"), Message: "m"})
-	}
-	return scriptedSession{a, id}, nil
+func (a scripted) Load(_ context.Context, id string, s Setup) (Session, error) {
+	return scriptedSession{a, id, s.Dir}, nil
 }
 
 func (a scripted) List(context.Context, string, string) (Page, error) { return Page{}, nil }
@@ -36,9 +40,16 @@ func (a scripted) List(context.Context, string, string) (Page, error) { return P
 type scriptedSession struct {
 	agent scripted
 	id    string
+	home  string
 }
 
-func (s scriptedSession) ID() string { return s.id }
+func (s scriptedSession) ID() string   { return s.id }
+func (s scriptedSession) Home() string { return s.home }
+
+func (s scriptedSession) Replay(_ context.Context, tell func(Update)) error {
+	tell(Chunk{Kind: ByUser, Content: Text("before"), Message: "m"})
+	return nil
+}
 
 func (s scriptedSession) Options() []ConfigOption {
 	return []ConfigOption{{ID: "o", Name: "O", Type: "select", Current: "a", Values: []ConfigValue{{Value: "a", Name: "A"}}}}
@@ -87,7 +98,7 @@ type peer struct {
 func connect(t *testing.T, can string) *peer {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	p := &peer{t: t, conn: theirs, in: bufio.NewReader(theirs), done: make(chan error, 1), a: scripted{closed: make(chan string, 100)}}
+	p := &peer{t: t, conn: theirs, in: bufio.NewReader(theirs), done: make(chan error, 1), a: scripted{closed: make(chan string, 100), made: new(atomic.Int32)}}
 	ctx, leave := context.WithCancelCause(t.Context())
 	go func() {
 		p.done <- Serve(ctx, leave, p.a, Options{Info: Implementation{Name: "x", Version: "1"}, Log: func(string, ...any) {}}, ours, ours)
@@ -182,10 +193,11 @@ func TestAnswers(t *testing.T) {
 	for _, tt := range []struct{ word, answer, want string }{
 		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"yes"}}`, `\"yes\" \u003cnil\u003e`},
 		{"permit", `"result":{"outcome":{"outcome":"cancelled"}}`, `\"\" \u003cnil\u003e`},
-		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"no"}}`, `\"\" the client cannot ask its user: it chose \"no\", which is no option`},
-		{"permit", `"result":{}`, `\"\" the client cannot ask its user: its outcome is \"\"`},
-		{"permit", `"result":[]`, `\"\" the client cannot ask its user: its answer: array does not go here, want an object`},
+		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"no"}}`, `\"\" the client's answer is none: it chose \"no\", which is no option`},
+		{"permit", `"result":{}`, `\"\" the client's answer is none: its outcome is \"\"`},
+		{"permit", `"result":[]`, `\"\" the client's answer is none: array does not go here, want an object`},
 		{"permit", `"error":{"code":-32601,"message":"what?"}`, `\"\" the client cannot ask its user: what?`},
+		{"permit", `"error":{"code":-32603,"message":"crashed"}`, `\"\" the client's answer is none: crashed`},
 		{"question", `"result":{"action":"accept","content":{"answer":"so"}}`, `\"so\" \u003cnil\u003e`},
 		{"question", `"result":{"action":"decline"}`, `\"\" \u003cnil\u003e`},
 	} {
@@ -237,6 +249,23 @@ func TestStops(t *testing.T) {
 	if got := <-p.a.closed; got != "s/a" { // that was loaded
 		t.Errorf("closed %s", got)
 	}
+}
+
+// TestSameID: of two sessions that have one id and are kept in two places a client has one.
+func TestSameID(t *testing.T) {
+	p := connect(t, `{}`) // s/a in /a
+	p.say(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/full"}}`)
+	p.expect(`"id":1,"result":{"configOptions":[{"id":"o","name":"O","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}],"sessionId":"s/b"}}`)
+	if got := <-p.a.closed; got != "s/a" {
+		t.Errorf("closed %s", got)
+	}
+	p.say(`{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"s/a","cwd":"/b"}}`)
+	p.expect(`"id":2,"error":{"code":-32603,"message":"session s/a: is open in another place under the same id; session/close ends that one"}}`)
+	p.say(`{"jsonrpc":"2.0","id":3,"method":"session/close","params":{"sessionId":"s/a"}}`)
+	p.expect(`"id":3,"result":{}}`)
+	p.say(`{"jsonrpc":"2.0","id":4,"method":"session/resume","params":{"sessionId":"s/a","cwd":"/b"}}`)
+	p.expect(`"id":4,"result":{"configOptions":[{"id":"o","name":"O","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]}}`)
+	p.end()
 }
 
 // TestMany: no more requests are under way than maxRequests, and they are answered.

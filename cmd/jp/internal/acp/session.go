@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -38,14 +39,19 @@ func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any
 		return nil, err
 	}
 	return func() (any, error) {
-		if err := c.room(""); err != nil {
-			return nil, err
+		for {
+			if err := c.room(""); err != nil {
+				return nil, err
+			}
+			s, err := c.agent.New(ctx, p)
+			switch err := c.keep(s, err); {
+			case err == nil:
+				return map[string]any{"sessionId": s.ID(), "configOptions": s.Options()}, nil
+			case !errors.Is(err, errElsewhere):
+				return nil, err
+			}
+			s.Close(ctx) // and the next one has another id
 		}
-		s, err := c.agent.New(ctx, p)
-		if err := c.keep(s, err); err != nil {
-			return nil, err
-		}
-		return map[string]any{"sessionId": s.ID(), "configOptions": s.Options()}, nil
 	}, nil
 }
 
@@ -64,11 +70,13 @@ func (c *conn) loadSession(ctx context.Context, raw json.RawMessage, replay bool
 		if err := c.room(p.ID); err != nil {
 			return nil, err
 		}
-		var tell func(Update)
-		if replay {
-			tell = func(u Update) { c.tell(p.ID, u) }
+		s, err := c.agent.Load(ctx, p.ID, p.Setup)
+		if err == nil {
+			err = c.vacant(s)
 		}
-		s, err := c.agent.Load(ctx, p.ID, p.Setup, tell)
+		if err == nil && replay {
+			err = s.Replay(ctx, func(u Update) { c.tell(p.ID, u) })
+		}
 		if err := c.keep(s, err); err != nil {
 			return nil, err
 		}
@@ -98,6 +106,24 @@ func (c *conn) idle(id string) error {
 	return nil
 }
 
+// errElsewhere is wrapped where a session has the ID of one that is open.
+var errElsewhere = errors.New("is open in another place under the same id; session/close ends that one")
+
+// vacant refuses a session where another one has its ID: the client could not tell them apart.
+func (c *conn) vacant(s Session) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.only(s)
+}
+
+// only is vacant. c.mu is held.
+func (c *conn) only(s Session) error {
+	if open := c.sessions[s.ID()]; open != nil && open.Home() != s.Home() {
+		return fmt.Errorf("session %s: %w", s.ID(), errElsewhere)
+	}
+	return c.idle(s.ID())
+}
+
 // keep takes a session that was made in the place of room, or gives that back for err. One that is loaded again takes the place of
 // what it was.
 func (c *conn) keep(s Session, err error) error {
@@ -105,7 +131,7 @@ func (c *conn) keep(s Session, err error) error {
 	defer c.mu.Unlock()
 	c.opening--
 	if err == nil {
-		err = c.idle(s.ID())
+		err = c.only(s)
 	}
 	if err == nil {
 		c.sessions[s.ID()] = &session{Session: s}

@@ -147,14 +147,14 @@ func (s *acpServer) within(own *app) error {
 
 // New makes the conversation of a session: hidden, and gone again unless it is asked something.
 func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, fresh: true, notices: &notices{also: s.app.io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
 	return n, acpError(n.begin(ctx, setup))
 }
 
 // Load takes up a conversation.
-func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup, tell func(acp.Update)) (acp.Session, error) {
+func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
 	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
-	return n, acpError(n.load(ctx, id, setup, tell))
+	return n, acpError(n.load(ctx, id, setup))
 }
 
 // acpPage is how many conversations one page of a list has at most.

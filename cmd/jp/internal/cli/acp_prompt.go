@@ -61,6 +61,9 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		p.images++
 		source := or(b.URI, fmt.Sprintf("image %d", p.images))
 		p.mention(source, "")
+		if _, ok := attach.Image(b.Data); !ok {
+			return fmt.Errorf("%s: is no image (PNG, JPEG, GIF, WebP)", source)
+		}
 		return p.attach(p.r.Bytes(source, b.Data))
 	case acp.TypeLink:
 		p.mention(or(b.Name, b.URI), b.URI)

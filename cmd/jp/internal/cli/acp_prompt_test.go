@@ -59,7 +59,7 @@ func TestPrompted(t *testing.T) {
 		{"device", []acp.Block{link("a", "file:///dev/zero")}, "prompt[0]: /dev/zero: is not a regular file"},
 		{"no address", []acp.Block{link("a", "")}, `prompt[0]: "": is no address`},
 		{"plain http", []acp.Block{link("a", "http://example.com/")}, "prompt[0]: http://example.com/: http is read from this machine only; use https"},
-		{"no image", []acp.Block{{Type: acp.TypeImage, Data: []byte{0, 1}}}, "prompt[0]: image 1: is neither UTF-8 text nor an image (PNG, JPEG, GIF, WebP)"},
+		{"no image", []acp.Block{{Type: acp.TypeImage, Data: []byte("text")}}, "prompt[0]: image 1: is no image (PNG, JPEG, GIF, WebP)"},
 		{"no content", []acp.Block{{Type: acp.TypeResource}}, "prompt[0]: resource: has no content or no uri"},
 		{"audio", []acp.Block{{Type: acp.TypeAudio}}, "prompt[0]: audio is not taken"},
 		{"new type", []acp.Block{{Type: "hologram"}}, `prompt[0]: a block of type "hologram" is not known`},

@@ -97,7 +97,7 @@ func (s *acpShow) approve(ctx context.Context, server mcpServer) error {
 	})
 	yes := err == nil && chosen == acpAllow
 	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: pick(yes, acp.Completed, acp.Failed)})
-	if err == nil && !yes || errors.Is(err, acp.ErrUnable) {
+	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
 		return &failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
 	}
 	return err

@@ -15,7 +15,9 @@ type acpSession struct {
 	server  *acpServer
 	dir     string // of the editor's project
 	id      convstore.ID
-	fresh   bool   // made here, and not asked anything yet
+	home    string // the store of its workspace
+	fresh   bool   // was not asked anything when it was opened, nor since
+	replay  func(context.Context, func(acp.Update)) error
 	title   string // that the editor knows
 	notices *notices
 	servers map[string]mcpServer // that the editor brings along
@@ -26,8 +28,21 @@ type acpSession struct {
 // acpLeft is how long a conversation stays that was made and not asked anything, when the editor or jp did not end properly.
 const acpLeft = 30 * 24 * time.Hour
 
+// untouched reports whether a session began the conversation and nobody has asked anything in it.
+func untouched(c convstore.Conversation) bool {
+	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == acpLeft
+}
+
 // ID is the id of the conversation.
 func (s *acpSession) ID() string { return s.id.String() }
+
+// Home is the store of the conversation: ids are those of one workspace.
+func (s *acpSession) Home() string { return s.home }
+
+// Replay tells the editor all that was said in a conversation that was loaded.
+func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
+	return acpError(s.replay(ctx, tell))
+}
 
 // open is a run in the session's workspace.
 func (s *acpSession) open(ctx context.Context) (*query, error) {
@@ -36,7 +51,16 @@ func (s *acpSession) open(ctx context.Context) (*query, error) {
 		return nil, err
 	}
 	own.mcp.editor = s.servers
-	return own.place(ctx, nil)
+	q, err := own.place(ctx, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.home == "": // at the start
+		s.home = q.store.Path()
+	case s.home != q.store.Path():
+		return nil, acp.Paramsf("session %s: %s leads to another workspace by now", s.id, s.dir)
+	}
+	return q, nil
 }
 
 // begin makes the conversation.
@@ -58,13 +82,13 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	if err := q.create(ctx, ""); err != nil {
 		return err
 	}
-	s.id = q.conv.ID
+	s.id, s.fresh = q.conv.ID, true
 	s.options.learn(ctx, q)
 	return nil
 }
 
 // load takes up the conversation id.
-func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup, tell func(acp.Update)) error {
+func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error {
 	var err error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
@@ -76,7 +100,7 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup, tell 
 	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
 		return err
 	}
-	s.title = q.conv.Title
+	s.title, s.fresh = q.conv.Title, untouched(q.conv)
 	if err := s.serversOf(ctx, q, setup); err != nil {
 		return err
 	}
@@ -84,10 +108,8 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup, tell 
 		return err
 	}
 	s.options.learn(ctx, q)
-	if tell == nil {
-		return nil
-	}
-	return q.replay(ctx, tell)
+	s.replay = q.replay
+	return nil
 }
 
 // Close removes the conversation again if nothing was asked.
@@ -99,7 +121,7 @@ func (s *acpSession) Close(ctx context.Context) {
 	if err == nil {
 		q.conv, err = q.store.Get(ctx, s.id)
 	}
-	if err == nil && q.conv.Turns == 0 {
+	if err == nil && untouched(q.conv) {
 		_, err = q.store.Remove(ctx, s.id, convstore.RemoveOptions{})
 	}
 	if err != nil {
@@ -153,15 +175,15 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if err != nil {
 		return "", err
 	}
-	if s.fresh {
+	if s.fresh || untouched(q.conv) {
 		if err := q.store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
 			c.Hidden, c.ExpiresAt = false, time.Time{}
 			return nil
 		}); err != nil {
 			return "", err
 		}
-		s.fresh = false
 	}
+	s.fresh = false
 	s.unused(q, loop.Tools.Set)
 	show.loop = loop
 	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started

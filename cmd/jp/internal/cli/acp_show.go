@@ -296,6 +296,9 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 	if errors.Is(err, acp.ErrUnable) {
 		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
 	}
+	if errors.Is(err, acp.ErrAnswer) { // somebody may have been asked, who did not say yes
+		return tools.Answer{Choice: tools.DenyOnce, Reason: err.Error()}, nil
+	}
 	return tools.Answer{Choice: map[string]tools.Choice{
 		acpAllow: tools.AllowOnce, acpAllowTurn: tools.AllowTurn, acpDenyTurn: tools.DenyTurn,
 	}[chosen]}, err
@@ -305,7 +308,7 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 func (s *acpShow) question(ctx context.Context, call, question string, options []string) (string, error) {
 	answer, err := s.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
 	switch {
-	case errors.Is(err, acp.ErrUnable):
+	case errors.Is(err, acp.ErrUnable), errors.Is(err, acp.ErrAnswer):
 		return "", fmt.Errorf("%w: %w", term.ErrNobody, err)
 	case err == nil && strings.TrimSpace(answer) == "":
 		return "", io.EOF
