@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/stream"
@@ -51,7 +52,7 @@ func (q *query) task(ctx context.Context) (task, error) {
 		case t.schema != nil:
 			return t, usagef("--schema: the task on stdin has one too")
 		}
-		if t.schema, err = q.readSchema(q.o.schema.Value); err != nil {
+		if t.schema, err = q.readSchema(ctx, q.o.schema.Value); err != nil {
 			return t, err
 		}
 	}
@@ -130,8 +131,9 @@ func clean(text string) (string, error) {
 	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
 }
 
-// readSchema is the value of --schema: JSON, or @ and the path of a file.
-func (q *query) readSchema(value string) (json.RawMessage, error) {
+// readSchema is the value of --schema: JSON, or @ and the path of a file. Of a pipe it is read when somebody writes to it, and given
+// up with ctx; the goroutine that waits is left behind then.
+func (q *query) readSchema(ctx context.Context, value string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(value, "@")
 	if !ok {
 		return json.RawMessage(value), nil
@@ -139,16 +141,30 @@ func (q *query) readSchema(value string) (json.RawMessage, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(q.env.Dir, path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, usagef("--schema: %v", err)
+	type result struct {
+		b   []byte
+		err error
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // what is larger is refused as larger than a schema may be
-	if err != nil {
-		return nil, usagef("--schema: %v", err)
+	read := make(chan result, 1)
+	go func() {
+		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOCTTY, 0)
+		if err != nil {
+			read <- result{nil, err}
+			return
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, 1<<20)) // what is larger is refused as larger than a schema may be
+		read <- result{b, err}
+	}()
+	select {
+	case r := <-read:
+		if r.err != nil {
+			return nil, usagef("--schema: %v", r.err)
+		}
+		return r.b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	return b, nil
 }
 
 // contextTokens is what fetched context may take: half of the run's grant, and never more than 4000.
