@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"jp/tools"
 )
@@ -81,11 +82,17 @@ func (c *contribution) tree(jail, prefix, name string) error {
 	return c.add(root, prefix, name, nil)
 }
 
+// errNotText is a name, or the target of a link, that no record of trust can hold.
+var errNotText = errors.New("is not UTF-8")
+
 // add stamps one path; up are the folders that it is in.
 func (c *contribution) add(root *os.Root, prefix, name string, up []fs.FileInfo) error {
 	key := path.Join(prefix, name)
 	if c.count++; c.count > maxContributed {
 		return c.unfit(key, fmt.Errorf("more than %d files", maxContributed))
+	}
+	if !utf8.ValidString(name) {
+		return c.unfit(key, errNotText) // no record could name it
 	}
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -97,6 +104,9 @@ func (c *contribution) add(root *os.Root, prefix, name string, up []fs.FileInfo)
 	link := ""
 	if info.Mode()&fs.ModeSymlink != 0 {
 		to, err := root.Readlink(name)
+		if err == nil && !utf8.ValidString(to) {
+			err = errNotText
+		}
 		if err != nil {
 			return c.unfit(key, err)
 		}

@@ -13,9 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"jp/convstore"
 )
@@ -24,7 +26,7 @@ import (
 // workspace reaches.
 type trustRecord struct {
 	Version   int               `json:"version"`
-	Workspace string            `json:"workspace"` // canonical path
+	Workspace string            `json:"workspace"` // canonical path, see pathText
 	TrustedAt time.Time         `json:"trusted_at"`
 	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
 
@@ -86,10 +88,18 @@ func readTrust(file, canonical string) (r *trustRecord, complaint string) {
 		return bad("it is damaged")
 	case r.Version != trustVersion:
 		return bad(fmt.Sprintf("it has version %d, this jp knows %d", r.Version, trustVersion))
-	case r.Workspace != canonical:
+	case r.Workspace != pathText(canonical):
 		return bad("it is that of another workspace")
 	}
 	return r, ""
+}
+
+// pathText is a path as JSON can hold it: quoted, as no absolute path begins, where it is not UTF-8.
+func pathText(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return strconv.Quote(path)
 }
 
 // readOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
@@ -125,7 +135,7 @@ func readOwn(file string) (data []byte, complaint string) {
 
 // writeTrust replaces the record of a workspace, whole or not at all.
 func writeTrust(file string, r trustRecord) error {
-	r.Version = trustVersion
+	r.Version, r.Workspace = trustVersion, pathText(r.Workspace)
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err

@@ -177,6 +177,22 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestTrustRecordPath: a path that is no UTF-8 is known again, and no other counts as it.
+func TestTrustRecordPath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trust-0.json")
+	if err := writeTrust(file, trustRecord{Workspace: "/w\xff"}); err != nil {
+		t.Fatal(err)
+	}
+	if r, complaint := readTrust(file, "/w\xff"); r == nil || complaint != "" {
+		t.Errorf("readTrust = %v, %q", r, complaint)
+	}
+	for _, other := range []string{"/w\xfe", "/w\uFFFD"} {
+		if r, _ := readTrust(file, other); r != nil {
+			t.Errorf("readTrust for %q = %+v, want none", other, r)
+		}
+	}
+}
+
 func TestTrustRecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "deep")
 	file := filepath.Join(dir, "trust-0.json")
