@@ -370,22 +370,78 @@ func decodeBody(raw []byte) (Body, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decodeKnown(name, raw)
+	body, err := decodeKind(kindNamed(name, raw), raw)
 	if err != nil || body == nil {
 		return Opaque{Name: name, Raw: raw}, nil
 	}
 	return body, nil
 }
 
-func decodeKnown(name string, raw []byte) (Body, error) {
+// kindNamed returns the kind of a body of a type.
+func kindNamed(name string, raw []byte) kind {
 	switch name {
 	case typeTurnStart:
-		return decodeAs[TurnStart](raw)
+		return kindTurnStart
 	case typeRequest:
-		return decodeAs[UserMessage](raw)
+		return kindUser
 	case typeResponse:
-		return decodeResponse(raw)
+		return responseKind(raw)
 	case typeToolCall:
+		return kindToolCall
+	case typeToolResult:
+		return kindToolResult
+	case typeModelCall:
+		return kindModelCall
+	case typeTurnEnd:
+		return kindTurnEnd
+	case typeConfigDelta:
+		return kindConfigDelta
+	case typeInquiry:
+		return kindInquiry
+	case typeInquiryAnswer:
+		return kindInquiryAnswer
+	case typeNote:
+		return kindNote
+	case typeCompaction:
+		return kindCompaction
+	}
+	return kindOpaque
+}
+
+// responseKind tells the three kinds of chat_response apart by the one member
+// that each must have.
+func responseKind(raw []byte) kind {
+	var has struct {
+		Message, Reasoning, Data json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &has); err != nil {
+		return kindOpaque
+	}
+	switch {
+	case has.Message != nil && has.Reasoning == nil && has.Data == nil:
+		return kindAssistant
+	case has.Reasoning != nil && has.Message == nil && has.Data == nil:
+		return kindReasoning
+	case has.Data != nil && has.Message == nil && has.Reasoning == nil:
+		return kindStructured
+	}
+	return kindOpaque
+}
+
+// decodeKind returns nil for kindOpaque and kinds that it does not know.
+func decodeKind(k kind, raw []byte) (Body, error) {
+	switch k {
+	case kindTurnStart:
+		return decodeAs[TurnStart](raw)
+	case kindUser:
+		return decodeAs[UserMessage](raw)
+	case kindAssistant:
+		return decodeAs[AssistantMessage](raw)
+	case kindReasoning:
+		return decodeAs[Reasoning](raw)
+	case kindStructured:
+		return decodeAs[Structured](raw)
+	case kindToolCall:
 		var c storedCall
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return nil, err
@@ -395,15 +451,15 @@ func decodeKnown(name string, raw []byte) (Body, error) {
 			call.Arguments = json.RawMessage(c.Text)
 		}
 		return call, nil
-	case typeToolResult:
+	case kindToolResult:
 		return decodeAs[ToolResult](raw)
-	case typeModelCall:
+	case kindModelCall:
 		return decodeAs[ModelCall](raw)
-	case typeTurnEnd:
+	case kindTurnEnd:
 		return decodeAs[TurnEnd](raw)
-	case typeConfigDelta:
+	case kindConfigDelta:
 		return decodeAs[ConfigDelta](raw)
-	case typeInquiry:
+	case kindInquiry:
 		var q storedInquiry
 		if err := json.Unmarshal(raw, &q); err != nil {
 			return nil, err
@@ -412,34 +468,53 @@ func decodeKnown(name string, raw []byte) (Body, error) {
 			ID: q.ID, Tool: q.Source.Name, Text: q.Question.Text, Kind: q.Question.AnswerType.Type,
 			Options: q.Question.AnswerType.Options, Default: q.Question.Default,
 		}, nil
-	case typeInquiryAnswer:
+	case kindInquiryAnswer:
 		return decodeAs[InquiryAnswer](raw)
-	case typeNote:
+	case kindNote:
 		return decodeAs[Note](raw)
-	case typeCompaction:
+	case kindCompaction:
 		return decodeAs[Compaction](raw)
 	}
 	return nil, nil
 }
 
-// decodeResponse tells the three kinds of chat_response apart by the one member
-// that each must have.
-func decodeResponse(raw []byte) (Body, error) {
-	var has struct {
-		Message, Reasoning, Data json.RawMessage
+// begin returns what the encoder begins a body of a kind with, "" where that does
+// not tell it from others.
+func (k kind) begin() string {
+	const open, response = `{"type":"`, `{"type":"` + typeResponse + `",`
+	switch k {
+	case kindUser:
+		return open + typeRequest + `",`
+	case kindAssistant:
+		return response + `"message":`
+	case kindReasoning:
+		return response + `"reasoning":`
+	case kindStructured:
+		return response + `"data":`
+	case kindToolCall:
+		return open + typeToolCall + `",`
+	case kindToolResult:
+		return open + typeToolResult + `",`
+	case kindModelCall:
+		return open + typeModelCall + `",`
+	case kindInquiry:
+		return open + typeInquiry + `",`
+	case kindInquiryAnswer:
+		return open + typeInquiryAnswer + `",`
 	}
-	if err := json.Unmarshal(raw, &has); err != nil {
-		return nil, err
+	return ""
+}
+
+// decode returns the body of a record. Where the record's kind and the bytes that
+// the body begins with say the same, the whole body is read but once: to find out
+// from the body alone what it is takes as long again, or twice that.
+func (s stored) decode() (Body, error) {
+	if begin := s.kind.begin(); begin != "" && len(s.body) > len(begin) && string(s.body[:len(begin)]) == begin {
+		if body, err := decodeKind(s.kind, s.body); err == nil {
+			return body, nil
+		}
 	}
-	switch {
-	case has.Message != nil && has.Reasoning == nil && has.Data == nil:
-		return decodeAs[AssistantMessage](raw)
-	case has.Reasoning != nil && has.Message == nil && has.Data == nil:
-		return decodeAs[Reasoning](raw)
-	case has.Data != nil && has.Message == nil && has.Reasoning == nil:
-		return decodeAs[Structured](raw)
-	}
-	return nil, nil
+	return decodeBody(s.body)
 }
 
 func decodeAs[T Body](raw []byte) (Body, error) {

@@ -204,7 +204,7 @@ func (s stored) append(b []byte) []byte {
 
 // event decodes the record into a value that goes on to own its bytes.
 func (s stored) event(seq uint64) (Event, error) {
-	body, err := decodeBody(s.body)
+	body, err := s.decode()
 	if err != nil {
 		return Event{}, err
 	}

@@ -267,7 +267,7 @@ func (sc *scan) events(t *tx, events bucketPages, p *part, until time.Time) erro
 			if scope == "" || !s.loose && !(some && sc.pre.passes(s.body)) {
 				continue
 			}
-			body, err := decodeBody(s.body)
+			body, err := s.decode()
 			if err != nil {
 				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
 			}

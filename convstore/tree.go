@@ -248,7 +248,7 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			}
 			e := s.stored
 			e.id = []byte(NewEventID())
-			body, err := decodeBody(e.body)
+			body, err := e.decode()
 			if err != nil {
 				return t.damaged("conversation %s: event %d: %w", src, s.seq, err)
 			}
