@@ -71,6 +71,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	}
 	defer func() { _ = q.app.log.Close() }()
 	o := s.server.o
+	q.places.reset(o.directives)
 	q.o = queryOptions{
 		fresh: true, hidden: true, tmp: maybe[time.Duration]{true, acpLeft}, noActivate: true,
 		directives: o.directives, model: o.model, role: o.role,
