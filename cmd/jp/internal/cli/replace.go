@@ -34,10 +34,14 @@ func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
 // makeFile makes file, which nobody else can read, whole or not at all. What is there already is fs.ErrExist and stays.
 func makeFile(file string, data []byte) error {
 	return putFile(filepath.Dir(file), file, data, 0o600, func(made, file string) error {
-		if err := os.Link(made, file); err != nil {
-			return err
+		err := os.Link(made, file)
+		if err == nil {
+			return os.Remove(made)
 		}
-		return os.Remove(made)
+		if _, there := os.Lstat(file); errors.Is(err, fs.ErrExist) || there == nil {
+			return fs.ErrExist
+		}
+		return os.Rename(made, file) // some disks have no links
 	})
 }
 
