@@ -177,6 +177,10 @@ func (t *tx) rootOf(id ID, r *record) (ID, error) {
 	if root, ok := t.roots[id]; ok {
 		return root, nil
 	}
+	if root, ok := t.roots[r.Parent]; ok && r.Parent != 0 { // a listing meets parents first
+		t.roots[id] = root
+		return root, nil
+	}
 	root, path := id, []ID{id}
 	var err error
 	for a := range t.ancestors(id, r, &err) {
