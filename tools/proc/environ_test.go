@@ -10,6 +10,7 @@ func TestEnviron(t *testing.T) {
 	from := []string{
 		"PATH=/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "LC=no", "XDG_STATE_HOME=/s", "ANTHROPIC_API_KEY=secret", "LD_PRELOAD=x",
 		"JP_PROC=death=3", "JP_STORE=/st", "https_proxy=p", "HTTPS_PROXY=P", "TERM=dumb", "SSL_CERT_FILE=f", "OTEL_X=1",
+		"TRACEPARENT=p", "TRACESTATE=s", "TRACE=no",
 		"=odd", "novalue", "PATH=/usr/bin", "TZ=\x00", "TMPDIR=", "USER=a=b",
 	}
 	for _, tt := range []struct {
@@ -18,7 +19,7 @@ func TestEnviron(t *testing.T) {
 		want  []string
 	}{
 		{"nothing", nil, []string{}},
-		{"agent", AgentEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "XDG_STATE_HOME=/s", "JP_STORE=/st", "https_proxy=p", "HTTPS_PROXY=P", "SSL_CERT_FILE=f", "OTEL_X=1", "TMPDIR=", "USER=a=b"}},
+		{"agent", AgentEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "XDG_STATE_HOME=/s", "JP_STORE=/st", "https_proxy=p", "HTTPS_PROXY=P", "SSL_CERT_FILE=f", "OTEL_X=1", "TRACEPARENT=p", "TRACESTATE=s", "TMPDIR=", "USER=a=b"}},
 		{"tool", ToolEnv(), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "TERM=dumb", "TMPDIR=", "USER=a=b"}},
 		{"more names", append(ToolEnv(), "ANTHROPIC_API_KEY"), []string{"PATH=/usr/bin", "HOME=/root", "LC_ALL=C", "LC_=x", "ANTHROPIC_API_KEY=secret", "TERM=dumb", "TMPDIR=", "USER=a=b"}},
 		{"set", []string{"HOME", "NEW=1", "HOME=/new", "NEW=2", "=x", "Z=\x00", "E="}, []string{"HOME=/new", "NEW=2", "E="}},
@@ -31,8 +32,8 @@ func TestEnviron(t *testing.T) {
 		}
 	}
 	everything := Environ(from, "*")
-	if len(everything) != 17 || slices.ContainsFunc(everything, func(e string) bool { return strings.Contains(e, "\x00") }) {
-		t.Errorf("Environ(*) = %d entries %q, want 17", len(everything), everything)
+	if len(everything) != 20 || slices.ContainsFunc(everything, func(e string) bool { return strings.Contains(e, "\x00") }) {
+		t.Errorf("Environ(*) = %d entries %q, want 20", len(everything), everything)
 	}
 }
 

@@ -51,7 +51,9 @@ func (t *turn) spans(ctx context.Context, calls []convstore.ToolCall) toolSpans 
 	}
 	spans := toolSpans{}
 	for _, c := range calls {
-		_, spans[c.ID] = otel.ExecuteTool(ctx, otel.Tool{Name: c.Name, Source: c.Source, Call: c.ID, Arguments: string(rawArguments(c.Arguments))})
+		_, spans[c.ID] = otel.ExecuteTool(ctx, otel.Tool{
+			Name: c.Name, Source: c.Source, Call: c.ID, Arguments: string(rawArguments(c.Arguments)),
+		})
 	}
 	return spans
 }

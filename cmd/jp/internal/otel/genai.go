@@ -199,7 +199,9 @@ func (s *Span) Delegated(point string, d Delegation) {
 	if !s.records() {
 		return
 	}
-	attrs := []Attr{Str("jp.delegation.conversation.id", d.Conversation), Str("jp.delegation.profile", d.Profile), Str("jp.delegation.model", d.Model)}
+	attrs := []Attr{
+		Str("jp.delegation.conversation.id", d.Conversation), Str("jp.delegation.profile", d.Profile), Str("jp.delegation.model", d.Model),
+	}
 	if d.PID != 0 {
 		attrs = append(attrs, Int("process.pid", int64(d.PID)))
 	}

@@ -44,7 +44,8 @@ func parseLink(parent, state string) (l link, ok bool) {
 		return link{}, false
 	}
 	var version, flags [1]byte
-	if !unhex(version[:], parent[:2]) || !unhex(l.trace[:], parent[3:35]) || !unhex(l.span[:], parent[36:52]) || !unhex(flags[:], parent[53:55]) {
+	if !unhex(version[:], parent[:2]) || !unhex(l.trace[:], parent[3:35]) ||
+		!unhex(l.span[:], parent[36:52]) || !unhex(flags[:], parent[53:55]) {
 		return link{}, false
 	}
 	if l.trace == (traceID{}) || l.span == (spanID{}) {

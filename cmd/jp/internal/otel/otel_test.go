@@ -349,7 +349,7 @@ func TestHeaders(t *testing.T) {
 	}
 	r := c.Requests()[0]
 	for name, want := range map[string]string{
-		"Authorization": "Bearer secret", "X-Tenant": "me", "Content-Type": "application/x-protobuf", "User-Agent": "jp/1.0", "Accept-Encoding": "",
+		"Authorization": "Bearer secret", "X-Tenant": "me", "Content-Type": "application/x-protobuf", "User-Agent": "jp/1.0", "Accept-Encoding": "", "Idempotency-Key": "",
 	} {
 		if got := r.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)

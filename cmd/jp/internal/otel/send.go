@@ -255,6 +255,7 @@ func (s *settings) post(ctx context.Context, spans []*Span) (refused int, err er
 		return 0, &postError{text: "not an address", err: err}
 	}
 	req.Header = s.headers.Clone()
+	req.Header["Idempotency-Key"] = []string{} // not sent; for net/http it means that a connection that has gone stale is no failure
 	resp, err := s.client.Do(req)
 	if err != nil {
 		if within.Err() != nil {
