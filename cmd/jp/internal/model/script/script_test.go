@@ -400,6 +400,8 @@ func TestLines(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("[captures]\na = 'x(y)?'\nb = { pattern = 'z', match = -1, default = '' }\n[[rule]]\nprofile = ['a', '*']\nturn = 1\ntext = '{{a}}{{b}}'\n"))
 	f.Add([]byte("[defaults]\nchunk = 3\n[[rule]]\ntool_calls = [{ name = 't', arguments = { a = [1, { b = 1979-05-27 }] } }, { name = 'u', raw_arguments = '{' }]\nusage = { input = 1 }\n"))
+	f.Add([]byte("[recorded]\nstopped = 'x'\n[recorded.models.'a/b']\nprice = { input = 1, long = { output = 2 } }\n[[rule]]\nrun = '1.2'\nround = 0\nattempt = 1\n" +
+		"no_calls = false\nasked = 'jp-c1'\ncaptures = { w = { workspace = true }, open = { text = '{{' } }\nreasoning = ['{{w}}', '']\ntext = '{{open}}'\n"))
 	f.Add([]byte("[[rule]]\nerror = { kind = 'server', status = 500, retry_after = '1s', message = '{{x}}' }\n[rule.captures]\nx = '.*'\n"))
 	f.Add([]byte("[[rule]]\nfault = 'hangup'\nstop = \"\"\"\n[[rule]]\"\"\""))
 	f.Fuzz(func(t *testing.T, data []byte) {
