@@ -83,6 +83,47 @@ text = "done"
 	}
 }
 
+// TestACPServersKnown: a server of the editor that jp knows is that one; the user's own config may confine one, and has the last word
+// about a name.
+func TestACPServersKnown(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.tools.say]\nsource = \"mcp.notes.echo\"\nrun = \"unattended\"\n",
+		"main.toml":       "[[rule]]\ntext = \"done\"\n",
+		".mcp.json":       `{"mcpServers":{"tracker":{"command":"mcp-server","args":["plain"]}}}`,
+	})
+	s.untrusted = true
+	user := filepath.Join(s.home, "config", "jp", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(user), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const own = "[providers.mcp.notes]\nnetwork = \"none\"\n[providers.mcp.mine]\ncommand = \"mcp-server\"\nargs = [\"about\"]\n"
+	if err := os.WriteFile(user, []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	stdio := func(name, arg string) acp.McpServer {
+		return acp.McpServer{Stdio: &acp.McpServerStdio{Name: name, Command: "mcp-server", Args: []string{arg}, Env: []acp.EnvVariable{}}}
+	}
+	e := startEditor(s)
+	id := e.open(s.dir, stdio("notes", "plain"), stdio("tracker", "plain"), stdio("mine", "plain"))
+	e.choose("deny")
+	if got := e.say(id, "say"); got != "-32603 tool say: MCP server notes of the editor: not approved" {
+		t.Errorf("no: %s", got)
+	}
+	got := strings.Join(e.updates(), "\n")
+	if strings.Contains(got, "off: it can do what you can do") || !strings.Contains(got, "sandbox") {
+		t.Errorf("the question does not say that it is confined:\n%s", got)
+	}
+	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another one of this name`) {
+		t.Errorf("notices:\n%s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+}
+
 // TestACPQuestion: ask_user is a form where the editor has forms.
 func TestACPQuestion(t *testing.T) {
 	s := newSite(t, map[string]string{

@@ -33,16 +33,21 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		return err
 	}
 	s.servers = map[string]mcpServer{}
+	own, err := q.machine()
+	if err != nil {
+		return err
+	}
 	for _, m := range setup.Servers {
 		e := editorServer(m, q.workspace)
 		have, taken := known[e.Server.Name]
+		taken = taken && !(have.Own && onlyConfines(own.Providers.MCP[e.Server.Name])) // that waits for one to confine
 		if _, twice := s.servers[e.Server.Name]; twice {
 			e.Err = errors.New("two have this name")
 		}
 		switch {
 		case e.Err != nil:
 			q.warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
-		case taken && have.Err == nil && have.Server.Digest() == e.Server.Digest(): // it is that one
+		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
 		case taken:
 			q.warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
@@ -50,6 +55,12 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		}
 	}
 	return nil
+}
+
+// same reports whether two entries are reached in the same way, however they are confined.
+func same(a, b mcp.Server) bool {
+	a.Reach, b.Reach = nil, nil
+	return a.Digest() == b.Digest()
 }
 
 // editorServer is a server as jp knows them.

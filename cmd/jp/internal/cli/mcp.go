@@ -61,7 +61,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 		return nil, err
 	}
 	all := map[string]mcpServer{}
-	confines := map[string]mcp.Entry{} // of the user's own, that say what one of .mcp.json may reach
+	confines := map[string]mcp.Entry{} // of the user's own, that say what one of .mcp.json or an editor may reach
 	for name, s := range m.Providers.MCP {
 		e := mcp.Entry{Server: mcp.Server{Name: name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}}
 		if s.Command != "" {
@@ -105,7 +105,14 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 		}
 	}
 	for name, s := range u.editor {
-		if _, taken := all[name]; !taken { // since the session began
+		have, taken := all[name]
+		limit, limited := confines[name]
+		switch {
+		case limited && have.Own:
+			s.Server.Reach = limit.Server.Reach
+			s.Err = s.Server.Check()
+			all[name] = s
+		case !taken: // since the session began
 			all[name] = s
 		}
 	}
