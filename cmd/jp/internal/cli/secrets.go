@@ -1,12 +1,15 @@
 package cli
 
 import (
-	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -48,24 +51,111 @@ func (a *app) covers() (*cover, error) {
 			continue
 		}
 		c.secrets[value] = name
-		if inJSON, err := json.Marshal(value); err == nil { // as it stands in arguments
-			c.secrets[string(inJSON[1:len(inJSON)-1])] = name
-		}
 	}
 	return c, nil
 }
 
-// clean returns text with [NAME] for each secret, the longest first: one may hold another.
+// clean returns text with [NAME] for each secret, the longest first: one may hold another. Secrets are found as they are and as
+// they stand in strings of JSON, however deep one holds another and whatever is escaped without need.
 func (c *cover) clean(text string) string {
-	values := slices.SortedFunc(maps.Keys(c.secrets), func(a, b string) int { return len(b) - len(a) })
-	for _, value := range values {
-		if strings.Contains(text, value) {
-			name := c.secrets[value]
-			c.seen[name] = true
-			text = strings.ReplaceAll(text, value, "["+name+"]")
+	plain := unescaped(text)
+	for _, value := range slices.SortedFunc(maps.Keys(c.secrets), func(a, b string) int { return len(b) - len(a) }) {
+		want := unescaped(value).text
+		if want == "" || !strings.Contains(plain.text, want) {
+			continue
 		}
+		name := c.secrets[value]
+		c.seen[name] = true
+		var b strings.Builder
+		from, n := 0, 0
+		for part := range strings.SplitSeq(plain.text, want) {
+			if n > 0 { // part stands behind a secret
+				start, end := plain.span(n-len(want), n)
+				b.WriteString(text[from:start] + "[" + name + "]")
+				from = end
+			}
+			n += len(part) + len(want)
+		}
+		text = b.String() + text[from:]
+		plain = unescaped(text)
 	}
 	return text
+}
+
+// plainText is a text without the escapes of JSON. starts and ends tell where in the text with them each byte stands; nil where
+// there are none.
+type plainText struct {
+	text         string
+	starts, ends []int32
+}
+
+// span returns where the bytes from i to j stand, which are some.
+func (p plainText) span(i, j int) (start, end int) {
+	if p.starts == nil {
+		return i, j
+	}
+	return int(p.starts[i]), int(p.ends[j-1])
+}
+
+// unescaped puts what they stand for in the place of escapes, and of those that are escaped again. Other backslashes are dropped:
+// which of a row are escapes of one another depends on how often that was done.
+func unescaped(text string) plainText {
+	if strings.IndexByte(text, '\\') < 0 {
+		return plainText{text: text}
+	}
+	var b []byte
+	var p plainText
+	for i := 0; i < len(text); {
+		start := i
+		for i < len(text) && text[i] == '\\' {
+			i++
+		}
+		if i == len(text) {
+			break
+		}
+		if i == start {
+			b = append(b, text[i])
+			i++
+		} else if r, used := escapedRune(text[i:]); used > 0 {
+			if r != '\\' {
+				b = utf8.AppendRune(b, r)
+			}
+			i += used
+		}
+		for len(p.starts) < len(b) {
+			p.starts, p.ends = append(p.starts, int32(start)), append(p.ends, int32(i))
+		}
+	}
+	p.text = string(b)
+	return p
+}
+
+// escapedRune reads what stands behind the backslash of an escape; 0 = it is none.
+func escapedRune(s string) (r rune, used int) {
+	if k := strings.IndexByte(`"/bfnrt`, s[0]); k >= 0 {
+		return rune("\"/\b\f\n\r\t"[k]), 1
+	}
+	if r, used = hexRune(s); !utf16.IsSurrogate(r) {
+		return r, used
+	}
+	rest := strings.TrimLeft(s[used:], `\`)
+	low, more := hexRune(rest)
+	if both := utf16.DecodeRune(r, low); both != unicode.ReplacementChar && len(rest) < len(s)-used {
+		return both, len(s) - len(rest) + more
+	}
+	return r, used
+}
+
+// hexRune reads the letter u and four digits.
+func hexRune(s string) (r rune, used int) {
+	if len(s) < 5 || s[0] != 'u' {
+		return 0, 0
+	}
+	n, err := strconv.ParseUint(s[1:5], 16, 16)
+	if err != nil {
+		return 0, 0
+	}
+	return rune(n), 5
 }
 
 // found lists the names of the secrets that were found so far.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"jp/cmd/jp/internal/model"
 )
@@ -252,7 +253,7 @@ func setting(b *bytes.Buffer, key, value string) { b.WriteString(key + " = " + q
 // quote writes a TOML string, in the form that is read best.
 func quote(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\uFEFF' })
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unseen(r) })
 	lines := strings.Contains(s, "\n")
 	switch {
 	case plain && !lines && !strings.ContainsAny(s, `"\`):
@@ -271,7 +272,9 @@ func quote(s string) string {
 			b.WriteRune(r)
 		case r == '\n':
 			b.WriteString(`\n`)
-		case r < ' ' || r == 0x7f || r == '\uFEFF':
+		case r > 0xFFFF && unseen(r):
+			fmt.Fprintf(&b, `\U%08X`, r)
+		case unseen(r):
 			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)
@@ -279,6 +282,12 @@ func quote(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
+}
+
+// unseen reports whether who reads a file does not see r, or sees what stands beside it in another order: controls, line and
+// paragraph separators, marks of direction, tags.
+func unseen(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF' || r >= 0xE0000 && r <= 0xE007F
 }
 
 func pick[T any](cond bool, yes, no T) T {

@@ -429,3 +429,18 @@ text = "x"
 		t.Errorf("Unused = %q, want %q", got, want)
 	}
 }
+
+// TestQuote: what a reader of the file would not see, or see in another order, is written as an escape.
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\x00\x1b[31m\u009b":           `"a\u0000\u001B[31m\u009B"`,
+		"\u202eevil\u2066 \u2028\ufeff": `"\u202Eevil\u2066 \u2028\uFEFF"`,
+		"tag\U000E0041":                 `"tag\U000E0041"`,
+		"é 😀\u200d♂":                    "\"é 😀\u200d♂\"",
+		"two\nlines":                    "'''\ntwo\nlines'''",
+	} {
+		if got := quote(in); got != want {
+			t.Errorf("quote(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
