@@ -10,4 +10,5 @@ run() { CGO_ENABLED=0 go test -tags urfave_cli_no_docs -run '^$' -bench "$bench"
 echo '== whole processes: wall time, ratio to an empty Go program, CPU with all descendants, peak memory'
 run -benchtime "${time:-20x}" ./cmd/jp
 echo '== packages'
+command -v rg >/dev/null || echo 'ripgrep (rg) is not installed: BenchmarkSearch leaves x-ripgrep out'
 run ${time:+-benchtime "$time"} ./convstore ./profiles ./tools/... ./cmd/jp/internal/...
