@@ -411,6 +411,37 @@ func TestACPGone(t *testing.T) {
 	}
 }
 
+// TestACPBeside: the end of one session's turn ends nothing of another's.
+func TestACPBeside(t *testing.T) {
+	s := killSite(t)
+	e := startEditor(s)
+	busy, other := e.open(s.dir), e.open(s.dir)
+	ended := make(chan string, 1)
+	go func() { ended <- e.say(busy, "child") }()
+	s.loose()
+	before := s.running("sleep 1000.")
+	for range 3 {
+		if got := e.say(other, "quick"); got != "end_turn" {
+			t.Fatal(got)
+		}
+	}
+	if _, err := e.CloseSession(t.Context(), acp.CloseSessionRequest{SessionId: other}); err != nil {
+		t.Error(err)
+	}
+	if after := s.running("sleep 1000."); !slices.Equal(after, before) {
+		t.Errorf("of %v still run %v", before, after)
+	}
+	if err := e.Cancel(t.Context(), acp.CancelNotification{SessionId: busy}); err != nil {
+		t.Error(err)
+	}
+	if got := <-ended; got != "cancelled" {
+		t.Errorf("stop = %s", got)
+	}
+	if got := e.end(); got != 0 {
+		t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
+}
+
 // TestACPKilled: kill -9 leaves nothing running either, and the conversation goes on in another editor.
 func TestACPKilled(t *testing.T) {
 	s := killSite(t)
