@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -156,6 +157,7 @@ type play struct {
 	env   []string
 	until string // on the screen: then it is kept, and typed is
 	typed string
+	stdin string // "" = the terminal
 	args  []string
 }
 
@@ -169,8 +171,11 @@ func perform(t *testing.T, s *site, p play) (middle, end string, status int) {
 	}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append([]string{"jp"}, p.args...), Dir: s.dir, Stdin: slave, Stdout: slave, Stderr: slave,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 		Env:         []string{"TERM=xterm", "LC_ALL=C.UTF-8", "TZ=UTC"},
+	}
+	if p.stdin != "" {
+		cmd.Stdin = strings.NewReader(p.stdin)
 	}
 	for _, kv := range append(s.environ(), p.env...) {
 		if !strings.HasPrefix(kv, "JP_NONINTERACTIVE=") {
@@ -328,5 +333,27 @@ func TestScreens(t *testing.T) {
 			end = middle + "---- then, status " + strconv.Itoa(status) + "\n" + end
 		}
 		golden(t, tt.name, end)
+	}
+}
+
+// TestScreenBatch: the tree of a batch leaves the rows on the screen, and stays below them.
+func TestScreenBatch(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml":             "[assistant]\nmodel = \"script/scout.toml\"\n",
+		".jp/config/agent/scout.toml": "[assistant]\nmodel = \"script/scout.toml\"\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n",
+		"scout.toml":                  scoutModel,
+	})
+	for _, format := range []string{"auto", "json"} {
+		_, end, status := perform(t, s, play{
+			cols: 400, args: []string{"batch", "-F", format, "-c", "agent/scout", "--parallel", "2"}, stdin: "\"look\"\n\"wait\"\n",
+			until: `"text":"looked"`, typed: "\x03",
+		})
+		var got []string
+		for _, m := range regexp.MustCompile(`"conversation_id":"[^"]*","status":"(\w+)"`).FindAllStringSubmatch(end, -1) {
+			got = append(got, m[1])
+		}
+		if status != 130 || !slices.Equal(got, []string{"ok", "cancelled"}) {
+			t.Errorf("-F %s: status %d, rows %q, want 130 and ok, cancelled; screen:\n%s", format, status, got, end)
+		}
 	}
 }

@@ -327,7 +327,7 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.globals.quiet {
+	if !b.globals.quiet && (!b.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
 		b.tree = term.NewTree(b.io, term.TreeOptions{})
 		d.Watch = b.tree.Update
 	}
@@ -368,8 +368,16 @@ func (b *batch) finish(failed error) error {
 	return errors.Join(failed, b.repeat(b.total), b.rows.close(), b.out.Flush())
 }
 
-// row writes what became of one line.
-func (b *batch) row(r delegate.Row) error {
+// row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
+func (b *batch) row(r delegate.Row) (err error) {
+	if !b.io.OutTTY {
+		return b.write(r)
+	}
+	b.tree.Around(func() { err = b.write(r) })
+	return err
+}
+
+func (b *batch) write(r delegate.Row) error {
 	if len(b.places) > 0 {
 		if err := b.repeat(b.places[0]); err != nil {
 			return err
