@@ -39,4 +39,18 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "  Sends it [31maway.\n") {
 		t.Errorf("yes to a change = %d %s\n%s", status, out, screen)
 	}
+
+	// Another confinement is another entry.
+	config := filepath.Join(s.home, "config", "jp", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("[providers.mcp.notes]\naccess.fs = [{ path = \"about\" }]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	screen, out, status = onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
+	const before = "It was approved with another entry: mcp-server about (sandbox off: it can do what you can do)"
+	if status != 6 || out != "" || !strings.Contains(screen, "access     ro about") || !strings.Contains(screen, before) {
+		t.Errorf("another confinement = %d %s\n%s", status, out, screen)
+	}
 }

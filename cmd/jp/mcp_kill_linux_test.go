@@ -8,15 +8,15 @@ import (
 	"jp/convstore"
 )
 
-// mcpSite is a workspace whose main agent and sub-agent call a tool of an MCP server that hangs.
-func mcpSite(t *testing.T) *site {
+// mcpSite is a workspace whose main agent and sub-agent call a tool of an MCP server that hangs; more is what else its entry says.
+func mcpSite(t *testing.T, more string) *site {
 	const hang = `
 [conversation.tools.hang]
 source = "mcp.test"
 run = "unattended"
 `
 	return newSite(t, map[string]string{
-		"../home/config/jp/config.toml": "[providers.mcp.test]\ncommand = \"mcp-server\"\nargs = [\"plain\"]\n",
+		"../home/config/jp/config.toml": "[providers.mcp.test]\ncommand = \"mcp-server\"\nargs = [\"plain\"]\n" + more,
 		".jp/config.toml":               treeConfig + hang,
 		".jp/config/agent/child.toml":   "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/child.toml\"\n" + hang,
 		"main.toml": `
@@ -36,11 +36,11 @@ text = "after all"
 
 // TestMCPServerEndsWithItsAgent: nothing of a server is left, however the jp that uses it ends.
 func TestMCPServerEndsWithItsAgent(t *testing.T) {
-	for _, where := range []string{"main", "child"} {
+	for where, more := range map[string]string{"main": "", "child": "", "main confined": "sandbox = \"auto\"\n", "child confined": "sandbox = \"auto\"\n"} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 			t.Run(where+" "+sig.String(), func(t *testing.T) {
-				s := mcpSite(t)
-				cmd, out := s.start(nil, "jp", "query", "--new", where)
+				s := mcpSite(t, more)
+				cmd, out := s.start(nil, "jp", "query", "--new", strings.Fields(where)[0])
 				s.eventually("the call to run", func() bool {
 					return len(s.running("mcp-server plain")) > 0 && strings.Contains(s.calls(), "hang")
 				})

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		"jp":         jp,
 		"wire":       wiretest.Main,
 		"mcp-server": mcptest.Main,
+		"blind":      blind,
 		"jp-crash":   crash,
 		"jp-fill":    fillMain,
 	})

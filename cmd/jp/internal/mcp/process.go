@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,6 +55,9 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 		exit, err := host.Run(life, spec)
 		if tell != nil {
 			last.end() // nobody writes to it any more
+		}
+		if box != nil && errors.Is(err, fs.ErrPermission) {
+			err = fmt.Errorf("%w (it, or what interprets it, may lie outside what access.fs opens)", err)
 		}
 		p.why, p.failed = ending(exit, err), life.Err() == nil && (err != nil || exit.Signal != 0 || exit.Code != 0)
 		close(p.ended)
