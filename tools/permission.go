@@ -173,14 +173,14 @@ func visibleCall(c Call) (text, detail string) {
 	v, err := decodeJSON(c.Arguments)
 	args, ok := v.(map[string]any)
 	if err != nil || !ok {
-		s := strconv.Quote(validText(string(c.Arguments)))
+		s := quoted(validText(string(c.Arguments)))
 		return c.Name + "(" + shorten(s, most) + ")", s
 	}
 	var short, lines []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		s, isText := args[name].(string)
 		if isText {
-			short = append(short, visible(name)+"="+strconv.Quote(shorten(s, each)))
+			short = append(short, visible(name)+"="+quoted(shorten(s, each)))
 			if in := visibleLines(s); len(in) > 1 {
 				lines = append(lines, visible(name)+" =")
 				for _, line := range in {
@@ -188,7 +188,7 @@ func visibleCall(c Call) (text, detail string) {
 				}
 				continue
 			}
-			lines = append(lines, visible(name)+" = "+strconv.Quote(s))
+			lines = append(lines, visible(name)+" = "+quoted(s))
 			continue
 		}
 		j, err := encodeJSON(args[name])
@@ -206,21 +206,30 @@ func visibleCall(c Call) (text, detail string) {
 func visibleLines(s string) []string {
 	var out []string
 	for line := range strings.Lines(s) {
-		out = append(out, strconv.Quote(line))
+		out = append(out, quoted(line))
 	}
 	return out
 }
+
+// quoted is a Go string literal of s in which all of it shows.
+func quoted(s string) string { return visible(strconv.Quote(s)) }
 
 // visible escapes what does not show in s.
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if unicode.IsPrint(r) {
+		if shows(r) {
 			b.WriteRune(r)
 			continue
 		}
-		q := strconv.QuoteRune(r)
+		q := strconv.QuoteRuneToASCII(r)
 		b.WriteString(q[1 : len(q)-1])
 	}
 	return b.String()
+}
+
+// shows reports whether a person sees a rune for what it is. Some count as printable, as letters even, and are blank or nothing on
+// a screen: fillers of Hangul, variation selectors, the empty pattern of Braille.
+func shows(r rune) bool {
+	return unicode.IsPrint(r) && r != 0x2800 && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

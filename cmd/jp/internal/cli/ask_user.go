@@ -41,10 +41,14 @@ func (q *query) askUser(def tools.Definition) tools.Func {
 	}
 }
 
-// putQuestion asks until something is typed. The number of an option stands for it; io.EOF is Ctrl-D.
+// putQuestion asks until something is typed. The number of an option stands for it; io.EOF is Ctrl-D. The lines of the question are
+// indented, so that none looks like one of jp's own.
 func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "jp: the assistant asks:\n%s\n", strings.TrimSpace(term.Clean(question)))
+	b.WriteString("jp: the assistant asks:\n")
+	for line := range strings.Lines(strings.TrimSpace(term.Clean(question))) {
+		b.WriteString("  " + strings.TrimRight(line, "\n") + "\n")
+	}
 	for i, o := range options {
 		fmt.Fprintf(&b, "  %d) %s\n", i+1, term.Line(o))
 	}
