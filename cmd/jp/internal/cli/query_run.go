@@ -224,7 +224,7 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(r delegate.Run) []string {
-			return append(q.childEnviron(cfg, r.Model), q.app.tape.environ(r.Call, r.Query)...)
+			return append(q.childEnviron(cfg, r), q.app.tape.environ(r.Call, r.Query)...)
 		},
 		Warn: q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
 	}
@@ -303,48 +303,6 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs),
 		Caps: caps(r.Config),
 	}, nil
-}
-
-// modelVariables are the environment variables that a model's endpoint is found by.
-func modelVariables(cfg profiles.Config, id string) []string {
-	provider, _, _ := strings.Cut(id, "/")
-	var names []string
-	if p, ok := cfg.Providers.LLM[provider]; ok && p != (profiles.Provider{API: p.API}) {
-		if p.APIKeyEnv != "" {
-			names = append(names, p.APIKeyEnv)
-		}
-		return names
-	}
-	b, _ := model.FindBuiltin(provider)
-	return b.Variables()
-}
-
-// childEnviron is built, not inherited: what every jp needs, and the key and address of the child's own model.
-func (q *query) childEnviron(cfg profiles.Config, id string) []string {
-	if resolved, err := cfg.ResolveModel(id); err == nil {
-		id = resolved // an override may be an alias
-	}
-	allow := append(slices.Clone(proc.AgentEnv()), modelVariables(cfg, id)...)
-	allow = append(allow, q.mcpVariables(context.Background())...)
-	env := proc.Environ(q.app.env.Environ, allow...)
-	provider, _, _ := strings.Cut(id, "/")
-	if p, ok := cfg.Providers.LLM[provider]; ok {
-		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
-		name := "JP_CFG_PROVIDERS__LLM__" + strings.ToUpper(provider) + "__"
-		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv, "API": p.API} {
-			if value != "" {
-				env = append(env, name+key+"="+value)
-			}
-		}
-	}
-	if say := q.trustForChild(); say != "" {
-		env = append(env, say)
-	}
-	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
-	if p := q.logPath(); p != "" && p != "-" {
-		env = append(env, "JP_LOG_FILE="+p)
-	}
-	return env
 }
 
 // openModel opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed

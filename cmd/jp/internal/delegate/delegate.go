@@ -73,9 +73,12 @@ type Delegator struct {
 
 // Run is a child that is about to be started.
 type Run struct {
-	Model string // as the override or the profile names it
-	Call  string // on whose behalf, as the ledger identifies it
-	Query string
+	ID        convstore.ID
+	Model     string          // as the override or the profile names it
+	Config    json.RawMessage // of a new child; nil where it goes on with what is stored
+	Delegates bool            // its grant lets it start sub-agents of its own
+	Call      string          // on whose behalf, as the ledger identifies it
+	Query     string
 }
 
 // request is one call of a delegation tool, read.

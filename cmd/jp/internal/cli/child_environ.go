@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/profiles"
+	"jp/tools/proc"
+)
+
+// childEnviron is built, not inherited: what every jp needs, and the keys and addresses of the models that the child can call.
+// They are for jp alone: a tool's environment is built too, and has none of them.
+func (q *query) childEnviron(cfg profiles.Config, child delegate.Run) []string {
+	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
+	for _, provider := range q.childProviders(cfg, child) {
+		allow = append(allow, providerVariables(cfg, provider)...)
+		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
+		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
+		for key, value := range map[string]string{"TYPE": p.Type, "BASE_URL": p.BaseURL, "API_KEY_ENV": p.APIKeyEnv, "API": p.API} {
+			if value != "" {
+				env = append(env, name+key+"="+value)
+			}
+		}
+	}
+	allow = append(allow, q.mcpVariables(context.Background())...)
+	env = append(proc.Environ(q.app.env.Environ, allow...), env...)
+	if say := q.trustForChild(); say != "" {
+		env = append(env, say)
+	}
+	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
+	if p := q.logPath(); p != "" && p != "-" {
+		env = append(env, "JP_LOG_FILE="+p)
+	}
+	return env
+}
+
+// childProviders names the providers of the models that a child can call: its own, the one that writes its summaries, and any where
+// it may start sub-agents of its own, whose profiles say which.
+func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string {
+	var names []string
+	if child.Delegates {
+		for _, b := range model.Builtins() {
+			names = append(names, b.Name)
+		}
+		for name := range cfg.Providers.LLM {
+			names = append(names, name)
+		}
+	}
+	for _, id := range []string{child.Model, q.summariesOf(child)} {
+		if resolved, err := cfg.ResolveModel(id); err == nil {
+			id = resolved // it may be an alias
+		}
+		if provider, _, ok := strings.Cut(id, "/"); ok {
+			names = append(names, provider)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// summariesOf is the model that the config of a child has its summaries written by, "" for its own.
+func (q *query) summariesOf(child delegate.Run) string {
+	config := child.Config
+	if config == nil {
+		stored, err := q.store.Config(context.Background(), child.ID)
+		if err != nil {
+			return "" // the child will not run on it either, and says so
+		}
+		config = stored.JSON
+	}
+	var c struct {
+		Conversation struct {
+			Compact struct {
+				Model string `json:"model"`
+			} `json:"compact"`
+		} `json:"conversation"`
+	}
+	_ = json.Unmarshal(config, &c) // as jp stored it
+	return c.Conversation.Compact.Model
+}
+
+// providerVariables are the environment variables that the models of a provider are found by.
+func providerVariables(cfg profiles.Config, provider string) []string {
+	if p, ok := cfg.Providers.LLM[provider]; ok && p != (profiles.Provider{API: p.API}) {
+		if p.APIKeyEnv == "" {
+			return nil
+		}
+		return []string{p.APIKeyEnv}
+	}
+	b, _ := model.FindBuiltin(provider)
+	return b.Variables()
+}
