@@ -38,9 +38,9 @@ func newACPCommand(a *app) *cli.Command {
 			"within that workspace. docs/acp.md has the settings of editors.",
 		Flags: append(configFlags(&o.directives),
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
-			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most, as of jp query"),
+			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
-		Exits:    []Status{exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []Status{exitRefused, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
 		Run:      func(ctx context.Context, _ []string) error { return runACP(ctx, a, o) },
 	})

@@ -30,7 +30,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}}
 	// Not blocking: it may be a pipe that nobody writes to.
 	if e.file, err = os.OpenFile(b.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
-		return notFoundf("--resume: %v", err)
+		return usagef("--resume %s: %v", path, withoutPath(err))
 	}
 	b.earlier = e
 	info, err := e.file.Stat()

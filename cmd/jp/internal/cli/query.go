@@ -49,6 +49,8 @@ func newQueryCommand(a *app) *cli.Command {
 			`jp query --new --schema '{"type":"array","items":{"type":"string"}}' "Which packages are there?"`,
 			`jp query -p --resume jp-c17000000001 --output-format stream-json "Go on."`,
 			`jp query --no-persist --no-sub-calls --id . "Say that in one sentence."`,
+			`jp query --new --record run.toml "How are errors retried here?"`,
+			`jp query --new --replay run.toml "How are errors retried here?"`,
 			`jp query --id jp-c17000000001 -F json "And the tests?" </dev/null`,
 		},
 		Run: func(ctx context.Context, args []string) error {

@@ -93,7 +93,8 @@ func (o *queryOptions) flags() []*option {
 			toggled("tool", "t", "enable a tool, or all that the config knows", true),
 			toggled("no-tool", "T", "disable a tool, or all", false),
 			choiceFlag(&o.role, "role", "ROLE", personRoles(),
-				"what tools it may hold at most: everything, what can run with nobody there, or only reading; a new conversation keeps it"),
+				"what tools it may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading); a new "+
+					"conversation keeps it"),
 		})...),
 		grouped("the answer",
 			stringFlag(&o.schema, "schema", "JSON|@FILE", "a JSON schema that the answer must match; stdout is then the JSON document").alias("s", "json-schema"),

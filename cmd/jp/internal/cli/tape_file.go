@@ -57,7 +57,7 @@ func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, r
 	}
 	switch {
 	case o.record.Set && o.replay.Set:
-		return "", "", usagef("--record: not together with --replay")
+		return "", "", errMixed("--record", "--replay")
 	case o.record.Set && o.record.Value == "", o.replay.Set && o.replay.Value == "":
 		return "", "", usagef("--record, --replay: the name of the file is empty")
 	case o.record.Set:
