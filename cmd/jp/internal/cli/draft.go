@@ -51,6 +51,9 @@ func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 		case d == nil:
 		case !d.left.IsZero() && !again:
 			d.release()
+		case !d.left.IsZero() && d.unfit() != nil:
+			a.note("%v: it is not offered again; edit or remove it", d.unfit())
+			d.release()
 		case !d.left.IsZero():
 			if fresh != nil {
 				fresh.drop()
@@ -103,10 +106,23 @@ func lockDraft(dir string, make bool) (*draft, error) {
 	return d, nil
 }
 
+// unfit says why what stands in the draft can be no request.
+func (d *draft) unfit() error {
+	switch info, err := os.Stat(d.path); {
+	case err != nil:
+		return fmt.Errorf("draft: %w", err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("draft %s: is no regular file", d.path)
+	case info.Size() > maxDraft:
+		return fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
+	}
+	return nil
+}
+
 // text is what was left behind, without what stands below the scissors.
 func (d *draft) text() (string, error) {
-	if info, err := os.Lstat(d.path); err == nil && info.Size() > maxDraft {
-		return "", fmt.Errorf("draft %s: is larger than %d MiB", d.path, maxDraft>>20)
+	if err := d.unfit(); err != nil {
+		return "", err
 	}
 	b, err := os.ReadFile(d.path)
 	if err != nil {
@@ -116,8 +132,13 @@ func (d *draft) text() (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// write replaces what is in the draft.
+// write replaces what is in the draft. What an editor has left in its place that is no file, a link or a pipe, goes.
 func (d *draft) write(text string) error {
+	if info, err := os.Lstat(d.path); err == nil && !info.Mode().IsRegular() {
+		if err := os.RemoveAll(d.path); err != nil {
+			return fmt.Errorf("draft: %w", err)
+		}
+	}
 	if err := os.WriteFile(d.path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("draft: %w", err)
 	}

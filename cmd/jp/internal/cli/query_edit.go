@@ -232,7 +232,11 @@ func (d *draft) end(a *app, err error) error {
 	}
 	if info, gone := os.Stat(d.path); gone == nil && info.Size() > 0 {
 		_ = os.Chtimes(d.path, time.Time{}, time.Now())
-		a.note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
+		if d.unfit() != nil {
+			a.note("the draft is kept in %s", d.path)
+		} else {
+			a.note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
+		}
 	}
 	d.release()
 	return err
