@@ -2,9 +2,11 @@ package cli
 
 import (
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -84,6 +86,25 @@ func (a *app) logger() *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewJSONHandler(&a.log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
+}
+
+// libraries has what libraries print with package log go to the trace log until restore is called: net/http tells so of servers
+// that misbehave, in the words of these, and stderr is not its.
+func (a *app) libraries() (restore func()) {
+	flags, to := log.Flags(), log.Writer()
+	log.SetFlags(0)
+	log.SetOutput(libraryLog{a})
+	return func() {
+		log.SetFlags(flags)
+		log.SetOutput(to)
+	}
+}
+
+type libraryLog struct{ app *app }
+
+func (l libraryLog) Write(p []byte) (int, error) {
+	l.app.logger().Warn(strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.

@@ -87,6 +87,7 @@ func formats() []string {
 func Main(ctx context.Context, env Env) int {
 	defer keepBrokenPipe()()
 	a := newApp(env)
+	defer a.libraries()()
 	if fd := a.getenv(tools.CallVariable); fd != "" {
 		return a.insideTool(fd)
 	}

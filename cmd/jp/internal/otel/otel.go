@@ -345,7 +345,7 @@ func (s *Span) Environ() []string {
 		return nil
 	}
 	env := []string{"TRACEPARENT=" + s.link.String(), "TRACESTATE=" + s.link.state}
-	if s.tracer.queue.failing() {
+	if s.records() && s.tracer.queue.failing() {
 		env = append(env, varDisabled+"=true")
 	}
 	return env

@@ -414,6 +414,36 @@ func TestHangs(t *testing.T) {
 	}
 }
 
+// TestUnanswered: who begins sub-agents before any span was sent finds out that a collector does not answer, and tells them; lost is
+// nothing by that.
+func TestUnanswered(t *testing.T) {
+	came, quit := make(chan struct{}, 4), make(chan struct{})
+	c := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		came <- struct{}{}
+		<-quit
+	}))
+	defer c.Close()
+	defer close(quit)
+	tr := tracer(t, c.URL)
+	_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
+	if got := s.Environ(); len(got) != 2 {
+		t.Errorf("Environ() at first = %q", got)
+	}
+	<-came
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if got := s.Environ(); len(got) == 3 && got[2] == "OTEL_SDK_DISABLED=true" {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("Environ() = %q", got)
+		}
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := tr.Close(over); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+}
+
 // TestSlow: a request ends after the time of OTEL_EXPORTER_OTLP_TIMEOUT.
 func TestSlow(t *testing.T) {
 	quit := make(chan struct{})

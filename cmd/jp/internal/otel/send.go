@@ -30,6 +30,9 @@ const (
 	pauseMost = time.Minute
 )
 
+// slow is how long a request may be under way before sub-agents are told that the collector does not answer.
+const slow = time.Second
+
 // queue holds spans that have ended until they are sent. What ends first is sent at once: so the connection stands, or is known
 // not to, when the run ends.
 type queue struct {
@@ -44,6 +47,8 @@ type queue struct {
 	spans   []*Span
 	bytes   int
 	started bool
+	asking  bool      // an empty request is to find out whether the collector answers
+	since   time.Time // when the request that is under way began, zero while none is
 	closed  bool
 	lost    int
 	cause   error // of the latest loss
@@ -101,11 +106,17 @@ func (q *queue) add(s *Span) {
 	}
 }
 
-// failing reports whether the last request went wrong.
+// failing reports whether the last request went wrong, or is not answered for long. Where nothing was sent so far it begins to find
+// out: each of the processes that ask could wait for a collector that is not there.
 func (q *queue) failing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.why != nil
+	if !q.started && !q.closed {
+		q.started, q.asking = true, true
+		go q.run()
+		q.poke()
+	}
+	return q.why != nil || !q.since.IsZero() && time.Since(q.since) > slow
 }
 
 func (q *queue) run() {
@@ -128,15 +139,15 @@ func (q *queue) run() {
 // flush sends what there is, until a request fails, and returns how long to wait before the next.
 func (q *queue) flush(ctx context.Context) (pause time.Duration) {
 	for {
-		batch := q.take()
-		if len(batch) == 0 {
+		batch, any := q.take()
+		if !any {
 			return pauseGood
 		}
 		refused, err := q.set.post(ctx, batch)
 		var e *postError
 		again := errors.As(err, &e) && e.again
 		q.mu.Lock()
-		q.why = err
+		q.why, q.since = err, time.Time{}
 		if refused > 0 {
 			q.lost += refused
 			q.cause = errRefused
@@ -173,8 +184,8 @@ func (q *queue) poke() {
 	}
 }
 
-// take removes what fits into one request.
-func (q *queue) take() []*Span {
+// take removes what fits into one request, and reports whether there is one to be made.
+func (q *queue) take() (batch []*Span, any bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, size := 0, 0
@@ -186,10 +197,13 @@ func (q *queue) take() []*Span {
 		size += s
 		n++
 	}
-	batch := q.spans[:n:n]
+	batch = q.spans[:n:n]
 	q.spans = q.spans[n:]
 	q.bytes -= size
-	return batch
+	if any = n > 0 || q.asking && !q.closed; any {
+		q.asking, q.since = false, time.Now()
+	}
+	return batch, any
 }
 
 // close sends the rest as long as ctx lasts. Nothing is sent after it.
