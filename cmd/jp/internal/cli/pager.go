@@ -2,12 +2,14 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"jp/cmd/jp/internal/term"
 )
@@ -22,9 +24,12 @@ func (a *app) paged(f func() error) error {
 	p := &pager{app: a, command: command}
 	a.io = a.io.Through(p)
 	err := f()
-	p.close()
+	failed := p.close()
 	if errors.Is(err, term.ErrClosed) {
-		return nil // whoever leaves the pager has seen enough
+		err = nil // whoever leaves the pager has seen enough
+	}
+	if err == nil {
+		err = failed
 	}
 	return err
 }
@@ -99,14 +104,22 @@ func (p *pager) start() error {
 	return nil
 }
 
-// close ends the text and waits until it was read.
-func (p *pager) close() {
+// close ends the text and waits until it was read. A pager that fails may have shown nothing, which must not pass for nothing to
+// show; one that Ctrl-C ends was left.
+func (p *pager) close() error {
 	if p.cmd == nil {
-		return
+		return nil
 	}
 	_ = p.in.Close()
-	if err := p.cmd.Wait(); err != nil {
-		p.app.logger().Debug("pager", "command", p.command, "error", err.Error())
-	}
+	err := p.cmd.Wait()
 	signal.Stop(p.caught)
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) {
+		return nil
+	}
+	if s, ok := exit.Sys().(syscall.WaitStatus); ok && (s.ExitStatus() == 128+int(syscall.SIGINT) || s.Signaled() && s.Signal() == syscall.SIGINT) {
+		return nil
+	}
+	f := &failure{code: "pager", status: exitFailed, msg: fmt.Sprintf("pager: %s: %v", p.command, exit), err: err}
+	return f.withHint("JP_PAGER names another; --no-pager uses none")
 }
