@@ -216,11 +216,12 @@ _jp() {
     local -a answers
     local line word text
     while IFS=$'\t' read -r word text; do
-        answers+=("${word//:/\\:}:${text}")
+        answers+=("${word//:/\\:}${text:+:$text}")
     done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
     if (( ${#answers} )); then
         _describe -V jp answers
     else
+        [[ $PREFIX != --*=* ]] || compset -P '*='
         _files
     fi
 }
