@@ -158,7 +158,7 @@ func (r *reader) protocol(s *settings) {
 func (r *reader) client(s *settings) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file, from := r.otlp("CERTIFICATE"); file != "" && !r.off {
-		pem, err := os.ReadFile(file)
+		pem, err := readPEM(file)
 		conf.RootCAs = x509.NewCertPool()
 		if err != nil {
 			r.refuse("%s: %v", from, err)
@@ -167,9 +167,13 @@ func (r *reader) client(s *settings) {
 		}
 	}
 	cert, from := r.otlp("CLIENT_CERTIFICATE")
-	key, _ := r.otlp("CLIENT_KEY")
-	if (cert != "" || key != "") && !r.off {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+	key, keyFrom := r.otlp("CLIENT_KEY")
+	switch {
+	case cert == "" && key == "" || r.off:
+	case cert == "" || key == "":
+		r.refuse("%s and %s: one is not set", from, keyFrom)
+	default:
+		pair, err := clientPair(cert, key)
 		if err != nil {
 			r.refuse("%s: %v", from, err)
 		}
@@ -183,6 +187,30 @@ func (r *reader) client(s *settings) {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// maxPEM bounds a file of certificates in bytes; the system's own are a quarter of that.
+const maxPEM = 1 << 20
+
+// readPEM reads a file that has an end.
+func readPEM(file string) ([]byte, error) {
+	if info, err := os.Stat(file); err == nil && (!info.Mode().IsRegular() || info.Size() > maxPEM) {
+		return nil, fmt.Errorf("%s: is no file of at most %d KiB", file, maxPEM>>10)
+	}
+	return os.ReadFile(file)
+}
+
+// clientPair is the certificate in one file, with the key in another.
+func clientPair(cert, key string) (tls.Certificate, error) {
+	certPEM, err := readPEM(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyPEM, err := readPEM(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
 }
 
 // millis is a time that a variable gives in milliseconds.
@@ -274,7 +302,12 @@ func (r *reader) resource(version string, pid int) []Attr {
 		}
 	}
 	const from = "OTEL_RESOURCE_ATTRIBUTES"
-	for i, p := range pairs(r.env(from)) {
+	all := pairs(r.env(from))
+	if most := maxAttrs - len(list); len(all) > most {
+		r.warn("%s: has %d entries; the first %d count", from, len(all), most)
+		all = all[:most]
+	}
+	for i, p := range all {
 		if p.bad {
 			r.warn("%s: entry %d is no KEY=VALUE; it is left out", from, i+1)
 			continue
