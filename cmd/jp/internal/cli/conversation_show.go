@@ -231,7 +231,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	row("role", c.Role)
 	row("tools", pick(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
 	if g := c.Grant; g != nil {
-		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; depth %d", pick(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
+		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; down to depth %d", pick(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
 			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return shortDollars(&n) }), g.MaxDepth))
 	}
 	row("ledger", s.Ledger.Session.text(c.Link == convstore.DelegationLink))
