@@ -44,6 +44,49 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
+// TestDocsChecks finds each test and each script that the README and the pages name as what checks a claim.
+func TestDocsChecks(t *testing.T) {
+	tests := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(data), -1) {
+			tests[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[bool]int{} // by whether it is a script
+	for _, page := range append(pages, "../../README.md") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(data), -1) {
+			if found[false]++; !tests[m[1]] {
+				t.Errorf("%s: there is no test %s", page, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("(?:`(\\w+)` in `testdata/script`|testdata/script/(\\w+)\\.txtar)").FindAllStringSubmatch(string(data), -1) {
+			found[true]++
+			if _, err := os.Stat(filepath.Join("../../testdata/script", m[1]+m[2]+".txtar")); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if found[false] == 0 || found[true] == 0 {
+		t.Errorf("tests and scripts named: %v", found)
+	}
+}
+
 // headings returns the anchors of a page's headings, as GitHub makes them.
 func headings(page string) map[string]bool {
 	anchors := map[string]bool{}
