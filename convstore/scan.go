@@ -202,7 +202,7 @@ func (sc *scan) work(ctx context.Context) {
 					}
 				}
 				if p.seq != 0 { // time is up
-					return ctx.Err()
+					return context.Cause(ctx)
 				}
 				finish(nil)
 				number := sc.take(false)
@@ -212,10 +212,8 @@ func (sc *scan) work(ctx context.Context) {
 				p = sc.begin(number)
 			}
 		})
-		if err != nil {
-			if p != nil {
-				finish(err)
-			}
+		if err != nil && p != nil { // else it was of the end of a visit whose findings are given
+			finish(err)
 			return
 		}
 	}
