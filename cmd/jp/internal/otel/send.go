@@ -46,10 +46,11 @@ type queue struct {
 	mu      sync.Mutex
 	spans   []*Span
 	bytes   int
-	started bool
+	started bool      // run was, or nothing is to start it any more
 	asking  bool      // an empty request is to find out whether the collector answers
 	since   time.Time // when the request that is under way began, zero while none is
-	closed  bool
+	closing bool      // close was called
+	closed  bool      // nothing is taken any more
 	lost    int
 	cause   error // of the latest loss
 	why     error // of the last request, nil after one that went well
@@ -111,7 +112,7 @@ func (q *queue) add(s *Span) {
 func (q *queue) failing() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.started && !q.closed {
+	if !q.started {
 		q.started, q.asking = true, true
 		go q.run()
 		q.poke()
@@ -210,7 +211,8 @@ func (q *queue) take() (batch []*Span, any bool) {
 func (q *queue) close(ctx context.Context) error {
 	defer q.cancel()
 	q.mu.Lock()
-	started, again := q.started, q.closed
+	started, again := q.started, q.closing
+	q.started, q.closing = true, true
 	q.mu.Unlock()
 	if again {
 		return nil
