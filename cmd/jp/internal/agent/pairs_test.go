@@ -68,8 +68,10 @@ text = "done"
 			return end(ctx, req)
 		}
 		return func(yield func(model.Part, error) bool) {
-			_ = yield(model.Part{Call: &model.Call{ID: "call_0", Name: "echo", Arguments: json.RawMessage(`{"say":"x"}`)}}, nil) &&
-				yield(model.Part{Stop: model.StopToolUse}, nil)
+			calls := model.NewCalls(req)
+			calls.Add("call_0", "echo", []byte(`{"say":"x"}`))
+			list, stop := calls.Finish(model.StopToolUse)
+			_ = yield(model.Part{Call: list[0]}, nil) && yield(model.Part{Stop: stop}, nil)
 		}
 	}
 	for i := range 3 {

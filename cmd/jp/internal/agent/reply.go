@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func (t *turn) request() model.Request {
 		Model: t.Name, System: slices.Concat(t.system, quoted(t.events[t.from:], t.Fetch.Tokens)),
 		Messages: choose(t.events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
 		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
-		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1,
+		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: t.callIDs(),
 	}
 	if t.schema != nil {
 		req.Schema = t.schema.JSON()
@@ -51,7 +50,6 @@ func (t *turn) request() model.Request {
 func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 	r := reply{began: time.Now()}
 	var text, thinking strings.Builder
-	used := t.callIDs()
 	defer func() { r.took = time.Since(r.began) }()
 	for part, err := range t.Ask(ctx, req) {
 		if err != nil {
@@ -81,11 +79,7 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 			r.reasoning = append(r.reasoning, *part.Reasoning)
 		case part.Call != nil:
 			r.any = true
-			id := part.Call.ID
-			if used[id] { // in a turn that this request does not show: the id of a call names what it started
-				id = "call_" + rand.Text()
-			}
-			c := convstore.ToolCall{ID: id, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
+			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
 			if tool, ok := t.tools.Set.Get(c.Name); ok {
 				c.Source = tool.Source
 			}
@@ -109,7 +103,7 @@ func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
 	return r, nil
 }
 
-// callIDs are those of all calls of the conversation.
+// callIDs are those of all calls of the conversation: each names what its call started.
 func (t *turn) callIDs() map[string]bool {
 	ids := map[string]bool{}
 	for _, ev := range t.events {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -117,8 +118,8 @@ func (c Content) belongs(r Role) bool {
 }
 
 // Calls collects the tool calls of one reply and keeps what a Stream promises of them: their
-// order, arguments that are never empty, ids that are unique within the thread, and no call
-// that was cut off.
+// order, arguments that are never empty, ids that are unique within the conversation, and no
+// call that was cut off.
 type Calls struct {
 	used  map[string]bool
 	calls []*Call
@@ -127,6 +128,7 @@ type Calls struct {
 // NewCalls returns the collection for a reply to r.
 func NewCalls(r Request) *Calls {
 	c := &Calls{used: make(map[string]bool)}
+	maps.Copy(c.used, r.CallIDs)
 	for _, m := range r.Messages {
 		for _, part := range m.Content {
 			if part.Call != nil {

@@ -47,6 +47,7 @@ type Request struct {
 	Temperature *float64        // nil = the provider's default
 	Schema      json.RawMessage // a JSON schema that the answer must match; nil = free text
 	ToolChoice  string          // "" = the model decides; "none" = no calls
+	CallIDs     map[string]bool // of calls that Messages may not show, which no call of the reply may have; nil = there are none
 
 	// For script models, which answer by these.
 	Profile string // name of the agent profile, "" = none
