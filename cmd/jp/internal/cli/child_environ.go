@@ -15,9 +15,9 @@ import (
 
 // childEnviron is built, not inherited: what every jp needs, and the keys and addresses of the models that the child can call.
 // They are for jp alone: a tool's environment is built too, and has none of them.
-func (q *query) childEnviron(cfg profiles.Config, child delegate.Run) []string {
+func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
-	for _, provider := range q.childProviders(cfg, child) {
+	for _, provider := range q.childProviders(ctx, cfg, child) {
 		allow = append(allow, providerVariables(cfg, provider)...)
 		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
 		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
@@ -27,7 +27,7 @@ func (q *query) childEnviron(cfg profiles.Config, child delegate.Run) []string {
 			}
 		}
 	}
-	allow = append(allow, q.mcpVariables(context.Background())...)
+	allow = append(allow, q.mcpVariables(ctx)...)
 	env = append(proc.Environ(q.app.env.Environ, allow...), env...)
 	if say := q.trustForChild(); say != "" {
 		env = append(env, say)
@@ -41,7 +41,7 @@ func (q *query) childEnviron(cfg profiles.Config, child delegate.Run) []string {
 
 // childProviders names the providers of the models that a child can call: its own, the one that writes its summaries, and any where
 // it may start sub-agents of its own, whose profiles say which.
-func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string {
+func (q *query) childProviders(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	var names []string
 	if child.Delegates {
 		for _, b := range model.Builtins() {
@@ -51,7 +51,7 @@ func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string
 			names = append(names, name)
 		}
 	}
-	for _, id := range []string{child.Model, q.summariesOf(child)} {
+	for _, id := range []string{child.Model, q.summariesOf(ctx, child)} {
 		if resolved, err := cfg.ResolveModel(id); err == nil {
 			id = resolved // it may be an alias
 		}
@@ -64,10 +64,10 @@ func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string
 }
 
 // summariesOf is the model that the config of a child has its summaries written by, "" for its own.
-func (q *query) summariesOf(child delegate.Run) string {
+func (q *query) summariesOf(ctx context.Context, child delegate.Run) string {
 	config := child.Config
 	if config == nil {
-		stored, err := q.store.Config(context.Background(), child.ID)
+		stored, err := q.store.Config(ctx, child.ID)
 		if err != nil {
 			return "" // the child will not run on it either, and says so
 		}

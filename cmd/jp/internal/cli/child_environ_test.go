@@ -26,7 +26,7 @@ func TestChildProviders(t *testing.T) {
 		{delegate.Run{Model: "openai/m", Config: json.RawMessage(`{}`), Delegates: true},
 			[]string{"anthropic", "gemini", "house", "llamacpp", "ollama", "openai", "openrouter", "script"}},
 	} {
-		if got := (&query{}).childProviders(cfg, tt.child); !slices.Equal(got, tt.want) {
+		if got := (&query{}).childProviders(t.Context(), cfg, tt.child); !slices.Equal(got, tt.want) {
 			t.Errorf("childProviders(%+v) = %q, want %q", tt.child, got, tt.want)
 		}
 	}

@@ -223,8 +223,8 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
-		Environ: func(r delegate.Run) []string {
-			return append(q.childEnviron(cfg, r), q.app.tape.environ(r.Call, r.Query)...)
+		Environ: func(ctx context.Context, r delegate.Run) []string {
+			return append(q.childEnviron(ctx, cfg, r), q.app.tape.environ(r.Call, r.Query)...)
 		},
 		Warn: q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
 	}

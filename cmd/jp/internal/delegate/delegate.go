@@ -49,11 +49,11 @@ type Delegator struct {
 	Special func(ctx context.Context, tool string) (Special, error)
 
 	Host    *proc.Host
-	Dir     string                        // the child's working directory
-	Environ func(Run) []string            // the child's environment, with what its model needs
-	Watch   func(d *stream.Delegation)    // progress, from any goroutine; nil drops it
-	Warn    func(format string, a ...any) // nil drops it
-	Log     *slog.Logger                  // nil discards
+	Dir     string                              // the child's working directory
+	Environ func(context.Context, Run) []string // the child's environment, with what its model needs
+	Watch   func(d *stream.Delegation)          // progress, from any goroutine; nil drops it
+	Warn    func(format string, a ...any)       // nil drops it
+	Log     *slog.Logger                        // nil discards
 
 	// Checkpoint is told that a delegation has come to a point of its way: Reserved, Running, Ended, Settled. It is how a
 	// crash at each of them is tried. nil is nobody.

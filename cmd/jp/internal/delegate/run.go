@@ -139,7 +139,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
 		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Dir: d.Dir,
-		Env: f.environ(d.Environ(Run{
+		Env: f.environ(d.Environ(ctx, Run{
 			ID: child, Model: cmp.Or(r.Model, del.Model), Config: json.RawMessage(r.Profile.Config.JSON), Delegates: del.Grant.MaxDepth > del.Depth,
 			Call: del.Call, Query: r.query,
 		})),
