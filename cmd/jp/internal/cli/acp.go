@@ -139,7 +139,7 @@ func (s *acpServer) within(own *app) error {
 	if err != nil {
 		return acp.Paramsf("cwd: %v", err)
 	}
-	if rel, err := filepath.Rel(root, dir); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if !inside(root, dir) {
 		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.env.Dir, root)
 	}
 	return nil
@@ -175,6 +175,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 		}
 	}
 	own := s.at(pick(dir == "", s.app.env.Dir, dir), s.app.io.Err)
+	defer func() { _ = own.log.Close() }()
 	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
 		return page, nil
 	} else if err != nil {

@@ -133,10 +133,11 @@ func (s *acpSession) Set(ctx context.Context, id, value string) error {
 }
 
 func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
-	q, err := s.open(ctx)
+	q, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
 		return err
 	}

@@ -44,32 +44,38 @@ func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
 	return acpError(s.replay(ctx, tell))
 }
 
-// open is a run in the session's workspace.
-func (s *acpSession) open(ctx context.Context) (*query, error) {
+// open is a run in the session's workspace. Whoever gets it calls leave.
+func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err error) {
 	own := s.server.at(s.dir, s.notices)
+	closeLog := func() { _ = own.log.Close() }
+	defer func() {
+		if err != nil {
+			closeLog()
+		}
+	}()
 	if err := s.server.within(own); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	own.mcp.editor = s.servers
-	q, err := own.place(ctx, nil)
+	q, err = own.place(ctx, nil)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case s.home == "": // at the start
 		s.home = q.store.Path()
 	case s.home != q.store.Path():
-		return nil, acp.Paramsf("session %s: %s leads to another workspace by now", s.id, s.dir)
+		return nil, nil, acp.Paramsf("session %s: %s leads to another workspace by now", s.id, s.dir)
 	}
-	return q, nil
+	return q, closeLog, nil
 }
 
 // begin makes the conversation.
 func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
-	q, err := s.open(ctx)
+	q, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = q.app.log.Close() }()
+	defer leave()
 	o := s.server.o
 	q.places.reset(o.directives)
 	q.o = queryOptions{
@@ -94,10 +100,11 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
 	}
-	q, err := s.open(ctx)
+	q, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
 		return err
 	}
@@ -118,8 +125,9 @@ func (s *acpSession) Close(ctx context.Context) {
 	if !s.fresh {
 		return
 	}
-	q, err := s.open(ctx)
+	q, leave, err := s.open(ctx)
 	if err == nil {
+		defer leave()
 		q.conv, err = q.store.Get(ctx, s.id)
 	}
 	if err == nil && untouched(q.conv) {
@@ -139,11 +147,11 @@ func (s *acpSession) Prompt(ctx context.Context, prompt []acp.Block, client *acp
 }
 
 func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
-	q, err := s.open(ctx)
+	q, leave, err := s.open(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = q.app.log.Close() }()
+	defer leave()
 	host, done := s.server.host()
 	defer done()
 	defer q.closeServers()
