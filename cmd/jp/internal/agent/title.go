@@ -31,8 +31,8 @@ type Naming struct {
 }
 
 // Title has a title written for a conversation whose last turn has ended, unless it has one that a person gave it: one that is
-// neither Free nor the Line of its first request. It returns the title, "" where there is none to be given. The call is one like others, with its
-// bound, its cost and its event. The error is an *AsideError, or one of the store; the title is then as it was.
+// neither Free nor the Line of its first request. It returns the title, "" where there is none to be given. The call is one like
+// others, with its bound, its cost and its event. The error is an *AsideError, or one of the store; the title is then as it was.
 func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	t, err := l.load(ctx)
 	if err != nil {
