@@ -203,26 +203,25 @@ func (s *mcpService) texts(ctx context.Context) ([]mcp.Text, error) {
 
 // read is the transcript of one of them, as the tool prints it, and longer than a result of it may be.
 func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
-	id, ok := strings.CutPrefix(uri, conversationURI)
+	word, ok := strings.CutPrefix(uri, conversationURI)
 	if !ok {
 		return "", fmt.Errorf("%s: want %sID", uri, conversationURI)
 	}
-	args, err := json.Marshal(map[string]string{"id": id})
+	id, err := convstore.ParseID(word)
 	if err != nil {
 		return "", err
 	}
-	read, _ := s.d.Func("jp_conversation_print")
-	r, err := read(ctx, tools.Call{Name: "jp_conversation_print", Arguments: args})
+	whole, err := s.d.Transcript(ctx, id, 0)
 	switch {
 	case err != nil:
 		return "", err
-	case r.IsError:
-		return "", errors.New(r.Text)
-	case len(r.Text) > tools.DefaultBatchBytes:
-		text := strings.ToValidUTF8(r.Text[:tools.DefaultBatchBytes], "") // a rune may be cut
-		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(r.Text)-len(text), len(r.Text), id), nil
+	case whole == "":
+		return id.String() + " holds nothing yet", nil
+	case len(whole) > tools.DefaultBatchBytes:
+		text := strings.ToValidUTF8(whole[:tools.DefaultBatchBytes], "") // a rune may be cut
+		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(whole)-len(text), len(whole), id), nil
 	}
-	return r.Text, nil
+	return whole, nil
 }
 
 // end ends the turn of a conversation that was made for this.

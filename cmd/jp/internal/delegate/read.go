@@ -74,11 +74,12 @@ func (d *Delegator) list(ctx context.Context, _ tools.Call) (tools.Result, error
 	return tools.Result{Text: strings.TrimSpace(b.String())}, nil
 }
 
-// print shows what was said in one descendant.
+// print shows what was said in one descendant, a result's worth of it at a time.
 func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		ID   string `json:"id"`
 		Last int    `json:"last"`
+		From int    `json:"from"`
 	}
 	if err := json.Unmarshal(c.Arguments, &a); err != nil {
 		return tools.Result{}, err
@@ -87,24 +88,46 @@ func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, erro
 	if err != nil {
 		return denied(err)
 	}
-	r := convstore.Range{}
-	if a.Last < 0 {
-		return denied(fmt.Errorf("last: %d is not a number of turns", a.Last))
+	text, err := d.Transcript(ctx, id, a.Last)
+	switch {
+	case err != nil:
+		return denied(err)
+	case text == "":
+		return tools.Result{Text: fmt.Sprintf("%s holds nothing yet", id)}, nil
+	case a.From < 0 || a.From >= len(text):
+		return denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, len(text)))
 	}
-	if a.Last > 0 {
-		r = convstore.LastTurns(a.Last)
+	const note = 100 // bytes at most of what is said of the rest
+	most := tools.DefaultSizeThreshold
+	if t, ok := d.Set.Get(c.Name); ok {
+		most = t.SizeLimit()
+	}
+	rest := strings.ToValidUTF8(text[a.From:], "") // it may begin within a rune
+	part, left := bound(rest, most-note)
+	if left > 0 {
+		part += fmt.Sprintf("\n[%d of %d bytes are left; go on with from %d]", left, len(text), len(text)-left)
+	}
+	return tools.Result{Text: part}, nil
+}
+
+// Transcript is what was said in one descendant, in its last turns, or all of them where last is 0. It is whole, and can pass for
+// nothing of ours. Nothing said yet is "".
+func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
+	r := convstore.Range{}
+	if last < 0 {
+		return "", fmt.Errorf("last: %d is not a number of turns", last)
+	}
+	if last > 0 {
+		r = convstore.LastTurns(last)
 	}
 	var b strings.Builder
 	for ev, err := range d.Scope.Events(ctx, id, r) {
 		if err != nil {
-			return denied(err)
+			return "", err
 		}
 		writeEvent(&b, ev)
 	}
-	if b.Len() == 0 {
-		return tools.Result{Text: fmt.Sprintf("%s holds nothing yet", id)}, nil
-	}
-	return tools.Result{Text: neutralize(strings.TrimSpace(b.String()))}, nil
+	return neutralize(strings.TrimSpace(b.String())), nil
 }
 
 // writeEvent writes an event under a heading of its own. What was said stands behind a bar, so that no text can pass for a
