@@ -317,10 +317,10 @@ func encodeBody(b Body) ([]byte, error) {
 		return b.Raw, nil
 	case ToolCall:
 		c := storedCall{ID: b.ID, Name: b.Name, Source: b.Source}
-		if utf8.Valid(b.Arguments) && json.Valid(b.Arguments) {
-			c.Arguments = b.Arguments
+		if args := validUTF8(b.Arguments); json.Valid(args) {
+			c.Arguments = args
 		} else {
-			c.Text = string(b.Arguments)
+			c.Text = string(args)
 		}
 		members = c
 	case Inquiry:
