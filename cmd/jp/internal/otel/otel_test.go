@@ -23,6 +23,16 @@ import (
 // patience is for what must happen and takes as long as it takes.
 const patience = 30 * time.Second
 
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no sign of %s", what)
+		}
+	}
+}
+
 // tracer is one that sends to url.
 func tracer(t interface{ Errorf(string, ...any) }, url string, more ...string) *otel.Tracer {
 	return &otel.Tracer{
@@ -303,11 +313,7 @@ func TestAnswers(t *testing.T) {
 			tr := tracer(t, c.URL, tt.more)
 			_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
 			s.End()
-			for end := time.Now().Add(patience); len(c.Requests()) == 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("nothing was sent before the end")
-				}
-			}
+			eventually(t, "a request before the end", func() bool { return len(c.Requests()) > 0 })
 			got := ""
 			if err := finish(tr); err != nil {
 				got = strings.ReplaceAll(err.Error(), c.URL+"/v1/traces", "URL")
@@ -362,20 +368,14 @@ func TestHeaders(t *testing.T) {
 
 // TestGone: where nobody answers, other processes are told to send nothing, and the end says what was lost.
 func TestGone(t *testing.T) {
-	c := httptest.NewServer(http.NotFoundHandler())
-	c.Close()
-	tr := tracer(t, c.URL)
+	tr := tracer(t, "http://127.0.0.1:1") // the port of a server that was closed may be another test's by now
 	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
 	if n := len(top.Environ()); n != 2 {
 		t.Errorf("Environ() = %q before anything was sent", top.Environ())
 	}
 	_, s := otel.Start(ctx, "one", otel.Internal)
 	s.End()
-	for end := time.Now().Add(patience); len(top.Environ()) == 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("that nobody answers does not show")
-		}
-	}
+	eventually(t, "that nobody answers", func() bool { return len(top.Environ()) == 3 })
 	if got := top.Environ()[2]; got != "OTEL_SDK_DISABLED=true" {
 		t.Errorf("Environ() tells %s", got)
 	}
@@ -387,15 +387,21 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestHangs: a collector that takes a request and never answers holds nobody beyond the context of Close.
-func TestHangs(t *testing.T) {
+// mute is a collector that takes requests, tells came of each and never answers.
+func mute(t *testing.T) (c *httptest.Server, came chan struct{}) {
 	came, quit := make(chan struct{}, 4), make(chan struct{})
-	c := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	c = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		came <- struct{}{}
 		<-quit
 	}))
-	defer c.Close()
-	defer close(quit)
+	t.Cleanup(c.Close)
+	t.Cleanup(func() { close(quit) })
+	return c, came
+}
+
+// TestHangs: a collector that takes a request and never answers holds nobody beyond the context of Close.
+func TestHangs(t *testing.T) {
+	c, came := mute(t)
 	tr := tracer(t, c.URL)
 	_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
 	s.End()
@@ -417,25 +423,16 @@ func TestHangs(t *testing.T) {
 // TestUnanswered: who begins sub-agents before any span was sent finds out that a collector does not answer, and tells them; lost is
 // nothing by that.
 func TestUnanswered(t *testing.T) {
-	came, quit := make(chan struct{}, 4), make(chan struct{})
-	c := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		came <- struct{}{}
-		<-quit
-	}))
-	defer c.Close()
-	defer close(quit)
+	c, came := mute(t)
 	tr := tracer(t, c.URL)
 	_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
 	if got := s.Environ(); len(got) != 2 {
 		t.Errorf("Environ() at first = %q", got)
 	}
 	<-came
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if got := s.Environ(); len(got) == 3 && got[2] == "OTEL_SDK_DISABLED=true" {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("Environ() = %q", got)
-		}
+	eventually(t, "that nobody answers", func() bool { return len(s.Environ()) == 3 })
+	if got := s.Environ()[2]; got != "OTEL_SDK_DISABLED=true" {
+		t.Errorf("Environ() tells %s", got)
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -475,11 +472,7 @@ func TestRecovers(t *testing.T) {
 		_, s := otel.Start(ctx, fmt.Sprint(i), otel.Internal)
 		s.End()
 	}
-	for end := time.Now().Add(patience); len(c.Requests()) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nothing was sent before the end")
-		}
-	}
+	eventually(t, "a request before the end", func() bool { return len(c.Requests()) > 0 })
 	mu.Lock()
 	well = true
 	mu.Unlock()
