@@ -78,9 +78,7 @@ text = "done"
 	if got := strings.Join(e.updates(), "\n"); !strings.Contains(got, "MCP server notes is the editor's, whose servers sub-agents cannot use") {
 		t.Errorf("a sub-agent: %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPServersKnown: a server of the editor that jp knows is that one; the user's own config may confine one, and has the last word
@@ -119,9 +117,7 @@ func TestACPServersKnown(t *testing.T) {
 	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another one of this name`) {
 		t.Errorf("notices:\n%s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPQuestion: ask_user is a form where the editor has forms.
@@ -179,9 +175,7 @@ text = "done"
 			if asked != tt.asked || !strings.Contains(got, tt.want) {
 				t.Errorf("asked %q, updates =\n%s\nwant %q and %q", asked, got, tt.asked, tt.want)
 			}
-			if got := e.end(); got != 0 {
-				t.Errorf("exit = %d\n%s", got, e.stderr)
-			}
+			e.endWell()
 		})
 	}
 }
@@ -247,16 +241,12 @@ func TestACPPlaces(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", dir, got, want)
 		}
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 	e = startEditor(s, "--cfg", "agent/nobody")
 	if got := try(s.dir); !strings.HasPrefix(got, "-32002 ") || !strings.Contains(got, "agent/nobody") {
 		t.Errorf("a profile that is none: %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 
 	s.untrusted = true
 	e = startEditor(s)

@@ -44,27 +44,10 @@ func startEditor(s *site, args ...string) *editor {
 func startEditorThat(s *site, can acp.ClientCapabilities, args ...string) *editor {
 	s.t.Helper()
 	e := &editor{s: s, stderr: &bytes.Buffer{}}
-	e.cmd = &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "acp"}, args...), Dir: s.home, Env: s.environ(), Stderr: e.stderr}
-	in, err := e.cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := e.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := e.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	e.stdin = in
-	e.ClientSideConnection = acp.NewClientSideConnection(e, in, out)
+	w := startWire(s, e.stderr, args...)
+	e.cmd, e.stdin = w.cmd, w.in
+	e.ClientSideConnection = acp.NewClientSideConnection(e, w.in, w.out)
 	e.SetLogger(slog.New(slog.DiscardHandler))
-	s.t.Cleanup(func() {
-		if e.cmd.ProcessState == nil {
-			_ = e.cmd.Process.Kill()
-			_ = e.cmd.Wait()
-		}
-	})
 	r, err := e.Initialize(s.t.Context(), acp.InitializeRequest{ProtocolVersion: 1, ClientCapabilities: can})
 	if err != nil || r.ProtocolVersion != 1 || !r.AgentCapabilities.LoadSession {
 		s.t.Fatalf("initialize = %+v, %v", r, err)
@@ -77,6 +60,14 @@ func (e *editor) end() int {
 	_ = e.stdin.Close()
 	_ = e.cmd.Wait()
 	return e.cmd.ProcessState.ExitCode()
+}
+
+// endWell does that, and jp must have gone on until then.
+func (e *editor) endWell() {
+	e.s.t.Helper()
+	if got := e.end(); got != 0 {
+		e.s.t.Errorf("exit = %d\n%s", got, e.stderr)
+	}
 }
 
 func (e *editor) open(dir string, servers ...acp.McpServer) acp.SessionId {
@@ -245,33 +236,34 @@ func options(list []acp.SessionConfigOption) string {
 
 // wire is a `jp acp` whose lines the test writes and reads itself.
 type wire struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stdout io.Closer // what out reads
 }
 
-func newWire(s *site) *wire {
+// startWire starts one; stderr may be nil.
+func startWire(s *site, stderr io.Writer, args ...string) *wire {
 	s.t.Helper()
-	w := &wire{cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "acp"}, Dir: s.home, Env: s.environ()}}
-	in, err := w.cmd.StdinPipe()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "acp"}, args...), Dir: s.home, Env: s.environ(), Stderr: stderr}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	out, err := w.cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := w.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		if w.cmd.ProcessState == nil {
-			_ = w.cmd.Process.Kill()
-			_ = w.cmd.Wait()
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
 		}
 	})
-	w.in, w.out = in, bufio.NewReader(out)
-	return w
+	return &wire{cmd, in, bufio.NewReader(out), out}
 }
 
 // ask writes a line and returns the answer: its id, then ok, or code and the first line of the message.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,9 +125,7 @@ func TestACP(t *testing.T) {
 	if err != nil || len(list.Sessions) != 2 || list.Sessions[1].SessionId != id || list.Sessions[1].Cwd != s.dir || *list.Sessions[1].Title != "write it, see notes.md." {
 		t.Errorf("list = %+v, %v", list, err)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 	for _, c := range s.all() {
 		if c.ID.String() == string(blank) {
 			t.Errorf("a session that was asked nothing is left: %+v", c)
@@ -169,9 +165,7 @@ func TestACP(t *testing.T) {
 	if got := e.say(id, "and now?"); got != "end_turn" {
 		t.Errorf("going on: %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 func TestACPLeave(t *testing.T) {
@@ -343,9 +337,7 @@ func TestACPCancel(t *testing.T) {
 	if got := e.say(id, "quick"); !strings.HasPrefix(got, "-32002 ") {
 		t.Errorf("a closed session: %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPCancelQuestion: a question that is not answered does not keep a turn from being cancelled.
@@ -368,9 +360,7 @@ func TestACPCancelQuestion(t *testing.T) {
 	if got := s.all()["write"].Status; got != "cancelled" {
 		t.Errorf("status = %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPGone: a client that goes, or a signal, takes along what runs, in all sessions.
@@ -437,9 +427,7 @@ func TestACPBeside(t *testing.T) {
 	if got := <-ended; got != "cancelled" {
 		t.Errorf("stop = %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPKilled: kill -9 leaves nothing running either, and the conversation goes on in another editor.
@@ -469,37 +457,23 @@ func TestACPKilled(t *testing.T) {
 	if got := e.say(id, "quick"); got != "end_turn" {
 		t.Errorf("going on: %s", got)
 	}
-	if got := e.end(); got != 0 {
-		t.Errorf("exit = %d\n%s", got, e.stderr)
-	}
+	e.endWell()
 }
 
 // TestACPDeaf: a client that closes its end of stdout is one that is gone.
 func TestACPDeaf(t *testing.T) {
 	s := killSite(t)
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "acp"}, Dir: s.home, Env: s.environ()}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	w := startWire(s, nil)
 	say := func(format string, args ...any) {
-		if _, err := fmt.Fprintf(in, format+"\n", args...); err != nil {
+		if _, err := fmt.Fprintf(w.in, format+"\n", args...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
 	say(`{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, s.dir)
-	lines := bufio.NewReader(out)
 	var id string
 	for id == "" {
-		line, err := lines.ReadString('\n')
+		line, err := w.out.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -507,10 +481,10 @@ func TestACPDeaf(t *testing.T) {
 	}
 	say(`{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":"root"}]}}`, id)
 	s.loose()
-	out.Close()
+	w.stdout.Close()
 	say(`{"jsonrpc":"2.0","id":4,"method":"session/list","params":{}}`)
-	_ = cmd.Wait()
-	if got := cmd.ProcessState.ExitCode(); got != 141 {
+	_ = w.cmd.Wait()
+	if got := w.cmd.ProcessState.ExitCode(); got != 141 {
 		t.Errorf("exit = %d, want 141", got)
 	}
 	if p := s.processes(); len(p) != 0 {
@@ -531,7 +505,7 @@ func TestACPHostile(t *testing.T) {
 		t.Fatal(out)
 	}
 	mine := s.all()["mine"].ID.String()
-	w := newWire(s)
+	w := startWire(s, nil)
 	initialize := `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":7}}`
 	session := func(method, rest string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"session/` + method + `","params":{` + rest + `}}`

@@ -139,7 +139,7 @@ type Location struct {
 	Line int    `json:"line,omitempty"`
 }
 
-// CallContent is what a call shows: Text or Diff makes one.
+// CallContent is what a call shows: TextContent or DiffContent makes one.
 type CallContent struct {
 	Type    string  `json:"type"` // "content" or "diff"
 	Content *Block  `json:"content,omitempty"`
@@ -175,7 +175,7 @@ func NewInfo(title, updatedAt string) Info {
 type ConfigOption struct {
 	ID       string        `json:"id"`
 	Name     string        `json:"name"`
-	Category string        `json:"category,omitempty"` // "model", "thought_level", for the client to show
+	Category string        `json:"category,omitempty"` // "model", "thought_level" or "mode", for the client to show
 	Type     string        `json:"type"`               // "select"
 	Current  string        `json:"currentValue"`
 	Values   []ConfigValue `json:"options"`
