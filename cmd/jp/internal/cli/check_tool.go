@@ -132,14 +132,19 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		}
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
+	too := "" // where else leave is to be given
+	own, off := l.app.offByUser(d)
+	if child && off {
+		d, too = d.WithLeaveOf(own), " in your own config.toml too"
+	}
 	asks := d.Run == "" || d.Run == tools.RunAsk
 	if child {
 		const nobody = "nobody answers a sub-agent, and detached denies: "
 		if asks && denies(d.Detached.Run) {
-			say("run", nobody+"the tool can never run", `write run = "unattended", or leave the tool out`)
+			say("run", nobody+"the tool can never run", `write run = "unattended"`+too+`, or leave the tool out`)
 		}
 		if d.Result == tools.ResultAsk && denies(d.Detached.Deliver) {
-			say("result", nobody+"its result is never delivered", `write result = "unattended", or leave the tool out`)
+			say("result", nobody+"its result is never delivered", `write result = "unattended"`+too+`, or leave the tool out`)
 		}
 		if d.Source == tools.SourceInteractive {
 			say("source", "is never in a sub-agent", "leave the tool out")
@@ -171,7 +176,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		say("network", "reaches every network, this machine's own services included", "")
 	}
 	switch {
-	case d.Sandbox == tools.SandboxOff && child && !l.app.offByUser(d):
+	case d.Sandbox == tools.SandboxOff && child && !off:
 		say("sandbox", "a sub-agent's calls are refused: only your own config.toml, with the same tool, can say off", "")
 	case d.Sandbox == tools.SandboxOff:
 		say("sandbox", "runs unconfined: it can do what you can do", "")

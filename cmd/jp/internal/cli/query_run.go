@@ -112,7 +112,9 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 	for _, def := range defs {
 		if def.Local() {
 			own := env
-			own.AllowOff = !env.Main && q.offByUser(def)
+			if users, off := q.offByUser(def); off && !env.Main {
+				own.AllowOff, def = true, def.WithLeaveOf(users)
+			}
 			t, err := tools.Command(def, own)
 			if err != nil {
 				return tools.Set{}, err
