@@ -124,9 +124,9 @@ func (f *folder) systemError(err error) error {
 // ever: so everybody passes the gate, which is held exclusively until the store
 // is locked, one after the other.
 func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
+	start := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, f.deadline)
 	defer cancel()
-	start := time.Now()
 	for {
 		file, err := f.acquireOnce(waiting, write)
 		if err == nil {
