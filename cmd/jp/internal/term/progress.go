@@ -8,7 +8,8 @@ import (
 )
 
 // Progress is a line on a terminal's stderr that says what takes so long. It comes after a second, goes when something else is
-// written to stderr, and for good when the answer begins, unless that goes into a file, or on End. Safe for concurrent use. A nil *Progress shows nothing.
+// written to stderr, and for good when the answer begins, unless that goes into a file, or on End. Safe for concurrent use. A nil
+// *Progress shows nothing.
 type Progress struct {
 	err   io.Writer
 	label string
