@@ -133,14 +133,11 @@ func (s *acpSession) Set(ctx context.Context, id, value string) error {
 }
 
 func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
-	q, leave, err := s.open(ctx)
+	q, leave, err := s.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
-		return err
-	}
 	c.use(&q.o, acpChoice{})
 	if err := q.asStored(ctx); err != nil {
 		return err

@@ -69,6 +69,18 @@ func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err erro
 	return q, closeLog, nil
 }
 
+// take is open with the conversation at hand.
+func (s *acpSession) take(ctx context.Context) (q *query, leave func(), err error) {
+	if q, leave, err = s.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return q, leave, nil
+}
+
 // begin makes the conversation.
 func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	q, leave, err := s.open(ctx)
@@ -100,14 +112,11 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
 	}
-	q, leave, err := s.open(ctx)
+	q, leave, err := s.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
-		return err
-	}
 	s.title, s.fresh = q.conv.Title, untouched(q.conv)
 	if err := s.serversOf(ctx, q, setup); err != nil {
 		return err
@@ -125,13 +134,12 @@ func (s *acpSession) Close(ctx context.Context) {
 	if !s.fresh {
 		return
 	}
-	q, leave, err := s.open(ctx)
+	q, leave, err := s.take(ctx)
 	if err == nil {
 		defer leave()
-		q.conv, err = q.store.Get(ctx, s.id)
-	}
-	if err == nil && untouched(q.conv) {
-		_, err = q.store.Remove(ctx, s.id, convstore.RemoveOptions{})
+		if untouched(q.conv) {
+			_, err = q.store.Remove(ctx, s.id, convstore.RemoveOptions{})
+		}
 	}
 	if err != nil {
 		s.server.app.verbosef("session %s: %v", s.id, err)
