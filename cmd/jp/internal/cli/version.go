@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -27,21 +28,33 @@ func newVersionCommand(a *app) *cli.Command {
 		Examples: []string{"jp version -F json"},
 		Run: func(context.Context, []string) error {
 			v := versionInfo{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				if m := info.Main.Version; m != "" && m != "(devel)" {
-					v.Version = m
-				}
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						v.Revision = s.Value
-					}
-				}
-			}
+			info, _ := debug.ReadBuildInfo()
+			v.built(info)
 			if a.json() {
 				return a.document(v)
 			}
-			_, err := fmt.Fprintf(a.io.Out, "jp %s %s/%s %s\n", v.Version, v.OS, v.Arch, v.Go)
+			revision := ""
+			if v.Revision != "" {
+				revision = " (" + v.Revision[:min(len(v.Revision), 12)] + ")"
+			}
+			_, err := fmt.Fprintf(a.io.Out, "jp %s%s %s/%s %s\n", v.Version, revision, v.OS, v.Arch, v.Go)
 			return err
 		},
 	})
+}
+
+// built adds what the build knows: the tag it was made from, if any, and the commit.
+func (v *versionInfo) built(info *debug.BuildInfo) {
+	if info == nil {
+		return
+	}
+	// Without a tag it is (devel), or v0.0.0 with a time and a commit.
+	if m := info.Main.Version; m != "" && m != "(devel)" && !strings.HasPrefix(m, "v0.0.0-") {
+		v.Version = strings.TrimPrefix(m, "v")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
 }
