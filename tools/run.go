@@ -228,7 +228,7 @@ func (c command) data(call Call) (map[string]any, error) {
 func (c command) startError(err error, confined bool) string {
 	var path *fs.PathError
 	switch {
-	case !errors.As(err, &path):
+	case !errors.As(err, &path), path.Op != "exec": // a folder, or what the sandbox opens
 		return err.Error()
 	case errors.Is(err, fs.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
 		return fmt.Sprintf("program %q: not found in PATH", path.Path)

@@ -124,8 +124,12 @@ func TestCommandNotStarted(t *testing.T) {
 	}
 	c.env = nil
 	expect(t, "without PATH", c.run(t.Context(), `command = "true"`, ``), failed(`program "true": not found in PATH`))
+	c.env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + c.at("nowhere")}
+	expect(t, "without a place for temporary files", c.run(t.Context(), `command = "true"`, ``),
+		failed(fmt.Sprintf("true: sandbox: folder for temporary files in %s: no such file or directory", c.at("nowhere"))))
+	c.env = nil
 	c.dir = c.at("gone")
-	expect(t, "without a workspace", c.run(t.Context(), `command = "/bin/true"`, ``), failed(fmt.Sprintf("program %q: no such file or directory", c.dir)))
+	expect(t, "without a workspace", c.run(t.Context(), `command = "/bin/true"`, ``), failed(fmt.Sprintf("chdir %s: no such file or directory", c.dir)))
 }
 
 // A tool has what it was promised of the environment and nothing else.

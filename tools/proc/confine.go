@@ -154,7 +154,11 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	}
 	dir, err := os.MkdirTemp(base, "jp-tool-")
 	if err != nil {
-		return confinement{}, fmt.Errorf("sandbox: folder for temporary files: %w", err)
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return confinement{}, fmt.Errorf("sandbox: folder for temporary files in %s: %w", base, err)
 	}
 	if out.tmp, err = filepath.EvalSymlinks(dir); err != nil {
 		return confinement{}, errors.Join(fmt.Errorf("sandbox: folder for temporary files: %w", err), removeTmp(dir))

@@ -34,7 +34,7 @@ type examined struct {
 
 	Adopts    bool            `json:"adopts"` // jp is the parent of what its children leave behind: nothing outlives it
 	Disk      *convstore.Disk `json:"disk"`   // of the store; null without one
-	Temp      *convstore.Disk `json:"temp"`   // of temporary files
+	Temp      *convstore.Disk `json:"temp"`   // of temporary files; null when they have no place
 	Providers []providerKey   `json:"providers"`
 	Terminal  terminalSeen    `json:"terminal"`
 	Traces    *otel.Plan      `json:"traces"` // null where the environment asks for none
@@ -127,9 +127,9 @@ func (a *app) examine(ctx context.Context) examined {
 	temp := or(a.getenv("TMPDIR"), "/tmp")
 	if d, err := convstore.DiskOf(temp); err != nil {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
-	} else if e.Temp = &d; d.Path != filepath.Clean(temp) && !exists(temp) {
+	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
 		fail(fmt.Errorf("TMPDIR %s: there is no such folder, and no tool can run", temp))
-	} else if d.Free < roomNeeded {
+	} else if e.Temp = &d; d.Free < roomNeeded {
 		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
 	}
 	tty, err := a.terminal()
