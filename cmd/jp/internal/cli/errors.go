@@ -200,10 +200,21 @@ func explainSentinel(r *report, err error) bool {
 		r.is("deadline", exitDeadline, "")
 	case errors.Is(err, context.Canceled):
 		r.is("signal", exitInterrupted, "")
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		r.is("too_many_files", exitFailed, openFilesHint())
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again")
 	default:
 		return false
 	}
 	return true
+}
+
+// openFilesHint names the limit that a process has run into.
+func openFilesHint() string {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return "`ulimit -n` shows and sets how many files a process may have open"
+	}
+	return fmt.Sprintf("a process may have %d files open here; `ulimit -n` sets that", limit.Cur)
 }

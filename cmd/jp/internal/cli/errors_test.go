@@ -58,6 +58,7 @@ func TestExplain(t *testing.T) {
 		{&signalError{syscall.SIGTERM}, "signal", exitTerminated},
 		{&signalError{syscall.SIGHUP}, "signal", exitHangup},
 		{term.ErrClosed, "stdout_closed", exitClosed},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EMFILE}, "too_many_files", exitFailed},
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, "disk_full", exitFailed},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("around: %w", c.err)} {

@@ -49,7 +49,7 @@ func dataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 
 // contributed reads everything that the workspace at root could have jp load: all of .jp, and below root itself the skills,
 // instructions and MCP servers. Links are followed as loaders follow them, inside .jp or the workspace and not out of it.
-// Nothing is opened but regular files and folders. A *failure tells what cannot be trusted.
+// Nothing is opened but regular files and folders. A *failure tells what cannot be trusted; another error, what jp lacks to read it.
 func contributed(root string) (*contribution, error) {
 	c := &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
 	if err := c.tree(filepath.Join(root, ".jp"), ".jp", "."); err != nil {
@@ -197,11 +197,16 @@ func (c *contribution) read(root *os.Root, name string) (sum [sha256.Size]byte, 
 	return sum, data, nil
 }
 
-// unfit is the error for what keeps a workspace from being trusted at all.
+// unfit is the error for what keeps a workspace from being trusted at all, unless it is this process that lacks something.
 func (c *contribution) unfit(key string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
+	}
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return fmt.Errorf("workspace %s: %s: %w", c.root, key, err)
+		}
 	}
 	return refusedf("workspace %s: cannot be trusted: %s: %v", c.root, key, err).
 		withHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")

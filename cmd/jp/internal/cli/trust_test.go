@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -441,4 +443,23 @@ func TestTrustLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+}
+
+// What jp lacks is no fault of the workspace's.
+func TestUnfit(t *testing.T) {
+	c := contribution{root: "/w"}
+	for _, test := range []struct {
+		err  error
+		want string
+		is   Status
+	}{
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, "workspace /w: .jp/x: too many open files", exitFailed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOMEM}, "workspace /w: .jp/x: cannot allocate memory", exitFailed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "workspace /w: cannot be trusted: .jp/x: permission denied", exitRefused},
+		{errNotText, "workspace /w: cannot be trusted: .jp/x: is not UTF-8", exitRefused},
+	} {
+		if r := explain(c.unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
+			t.Errorf("unfit(%v) = %q, status %d; want %q, %d", test.err, r.Message, r.Status, test.want, test.is)
+		}
+	}
 }
