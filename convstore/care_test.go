@@ -86,6 +86,27 @@ func TestCompact(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	// Again, until it is no smaller: then the file stays.
+	for {
+		old, err := os.Stat(s.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after, err := s.Compact(t.Context())
+		if err != nil || after.Size > before.Size {
+			t.Fatalf("Compact = %+v, %+v, %v", before, after, err)
+		}
+		now, err := os.Stat(s.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stayed := os.SameFile(old, now); stayed != (after.Size == before.Size) {
+			t.Errorf("Compact = %+v, %+v, and the file stayed: %v", before, after, stayed)
+		}
+		if after == before {
+			break
+		}
+	}
 	for _, name := range filesIn(t, s.f.dir) {
 		if filepath.Base(name) == fileUnfinished {
 			t.Error("the unfinished file was left behind")
@@ -146,7 +167,7 @@ func TestCompactRefuses(t *testing.T) {
 	err = s.f.session(ctx, true, func(h *handle) error {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
-		_, err := s.f.rewrite(stopped, h)
+		_, err := s.f.rewrite(stopped, h, Space{Size: 1 << 62})
 		return err
 	})
 	if !errors.Is(err, context.Canceled) || !bytes.Equal(mustRead(t, s.Path()), sample) {

@@ -52,7 +52,8 @@ func (f *folder) space(file *os.File) (Space, error) {
 const compactBatch = 16 << 20
 
 // Compact writes the store anew without its free space, and returns its size before
-// and after. Others wait meanwhile, as for a long transaction, and find the new
+// and after; where the new file would not be smaller, the old one stays, and the
+// two are the same. Others wait meanwhile, as for a long transaction, and find the new
 // file afterwards. Whenever it fails or is killed, the file is as it was; a damaged
 // file is refused. What was written is compared with the old file, entry by entry,
 // before it takes its place.
@@ -81,14 +82,14 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 		if err := s.f.checkPages(h.file); err != nil {
 			return err
 		}
-		after, err = s.f.rewrite(ctx, h)
+		after, err = s.f.rewrite(ctx, h, before)
 		return err
 	})
 	return before, after, err
 }
 
-// rewrite puts a copy of the store, made entry by entry, in its place.
-func (f *folder) rewrite(ctx context.Context, h *handle) (after Space, err error) {
+// rewrite puts a copy of the store, made entry by entry, in its place, if it is smaller.
+func (f *folder) rewrite(ctx context.Context, h *handle, before Space) (after Space, err error) {
 	unfinished := f.path(fileUnfinished)
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return after, f.systemError(err)
@@ -118,11 +119,14 @@ func (f *folder) rewrite(ctx context.Context, h *handle) (after Space, err error
 	if err := trim(file); err != nil {
 		return after, f.systemError(err)
 	}
-	if err := file.Sync(); err != nil {
-		return after, f.systemError(err)
-	}
 	if after, err = f.space(file); err != nil {
 		return after, err
+	}
+	if after.Size >= before.Size {
+		return before, nil
+	}
+	if err := file.Sync(); err != nil {
+		return after, f.systemError(err)
 	}
 	if err := os.Rename(unfinished, f.path(fileStore)); err != nil {
 		return after, f.systemError(err)

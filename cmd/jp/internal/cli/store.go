@@ -122,8 +122,8 @@ func newStoreBackupCommand(a *app) *cli.Command {
 func newStoreCompactCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
-		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place. Other jp wait " +
-			"meanwhile. When it fails, for want of room say, the store is as it was.",
+		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
+			"smaller. Other jp wait meanwhile. When it fails, for want of room say, the store is as it was.",
 		Exits:    []Status{exitNotFound, exitBusy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {
@@ -141,7 +141,14 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			if a.json() {
 				return a.document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
 			}
-			_, err = fmt.Fprintf(a.io.Out, "%s: %s, was %s\n", st.Path(), mebibytes(after.Size), mebibytes(before.Size))
+			text := fmt.Sprintf("%s, was %s", mebibytes(after.Size), mebibytes(before.Size))
+			switch {
+			case before.Size == 0:
+				text = "not made yet"
+			case after.Size == before.Size:
+				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", mebibytes(after.Size))
+			}
+			_, err = fmt.Fprintf(a.io.Out, "%s: %s\n", st.Path(), text)
 			return err
 		},
 	})
