@@ -312,6 +312,7 @@ func TestScreens(t *testing.T) {
 		{"pager.txt", play{args: []string{"c", "print", ".", "--style", "user"}, env: []string{`JP_PAGER=sed -e 's/^/| /'`}}, 0, false},
 		{"pager-left.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=head -n 3"}}, 0, false},
 		{"pager-failed.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=false"}}, 1, false},
+		{"pager-builtin.txt", play{args: []string{"help"}, env: []string{"JP_PAGER=exit 3"}}, 1, false},
 		{"grep.txt", play{args: []string{"c", "grep", "bold", "--context", "1"}}, 0, false},
 		{"tree.txt", play{args: []string{"query", "--new", "sub"}}, 0, false},
 		{"ls.txt", play{args: []string{"c", "ls", "--hidden", "--sort", "created"}}, 0, false},

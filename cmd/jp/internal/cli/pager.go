@@ -39,7 +39,7 @@ func (a *app) pagerCommand() string {
 	if !a.io.OutTTY || a.globals.noPager || a.json() || a.guest != nil || a.getenv("TERM") == "dumb" {
 		return ""
 	}
-	for _, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {
+	for i, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {
 		words := strings.Fields(command)
 		if len(words) == 0 {
 			continue
@@ -47,7 +47,8 @@ func (a *app) pagerCommand() string {
 		if words[0] == "cat" {
 			return ""
 		}
-		if _, err := exec.LookPath(words[0]); err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
+		// JP_PAGER is meant for jp: one that is not there is said, not passed over.
+		if _, err := exec.LookPath(words[0]); i > 0 && err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
 			continue
 		}
 		tty, err := term.OpenTTY()
