@@ -203,7 +203,7 @@ func explainSentinel(r *report, err error) bool {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		r.is("too_many_files", exitFailed, openFilesHint())
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again")
+		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again (removing conversations takes room too)")
 	default:
 		return false
 	}
