@@ -166,7 +166,7 @@ func FuzzKeyLines(f *testing.F) {
 	for _, s := range []string{
 		"a = 1", "a.b = 1\na.c = 2", "[a]\nb = 1", "[[a]]\nb = 1\n[[a]]\nc = 2", "a = [1, {b = 2}]", "a = \"\"\"x\n\"\"\"\"\"\nb = 1", "a = '''\n'''''\nb=1",
 		"a = \"\\\"\" # x = 1", "[ a . \"b\" ]\nc = 2020-01-01T00:00:00Z", "a = { b = [ 1, ], c = true }", "\"\" = 1", "a = [\n# ]\n1]\r\nb = 2", wordCount,
-		"[a]\n[a.b]\n[[a.b.c]]\nd=1", "a=1e5\nb=inf\nc=0x1F", "'a.b'.c=1", "\"\\u0041\"=1",
+		"[a]\n[a.b]\n[[a.b.c]]\nd=1", "a=1e5\nb=inf\nc=0x1F", "'a.b'.c=1", "\"\\u0041\"=1", `'\n'=1`,
 	} {
 		f.Add(s)
 	}

@@ -2,8 +2,9 @@ package tools
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 )
 
 // keyLines finds the line of each key in a TOML text that a decoder has
@@ -116,8 +117,10 @@ func (s *keyScanner) key() (parts []string, ok bool) {
 		case s.src[0] == '"' || s.src[0] == '\'':
 			raw := s.str()
 			part = strings.Trim(raw, raw[:1])
-			if u, err := strconv.Unquote(raw); err == nil {
-				part = u
+			var pair map[string]bool // by the decoder, whose escapes are not those of Go
+			if toml.Unmarshal([]byte(raw+"=true"), &pair) == nil {
+				for part = range pair {
+				}
 			}
 		default:
 			n := strings.IndexAny(s.src, " \t.=]\r\n")

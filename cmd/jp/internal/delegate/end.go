@@ -256,13 +256,13 @@ func (e *ending) told(child convstore.ID, limit int) string {
 	if !e.handedIn() {
 		if e.LastTool != "" {
 			last, _ := bound(e.LastTool, 300)
-			fmt.Fprintf(&b, "last tool call: %s\n", neutralize(last))
+			fmt.Fprintf(&b, "last tool call: %s\n", last)
 		}
 		if e.Stderr != "" {
-			fmt.Fprintf(&b, "its last messages:\n%s\n", neutralize(e.Stderr))
+			fmt.Fprintf(&b, "its last messages:\n%s\n", e.Stderr)
 		}
 	}
-	return b.String()
+	return neutralize(b.String()) // once more: what stands beside a cut can become markup by it
 }
 
 // bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
