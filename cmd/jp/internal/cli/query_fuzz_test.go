@@ -29,7 +29,7 @@ func newFuzzPlace(t *testing.T, config string) fuzzPlace {
 	t.Helper()
 	p := fuzzPlace{top: t.TempDir()}
 	for name, text := range map[string]string{
-		"ws/.jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\n" + config,
+		"ws/.jp/config.toml": "[assistant]\nmodel = \"script/m.toml\"\nrequest.max_retries = 0\n" + config,
 		"ws/m.toml":          "[[rule]]\ntext = \"Said.\"\n",
 		"ws/other.toml":      "[[rule]]\ntext = \"'Tis said.\"\n",
 		"ws/note.txt":        "a note\n",

@@ -198,7 +198,7 @@ func (s Server) expanded(lookup func(string) (string, bool, error)) (Server, err
 
 func checkURL(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Fragment != "" {
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Fragment != "" {
 		return errors.New("url: must be an http or https address without user, password and fragment") // may hold a secret
 	}
 	return nil

@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"bytes"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -140,3 +142,49 @@ func described(s *settings) string {
 	add(s.content, "content")
 	return strings.Join(words, " ")
 }
+
+// FuzzSettings: whatever the variables say, what is sent can be sent, and no warning tells a header's value.
+func FuzzSettings(f *testing.F) {
+	f.Add("http://c:4318", "a=1,b=%41", "http/json", "gzip", "team=a%2Cb,=x", "parentbased_traceidratio", "0.5", "250")
+	f.Add("https://[::1%25en0]:1/%zz", "a=\r\nX: y,\x00=b,Host=c,a=%0a", "grpc", "zstd", "a=%ff,\xff=b", "traceidratio", "NaN", "-1")
+	f.Add("HTTP://h:99999/../x", ",,=,a", "", "", strings.Repeat("a=b,", 200), "xray", "0x1p-1", "1e3")
+	f.Fuzz(func(t *testing.T, endpoint, headers, protocol, compression, resource, sampling, arg, timeout string) {
+		vars := map[string]string{
+			varTracesEndpoint: endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
+			"OTEL_EXPORTER_OTLP_HEADERS": headers, "OTEL_EXPORTER_OTLP_TIMEOUT": timeout, "OTEL_RESOURCE_ATTRIBUTES": resource,
+			"OTEL_SERVICE_NAME": resource, "OTEL_TRACES_SAMPLER": sampling, "OTEL_TRACES_SAMPLER_ARG": arg,
+		}
+		s, warnings := readSettings(func(name string) string { return vars[name] }, "1.0", 1)
+		for _, w := range warnings {
+			if strings.Contains(w, "HEADERS: ") && !headerWarning.MatchString(w) {
+				t.Errorf("a warning tells of the headers %q: %s", headers, w)
+			}
+		}
+		if s == nil {
+			if len(warnings) == 0 {
+				t.Errorf("%q: nothing is sent, and nobody is told", vars)
+			}
+			return
+		}
+		r, err := http.NewRequest(http.MethodPost, s.url, nil)
+		if err != nil || r.URL.User != nil || r.URL.RawQuery != "" || r.URL.Fragment != "" || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
+			t.Fatalf("%q: %q, %v", endpoint, s.url, err)
+		}
+		var b bytes.Buffer
+		if err := s.headers.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(b.String(), "\n"); got != len(s.headers) || s.headers.Get("Host") != "" {
+			t.Errorf("%q are %d lines of headers:\n%s", headers, got, b.String())
+		}
+		if s.timeout <= 0 || len(s.resource) > maxAttrs {
+			t.Errorf("%q: a timeout of %v, %d attributes", vars, s.timeout, len(s.resource))
+		}
+		caller, called := link{sampled: true}, s.sample(link{sampled: true}, true, traceID{1})
+		if again := s.sample(caller, true, traceID{1}); again != called {
+			t.Errorf("%q: a trace is recorded %v, then %v", vars, called, again)
+		}
+	})
+}
+
+var headerWarning = regexp.MustCompile(`^OTEL_EXPORTER_OTLP_HEADERS: entry \d+ is no NAME=VALUE of a header; it is left out$`)
