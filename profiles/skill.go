@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -85,7 +86,7 @@ func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
 // that count are read, and only as plain, quoted or block text; the rest is left alone. Its errors are *Error without a
 // file.
 func parseSkill(data []byte) (Skill, error) {
-	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return Skill{}, &Error{Msg: "not UTF-8 text"}
 	}
@@ -119,6 +120,8 @@ func parseSkill(data []byte) (Skill, error) {
 			err = errors.New("stands twice")
 		case err == nil && text == "":
 			err = errors.New("must not be empty")
+		case err == nil && strings.ContainsFunc(text, unicode.IsControl):
+			err = errors.New("must not hold control characters")
 		case err == nil && len(text) > 1024:
 			err = errors.New("must be at most 1024 bytes")
 		}
@@ -140,6 +143,9 @@ func parseSkill(data []byte) (Skill, error) {
 
 // scalar reads a YAML text, folded into one line. More are the indented lines below its key.
 func scalar(first string, more []string) (string, error) {
+	for first == "" && len(more) > 0 { // it may begin below its key
+		first, more = strings.TrimSpace(more[0]), more[1:]
+	}
 	all := strings.Join(strings.Fields(strings.Join(append([]string{first}, more...), " ")), " ")
 	if first == "" {
 		return all, nil
@@ -151,11 +157,18 @@ func scalar(first string, more []string) (string, error) {
 		}
 		return strings.Join(strings.Fields(strings.Join(more, " ")), " "), nil
 	case '"':
-		text, err := strconv.Unquote(all)
-		if err != nil {
+		var b strings.Builder
+		rest, closed := strings.CutSuffix(all[1:], `"`)
+		for closed && rest != "" {
+			r, _, tail, err := strconv.UnquoteChar(rest, '"')
+			if rest, closed = tail, err == nil; closed {
+				b.WriteRune(r) // to YAML, \xd1 is a character and no byte
+			}
+		}
+		if !closed {
 			return "", errors.New("the quotes are not closed, or hold an escape that is not read here")
 		}
-		return strings.Join(strings.Fields(text), " "), nil
+		return strings.Join(strings.Fields(b.String()), " "), nil
 	case '\'':
 		if len(all) < 2 || all[len(all)-1] != '\'' || strings.Contains(strings.ReplaceAll(all[1:len(all)-1], "''", ""), "'") {
 			return "", errors.New("the quotes are not closed")

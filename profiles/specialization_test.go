@@ -289,6 +289,12 @@ func TestParseSkill(t *testing.T) {
 		{"literal", "---\ndescription: |\n  One\n  Two\nname: k\n---\nB", "k|One Two|B"},
 		{"goes on", "---\nname: k\ndescription: Does it\n  and more\n---\nB", "k|Does it and more|B"},
 		{"escapes", "---\nname: k\ndescription: \"a \\\"b\\\"\\nc\"\n---\nB", `k|a "b" c|B`},
+		{"a character by its number", `---
+name: k
+description: "\xd1 \u00d1 \\xd1"
+---
+B`, `k|Ñ Ñ \xd1|B`},
+		{"an escape of the terminal", "---\nname: k\ndescription: \"a\\x1b[31m\"\n---\nB", "3: description: must not hold control characters"},
 		{"CRLF and byte order mark", "\ufeff---\r\nname: k\r\ndescription: d\r\n---\r\nA\r\nB\r\n", "k|d|A\nB"},
 		{"body with ---", "---\nname: k\ndescription: d\n---\nA\n---\nB", "k|d|A\n---\nB"},
 		{"empty", "", "1: must begin with a frontmatter between lines of ---"},
