@@ -25,8 +25,8 @@ type Schema struct {
 	schema *schema
 }
 
-// ParseSchema reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, in which references are pointers
-// into the schema itself.
+// ParseSchema reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, with no key twice in
+// an object, in which references are pointers into the schema itself.
 func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if len(raw) > maxAnswerSchema {
 		return nil, fmt.Errorf("is larger than %s", sizeText(maxAnswerSchema))
@@ -34,6 +34,9 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	v, err := decodeJSON(raw)
 	if err != nil {
 		return nil, err
+	}
+	if key, ok := keyTwice(raw); ok {
+		return nil, fmt.Errorf("has the key %s twice in one object", quoteShort(key))
 	}
 	var b bounds
 	if err := b.check(v, 0); err != nil {

@@ -30,6 +30,7 @@ func TestSchemaCheck(t *testing.T) {
 		{`{"type":"object"}`, `{"a":1,"a":2}`, `{"a":2}`, nil}, // what was checked is what is handed on
 		{`{"anyOf":[{"type":"string"},{"type":"null"}]}`, `"x"`, `"x"`, nil},
 		{`{"enum":[1,{"a":[2.0]}]}`, `{"a":[2]}`, `{"a":[2]}`, nil},
+		{`{"enum":["enum","enum",{"a":"a","b":["a",{"a":"b"}]}]}`, `"enum"`, `"enum"`, nil}, // no key twice in one object
 		{`{"enum":[1,"1"]}`, `2`, "", []string{`must be 1 or "1", not 2`}},
 		{`{"enum":[]}`, `2`, "", []string{"has no valid value"}},
 		{`{"const":1}`, `1.0`, `1.0`, nil},
@@ -57,6 +58,9 @@ func TestParseSchemaRefuses(t *testing.T) {
 		{`{"title":"` + strings.Repeat("x", maxAnswerSchema) + `"}`, "is larger than 64 KB"},
 		{`{"$ref":"https://example.com/x"}`, `#: $ref "https://example.com/x": only pointers into the schema itself are followed`},
 		{`{"$ref":"#"}`, "#: refers to itself"},
+		{`{"type":"string","type":"object"}`, `has the key "type" twice in one object`},
+		{`{"":1,"":2}`, `has the key "" twice in one object`},
+		{`{"properties":{"a":{"enum":[{"b":1},"b",{"b":[],"\u0062":{}}]}}}`, `has the key "b" twice in one object`},
 		{`{"pattern":"("}`, "pattern: error parsing regexp: missing closing ): `(`"},
 		{`{"pattern":"\\pL{1000}\\pL{1000}\\pL{1000}\\pL{1000}"}`, "its patterns are too large"},
 		{`{"anyOf":[{"Pattern":"x{1000}x{1000}x{1000}x{1000}x"}]}`, "its patterns are too large"},

@@ -27,6 +27,41 @@ func decodeJSON(b []byte) (any, error) {
 	return v, nil
 }
 
+// keyTwice is the first key that an object of b, which is JSON, has twice.
+func keyTwice(b []byte) (twice string, ok bool) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	var open []map[string]bool // keys of the objects around; nil for a list
+	for key := false; ; {      // key: a string is one here
+		t, err := dec.Token()
+		if err != nil {
+			return "", false // the end
+		}
+		switch v := t.(type) {
+		case json.Delim:
+			switch v {
+			case '{':
+				open = append(open, map[string]bool{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+			key = len(open) > 0 && open[len(open)-1] != nil
+			continue
+		case string:
+			if key {
+				in := open[len(open)-1]
+				if in[v] {
+					return v, true
+				}
+				in[v], key = true, false
+				continue
+			}
+		}
+		key = len(open) > 0 && open[len(open)-1] != nil
+	}
+}
+
 // encodeJSON writes v with sorted keys and without escapes for HTML.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
