@@ -157,7 +157,7 @@ func (a *app) trustShown(j judgement) (trustShown, error) {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Servers = servers(j.files.data[mcpFile])
+	s.Servers = a.serversShown(j.files.data[mcpFile])
 	return s, nil
 }
 
@@ -207,8 +207,9 @@ func commandText(c tools.CommandLine) string {
 	return strings.Join(words, " ")
 }
 
-// servers names what .mcp.json would start or call. A file that cannot be read as one says so.
-func servers(data []byte) []string {
+// serversShown names what .mcp.json would start or call, and for a program whether the user's own config confines it. A file that
+// cannot be read as one says so.
+func (a *app) serversShown(data []byte) []string {
 	list := []string{}
 	if data == nil {
 		return list
@@ -221,6 +222,9 @@ func servers(data []byte) []string {
 		text := name + ": " + e.Server.Address()
 		if v := e.Server.Variables(); len(v) > 0 {
 			text += " (with " + strings.Join(v, " ") + ")"
+		}
+		if e.Server.Command != "" {
+			text += ", " + pick(a.confines(name), "in a sandbox", "not confined")
 		}
 		if e.Err != nil {
 			text = name + ": cannot be used: " + e.Err.Error()
