@@ -166,10 +166,20 @@ func (s *site) running(part string) []int {
 	return pids
 }
 
-// gone waits until no process of the site is left.
+// gone waits until no process of the site is left, and nothing of one: what is ending has no command line any more, and its files,
+// with the locks on them, for a moment longer.
 func (s *site) gone() {
 	s.t.Helper()
-	s.eventually("every process to end", func() bool { return len(s.processes()) == 0 })
+	s.eventually("every process to end", func() bool { return len(s.processes()) == 0 && !s.inhabited() })
+}
+
+// inhabited reports whether a thread stands in one of the site's folders, which it leaves after closing its files.
+func (s *site) inhabited() bool {
+	links, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/cwd")
+	return slices.ContainsFunc(links, func(link string) bool {
+		cwd, _ := os.Readlink(link)
+		return cwd != "" && (cwd == s.dir || cwd == s.home)
+	})
 }
 
 // all lists every conversation by title.
