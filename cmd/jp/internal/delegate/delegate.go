@@ -59,8 +59,9 @@ type Delegator struct {
 	// crash at each of them is tried. nil is nobody.
 	Checkpoint func(point string)
 
-	once sync.Once
-	tree treeSlots
+	once   sync.Once
+	tree   treeSlots
+	starts starts
 
 	mu       sync.Mutex
 	calls    int

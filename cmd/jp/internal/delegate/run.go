@@ -122,6 +122,8 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		return outcome{child: child, ending: e}, err
 	}
 	defer d.free(slot)
+	f.ready = d.starts.begin(ctx)
+	defer f.ready()
 
 	// The time of a child runs from here, and never beyond its caller's.
 	f.begun = time.Now()
@@ -244,6 +246,7 @@ var errDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 // follower turns a child's lines into progress.
 type follower struct {
 	d        *Delegator
+	ready    func() // it has started
 	child    convstore.ID
 	call     string
 	profile  string
@@ -260,6 +263,8 @@ type follower struct {
 
 func (f *follower) line(l stream.Line) {
 	switch l := l.(type) {
+	case *stream.Init:
+		f.ready()
 	case *stream.Assistant:
 		u := l.Usage
 		f.tokens += u.InputTokens + u.CacheWriteTokens + u.OutputTokens
