@@ -143,7 +143,7 @@ func (s *screen) String() string {
 	text := strings.TrimRight(b.String(), "\n") + "\n"
 	for _, m := range []struct{ from, to string }{
 		{`jp-c[0-9]{11}`, "jp-c00000000000"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}`, "2000-01-01 00:00"}, {`\b[0-9]+(\.[0-9])?s\b`, "0s"},
-		{`[0-9,]+ tokens  `, "0 tokens  "}, {`/\S*/work\b`, "/work"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
+		{`[0-9,]+ tokens  `, "0 tokens  "}, {`/\S*/work\b`, "$$WORK"}, {`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z`, "2000-01-01T00:00:00Z"},
 		{`(now| [0-9]m)\n`, "now\n"},
 	} {
 		text = regexp.MustCompile(m.from).ReplaceAllString(text, m.to)

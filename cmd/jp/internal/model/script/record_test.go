@@ -78,7 +78,7 @@ func (h heard) among(dir string, ids map[string]string) heard {
 		there := other
 		other = func(s string) string {
 			s = strings.ReplaceAll(there(s), "{{workspace}}", "{\ue000}") // that was said
-			return strings.ReplaceAll(strings.ReplaceAll(withoutPath(s, "/home/me/work"), "{{workspace}}", dir), "{\ue000}", "{{workspace}}")
+			return strings.ReplaceAll(strings.ReplaceAll(withoutPath(s, "/srv/src/proj"), "{{workspace}}", dir), "{\ue000}", "{{workspace}}")
 		}
 	}
 	h.Text, h.Err = other(h.Text), other(h.Err)
@@ -107,7 +107,7 @@ func (k *keeper) keep(e Entry) error {
 // TestRecordReplay: whatever a model says, the replay says the same, with the ids of conversations that its thread has.
 func TestRecordReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pieces := []string{"/home/me/work", "/home/me/work/a.txt", "/home/me/works", "/mnt/home/me/work", "{{workspace}}", "{{id}}", "{{ open }}", "{{", "}}", "{", "jp-c1", "jp-c22", "jp-c333", "'", "''", "'''", `"`, `"""`, `\`, `\u0041`, "\n", "\r\n", "\t",
+		pieces := []string{"/srv/src/proj", "/srv/src/proj/a.txt", "/srv/src/projs", "/mnt/srv/src/proj", "{{workspace}}", "{{id}}", "{{ open }}", "{{", "}}", "{", "jp-c1", "jp-c22", "jp-c333", "'", "''", "'''", `"`, `"""`, `\`, `\u0041`, "\n", "\r\n", "\t",
 			"\x00", "\x7f", "\ufeff", "#", "é", "𝄞", " ", "[[rule]]", "= ", "word"}
 		text := rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()), 0, 8).Draw(t, "pieces"), "")
@@ -151,8 +151,8 @@ func TestRecordReplay(t *testing.T) {
 		}
 		price := &model.Price{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Long: &model.LongPrice{Above: 5, Input: 6, Output: 7, CacheRead: 8, CacheWrite: 9}}
 		var kept keeper
-		first := hear(NewTrail("").Follow(Record(saying(parts, failed), model.Info{ID: `x/y "z"`, Price: price}, kept.keep)), thread("/home/me/work", "jp-c1", "jp-c22"))
-		data, err := Compile(kept, "/home/me/work", Recorded{Version: "test"})
+		first := hear(NewTrail("").Follow(Record(saying(parts, failed), model.Info{ID: `x/y "z"`, Price: price}, kept.keep)), thread("/srv/src/proj", "jp-c1", "jp-c22"))
+		data, err := Compile(kept, "/srv/src/proj", Recorded{Version: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
