@@ -20,10 +20,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
+
+	"jp/tools"
 )
 
 // Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
@@ -298,28 +299,9 @@ func params(raw json.RawMessage, into any) error {
 		return Paramsf("params: are missing")
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return Paramsf("params: %s", misfit(err))
+		return Paramsf("params: %s", tools.ExplainJSON(err))
 	}
 	return nil
-}
-
-// misfit says what is wrong with JSON that is not of the form it must be, without the names of our types.
-func misfit(err error) string {
-	var typed *json.UnmarshalTypeError
-	if !errors.As(err, &typed) {
-		return strings.TrimPrefix(err.Error(), "json: ")
-	}
-	want := map[reflect.Kind]string{
-		reflect.String: "a text", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object", reflect.Int: "a whole number",
-	}[typed.Type.Kind()]
-	if typed.Type == reflect.TypeFor[[]byte]() {
-		want = "base64"
-	}
-	at := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
-	if at != "" {
-		at += ": "
-	}
-	return fmt.Sprintf("%s%s does not go here, want %s", at, typed.Value, want)
 }
 
 func (c *conn) initialize(raw json.RawMessage) (any, error) {

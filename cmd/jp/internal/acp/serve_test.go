@@ -195,7 +195,7 @@ func TestAnswers(t *testing.T) {
 		{"permit", `"result":{"outcome":{"outcome":"cancelled"}}`, `\"\" \u003cnil\u003e`},
 		{"permit", `"result":{"outcome":{"outcome":"selected","optionId":"no"}}`, `\"\" the client's answer is none: it chose \"no\", which is no option`},
 		{"permit", `"result":{}`, `\"\" the client's answer is none: its outcome is \"\"`},
-		{"permit", `"result":[]`, `\"\" the client's answer is none: array does not go here, want an object`},
+		{"permit", `"result":[]`, `\"\" the client's answer is none: want an object, not a list`},
 		{"permit", `"error":{"code":-32601,"message":"what?"}`, `\"\" the client cannot ask its user: what?`},
 		{"permit", `"error":{"code":-32603,"message":"crashed"}`, `\"\" the client's answer is none: crashed`},
 		{"question", `"result":{"action":"accept","content":{"answer":"so"}}`, `\"so\" \u003cnil\u003e`},
