@@ -127,7 +127,7 @@ func (r *lineReader) take(kept []byte, size int) {
 	most := min(maxLine, r.room/2)
 	cut := size > most+1
 	if cut {
-		line = fmt.Sprintf("%s [line cut: %d bytes]\n", prefix(line, most), size)
+		line = fmt.Sprintf("%s [line cut: %d bytes]\n", Prefix(line, most), size)
 	}
 	if r.out.Len()+len(line) > r.room {
 		r.full = true

@@ -33,7 +33,7 @@ func cut(text string, total int64, limit int, how string) string {
 		return fmt.Sprintf("\n[truncated: %s -> %s, full output: %s]", sizeText(total), sizeText(kept), how)
 	}
 	for keep := limit - len(line(limit)); keep >= 0; keep-- {
-		kept := prefix(text, keep)
+		kept := Prefix(text, keep)
 		if last := line(len(kept)); len(kept)+len(last) <= limit { // the number in it may have grown
 			return kept + last
 		}
@@ -42,8 +42,8 @@ func cut(text string, total int64, limit int, how string) string {
 	return short[:max(min(limit, len(short)), 0)]
 }
 
-// prefix is the longest beginning of s of at most n bytes that ends at a rune.
-func prefix(s string, n int) string {
+// Prefix is the longest beginning of s of at most n bytes that ends at a rune. Where s is UTF-8, so is the prefix.
+func Prefix(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -167,5 +167,5 @@ func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return prefix(s, n) + "..."
+	return Prefix(s, n) + "..."
 }

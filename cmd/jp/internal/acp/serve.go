@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -288,7 +287,7 @@ func (c *conn) notified(m message) {
 // clip bounds what a message quotes of a client.
 func clip(s string) string {
 	if len(s) > 100 {
-		return strings.ToValidUTF8(s[:100], "") + "..."
+		return tools.Prefix(s, 100) + "..."
 	}
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -70,7 +69,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	switch {
 	case r.IsError:
 		line, _, _ := strings.Cut(strings.TrimPrefix(r.Text, "error: "), "\n")
-		return none("%s: %s", f.Tool, cutText(line, 200))
+		return none("%s: %s", f.Tool, tools.Prefix(line, 200))
 	case !visible(r.Text):
 		return none("%s returned nothing", f.Tool)
 	}
@@ -124,7 +123,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 			return nil
 		}
 		whole := ownTag().ReplaceAllString(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "&lt;$1")
-		text := cutText(whole, int(min(tokens, 1<<20))*3)
+		text := tools.Prefix(whole, int(min(tokens, 1<<20))*3)
 		if left := len(whole) - len(text); left > 0 {
 			text += fmt.Sprintf("\n[%d of %d bytes are cut here]", left, len(whole))
 		}
@@ -136,17 +135,6 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 
 // ownTag matches what could pass for the wrapper of quoted data, whatever its case and spacing.
 var ownTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*context\b)`) })
-
-// cutText cuts text to at most n bytes, at a rune.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
 
 // resultsOf are the results of a turn by call.
 func resultsOf(turn []convstore.Event) map[string]convstore.ToolResult {

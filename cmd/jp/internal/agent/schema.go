@@ -27,7 +27,7 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	text := "schema: " + strings.Join(e.Problems, "; ")
 	if len(text) > 1000 {
-		text = strings.ToValidUTF8(text[:1000], "") + " ..."
+		text = tools.Prefix(text, 1000) + " ..."
 	}
 	if e.Limit != "" {
 		text += " (stopped at a limit: " + e.Limit + ")"

@@ -185,7 +185,7 @@ func printableName(name string) string {
 		}
 		return r
 	}, name)
-	return cutText(name, 64)
+	return tools.Prefix(name, 64)
 }
 
 // named matches the ids of sub-conversations where the results of delegation tools name them.

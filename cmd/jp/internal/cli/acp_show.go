@@ -136,7 +136,7 @@ const maxShown = 1 << 20
 // shownText is a text as a call shows it.
 func shownText(text string) acp.CallContent {
 	if len(text) > maxShown {
-		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", strings.ToValidUTF8(text[:maxShown], ""), maxShown>>10, len(text)>>10)
+		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", tools.Prefix(text, maxShown), maxShown>>10, len(text)>>10)
 	}
 	return acp.TextContent(text)
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
+	"jp/tools"
 )
 
 // maxInstructions bounds what project instructions add to every request, in bytes.
@@ -46,7 +47,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	case len(text) > maxInstructions:
 		cut := strings.LastIndexByte(text[:maxInstructions], '\n')
 		if cut < 0 {
-			cut = len(strings.ToValidUTF8(text[:maxInstructions], ""))
+			cut = len(tools.Prefix(text, maxInstructions))
 		}
 		text = text[:cut] + "\n[cut off here]"
 		q.warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)

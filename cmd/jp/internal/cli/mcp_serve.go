@@ -218,7 +218,7 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 	case whole == "":
 		return id.String() + " holds nothing yet", nil
 	case len(whole) > tools.DefaultBatchBytes:
-		text := strings.ToValidUTF8(whole[:tools.DefaultBatchBytes], "") // a rune may be cut
+		text := tools.Prefix(whole, tools.DefaultBatchBytes)
 		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(whole)-len(text), len(whole), id), nil
 	}
 	return whole, nil

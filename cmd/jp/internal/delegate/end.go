@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/stream"
@@ -267,14 +266,8 @@ func (e *ending) told(child convstore.ID, limit int) string {
 
 // bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
 func bound(s string, limit int) (string, int) {
-	if len(s) <= limit {
-		return s, 0
-	}
-	n := limit
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n], len(s) - n
+	cut := tools.Prefix(s, limit)
+	return cut, len(s) - len(cut)
 }
 
 // markup matches what could pass for our own markup, whatever its case and spacing.

@@ -16,10 +16,10 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
+	"jp/tools"
 )
 
 // The kinds of spans.
@@ -423,15 +423,7 @@ func (s *Span) cost() *stream.USD {
 
 // cut returns the start of a text, at most MaxText bytes and whole runes, and how long all of it is.
 func cut(text string) (start string, bytes int) {
-	bytes = len(text)
-	if bytes > MaxText {
-		end := MaxText
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end]
-	}
-	return text, bytes
+	return tools.Prefix(text, MaxText), len(text)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
