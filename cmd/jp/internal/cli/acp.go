@@ -40,7 +40,7 @@ func newACPCommand(a *app) *cli.Command {
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
 			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
-		Exits:    []Status{exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []Status{exitNotFound, exitRefused, exitHangup, exitInterrupted, exitTerminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
 		Run:      func(ctx context.Context, _ []string) error { return runACP(ctx, a, o) },
 	})
@@ -54,7 +54,10 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 		return err
 	}
 	a.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
-	if w := &a.globals.workspace; w.Set && w.Value != "" {
+	if w := &a.globals.workspace; w.Set {
+		if _, err := a.workspace(); err != nil {
+			return err
+		}
 		w.Value = a.abs(w.Value)
 	}
 	if a.io.InTTY {
