@@ -87,6 +87,45 @@ func TestDocsChecks(t *testing.T) {
 	}
 }
 
+// TestDesignNamesPackages finds each folder with Go code in the map of the source tree, and no other.
+func TestDesignNamesPackages(t *testing.T) {
+	page, err := os.ReadFile("../../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|[^|]+\\|[^|]*\\|$").FindAllStringSubmatch(string(page), -1) {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			named[m[1]] = true
+		}
+	}
+	found := 0
+	for _, root := range []string{"../../cmd/jp/internal", "../../convstore", "../../profiles", "../../tools"} {
+		if err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+			if err != nil || !e.IsDir() {
+				return err
+			}
+			if files, err := filepath.Glob(filepath.Join(path, "*.go")); len(files) == 0 {
+				return err
+			}
+			name := strings.TrimPrefix(strings.TrimPrefix(path, "../../"), "cmd/jp/internal/")
+			if found++; !named[name] {
+				t.Errorf("docs/design.md does not name %s", name)
+			}
+			delete(named, name)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range named {
+		t.Errorf("docs/design.md names %s, which holds no Go code", name)
+	}
+	if found == 0 {
+		t.Error("no packages")
+	}
+}
+
 // headings returns the anchors of a page's headings, as GitHub makes them.
 func headings(page string) map[string]bool {
 	anchors := map[string]bool{}
