@@ -3,6 +3,7 @@ package convstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -162,6 +163,31 @@ func TestCompactRefuses(t *testing.T) {
 	if !bytes.Equal(mustRead(t, s.Path()), broken) {
 		t.Error("the damaged file was changed")
 	}
+	// A freelist that names a page in use, as a lost write leaves it.
+	{
+		wrong := freeInUse(t, sample)
+		s = storeOf(t, wrong)
+		if err := s.Check(ctx); !errors.As(err, &damaged) {
+			t.Errorf("Check of a freelist that names a page in use = %v, want a *DamagedError", err)
+		}
+		if _, _, err := s.Compact(ctx); !errors.As(err, &damaged) {
+			t.Errorf("Compact with such a freelist = %v, want a *DamagedError", err)
+		}
+		if !bytes.Equal(mustRead(t, s.Path()), wrong) {
+			t.Error("the file with such a freelist was changed")
+		}
+	}
+	// What needs no compacting is not written to.
+	s = storeOf(t, sample)
+	for range 2 {
+		if _, _, err := s.Compact(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compacted := mustRead(t, s.Path())
+	if before, after, err := s.Compact(ctx); err != nil || before != after || !bytes.Equal(mustRead(t, s.Path()), compacted) {
+		t.Errorf("Compact of a compact store = %v, %v, %v, or it was written to", before, after, err)
+	}
 	// A stopped one leaves everything as it was.
 	s = storeOf(t, sample)
 	err = s.f.session(ctx, true, func(h *handle) error {
@@ -173,6 +199,18 @@ func TestCompactRefuses(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !bytes.Equal(mustRead(t, s.Path()), sample) {
 		t.Errorf("a stopped rewrite: %v", err)
 	}
+}
+
+// freeInUse returns a store whose freelist names its root page in place of the first free one.
+func freeInUse(t *testing.T, sample []byte) []byte {
+	t.Helper()
+	wrong := bytes.Clone(sample)
+	p, err := openPages(bytes.NewReader(wrong), int64(len(wrong)))
+	if err != nil || p.free == 0 {
+		t.Fatalf("the sample has %+v free, %v, want some", p, err)
+	}
+	binary.NativeEndian.PutUint64(wrong[p.freelist*p.pageSize+pageHeader:], p.root)
+	return wrong
 }
 
 func TestBackup(t *testing.T) {

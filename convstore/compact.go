@@ -64,14 +64,16 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if _, err := os.Lstat(s.Path()); errors.Is(err, fs.ErrNotExist) {
 		return before, after, nil
 	}
-	// What is of another version is migrated or refused here.
-	if err := s.f.write(ctx, func(*tx) error { return nil }); err != nil {
-		return before, after, err
-	}
-	// What an import has left is no part of the store; to remove it, the pages must be sound.
+	// Nothing is written before the pages have been found sound: bbolt would take new pages from a
+	// freelist that may name pages in use.
 	if err := s.f.session(ctx, false, func(h *handle) error { return s.f.checkPages(h.file) }); err != nil {
 		return before, after, err
 	}
+	// What is of another version is migrated or refused here.
+	if err := s.f.read(ctx, func(*tx) error { return nil }); err != nil {
+		return before, after, err
+	}
+	// What an import has left is no part of the store.
 	if err := s.f.sweepImports(ctx); err != nil {
 		return before, after, err
 	}

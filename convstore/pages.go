@@ -170,10 +170,58 @@ func (p *pageFile) parseHeader(id uint64, b []byte) (page, error) {
 }
 
 // checkAll walks the tree of all buckets. No page may be met twice, every page,
-// key and value must lie where it can, and keys must rise.
+// key and value must lie where it can, and keys must rise. No page that was met may be free:
+// the next commit would write over it.
 func (p *pageFile) checkAll() error {
 	w := walker{p: p, seen: make([]bool, p.high)}
-	return w.walk(p.root, nil, nil)
+	if err := w.walk(p.root, nil, nil); err != nil {
+		return err
+	}
+	if p.freelist == noFreelist {
+		return nil
+	}
+	if err := w.freelist(); err != nil {
+		return fmt.Errorf("freelist: %w", err)
+	}
+	return nil
+}
+
+// freelist checks that each page that the freelist names is in the file, is named once, and is
+// neither reachable nor one of the list's own.
+func (w *walker) freelist() error {
+	list, err := w.p.header(w.p.freelist)
+	if err != nil {
+		return err
+	}
+	take := func(id uint64) error {
+		if id < 2 || id >= w.p.high {
+			return fmt.Errorf("page %d: out of range", id)
+		}
+		if w.seen[id] {
+			return fmt.Errorf("page %d: free and in use", id)
+		}
+		w.seen[id] = true
+		return nil
+	}
+	for id := list.id; id <= list.id+list.overflow; id++ {
+		if err := take(id); err != nil {
+			return err
+		}
+	}
+	at := int64(list.id*w.p.pageSize + pageHeader)
+	if list.count == math.MaxUint16 {
+		at += 8
+	}
+	ids := make([]byte, 8*w.p.free)
+	if _, err := w.p.r.ReadAt(ids, at); err != nil {
+		return err
+	}
+	for ; len(ids) > 0; ids = ids[8:] {
+		if err := take(binary.NativeEndian.Uint64(ids)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type walker struct {

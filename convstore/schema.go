@@ -133,6 +133,7 @@ func (t *tx) migrate(steps []migration, want int) error {
 		return t.damaged("no way from schema %d to %d", have, want)
 	}
 	if have != started {
+		t.migrated = true
 		t.f.notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.f.path(fileStore), started, want))
 	}
 	return nil

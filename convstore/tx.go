@@ -24,6 +24,8 @@ type tx struct {
 	roots   map[ID]ID // memo of rootOf
 	runs    *runProbe
 	mine    map[ID]bool // run locks that the transaction itself holds
+
+	migrated bool // the store was of an earlier schema
 }
 
 // errUnchanged makes write roll back and succeed: there was nothing to write.
@@ -39,8 +41,7 @@ func (f *folder) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
 	var schema *SchemaError
 	if errors.As(err, &schema) && schema.Have < schema.Want && !f.readOnly {
-		// A writer migrates what it opens.
-		if err := f.write(ctx, func(*tx) error { return nil }); err != nil {
+		if err := f.bring(ctx); err != nil {
 			return err
 		}
 		return f.readOnce(ctx, fn)
@@ -69,6 +70,16 @@ func (f *folder) view(h *handle, fn func(*tx) error) error {
 		err = rolled
 	}
 	return err
+}
+
+// bring migrates a store from an earlier schema. It writes nothing where somebody else has done so.
+func (f *folder) bring(ctx context.Context) error {
+	return f.write(ctx, func(t *tx) error {
+		if !t.migrated {
+			return errUnchanged
+		}
+		return nil
+	})
 }
 
 // write runs fn and commits what it did, durably, or nothing when it fails.
