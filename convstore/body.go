@@ -361,7 +361,7 @@ func encodeBody(b Body) ([]byte, error) {
 	return append(out, rest[1:]...), nil
 }
 
-// decodeBody reads a stored body. It keeps raw.
+// decodeBody reads a stored body. It keeps raw, without white space around it.
 //
 // It fails only on what is no JSON object with a string "type". A type that it
 // does not know, or that has other members than it expects, becomes Opaque.
@@ -372,7 +372,7 @@ func decodeBody(raw []byte) (Body, error) {
 	}
 	body, err := decodeKind(kindNamed(name, raw), raw)
 	if err != nil || body == nil {
-		return Opaque{Name: name, Raw: raw}, nil
+		return Opaque{Name: name, Raw: bytes.TrimSpace(raw)}, nil
 	}
 	return body, nil
 }

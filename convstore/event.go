@@ -214,7 +214,7 @@ func (s stored) event(seq uint64) (Event, error) {
 		Turn: int(s.turn),
 		Time: time.Unix(0, s.nano).UTC(),
 		Body: body,
-		raw:  s.body,
+		raw:  bytes.TrimSpace(s.body), // an import keeps white space around it
 	}, nil
 }
 
