@@ -156,7 +156,7 @@ func (t *tx) charge(d Delegation, s Spend) error {
 		case errors.As(err, &gone): // removed since
 		case err != nil:
 			return err
-		case r.Turns == turn:
+		case r.Turns == turn && d.number > r.After:
 			r.Below = r.Below.Add(s)
 			if err := t.save(id, r); err != nil {
 				return err

@@ -366,7 +366,7 @@ func (c *checker) checkDelegations() error {
 			c.problem("delegation %s: malformed", d.ID)
 		}
 		all = append(all, d)
-		if c.records[d.Caller] == nil || d.Imported {
+		if r := c.records[d.Caller]; r == nil || d.Imported || d.number <= r.After {
 			return nil
 		}
 		if call := t.bucket(bCalls).Get(textKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {

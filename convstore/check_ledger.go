@@ -17,8 +17,8 @@ func (c *checker) checkLedger(all []Delegation) {
 		}
 	}
 	below := make(map[ID]Spend)
-	charge := func(id ID, turn int, s Spend) {
-		if r := c.records[id]; r != nil && r.Turns == turn {
+	charge := func(d Delegation, id ID, turn int, s Spend) {
+		if r := c.records[id]; r != nil && r.Turns == turn && d.number > r.After {
 			below[id] = below[id].Add(s)
 		}
 	}
@@ -33,7 +33,7 @@ func (c *checker) checkLedger(all []Delegation) {
 			continue // it is in no account
 		}
 		if d.Within != 0 && d.Caller != d.Root {
-			charge(d.Caller, d.Turn, d.Total)
+			charge(d, d.Caller, d.Turn, d.Total)
 		}
 		top, settled := d, true
 		for top.Within != 0 && settled {
@@ -45,7 +45,7 @@ func (c *checker) checkLedger(all []Delegation) {
 			top, settled = up, up.State != ""
 		}
 		if settled {
-			charge(d.Root, d.Session, d.Own)
+			charge(d, d.Root, d.Session, d.Own)
 		}
 	}
 	for id, r := range c.records {

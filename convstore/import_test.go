@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,6 +104,85 @@ func TestExportImportIdentity(t *testing.T) {
 			rt.Fatalf("with new ids: %+v, want as many as %+v", fresh, res)
 		}
 	})
+}
+
+// TestImportRemoved removes conversations that delegated and brings them back from an export of their
+// own: the store is sound, nothing counts twice, and another export is the same, as often as one likes.
+func TestImportRemoved(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		remove func(root, mid, leaf ID) (ID, RemoveOptions)
+		whole  bool // nothing else of the tree is left
+	}{
+		{"all", func(root, _, _ ID) (ID, RemoveOptions) { return root, RemoveOptions{Cascade: true} }, true},
+		{"the root alone", func(root, _, _ ID) (ID, RemoveOptions) { return root, RemoveOptions{Promote: true} }, false},
+		{"a caller in the middle", func(_, mid, _ ID) (ID, RemoveOptions) { return mid, RemoveOptions{Promote: true} }, false},
+		{"a caller and those below it", func(_, mid, _ ID) (ID, RemoveOptions) { return mid, RemoveOptions{Cascade: true} }, false},
+		{"a leaf", func(_, _, leaf ID) (ID, RemoveOptions) { return leaf, RemoveOptions{} }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})
+			nano := int64(5)
+			root := mustLock(t, s, mustCreate(t, s, New{Title: "root"}).ID)
+			mustAppend(t, root, TurnStart{})
+			mid := delegate(t, s, root, "a", 0, 1000, &nano)
+			inner := mustLock(t, s, mid)
+			leaf := delegate(t, s, inner, "b", 0, 300, &nano)
+			mustNot(t, inner.Close())
+			delegate(t, s, root, "c", 0, 7, &nano)
+			mustAppend(t, root, TurnEnd{State: StateOK})
+			mustNot(t, root.Close())
+			used := totalInput(t, s)
+
+			removed, o := test.remove(root.ID(), mid, leaf)
+			lines := exportSome(t, s, !o.Promote, removed)
+			for range 2 {
+				if _, err := s.Remove(t.Context(), removed, o); err != nil {
+					t.Fatal(err)
+				}
+				if got := totalInput(t, s); got != used {
+					t.Errorf("removed: %d tokens were used, want %d", got, used)
+				}
+				mustImport(t, s, lines, ImportOptions{})
+				if got := totalInput(t, s); got != used {
+					t.Errorf("brought back: %d tokens were used, want %d", got, used)
+				}
+			}
+			if again := exportSome(t, s, true, removed); test.whole && again != lines {
+				t.Errorf("exported again: %s", firstDifference(again, lines))
+			}
+			// What happens from now on is counted from now on.
+			back := mustLock(t, s, removed)
+			mustAppend(t, back, TurnStart{})
+			delegate(t, s, back, "a", 0, 11, &nano)
+			mustNot(t, back.Close())
+			if err := s.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := totalInput(t, s); got != used+11 {
+				t.Errorf("after another call: %d tokens were used, want %d", got, used+11)
+			}
+		})
+	}
+}
+
+func mustNot(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// totalInput adds up what the whole store says was used.
+func totalInput(t *testing.T, s *Store) (n int64) {
+	t.Helper()
+	for c, err := range s.Charges(t.Context(), time.Time{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += c.Usage.Input
+	}
+	return n
 }
 
 // chanceBodies are bodies as they come, of this version and others.
@@ -406,6 +486,9 @@ func FuzzReadLines(f *testing.F) {
 	f.Add(importFile(five + `{"event":{"body":{"type":"later"},"time":"2026-01-02T03:04:05+02:00","id":"\u0041"}}` + "\n"))
 	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body_base64":"eyJ0eXBlIjoieCJ9"}}` + "\n"))
 	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":{"type":"x"}},"more":{}}` + "\n"))
+	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body": {"type":"note"} }}` + "\n"))
+	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body":  {"type":"x"}}}` + "\n"))
+	f.Add(importFile(five + `{"event":{"id":"e","time":"2026-01-02T03:04:05Z","body_base64":"CiB7InR5cGUiOiJ4In0="}}` + "\n"))
 	f.Fuzz(func(t *testing.T, lines string) {
 		s, done := memoryStore(t)
 		defer done()
@@ -422,6 +505,13 @@ func FuzzReadLines(f *testing.F) {
 				t.Fatalf("after %v there are %d conversations, %v", wrong, len(list), err)
 			}
 			return
+		}
+		for _, m := range res.Made {
+			for _, e := range mustEvents(t, s.View, m.ID, Range{}) {
+				if data, err := json.Marshal(e); err != nil {
+					t.Fatalf("event %d of %s: %v\n%s", e.Seq, m.ID, err, data)
+				}
+			}
 		}
 		out := exportLines(t, s)
 		again, err := importLines(t, s, out, ImportOptions{})

@@ -61,6 +61,10 @@ type record struct {
 	Since  Spend   `json:"since,omitzero"`   // what it had spent when the turn began
 	Below  Spend   `json:"below,omitzero"`   // settled by the delegations that it made
 	Call   *Call   `json:"call,omitempty"`   // of a model, begun and not ended
+
+	// The number of the last delegation when it was imported. Those up to it were made by, or for, a
+	// conversation of the same id that was here before: they are in no account of this one.
+	After uint64 `json:"after,omitzero"`
 }
 
 // spend is what its own calls have used in all its turns.

@@ -173,6 +173,7 @@ func (im *importer) settle(t *tx, a *arrival, n offspring, res *ImportResult) er
 	r := st.Record
 	r.Children, r.HiddenChildren = n.children, n.hidden
 	r.Limits, r.Call = nil, nil // those were somebody else's
+	r.After = t.bucket(bDelegations).Sequence()
 	if !st.UpdatedAt.IsZero() {
 		r.UpdatedAt = st.UpdatedAt
 	}
@@ -226,7 +227,8 @@ func (t *tx) known(id ID) error {
 	return t.put(bMeta, []byte(metaLast), be64(uint64(id)))
 }
 
-// settleLedger stores the n delegations of an arrival's ledger.
+// settleLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
+// since the conversation was here before and was removed, is not stored again.
 func (im *importer) settleLedger(t *tx, root *arrival, n int) error {
 	r, err := t.load(root.id)
 	if err != nil {
@@ -238,8 +240,16 @@ func (im *importer) settleLedger(t *tx, root *arrival, n int) error {
 		}
 		return from
 	}
-	ds := make([]Delegation, n)
-	for i := range ds {
+	known, err := t.delegations(root.id)
+	if err != nil {
+		return err
+	}
+	numbers := make(map[made]uint64, len(known))
+	for _, d := range known {
+		numbers[d.made()] = d.number
+	}
+	place := make([]uint64, n+1) // the numbers of those that came, by their place from 1
+	for i := range n {
 		key := pairKey(root.id, uint64(i)+1)
 		st, err := t.staged(key)
 		if err != nil {
@@ -248,21 +258,52 @@ func (im *importer) settleLedger(t *tx, root *arrival, n int) error {
 		if err := t.drop(bImports, key); err != nil {
 			return err
 		}
-		ds[i] = *st.Delegation
-	}
-	sumTotals(ds)
-	for i := range ds {
-		d := &ds[i]
+		d := *st.Delegation
+		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
+		if number, is := numbers[d.made()]; is {
+			place[i+1] = number
+			continue
+		}
 		if d.number, err = t.bucket(bDelegations).NextSequence(); err != nil {
 			return fmt.Errorf("delegation: %w", err)
 		}
+		place[i+1] = d.number
 		d.ID, d.Imported = delegationID(d.number), true
-		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
-		d.Session = min(d.Session, r.Turns)
-		if d.Within != 0 {
-			d.Within = ds[d.Within-1].number
+		d.Session, d.Within = min(d.Session, r.Turns), place[d.Within]
+		if err := t.saveDelegation(d); err != nil {
+			return err
 		}
-		if err := t.saveDelegation(*d); err != nil {
+	}
+	return t.sumLedger(root.id)
+}
+
+// made tells one delegation from another, wherever its record is.
+type made struct {
+	caller, child ID
+	call          string
+	reserved      int64
+}
+
+func (d *Delegation) made() made { return made{d.Caller, d.Child, d.Call, d.Reserved.UnixNano()} }
+
+// sumLedger works the totals of a ledger out again whose delegations have all ended.
+func (t *tx) sumLedger(root ID) error {
+	ds, err := t.delegations(root)
+	if err != nil {
+		return err
+	}
+	sums, place := slices.Clone(ds), make(map[uint64]uint64, len(ds))
+	for i := range sums {
+		place[sums[i].number] = uint64(i) + 1
+		sums[i].Within = place[sums[i].Within]
+	}
+	sumTotals(sums)
+	for i := range ds {
+		if ds[i].Total == sums[i].Total {
+			continue
+		}
+		ds[i].Total = sums[i].Total
+		if err := t.saveDelegation(ds[i]); err != nil {
 			return err
 		}
 	}

@@ -192,13 +192,25 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 	return list, nil
 }
 
-// recordedCharges stand for the runs of children that are not here any more.
+// recordedCharges stand for the runs of children that are not here any more. A run of which two
+// ledgers have a record, since one came by an import, counts once.
 func recordedCharges(runs []Run, here func(ID) bool) []Charge {
+	type run struct {
+		turnOf
+		caller ID
+		ended  int64
+	}
 	var list []Charge
+	counted := make(map[run]bool)
 	for _, r := range runs {
 		if here(r.Child) || r.Ended.IsZero() {
 			continue
 		}
+		key := run{turnOf{r.Child, r.Turn}, r.Caller, r.Ended.UnixNano()}
+		if counted[key] {
+			continue
+		}
+		counted[key] = true
 		list = append(list, Charge{
 			Conversation: r.Child, Profile: r.Profile, Model: r.Model, Turn: r.Turn, Session: r.Session,
 			Time: r.Ended, Usage: r.Own.Usage, CostNano: r.Own.Cost(), Recorded: true,
