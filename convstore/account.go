@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -230,8 +231,14 @@ const callLost = "lost"
 // the call it returns must fit in. It stands until a ModelCall is appended or the
 // turn ends; should the process end before that, it is charged. Where bound
 // returns nil no call is recorded: none shall be made.
+//
+// In a conversation with a grant it fails while no delegation runs it: nobody would
+// be charged.
 func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Event) error {
 	return l.append(ctx, events, func(t *tx, r *record) error {
+		if r.Link == DelegationLink && r.Grant != nil && r.Run == nil {
+			return fmt.Errorf("conversation %s: no delegation runs it, so that nobody pays for a call of a model", l.id)
+		}
 		r.Call = nil // one of ours that came to nothing
 		a, err := t.account(l.id, r)
 		if err != nil {

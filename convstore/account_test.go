@@ -17,7 +17,8 @@ import (
 type ledgerTree struct {
 	t     *testing.T
 	s     *Store
-	root  *Log
+	id    ID   // of the root
+	root  *Log // nil = nobody runs it: a person delegates on its behalf
 	limit Limits
 	runs  []*ledgerRun // live ones, parents before their children
 	calls int
@@ -34,10 +35,29 @@ type ledgerRun struct {
 var errNoBudget = errors.New("nothing to grant")
 
 func (lt *ledgerTree) scope(parent *ledgerRun) Scope {
-	if parent == nil {
+	switch {
+	case parent != nil:
+		return parent.log.Below()
+	case lt.root != nil:
 		return lt.root.Below()
 	}
-	return parent.log.Below()
+	sc, err := lt.s.Below(lt.t.Context(), lt.id)
+	if err != nil {
+		lt.t.Fatal(err)
+	}
+	return sc
+}
+
+// leave lets go of the root, or takes it again: what a person started goes on.
+func (lt *ledgerTree) leave(rt *rapid.T) {
+	if lt.root == nil {
+		var err error
+		lt.root, err = lt.s.Lock(lt.t.Context(), lt.id)
+		must(rt, err)
+		return
+	}
+	must(rt, lt.root.Close())
+	lt.root = nil
 }
 
 // pick returns a live agent that runs; nil is the root.
@@ -160,13 +180,13 @@ func (lt *ledgerTree) lose(rt *rapid.T) {
 	r := lt.live(rt, "lose", func(r *ledgerRun) bool { return r.parent == nil })
 	lt.drop(r)
 	must(rt, r.res.Release())
-	_, err := lt.root.Below().Reserve(lt.t.Context(), admit())
+	_, err := lt.scope(nil).Reserve(lt.t.Context(), admit())
 	must(rt, err)
 }
 
 // check holds the store to the invariant of every account.
 func (lt *ledgerTree) check(rt *rapid.T) {
-	ds, err := lt.s.Delegations(lt.t.Context(), lt.root.ID())
+	ds, err := lt.s.Delegations(lt.t.Context(), lt.id)
 	must(rt, err)
 	var below, open int64
 	for _, d := range ds {
@@ -178,7 +198,7 @@ func (lt *ledgerTree) check(rt *rapid.T) {
 			}
 		}
 	}
-	a, err := lt.s.Account(lt.t.Context(), lt.root.ID())
+	a, err := lt.s.Account(lt.t.Context(), lt.id)
 	must(rt, err)
 	if a.Below.Tokens() != below || *a.Open.Tokens != open {
 		rt.Fatalf("account: settled %d, open %d; by its delegations %d and %d", a.Below.Tokens(), *a.Open.Tokens, below, open)
@@ -196,7 +216,7 @@ func (lt *ledgerTree) check(rt *rapid.T) {
 			rt.Fatalf("%s: %d used, open or bound of a grant of %d, overshoot %d", r.log.ID(), used, *r.res.Delegation.Grant.Tokens, lt.over)
 		}
 	}
-	s, err := lt.s.Spent(lt.t.Context(), lt.root.ID())
+	s, err := lt.s.Spent(lt.t.Context(), lt.id)
 	must(rt, err)
 	if d := s.Differences(); len(d) > 0 {
 		rt.Fatalf("the events say something else: %+v", d)
@@ -215,9 +235,8 @@ func TestLedger(t *testing.T) {
 		must(rt, err)
 		l, err := s.Lock(t.Context(), c.ID)
 		must(rt, err)
-		defer func() { _ = l.Close() }()
 		tokens := rapid.Int64Range(0, 20_000).Draw(rt, "limit")
-		lt := &ledgerTree{t: t, s: s, root: l, limit: Limits{Budget: Budget{Tokens: &tokens}, Children: 64}}
+		lt := &ledgerTree{t: t, s: s, id: c.ID, root: l, limit: Limits{Budget: Budget{Tokens: &tokens}, Children: 64}}
 		must(rt, l.Append(t.Context(), Event{Body: TurnStart{Limits: &lt.limit}}))
 		defer func() {
 			for len(lt.runs) > 0 {
@@ -225,9 +244,12 @@ func TestLedger(t *testing.T) {
 				lt.drop(r)
 				_ = r.res.Release()
 			}
+			if lt.root != nil {
+				_ = lt.root.Close()
+			}
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
-			"delegate": lt.delegate, "start": lt.start, "begin": lt.begin, "end": lt.end, "settle": lt.settle, "lose": lt.lose, "": lt.check,
+			"delegate": lt.delegate, "start": lt.start, "begin": lt.begin, "end": lt.end, "settle": lt.settle, "lose": lt.lose, "leave": lt.leave, "": lt.check,
 		})
 		if err := s.Check(t.Context()); err != nil {
 			rt.Fatal(err)

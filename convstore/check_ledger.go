@@ -48,9 +48,34 @@ func (c *checker) checkLedger(all []Delegation) {
 			charge(d, d.Root, d.Session, d.Own)
 		}
 	}
+	c.checkOwn(all)
 	for id, r := range c.records {
 		if r.Below != below[id] {
 			c.problem("conversation %s: its account has %+v settled, its delegations come to %+v", id, r.Below, below[id])
+		}
+	}
+}
+
+// checkOwn compares what delegations say that their children used with what the
+// children's events say, which records agree with. Of a child that runs, or was
+// left, the last part is not settled yet.
+func (c *checker) checkOwn(all []Delegation) {
+	own, open := make(map[ID]Spend), make(map[ID]bool)
+	for _, d := range all {
+		switch {
+		case d.Imported:
+		case d.State == "":
+			open[d.Child] = true
+		default:
+			own[d.Child] = own[d.Child].Add(d.Own)
+		}
+	}
+	for id, r := range c.records {
+		if r.Link != DelegationLink || r.Grant == nil || open[id] {
+			continue // what a person paid for elsewhere is in no ledger
+		}
+		if r.spend() != own[id] {
+			c.problem("conversation %s: its events come to %+v, the delegations that ran it to %+v", id, r.spend(), own[id])
 		}
 	}
 }

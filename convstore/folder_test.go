@@ -191,7 +191,8 @@ func TestRunLocks(t *testing.T) {
 }
 
 // TestTakeOver continues, by hand, a child whose run was left unsettled. The end
-// of that delegation is not taken for the end of the new turn.
+// of that delegation is not taken for the end of the new turn, and not put off
+// until the caller has a word: what the run had used is charged now.
 func TestTakeOver(t *testing.T) {
 	for _, callerLives := range []bool{false, true} {
 		t.Run(fmt.Sprint("caller lives ", callerLives), func(t *testing.T) {
@@ -214,12 +215,8 @@ func TestTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			ds, err := s.Delegations(t.Context(), root.ID)
-			want := StateLost
-			if callerLives {
-				want = StateKilled
-			}
-			if err != nil || ds[0].State != want {
-				t.Errorf("Delegations = %+v, %v, want %s", ds, err, want)
+			if err != nil || ds[0].State != StateLost {
+				t.Errorf("Delegations = %+v, %v, want lost: the first settlement stands", ds, err)
 			}
 			if events := mustEvents(t, s.View, child.ID(), Range{}); len(events) != 1 {
 				t.Errorf("events of the child: %+v", events)

@@ -254,13 +254,16 @@ func fillByChance(t *testing.T, rt *rapid.T, s *Store) {
 			must(rt, errors.Join(err, l.Close()))
 		}
 		ids = append(ids, id)
-		if c, err := s.Get(t.Context(), id); err != nil || c.Status == StatusLost {
-			must(rt, err)
+		c, err := s.Get(t.Context(), id)
+		if must(rt, err); c.Status == StatusLost {
 			continue // to append would settle its delegation
 		}
 		l, err := s.Lock(t.Context(), id)
 		must(rt, err)
 		for _, b := range rapid.SliceOfN(chanceBodies(), 0, 12).Draw(rt, "bodies") {
+			if _, spend := b.(ModelCall); spend && c.Link == DelegationLink {
+				continue // only its delegations pay for calls
+			}
 			must(rt, l.Append(t.Context(), Event{Body: b, Time: time.Unix(rapid.Int64Range(-9, 9e9).Draw(rt, "s"), 5)}))
 		}
 		must(rt, l.Close())

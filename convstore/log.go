@@ -51,7 +51,7 @@ func (l *Log) Events(ctx context.Context, r Range) iter.Seq2[Event, error] {
 
 // Below returns the scope of the conversation.
 func (l *Log) Below() Scope {
-	return Scope{View: View{f: l.f, root: l.id, delegated: true}, runs: true}
+	return Scope{View: View{f: l.f, root: l.id, delegated: true}, as: runner{id: l.id, inherited: l.shared}}
 }
 
 // Close lets go of the run lock. A further Close does nothing.
@@ -79,7 +79,7 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	}
 	err := l.f.write(ctx, func(t *tx) error {
 		r, err := t.loadWhole(l.id)
-		if err == nil && r.Run != nil && !l.shared {
+		if err == nil && !l.shared {
 			r, err = t.takeOver(l.id, r)
 		}
 		if err == nil && !l.calling.Load() {
@@ -93,19 +93,30 @@ func (l *Log) write(ctx context.Context, fn func(*tx, *record) error) error {
 	return absent(err, l.id)
 }
 
-// takeOver parts a conversation from a delegation whose processes have left it:
-// else the end of that delegation would be taken for the end of a turn that
-// somebody else began since.
+// takeOver parts a conversation, whose run lock was free to take, from the
+// delegation that ran it, if any: it settles that one and what was left open below
+// it. Else its end would be taken for the end of a turn that somebody else began
+// since, and what it had used would be in no account.
 func (t *tx) takeOver(id ID, r *record) (*record, error) {
-	if err := t.reconcile(r.Run.Root, id); err != nil {
+	if r.Run == nil {
+		return r, nil
+	}
+	root, number := r.Run.Root, r.Run.Number
+	if err := t.reconcileBut(root, runner{id: id}, number); err != nil {
 		return nil, err
 	}
-	r, err := t.load(id)
+	d, err := t.delegation(root, number)
 	if err != nil {
 		return nil, err
 	}
-	r.ended()
-	return r, t.save(id, r)
+	o, err := t.lastWord(d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.settle(d, o); err != nil {
+		return nil, err
+	}
+	return t.load(id)
 }
 
 // SetTitle changes the conversation's title.

@@ -182,6 +182,9 @@ func (m *model) append(rt *rapid.T) {
 	}), 1, 5).Draw(rt, "bodies")
 	var events []Event
 	for i, b := range bodies {
+		if _, spend := b.(ModelCall); spend && c.link == DelegationLink {
+			b = Note{Text: "only its delegations pay for calls"}
+		}
 		events = append(events, Event{ID: fmt.Sprint(m.now.UnixNano(), "-", len(c.events), "-", i), Body: b})
 		c.add(modelEvent{id: events[i].ID, body: b})
 	}

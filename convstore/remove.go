@@ -231,7 +231,7 @@ func (t *tx) settleLost(ids []ID) error {
 		}
 	}
 	for root := range ledgers {
-		if err := t.reconcile(root, 0); err != nil {
+		if err := t.reconcile(root, runner{}); err != nil {
 			return err
 		}
 	}

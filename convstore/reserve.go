@@ -17,7 +17,14 @@ import (
 // conversation's behalf.
 type Scope struct {
 	View
-	runs bool // this process holds the conversation's run lock
+	as runner // what this process runs: the conversation, or nothing
+}
+
+// runner is a conversation whose run lock this process holds. The zero runner is
+// none.
+type runner struct {
+	id        ID
+	inherited bool // the lock came with a reservation: it is the run of that delegation
 }
 
 // Caller returns the conversation whose scope this is. It is not in view itself.
@@ -57,11 +64,7 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 		if err != nil {
 			return err
 		}
-		var self ID
-		if s.runs {
-			self = s.root
-		}
-		if err := t.reconcile(ledger, self); err != nil {
+		if err := t.reconcile(ledger, s.as); err != nil {
 			return err
 		}
 		if caller, err = t.load(s.root); err != nil { // settling may have touched it
@@ -193,11 +196,8 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		}
 		return err
 	}
-	id, rec, err := s.child(t, caller, c)
+	id, rec, err := s.child(t, r, caller, c)
 	if err != nil {
-		return err
-	}
-	if r.lock, err = t.f.takeRun(id); err != nil {
 		return err
 	}
 	number, err := t.bucket(bDelegations).NextSequence()
@@ -235,12 +235,18 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 }
 
 // child forks the child of an admitted delegation, or prepares an existing one to
-// go on. The caller saves the record.
-func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
+// go on, and takes its run lock. The caller saves the record.
+func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *record, error) {
 	grant := c.Grant.clone()
 	if c.ID != 0 {
 		rec, err := s.within(t, c.ID)
 		if err != nil {
+			return 0, nil, err
+		}
+		if r.lock, err = t.f.takeRun(c.ID); err != nil {
+			return 0, nil, err
+		}
+		if rec, err = t.takeOver(c.ID, rec); err != nil {
 			return 0, nil, err
 		}
 		rec.Grant = &grant
@@ -262,6 +268,9 @@ func (s Scope) child(t *tx, caller *record, c Child) (ID, *record, error) {
 		Model: c.Model, Role: c.Role, Grant: &grant,
 	}
 	id, err := t.insert(rec, c.Config)
+	if err == nil {
+		r.lock, err = t.f.takeRun(id)
+	}
 	return id, rec, err
 }
 
@@ -287,7 +296,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 		}
 		// What the child left open below it belongs to its total. Our own lock is
 		// still held, and nothing of it runs any more.
-		if err := t.reconcileBut(d.Root, d.Child, d.number); err != nil {
+		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.number); err != nil {
 			return err
 		}
 		settled, err = t.settle(d, o)
@@ -356,12 +365,11 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 }
 
 // reconcile settles the open delegations of a ledger that nobody else can settle
-// any more. Self is a conversation whose run lock this process holds, or
-// zero.
-func (t *tx) reconcile(ledger, self ID) error { return t.reconcileBut(ledger, self, 0) }
+// any more. Self is what this process runs.
+func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(ledger, self, 0) }
 
 // reconcileBut is reconcile that leaves out one delegation.
-func (t *tx) reconcileBut(ledger, self ID, but uint64) error {
+func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	var lost []uint64
 	if err := t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
 		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
@@ -411,11 +419,14 @@ func (t *tx) lastWord(d Delegation) (Outcome, error) {
 // the run locks of both the child and the caller are free.
 //
 // The lock of self does not count. The caller itself needs only the child's to be
-// free, for its live reservations hold that. And who has taken the child's, and
-// did not inherit it, is not the run that was reserved.
-func (t *tx) abandoned(child, caller, self ID) (bool, error) {
+// free, for its live reservations hold that. Who has taken the child's is not the
+// run that was reserved; who inherited it is.
+func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
+	if child == self.id && self.inherited {
+		return false, nil
+	}
 	for _, id := range []ID{child, caller} {
-		if id == self {
+		if id == self.id {
 			continue
 		}
 		if held, err := t.held(id); held || err != nil {

@@ -1,9 +1,11 @@
 package convstore
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -153,5 +155,82 @@ func TestSpentDifferences(t *testing.T) {
 	d := got.Differences()
 	if len(d) != 1 || d[0].Child != child || d[0].Events.Input != 13 || *d[0].EventsNano != 14 || d[0].Recorded.Input != 10 || *d[0].RecordedNano != 7 {
 		t.Errorf("Differences() = %+v", d)
+	}
+	var bad *DamagedError
+	if err := s.Check(t.Context()); !errors.As(err, &bad) || !strings.Contains(err.Error(), "the delegations that ran it") {
+		t.Errorf("Check = %v, want what the child used beyond its delegation", err)
+	}
+	if _, err := s.Remove(t.Context(), child, RemoveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A conversation with a grant asks no model but in a delegation: it would be on
+// nobody's account.
+func TestBeginOutsideDelegation(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	mustAppend(t, l, TurnStart{})
+	child := mustLock(t, s, delegate(t, s, l, "c1", 0, 10, nil))
+	call := func(Account) *Call { return &Call{Model: "m", Usage: Usage{Input: 1}} }
+	if err := child.Begin(t.Context(), call, Event{Body: TurnStart{}}); err == nil {
+		t.Error("Begin = nil in a child that no delegation runs")
+	}
+	if got := mustGet(t, s.View, child.ID()); got.Turns != 1 {
+		t.Errorf("%d turns, want none of the one that was refused", got.Turns)
+	}
+	if err := l.Begin(t.Context(), call); err != nil {
+		t.Errorf("Begin in the root: %v", err)
+	}
+}
+
+// TestTakeOverCharges: a person takes a child whose processes are gone while its
+// caller runs: what it had used is charged all the same.
+func TestTakeOverCharges(t *testing.T) {
+	for name, take := range map[string]func(s *Store, root *Log, child ID) error{
+		"its lock": func(s *Store, _ *Log, child ID) error {
+			l, err := s.Lock(t.Context(), child)
+			if err != nil {
+				return err
+			}
+			return errors.Join(l.Append(t.Context(), Event{Body: Note{Text: "n"}}), l.Close())
+		},
+		"a delegation by hand": func(s *Store, root *Log, child ID) error {
+			sc, err := s.Below(t.Context(), root.ID())
+			if err != nil {
+				return err
+			}
+			rs, err := sc.Reserve(t.Context(), admit(Child{Call: "hand", ID: child}))
+			if err != nil {
+				return err
+			}
+			_, err = sc.Settle(t.Context(), rs[0], Outcome{State: StateEmpty})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+			mustAppend(t, l, TurnStart{})
+			rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "c"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			child, err := s.Adopt(t.Context(), rs[0].Child.ID, dupLock(t, rs[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAppend(t, child, TurnStart{}, ModelCall{Model: "m", Usage: Usage{Input: 70}})
+			_ = child.Close()
+			_ = rs[0].Release()
+			if err := take(s, l, child.ID()); err != nil {
+				t.Fatal(err)
+			}
+			a, err := s.Account(t.Context(), l.ID())
+			if err != nil || a.Below.Tokens() != 70 {
+				t.Errorf("settled %d, %v, want the 70 that it had used", a.Below.Tokens(), err)
+			}
+		})
 	}
 }

@@ -130,7 +130,7 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 				}
 			}
 			if d.State == "" {
-				abandoned, err := t.abandoned(d.Child, d.Caller, 0)
+				abandoned, err := t.abandoned(d.Child, d.Caller, runner{})
 				if err != nil {
 					return err
 				}
