@@ -194,7 +194,8 @@ func (v View) Account(ctx context.Context, id ID) (a Account, err error) {
 }
 
 // Limit writes the limits of the present session of the conversation's ledger,
-// for a person who delegates on its behalf while nobody runs it. While it runs
+// for a person who delegates on its behalf while nobody runs it. Those of the whole
+// run, and all of a turn that is open, only become narrower. While it runs
 // they stay as they are, and so they do where the conversation was delegated
 // itself.
 func (s Scope) Limit(ctx context.Context, limits Limits) error {
@@ -210,7 +211,12 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 		if held || r.Link == DelegationLink {
 			return errUnchanged
 		}
-		r.Limits = limits.clone()
+		if was := r.Limits; r.TurnOpen {
+			r.Limits = was.narrow(limits)
+		} else if r.Limits = limits.clone(); was != nil {
+			r.Limits.Run = was.Run.Min(limits.Run)
+			r.Limits.Strict = limits.Strict || r.Limits.Run.CostNano != nil
+		}
 		return t.save(s.root, r)
 	})
 	return absent(err, s.root)
@@ -251,14 +257,15 @@ func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Ev
 	})
 }
 
-// Limit writes the limits of a turn that goes on. A new turn has them in its
-// TurnStart. In a delegated conversation it does nothing.
+// Limit narrows the limits of a turn that goes on: they were fixed when it started,
+// in its TurnStart, and nothing lifts them before its end. In a delegated
+// conversation it does nothing.
 func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	return l.write(ctx, func(t *tx, r *record) error {
 		if r.Link == DelegationLink {
 			return errUnchanged
 		}
-		r.Limits = limits.clone()
+		r.Limits = r.Limits.narrow(limits)
 		return t.save(l.id, r)
 	})
 }

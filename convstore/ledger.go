@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 )
@@ -155,6 +156,19 @@ type Limits struct {
 	Strict   bool `json:"strict,omitzero"`
 	Children int  `json:"children"`          // conversations made by delegation
 	Parallel int  `json:"parallel,omitzero"` // of these, how many run at once; 0 = not said
+}
+
+// narrow holds the limits of a turn that is open to others as well: each is the
+// smaller of the two. Nil are none yet.
+func (l *Limits) narrow(by Limits) *Limits {
+	n := by.clone()
+	if l == nil {
+		return n
+	}
+	n.Budget, n.Run = l.Budget.Min(by.Budget), l.Run.Min(by.Run)
+	n.Strict, n.Children = l.Strict || by.Strict, min(l.Children, by.Children)
+	n.Parallel = min(cmp.Or(l.Parallel, by.Parallel), cmp.Or(by.Parallel, l.Parallel)) // 0 = not said
+	return n
 }
 
 func (l *Limits) clone() *Limits {

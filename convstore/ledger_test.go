@@ -159,3 +159,23 @@ func TestSumsDoNotOverflow(t *testing.T) {
 		t.Errorf("Add = %+v, want %+v", got, want)
 	}
 }
+
+func TestLimitsNarrow(t *testing.T) {
+	was := Limits{Budget: budget(100, 7), Run: Budget{Tokens: ptr(90)}, Children: 5, Parallel: 3}
+	for name, test := range map[string]struct {
+		was      *Limits
+		by, want Limits
+	}{
+		"none yet": {nil, was, was},
+		"lifted":   {&was, Limits{Children: 64, Parallel: 8}, was},
+		"not said": {&was, Limits{Children: 5}, was},
+		"smaller": {
+			&was, Limits{Budget: budget(200, 6), Run: budget(80, 1), Strict: true, Children: 2, Parallel: 1},
+			Limits{Budget: budget(100, 6), Run: budget(80, 1), Strict: true, Children: 2, Parallel: 1},
+		},
+	} {
+		if got := test.was.narrow(test.by); !reflect.DeepEqual(*got, test.want) {
+			t.Errorf("%s: narrow = %+v, want %+v", name, *got, test.want)
+		}
+	}
+}
