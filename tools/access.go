@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"jp/tools/proc"
 )
 
 // workspaceFolder is what no tool reaches into.
@@ -95,72 +97,54 @@ func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
 func (f *files) rule(r FSRule) fileRule {
 	out := fileRule{path: f.absolute(r.Path), mode: r.Mode}
 	out.given = out.path
-	if within(f.workspace, out.path) {
-		out.anchor = f.workspace
-		root, err := os.OpenRoot(f.workspace)
-		if err != nil {
-			out.err = reason(err)
-			return out
-		}
-		defer root.Close()
-		// Links in the workspace may have been made by anyone: they must not
-		// lead a rule out of it.
-		path, err := f.follow(root, out.path)
-		if err != nil {
-			out.err = err
-			return out
-		}
-		out.path = path
-	} else {
-		path, err := filepath.EvalSymlinks(out.path)
-		if err != nil {
-			out.err = reason(err)
-			return out
-		}
-		out.path, out.anchor = path, path
-		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+	path, err := f.links().Resolve(out.path)
+	inside := within(f.workspace, out.path)
+	var link *proc.LinkError
+	switch {
+	case errors.As(err, &link):
+		out.err = fmt.Errorf("goes through the symbolic link %s, which a tool or a repository may have made: write where it leads", visiblePath(f.shown(link.Link)))
+		return out
+	case errors.Is(err, fs.ErrNotExist) && inside: // may be made later
+	case err != nil:
+		out.err = reason(err)
+		return out
+	}
+	out.path, out.anchor = path, f.workspace
+	if !inside {
+		out.anchor = path
+		if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 			out.anchor = filepath.Dir(path)
 		}
 	}
-	if hasWorkspaceFolder(relativeTo(f.workspace, out.path)) {
+	switch name := f.leadsInto(out); {
+	case hasWorkspaceFolder(relativeTo(f.workspace, out.path)):
 		out.err = fmt.Errorf("leads into %s", workspaceFolder)
+	case r.Mode == ReadWrite && name != "":
+		out.err = fmt.Errorf("leads into %s, which is written only where access.fs names it", name)
 	}
 	return out
 }
 
-// follow resolves the links in a path of the workspace, as far as it exists.
-func (f *files) follow(root *os.Root, path string) (string, error) {
-	for range maxLinks {
-		names := components(f.workspace, path)
-		at, links := "", false
-		for i, name := range names {
-			at = filepath.Join(at, name)
-			info, err := root.Lstat(at)
-			if err != nil {
-				break // does not exist, or will be refused when it is walked
+// links are the symbolic links that a rule may go through.
+func (f *files) links() proc.Links { return proc.Links{Workspace: f.workspace, Closed: f.closed} }
+
+// leadsInto is the guarded name that r has come to through a link, "" if there is none.
+func (f *files) leadsInto(r fileRule) string {
+	names := func(path string) []string { return strings.Split(relativeTo(f.workspace, path), "/") }
+	return unnamed(names(r.path), names(r.given))
+}
+
+// unnamed is the first of names that is guarded and not in namedBy, "" if there is none. Names are
+// compared without case: so do some file systems.
+func unnamed(names, namedBy []string) string {
+	for _, name := range names {
+		for _, g := range guarded {
+			if strings.EqualFold(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return strings.EqualFold(n, g) }) {
+				return name
 			}
-			if info.Mode()&fs.ModeSymlink == 0 {
-				continue
-			}
-			target, err := root.Readlink(at)
-			if err != nil {
-				return "", reason(err)
-			}
-			if !filepath.IsAbs(target) {
-				target = filepath.Join(f.workspace, filepath.Dir(at), target)
-			}
-			path = f.absolute(filepath.Join(append([]string{target}, names[i+1:]...)...))
-			if !within(f.workspace, path) {
-				return "", errors.New("leads out of the workspace")
-			}
-			links = true
-			break
-		}
-		if !links {
-			return path, nil
 		}
 	}
-	return "", syscall.ELOOP
+	return ""
 }
 
 // absolute is the absolute form of a path as a tool or a rule gives it.
@@ -261,7 +245,7 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 	if err := f.protected(r, given, at, write); err != nil {
 		return nil, "", err
 	}
-	dir, err := os.OpenRoot(r.anchor)
+	dir, err := proc.OpenRoot(r.anchor)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
 	}
@@ -367,7 +351,7 @@ func (f *files) isDenied(info fs.FileInfo) bool {
 }
 
 // protected refuses what no rule opens, and for writing what only a rule that
-// names it opens. Names are compared without case: so do some file systems.
+// names it opens.
 func (f *files) protected(r *fileRule, given, at string, write bool) error {
 	if hasWorkspaceFolder(relativeTo(r.anchor, at)) {
 		return &AccessError{given, fmt.Sprintf("%s is not for tools", workspaceFolder)}
@@ -380,12 +364,8 @@ func (f *files) protected(r *fileRule, given, at string, write bool) error {
 	}
 	// The folders that the workspace lies in name nothing.
 	namedBy := strings.Split(relativeTo(f.workspace, r.given), "/")
-	for _, name := range components(r.anchor, at) {
-		for _, g := range guarded {
-			if strings.EqualFold(name, g) && !slices.ContainsFunc(namedBy, func(n string) bool { return strings.EqualFold(n, g) }) {
-				return &AccessError{given, fmt.Sprintf("%s is written only where access.fs names it", name)}
-			}
-		}
+	if name := unnamed(components(r.anchor, at), namedBy); name != "" {
+		return &AccessError{given, fmt.Sprintf("%s is written only where access.fs names it", name)}
 	}
 	return nil
 }

@@ -33,13 +33,7 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 	case missing != "" && c.env.Notice != nil:
 		c.env.Notice("local tools run with less of a sandbox than they ask for: this system cannot enforce " + missing)
 	}
-	for _, path := range files {
-		path, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return refused("sandbox: %v", err)
-		}
-		box.Read = append(box.Read, path)
-	}
+	box.Read = append(box.Read, files...)
 	spec.Confine = box
 	return nil
 }
@@ -60,7 +54,7 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 		return nil, can, fmt.Errorf("sandbox = %q: this system cannot enforce %s", SandboxRequire, strings.Join(missing, ", "))
 	}
 	if env.Program != "" {
-		box.Exec = append(box.Exec, env.Program)
+		box.Programs = append(box.Programs, env.Program)
 	}
 	if err := env.open(def, &box); err != nil {
 		return nil, can, fmt.Errorf("access.fs: %w", err)
@@ -76,13 +70,14 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		}
 		return nil
 	}
-	f, err := newFiles(FSEnv{Workspace: env.Dir, Sealed: env.Sealed}, def, ReadOnly)
+	f, err := newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed}, def, ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
 	if err != nil {
 		return err
 	}
+	box.Links = f.links()
 	for i, r := range f.rules {
 		switch {
 		case errors.Is(r.err, fs.ErrNotExist):
@@ -97,8 +92,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
-		for _, dir := range env.Deny {
-			dir = withoutLinks(dir)
+		for _, dir := range f.closed {
 			if within(r.path, dir) || within(dir, r.path) {
 				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
 			}

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,7 +135,7 @@ func TestSandboxAccess(t *testing.T) {
 		{name: "twice", rules: `[{ path = "dir", mode = "rw" }, { path = "dir", mode = "ro" }]`, read: []string{"./dir"}},
 		{name: "closed in open", rules: `[{ path = ".", mode = "rw" }, { path = "dir", mode = "ro" }]`,
 			refused: "access.fs: dir is read-only inside ., which is not: that cannot be enforced; name the folders that are written"},
-		{name: "link that leads out", rules: `[{ path = "out", mode = "rw" }]`, refused: "access.fs: ./out: leads out of the workspace"},
+		{name: "link that leads out", rules: `[{ path = "out", mode = "rw" }]`, refused: "access.fs: ./out: goes through the symbolic link out, which a tool or a repository may have made: write where it leads"},
 		{name: "covers the store", rules: `[{ path = "/", mode = "ro" }]`, refused: "access.fs: / covers /b, which no tool reaches"},
 		{name: "holds what is sealed", rules: `[{ path = "/a", mode = "ro" }, { path = "/a/f", mode = "rw" }]`, refused: "access.fs: /a/f covers /a/f, which no tool writes; name the folders that are written"},
 		{name: "reads what is sealed", rules: `[{ path = "/a", mode = "ro" }]`, read: []string{"/a"}},
@@ -244,5 +245,12 @@ func TestSandboxTool(t *testing.T) {
 	}
 	expect(t, "interpreter", c.run(t.Context(), `command = "./run"`, ``),
 		failed(`program "./run": permission denied (it, or what interprets it, may lie outside what access.fs opens)`))
+	// A program behind a link of the workspace runs where access.fs opens what the link leads to.
+	if err := os.Symlink(interpreter, c.at("linked")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "linked", c.run(t.Context(), `command = "./linked"`, ``),
+		failed(fmt.Sprintf(`program "./linked": permission denied (it goes through the symbolic link %q, which a tool or a repository may have made: open what it leads to in access.fs)`, filepath.Join(c.dir, "linked"))))
+	expect(t, "linked and open", c.run(t.Context(), "command = \"./linked\"\naccess.fs = [{ path = "+strconv.Quote(interpreter)+", mode = \"ro\" }]", ``), text(""))
 	expect(t, "interpreter, unconfined", c.run(t.Context(), "command = \"./run\"\nsandbox = \"off\"", ``), text(""))
 }

@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,6 +48,74 @@ true
 	got := c.run(t.Context(), "command = \"true\"\naccess.fs = [{ path = \".\", mode = \"rw\" }]", ``)
 	got.Text = strings.ReplaceAll(got.Text, c.dir, ".")
 	expect(t, "too many", got, refusal("access.fs: .: holds more than 4096 entries: name the folders that are written"))
+}
+
+// TestRuleLinks has rules of access.fs go through links. What a tool or a repository may have made
+// leads no rule anywhere, for a local tool and for a built-in one.
+func TestRuleLinks(t *testing.T) {
+	needSandbox(t)
+	const byAnyone = "goes through the symbolic link %s, which a tool or a repository may have made: write where it leads"
+	for _, tt := range []struct {
+		name, link, target string
+		rule               string // $ is the folder around the workspace
+		mode               AccessMode
+		file               string // that is tried, below the rule
+		refused            string // "" is none; with a link in it
+	}{
+		{name: "to .git", link: "ws/out", target: ".git", rule: "out", mode: ReadWrite, file: "hooks/x", refused: byAnyone},
+		{name: "to the hooks", link: "ws/out", target: "$/ws/.git/hooks", rule: "out", mode: ReadWrite, file: "x", refused: byAnyone},
+		{name: "to the workspace", link: "ws/out", target: ".", rule: "out", mode: ReadOnly, file: "f", refused: byAnyone},
+		{name: "to .jp", link: "ws/out", target: ".jp", rule: "out", mode: ReadOnly, file: "config.toml", refused: byAnyone},
+		{name: "to a folder beside", link: "ws/out", target: "src", rule: "out", mode: ReadWrite, file: "f", refused: byAnyone},
+		{name: "on the way", link: "ws/out", target: "src", rule: "out/sub", mode: ReadWrite, file: "f", refused: byAnyone},
+		{name: "by its full name", link: "ws/out", target: "src", rule: "$/ws/out", mode: ReadWrite, file: "f", refused: byAnyone},
+		{name: "outside, where tools write", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: ReadWrite, file: "id", refused: byAnyone},
+		{name: "outside, read", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: ReadOnly, file: "id", refused: byAnyone},
+		{name: "the user's own", link: "own", target: "shared", rule: "$/own", mode: ReadWrite, file: "f"},
+		{name: "the user's own, read", link: "own", target: "shared/.git", rule: "$/own", mode: ReadOnly, file: "f"},
+		{name: "the user's own, to .git", link: "own", target: "shared/.git", rule: "$/own", mode: ReadWrite, file: "f",
+			refused: "leads into .git, which is written only where access.fs names it"},
+		{name: "the user's own, back", link: "own", target: "shared/back", rule: "$/own", mode: ReadOnly, file: "f", refused: byAnyone},
+	} {
+		c := newCommands(t, map[string]string{
+			"ws/f": "text", "ws/src/f": "text", "ws/src/sub/f": "text", "ws/.git/hooks/x": "text", "ws/.jp/config.toml": "text",
+			"shared/f": "text", "shared/.git/f": "text", ".ssh/id": "text", "state/x": "",
+		})
+		above := c.dir
+		full := func(s string) string { return strings.ReplaceAll(s, "$", above) }
+		for link, target := range map[string]string{tt.link: full(tt.target), "shared/back": ".."} {
+			if err := os.Symlink(target, c.at(link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.dir = c.at("ws")
+		rule := full(tt.rule)
+		refused := strings.Replace(tt.refused, "%s", strings.TrimPrefix(filepath.Join(above, tt.link), c.dir+"/"), 1)
+		if strings.HasSuffix(tt.name, "back") {
+			refused = strings.Replace(tt.refused, "%s", filepath.Join(above, "shared/back"), 1)
+		}
+		deny := []string{filepath.Join(above, "state")}
+
+		_, got := c.boxed("command = \"true\"\naccess.fs = [{ path = "+strconv.Quote(rule)+", mode = \""+string(tt.mode)+"\" }]",
+			CommandEnv{Enforceable: wholeKernel, Deny: deny})
+		want := text("")
+		if refused != "" {
+			shown := rule
+			if strings.HasPrefix(rule, c.dir) || !filepath.IsAbs(rule) {
+				shown = filepath.Join(c.dir, strings.TrimPrefix(rule, c.dir))
+			}
+			want = refusal("access.fs: " + shown + ": " + refused)
+		}
+		expect(t, tt.name+", local", got, want)
+
+		f := &fsTest{t: t, dir: c.dir, deny: deny, fs: []FSRule{{Path: rule, Mode: tt.mode}}}
+		file := filepath.Join(rule, tt.file)
+		want = text("text")
+		if refused != "" {
+			want = refusal(file + ": the rule for " + strings.TrimPrefix(rule, c.dir+"/") + " in access.fs cannot be used: " + refused)
+		}
+		expect(t, tt.name+", built-in", f.read(file), want)
+	}
 }
 
 // TestSandboxHome has HOME name what a tool can read.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -323,7 +325,7 @@ func TestFSRules(t *testing.T) {
 	expect(t, "beside outside", f.read(out.at("other.txt")), outside(out.at("other.txt")))
 	expect(t, "out of the rule", f.read(out.at("lib/../other.txt")), outside(out.at("lib/../other.txt")))
 	expect(t, "a rule that is a link out", f.read("escape/other.txt"),
-		refusal("escape/other.txt: the rule for escape in access.fs cannot be used: leads out of the workspace"))
+		refusal("escape/other.txt: the rule for escape in access.fs cannot be used: goes through the symbolic link escape, which a tool or a repository may have made: write where it leads"))
 	expect(t, "a rule for what is not there", f.create("missing/x", "1"), text("missing/x: created, 1 B"))
 
 	f.fs = []FSRule{{Path: out.at(".jp"), Mode: ReadOnly}}
@@ -415,5 +417,40 @@ func TestFSSwapRace(t *testing.T) {
 	<-done
 	if got := out.list(".").Text + out.content("a.txt"); got != "a.txt\nsecret\n" {
 		t.Errorf("outside there is %q", got)
+	}
+}
+
+// A rule's own folder may be swapped for a link between the look at the rule and the walk.
+func TestFSRuleSwapped(t *testing.T) {
+	f := newFS(t, map[string]string{"ws/x": "", "shared/out/a.txt": "open\n", "secret/a.txt": "secret\n", "state/x": ""})
+	out, link := f.at("shared/out"), f.at("shared/link")
+	if err := os.Symlink(f.at("secret"), link); err != nil {
+		t.Fatal(err)
+	}
+	f.deny = []string{f.at("state")}
+	f.dir = f.at("ws")
+	f.fs = []FSRule{{Path: out, Mode: ReadOnly}}
+	var swapping sync.WaitGroup
+	var stop atomic.Bool
+	defer swapping.Wait()
+	defer stop.Store(true)
+	swapping.Go(func() {
+		for !stop.Load() {
+			if swap(out, link) != nil {
+				return // this system cannot
+			}
+		}
+	})
+	opened := 0
+	for range 1000 {
+		switch got := f.read(filepath.Join(out, "a.txt")); got.Text {
+		case "secret\n":
+			t.Fatal("read the secret")
+		case "open\n":
+			opened++
+		}
+	}
+	if opened == 0 {
+		t.Error("never read what the rule opens")
 	}
 }

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestBox(t *testing.T) {
 		t.Fatalf("Box = %v, %v", can, err)
 	}
 	system := proc.System()
-	if got := box.Read[len(system.Read):]; len(got) != 1 || !strings.HasSuffix(got[0], dir) || !box.Network || !box.TmpDir || !box.Require || box.Exec[len(box.Exec)-1] != "/jp" {
+	if got := box.Read[len(system.Read):]; len(got) != 1 || !strings.HasSuffix(got[0], dir) || !box.Network || !box.TmpDir || !box.Require || !slices.Equal(box.Programs, []string{"/jp"}) {
 		t.Errorf("Box = %+v", box)
 	}
 	const want = `sandbox = "require": this system cannot enforce ` + noSignals

@@ -189,7 +189,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	spec.Stdout, spec.Stderr = stdout, stderr
 	exit, err := c.env.Host.Run(ctx, spec)
 	if err != nil {
-		return c.failed(c.startError(err, spec.Confine != nil), stdout, stderr), nil
+		return c.failed(c.startError(err, spec.Confine), stdout, stderr), nil
 	}
 	switch timeout := (*TimeoutError)(nil); {
 	case errors.As(exit.Cause, &timeout):
@@ -225,14 +225,18 @@ func (c command) data(call Call) (map[string]any, error) {
 }
 
 // startError says why the program did not run, or what went wrong around it.
-func (c command) startError(err error, confined bool) string {
+func (c command) startError(err error, box *proc.Confine) string {
 	var path *fs.PathError
 	switch {
 	case !errors.As(err, &path), path.Op != "exec": // a folder, or what the sandbox opens
 		return err.Error()
 	case errors.Is(err, fs.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
 		return fmt.Sprintf("program %q: not found in PATH", path.Path)
-	case confined && errors.Is(err, fs.ErrPermission) && c.executable(path.Path):
+	case box != nil && errors.Is(err, fs.ErrPermission) && c.executable(path.Path):
+		var link *proc.LinkError
+		if _, err := box.Links.Resolve(c.inDir(path.Path)); errors.As(err, &link) {
+			return fmt.Sprintf("program %q: %v (it %v: open what it leads to in access.fs)", path.Path, path.Err, link)
+		}
 		return fmt.Sprintf("program %q: %v (it, or what interprets it, may lie outside what access.fs opens)", path.Path, path.Err)
 	}
 	return fmt.Sprintf("program %q: %v", path.Path, path.Err)
@@ -240,11 +244,16 @@ func (c command) startError(err error, confined bool) string {
 
 // executable reports whether path is a program that the user may run.
 func (c command) executable(path string) bool {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(c.env.Dir, path)
-	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(c.inDir(path))
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// inDir is a path of a program, absolute.
+func (c command) inDir(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(c.env.Dir, path)
 }
 
 // failed is the result of a run that did not end well.

@@ -1,9 +1,11 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,8 +262,13 @@ func expansions(file *syntax.File, names []string) []string {
 }
 
 // writeValue writes a value to a new file that only the user can read. The
-// name is returned with an error too when there is something to remove.
+// name, which has no links as far as dir goes, is returned with an error too when there is
+// something to remove.
 func writeValue(dir, value string) (string, error) {
+	dir, err := filepath.EvalSymlinks(cmp.Or(dir, os.TempDir()))
+	if err != nil {
+		return "", err
+	}
 	f, err := os.CreateTemp(dir, "jp-arg-*")
 	if err != nil {
 		return "", err

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"jp/tools/proc"
 )
 
 // maxDepth bounds how many folders below its start a walk goes: each holds a
@@ -35,7 +37,7 @@ type folder struct {
 // caller closes it.
 func newWalk(ctx context.Context, f *files, p *place, glob filter) (*walk, folder, error) {
 	w := &walk{files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
-	top, err := os.OpenRoot(w.anchor)
+	top, err := proc.OpenRoot(w.anchor)
 	if err != nil {
 		return nil, folder{}, named(p.shown, reason(err))
 	}

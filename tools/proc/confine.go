@@ -3,7 +3,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +22,15 @@ type Confine struct {
 	// and Exec both allow to read and to execute, since whatever can be read
 	// can be run by an interpreter; Write allows to read, change, create and
 	// remove too. In Read and Write a symbolic link on the way is an error, since
-	// a tool may have made it; in Exec it is followed. What does not exist
-	// allows nothing.
+	// a tool may have made it; in Exec it is followed, so Exec is for places where only
+	// the system's administrator writes. What does not exist allows nothing.
 	Read, Write, Exec []string
+	// Programs are absolute paths of files that can be executed and read, wherever they
+	// lie. The program of the Spec is one. What is no regular file allows nothing, and
+	// links on the way are followed where Links says so: what is reached through others
+	// can be executed where the lists above open it.
+	Programs []string
+	Links    Links
 	// TmpDir makes a folder for this run alone, names it in TMPDIR and removes
 	// it when the tree is empty. HOME, where it is set, names it too unless
 	// KeepHome is set: programs look there for settings, and many end when they
@@ -130,7 +135,7 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 		}
 	}
 	out := confinement{Confine: *c}
-	for _, list := range [][]string{c.Read, c.Write, c.Exec} {
+	for _, list := range [][]string{c.Read, c.Write, c.Exec, c.Programs} {
 		for _, path := range list {
 			if !filepath.IsAbs(path) {
 				return confinement{}, fmt.Errorf("sandbox: path %q is not absolute", path)
@@ -141,8 +146,12 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(spec.Dir, program)
 	}
-	// What the caller says to run can be run, wherever it lies.
-	out.Exec = append(slices.Clip(out.Exec), program)
+	out.Programs = nil
+	for _, path := range append(slices.Clip(c.Programs), program) {
+		if path, err := c.Links.Resolve(path); err == nil {
+			out.Programs = append(out.Programs, path)
+		}
+	}
 	if !c.TmpDir {
 		return out, nil
 	}
@@ -152,16 +161,17 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 			base = v
 		}
 	}
-	dir, err := os.MkdirTemp(base, "jp-tool-")
+	// The folder's own name is not resolved: a tool that may write base could have made it a link.
+	real, err := filepath.EvalSymlinks(base)
+	if err == nil {
+		out.tmp, err = os.MkdirTemp(real, "jp-tool-")
+	}
 	if err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
 		return confinement{}, fmt.Errorf("sandbox: folder for temporary files in %s: %w", base, err)
-	}
-	if out.tmp, err = filepath.EvalSymlinks(dir); err != nil {
-		return confinement{}, errors.Join(fmt.Errorf("sandbox: folder for temporary files: %w", err), removeTmp(dir))
 	}
 	env := make([]string, 0, len(spec.Env)+1)
 	for _, e := range spec.Env {
@@ -175,25 +185,6 @@ func (c *Confine) prepare(spec *Spec) (confinement, error) {
 	}
 	spec.Env = append(env, "TMPDIR="+out.tmp)
 	return out, nil
-}
-
-// removeTmp removes what prepare has made, after the tool's end. dir may be "",
-// and may be gone.
-func removeTmp(dir string) error {
-	if dir == "" || os.RemoveAll(dir) == nil {
-		return nil
-	}
-	// The tool may have left folders that even their owner cannot empty.
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("sandbox: folder for temporary files: %w", err)
-	}
-	return nil
 }
 
 // A confinement is a Confine on its way to a guard.
@@ -213,6 +204,7 @@ func (c confinement) String() string {
 		}
 	}
 	add('x', c.Exec...)
+	add('p', c.Programs...)
 	add('r', c.Read...)
 	add('w', c.Write...)
 	if c.tmp != "" {
@@ -246,6 +238,8 @@ func decodeConfinement(s string) (c confinement, err error) {
 		switch what {
 		case 'x':
 			c.Exec = append(c.Exec, text)
+		case 'p':
+			c.Programs = append(c.Programs, text)
 		case 'r':
 			c.Read = append(c.Read, text)
 		case 'w':

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -117,6 +116,8 @@ const (
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 
+	programRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
+
 	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 
 	// writeRights make no device files, and talk to none that is there.
@@ -169,10 +170,10 @@ func (c confinement) landlock(abi int) (fd int, err error) {
 	for _, list := range []struct {
 		paths  []string
 		rights uint64
-		links  bool
-	}{{c.Exec, readRights, true}, {c.Read, readRights, false}, {write, writeRights, false}} {
+		kind   ruleKind
+	}{{c.Exec, readRights, systemRule}, {c.Programs, programRights, programRule}, {c.Read, readRights, plainRule}, {write, writeRights, plainRule}} {
 		for _, path := range list.paths {
-			if err := allow(fd, path, list.rights&attr.fs, list.links); err != nil {
+			if err := allow(fd, path, list.rights&attr.fs, list.kind); err != nil {
 				closeFD(fd)
 				return -1, fmt.Errorf("sandbox: %w", &os.PathError{Op: "allow", Path: path, Err: err})
 			}
@@ -181,10 +182,20 @@ func (c confinement) landlock(abi int) (fd int, err error) {
 	return fd, nil
 }
 
-// allow adds a rule for path, if there is such a file or folder.
-func allow(ruleset int, path string, rights uint64, links bool) error {
+// A ruleKind says what becomes of a path that is not what it should be.
+type ruleKind int
+
+const (
+	plainRule   ruleKind = iota // a link on the way is an error
+	systemRule                  // links are followed
+	programRule                 // what is no regular file, or behind a link, has no rule
+)
+
+// allow adds a rule for path, if there is such a file or folder. The rule is made of the descriptor
+// that was looked at, so that it is for nothing else, whatever path becomes meanwhile.
+func allow(ruleset int, path string, rights uint64, kind ruleKind) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
-	if !links {
+	if kind != systemRule {
 		how.Resolve = unix.RESOLVE_NO_SYMLINKS
 	}
 	var fd int
@@ -192,9 +203,12 @@ func allow(ruleset int, path string, rights uint64, links bool) error {
 		var err error
 		if fd, err = unix.Openat2(unix.AT_FDCWD, path, &how); err == nil {
 			break
-		} else if err == unix.ENOENT || err == unix.ENOTDIR || links && errors.Is(err, unix.EACCES) {
+		}
+		switch {
+		case err == unix.ENOENT || err == unix.ENOTDIR,
+			kind != plainRule && err == unix.EACCES, kind == programRule && err == unix.ELOOP:
 			return nil
-		} else if err != unix.EINTR && err != unix.EAGAIN {
+		case err != unix.EINTR && err != unix.EAGAIN:
 			return err
 		}
 	}
@@ -202,6 +216,9 @@ func allow(ruleset int, path string, rights uint64, links bool) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return err
+	}
+	if kind == programRule && stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= fileRights

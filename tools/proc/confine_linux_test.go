@@ -468,6 +468,7 @@ func TestConfinementRoundTrip(t *testing.T) {
 	for _, c := range []confinement{
 		{},
 		{Confine: System()},
+		{Confine: Confine{Programs: []string{"/bin/x"}}},
 		{Confine: Confine{Read: []string{"/a b\n", "", "1:"}, Write: []string{"/\xff"}, Network: true, Require: true}},
 		{Confine: Confine{TmpDir: true}, tmp: "/tmp/x"},
 	} {
@@ -478,7 +479,7 @@ func TestConfinementRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeConfinement(f *testing.F) {
-	for _, s := range []string{"", ".0:", "r4:/srvw8:/srv/tmp.0:", "r1:/", "r9:/.0:", "r-1:.0:", "r01:/.0:", "n0:q0:.0:", "n0:n0:.0:", ".0:.0:", "w1:/r1:/.0:", "t1:/.0:", "t0:.0:", "z0:.0:", "r:.0:"} {
+	for _, s := range []string{"", ".0:", "r4:/srvw8:/srv/tmp.0:", "r1:/", "r9:/.0:", "r-1:.0:", "r01:/.0:", "n0:q0:.0:", "n0:n0:.0:", ".0:.0:", "w1:/r1:/.0:", "p6:/bin/xr1:/.0:", "t1:/.0:", "t0:.0:", "z0:.0:", "r:.0:"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

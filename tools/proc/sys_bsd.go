@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"io/fs"
 	"os"
 	"runtime"
 	"syscall"
@@ -44,6 +45,8 @@ func awaitEnd(pid int) error {
 		}
 	}
 }
+
+func statNoLinks(path string) (fs.FileInfo, error) { return lstatAll(path) }
 
 func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)

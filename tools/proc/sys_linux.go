@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 	"unsafe"
@@ -32,6 +33,25 @@ func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, 
 	attr.Sys.PidFD = &ended
 	pid, err = syscall.ForkExec(path, argv, attr)
 	return pid, ended, err
+}
+
+// statNoLinks is os.Stat for a path that is to have no symbolic link, at any part of it.
+func statNoLinks(path string) (fs.FileInfo, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		switch err {
+		case nil:
+			f := os.NewFile(uintptr(fd), path)
+			defer f.Close()
+			return f.Stat()
+		case unix.EINTR, unix.EAGAIN:
+		case unix.ENOSYS: // before Linux 5.6
+			return lstatAll(path)
+		default:
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
 }
 
 // socketpair returns two connected stream sockets. The descriptors of this package

@@ -1,0 +1,137 @@
+package proc
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxLinks bounds the symbolic links that one path goes through, as the kernel does.
+const maxLinks = 40
+
+// Links says which symbolic links lead where they did when the user made them. Any other may have
+// been made by a tool, or came with a repository, to lead a rule to what the rule does not name.
+type Links struct {
+	Workspace string // absolute, without links; no link in it is followed. "" is none
+	// Closed are folders, absolute and without links, that no rule covers or lies in. So no tool
+	// makes anything in a folder around one: links there are the user's own.
+	Closed []string
+}
+
+// A LinkError is a symbolic link that is not followed.
+type LinkError struct {
+	Link string // absolute
+}
+
+func (e *LinkError) Error() string {
+	return fmt.Sprintf("goes through the symbolic link %q, which a tool or a repository may have made", e.Link)
+}
+
+// Resolve returns the absolute path without its symbolic links. A link is followed where its folder
+// is around one of Closed, and where this user may not write; otherwise the error is a *LinkError.
+// For what does not exist it returns the path as far as it is known, with an fs.ErrNotExist.
+//
+// Another process may make a link of a part of the path at any time. So the path that was returned
+// is opened without following any.
+func (l Links) Resolve(path string) (string, error) {
+	at, rest := "/", strings.Split(filepath.Clean(path), "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at) // at has no links
+			continue
+		}
+		next := filepath.Join(at, name)
+		info, err := os.Lstat(next)
+		if err != nil {
+			return filepath.Join(append([]string{next}, rest...)...), err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if !l.follows(at) {
+			return "", &LinkError{next}
+		}
+		if links++; links > maxLinks {
+			return "", &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+	}
+	return at, nil
+}
+
+// OpenRoot opens the folder path, which has no symbolic links. It fails where there is one by now.
+func OpenRoot(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	var want, is fs.FileInfo
+	if want, err = statNoLinks(path); err == nil {
+		is, err = root.Stat(".")
+	}
+	if err == nil && !os.SameFile(want, is) {
+		err = &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// lstatAll is statNoLinks where the kernel cannot do it at once.
+func lstatAll(path string) (info fs.FileInfo, err error) {
+	at := "/"
+	for name := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
+		at = filepath.Join(at, name)
+		if info, err = os.Lstat(at); err != nil {
+			return nil, err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return nil, &os.PathError{Op: "open", Path: at, Err: syscall.ELOOP}
+		}
+	}
+	return info, nil
+}
+
+// follows reports whether links in the folder dir, which has none above it, are followed.
+func (l Links) follows(dir string) bool {
+	if l.Workspace != "" && isWithin(l.Workspace, dir) {
+		return false
+	}
+	return slices.ContainsFunc(l.Closed, func(c string) bool { return isWithin(dir, c) || isWithin(c, dir) }) || !writable(dir)
+}
+
+// isWithin reports whether path is dir or below it; both are clean and absolute.
+func isWithin(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// writable reports whether this user can make something in dir, or can give himself the right to.
+func writable(dir string) bool {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return true
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+		return true
+	}
+	return syscall.Access(dir, 2) == nil // W_OK
+}
