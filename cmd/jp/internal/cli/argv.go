@@ -216,6 +216,9 @@ func (r *reader) take(o *option, spelling, value string, given bool) error {
 		return usagef("%s: takes no value", spelling)
 	case o.maybe && given && value == "":
 		return usagef("%s=: the value is missing", spelling).withHint("%s without = has its own meaning", spelling)
+	case o.maybe && !given && len(r.args) > 0 && o.fits(r.args[0]):
+		return usagef("%s: its value stands behind =, and %q stands apart", spelling, r.args[0]).
+			withHint("%s=%s if it is the value; %s -- %s if it is a word of its own", spelling, r.args[0], spelling, r.args[0])
 	case o.arg != "" && !o.maybe && !given:
 		if len(r.args) == 0 {
 			return usagef("%s: needs a value (%s)", spelling, o.arg)

@@ -54,7 +54,7 @@ func newGrepCommand(a *app) *cli.Command {
 			"Hidden conversations are searched with --hidden, or when --id names them.",
 		Flags: []*option{
 			listFlag(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
-			stringMaybe(&o.root, "root", "ID", "only below ID; without ID only in roots"),
+			targetMaybe(&o.root, "root", "ID", "only below ID; without ID only in roots"),
 			stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
 			boolFlag(&o.hidden, "hidden", "hidden conversations too"),
 			boolFlag(&o.archived, "archived", "archived conversations too"),

@@ -36,7 +36,7 @@ func newListCommand(a *app) *cli.Command {
 			"A terminal gets a table that fits; a pipe gets tab-separated lines: id, status, turns, time of the last activity, " +
 			"profile, model, cost in dollars, title, and (+3 hidden) where that is so. Tabs, newlines and backslashes are escaped.",
 		Flags: []*option{
-			stringMaybe(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
+			targetMaybe(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
 			boolFlag(&o.tree, "tree", "draw the tree"),
 			boolFlag(&o.hidden, "hidden", "hidden ones too"),
 			boolFlag(&o.archived, "archived", "archived ones too"),

@@ -17,9 +17,10 @@ import (
 // sees one name per flag and keeps the order of what was given.
 type option struct {
 	name    string
-	short   []string // other spellings, with one rune or several
-	arg     string   // what the value is called in help; "" = a switch, which takes none
-	maybe   bool     // the value may be left out, and is given with = only
+	short   []string               // other spellings, with one rune or several
+	arg     string                 // what the value is called in help; "" = a switch, which takes none
+	maybe   bool                   // the value may be left out, and is given with = only
+	fits    func(word string) bool // of maybe: reports whether a word that follows looks like the value
 	usage   string
 	choices []string // the only values, for the check, the help and completion
 	group   string   // the heading that help shows it under; "" = flags
@@ -241,16 +242,16 @@ func durationFlag(p *maybe[time.Duration], name, arg, usage string) *option {
 	}}
 }
 
-// stringMaybe has an optional value.
-func stringMaybe(p *maybe[string], name, arg, usage string) *option {
+// targetMaybe has an optional conversation.
+func targetMaybe(p *maybe[string], name, arg, usage string) *option {
 	o := stringFlag(p, name, arg, usage)
-	o.maybe = true
+	o.maybe, o.fits = true, isTarget
 	return o
 }
 
 // intMaybe has an optional number; bare is the value of the bare flag.
 func intMaybe(p *maybe[int], name, arg string, least, bare int, usage string) *option {
-	return &option{name: name, arg: arg, maybe: true, usage: usage, set: func(s string, given bool) error {
+	return &option{name: name, arg: arg, maybe: true, fits: beginsWithDigit, usage: usage, set: func(s string, given bool) error {
 		if !given {
 			*p = maybe[int]{true, bare}
 			return nil
@@ -261,9 +262,11 @@ func intMaybe(p *maybe[int], name, arg string, least, bare int, usage string) *o
 	}}
 }
 
+func beginsWithDigit(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
+
 // durationMaybe has an optional duration; bare is the value of the bare flag.
 func durationMaybe(p *maybe[time.Duration], name, arg string, bare time.Duration, usage string) *option {
-	return &option{name: name, arg: arg, maybe: true, usage: usage, set: func(s string, given bool) error {
+	return &option{name: name, arg: arg, maybe: true, fits: beginsWithDigit, usage: usage, set: func(s string, given bool) error {
 		if !given {
 			*p = maybe[time.Duration]{true, bare}
 			return nil

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"jp/profiles"
@@ -44,7 +46,7 @@ type queryOptions struct {
 	tape       tapeOptions
 }
 
-// toggle is one --tool or --no-tool, in order. An empty name means all tools.
+// toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
 type toggle struct {
 	flag string
 	name string
@@ -56,12 +58,21 @@ const defaultTmp = 24 * time.Hour
 // flags are those of `jp query`, under the headings of its help.
 func (o *queryOptions) flags() []*option {
 	toggled := func(name, short, usage string, on bool) *option {
-		f := &option{name: name, short: []string{short}, arg: "TOOL", maybe: true, usage: usage}
+		f := &option{name: name, short: []string{short}, arg: "TOOL", usage: usage}
 		f.set = func(s string, _ bool) error {
+			if s == "" || strings.ContainsAny(s, " \t\n") {
+				return fmt.Errorf("%q is no name of a tool; %s all of them", s, pick(on, "--all-tools enables", "--no-tools disables"))
+			}
 			o.toggles = append(o.toggles, toggle{flag: "--" + name, name: s, on: on})
 			return nil
 		}
 		return f
+	}
+	toggledAll := func(name, usage string, on bool) *option {
+		return &option{name: name, usage: usage, set: func(string, bool) error {
+			o.toggles = append(o.toggles, toggle{flag: "--" + name, on: on})
+			return nil
+		}}
 	}
 	sub := func(name, usage string, on bool) *option {
 		return &option{name: name, usage: usage, set: func(string, bool) error { o.sub = maybe[bool]{true, on}; return nil }}
@@ -90,8 +101,10 @@ func (o *queryOptions) flags() []*option {
 		grouped("who answers", slices.Concat(configFlags(&o.directives), []*option{
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
 			choiceFlag(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high"),
-			toggled("tool", "t", "enable a tool, or all that the config knows", true),
-			toggled("no-tool", "T", "disable a tool, or all", false),
+			toggled("tool", "t", "enable a tool that the config knows", true),
+			toggled("no-tool", "T", "disable a tool", false),
+			toggledAll("all-tools", "enable all tools that the config knows", true),
+			toggledAll("no-tools", "disable all tools", false),
 			choiceFlag(&o.role, "role", "ROLE", personRoles(),
 				"what tools it may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading); a new "+
 					"conversation keeps it"),

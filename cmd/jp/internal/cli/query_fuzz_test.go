@@ -130,6 +130,7 @@ type chosen struct {
 	kind  string // flags of one kind keep their order
 	typed []string
 	plain string
+	bare  *option // given without its value, which may be left out; nil = none
 }
 
 // choose makes a flag of three numbers.
@@ -139,7 +140,7 @@ func choose(flags []*option, values []string, text string, flag, value, form uin
 	name := spell[int(form>>2)%len(spell)]
 	kind := o.name
 	for _, kinds := range [][]string{
-		{"cfg", "no-cfg"}, {"tool", "no-tool", "disallowedTools"}, {"sub-calls", "no-sub-calls"}, {"show-reasoning", "hide-reasoning"},
+		{"cfg", "no-cfg"}, {"tool", "no-tool", "all-tools", "no-tools", "disallowedTools"}, {"sub-calls", "no-sub-calls"}, {"show-reasoning", "hide-reasoning"},
 	} {
 		if slices.Contains(kinds, o.name) {
 			kind = kinds[0]
@@ -151,11 +152,11 @@ func choose(flags []*option, values []string, text string, flag, value, form uin
 	}
 	switch {
 	case o.arg == "", o.maybe && form&1 == 1:
-		return chosen{kind, []string{name}, "--" + o.name}
+		return chosen{kind, []string{name}, "--" + o.name, pick(o.maybe, o, nil)}
 	case o.maybe, form&2 == 0, strings.HasPrefix(v, "-"):
-		return chosen{kind, []string{name + "=" + v}, "--" + o.name + "=" + v}
+		return chosen{kind, []string{name + "=" + v}, "--" + o.name + "=" + v, nil}
 	}
-	return chosen{kind, []string{name, v}, "--" + o.name + "=" + v}
+	return chosen{kind, []string{name, v}, "--" + o.name + "=" + v, nil}
 }
 
 // FuzzQuery: whatever flags, variables, config and stdin `jp query` is given, it ends with one of its statuses; with that of
@@ -201,6 +202,9 @@ func FuzzQuery(f *testing.F) {
 		for i, c := range typed {
 			line = append(line, c.typed...)
 			if i < len(words) {
+				if c.bare != nil && c.bare.fits(words[i]) {
+					return // there the place does count, and it is an error
+				}
 				line = append(line, words[i])
 			}
 		}

@@ -35,7 +35,7 @@ func headlessFlags(o *queryOptions) []*option {
 		boolFlag(&h.recent, "continue", "the same as --id recent"),
 		boolFlag(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
-		listFlag(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool=NAME for each").alias("disallowed-tools"),
+		listFlag(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").alias("disallowed-tools"),
 		listFlag(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
 	}
 }
@@ -92,8 +92,9 @@ func toolNamesIn(flag string, texts []string) ([]string, error) {
 }
 
 // keepOnly are the toggles that leave nothing enabled but what --allowedTools names.
-func (h headless) keepOnly(r *profiles.Resolved) ([]toggle, error) {
+func (q *query) keepOnly(r *profiles.Resolved) ([]toggle, error) {
 	const flag = "--allowedTools"
+	h := q.o.heads
 	if h.only == nil {
 		return nil, nil
 	}
@@ -105,21 +106,11 @@ func (h headless) keepOnly(r *profiles.Resolved) ([]toggle, error) {
 	}
 	for _, name := range h.only {
 		if _, ok := r.Tools[name]; !ok {
-			return nil, errNoTool(flag, name)
+			return nil, q.errNoTool(flag, name, r)
 		}
 	}
 	slices.SortFunc(off, func(a, b toggle) int { return strings.Compare(a.name, b.name) })
 	return off, nil
-}
-
-func errNoTool(flag, name string) error {
-	err := notFoundf("%s: no tool %q is configured here", flag, name)
-	for _, format := range profiles.ForeignFormats() {
-		if known, _ := (profiles.Foreign{Format: format, Tools: []string{name}}).MapTools(); len(known) > 0 {
-			return err.withHint("here it is called %s", known[0])
-		}
-	}
-	return err
 }
 
 // ownPrompt is what --append-system-prompt adds.

@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -231,36 +229,6 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 	}
 	q.resolved = r
 	return nil
-}
-
-// toggle turns --tool, --no-tool and their like into config.
-func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
-	only, err := q.o.heads.keepOnly(r)
-	if err != nil {
-		return nil, err
-	}
-	var ds []profiles.Directive
-	for _, t := range slices.Concat(q.o.toggles, only) {
-		flag, names := t.flag, []string{t.name}
-		if t.name == "" {
-			names = names[:0]
-			for name := range r.Tools {
-				if name != "*" {
-					names = append(names, name)
-				}
-			}
-			slices.Sort(names)
-		} else if _, ok := r.Tools[t.name]; !ok {
-			return nil, errNoTool(flag, t.name)
-		}
-		for _, n := range names {
-			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
-				return nil, usagef("%s: %q is no name of a tool", flag, n)
-			}
-			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.on)})
-		}
-	}
-	return ds, nil
 }
 
 // create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.

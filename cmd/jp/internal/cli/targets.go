@@ -54,6 +54,16 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	return convstore.ParseID(word)
 }
 
+// isTarget reports whether a word calls a conversation, whether there is such a one or not.
+func isTarget(word string) bool {
+	switch word {
+	case ".", "active", "previous", "recent", "newest":
+		return true
+	}
+	_, err := convstore.ParseID(word)
+	return err == nil
+}
+
 // orActive is the targets of a command that only reads: without any, the active conversation.
 func orActive(words []string) []string {
 	if len(words) == 0 {

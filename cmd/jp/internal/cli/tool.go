@@ -81,10 +81,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 		}
 	}
 	f := notFoundf("tool %s: not held by this agent", name)
-	if _, known := tools.Embedded(name); known {
-		return tools.Definition{}, nil, f.withHint("--cfg 'conversation.tools.%s.enable:=true' enables it", name)
-	}
-	return tools.Definition{}, nil, f.withHint("%s", didYouMean(name, toolNames(defs), "`jp tool ls` lists them"))
+	return tools.Definition{}, nil, a.unknownTool(f, name, toolNames(defs), "`jp tool ls` lists them")
 }
 
 func newToolRunCommand(a *app) *cli.Command {

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"jp/profiles"
+	"jp/tools"
+)
+
+// toggle turns --tool, --no-tool and their like into config.
+func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
+	only, err := q.keepOnly(r)
+	if err != nil {
+		return nil, err
+	}
+	var ds []profiles.Directive
+	for _, t := range slices.Concat(q.o.toggles, only) {
+		flag, names := t.flag, []string{t.name}
+		if t.name == "" {
+			if err := q.meantOne(r, t); err != nil {
+				return nil, err
+			}
+			names = names[:0]
+			for name := range r.Tools {
+				if name != "*" {
+					names = append(names, name)
+				}
+			}
+			slices.Sort(names)
+		} else if _, ok := r.Tools[t.name]; !ok {
+			return nil, q.errNoTool(flag, t.name, r)
+		}
+		for _, n := range names {
+			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
+				return nil, usagef("%s: %q is no name of a tool", flag, n)
+			}
+			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.on)})
+		}
+	}
+	return ds, nil
+}
+
+// meantOne refuses a flag for all tools where the first word is the name of one.
+func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
+	if len(q.o.words) == 0 || q.plain == 0 {
+		return nil
+	}
+	name := q.o.words[0]
+	if _, ok := r.Tools[name]; !ok || name == "*" {
+		return nil
+	}
+	return usagef("%s: means all tools, and takes no name", t.flag).
+		withHint("%s %s for that one; -- %s if it is a word of the question", pick(t.on, "--tool", "--no-tool"), name, name)
+}
+
+// errNoTool says that no tool of a name is configured, and what may have been meant.
+func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
+	return q.unknownTool(notFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+		pick(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
+}
+
+// unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
+// enabled, or the nearest of the names that are known.
+func (a *app) unknownTool(f *failure, name string, known []string, otherwise string) error {
+	for _, format := range profiles.ForeignFormats() {
+		if here, _ := (profiles.Foreign{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
+			return f.withHint("here it is called %s", here[0])
+		}
+	}
+	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
+	if file, ok := a.definedTools()[name]; ok {
+		return f.withHint("%s defines it; %s", file, enable)
+	}
+	if _, ok := tools.Embedded(name); ok {
+		return f.withHint("it is built in; %s", enable)
+	}
+	return f.withHint("%s", didYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
+}
+
+// definedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.
+func (a *app) definedTools() map[string]string {
+	a.places.trust.mu.Lock()
+	passed := a.places.trust.passed
+	a.places.trust.mu.Unlock()
+	if passed == nil {
+		return nil
+	}
+	return passed.definedIn()
+}
