@@ -31,7 +31,7 @@ func headlessFlags(o *queryOptions) []*option {
 		return nil
 	}
 	return []*option{
-		stringFlag(&h.resume, "resume", "ID", "the same as --id ID").alias("r"),
+		stringFlag(&h.resume, "resume", "TARGET", "the same as --id TARGET, of a conversation that there is").alias("r"),
 		boolFlag(&h.recent, "continue", "the same as --id recent"),
 		boolFlag(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
@@ -50,7 +50,8 @@ func (o *queryOptions) inOurWords() error {
 	}
 	switch {
 	case h.resume.Set:
-		if _, err := convstore.ParseID(h.resume.Value); err != nil {
+		if !isTarget(h.resume.Value) { // new is none: there is nothing to go on with
+			_, err := convstore.ParseID(h.resume.Value)
 			return err
 		}
 		o.id = h.resume
