@@ -39,6 +39,29 @@ func EmbeddedNames() []string {
 	return names
 }
 
+// CheckSource refuses a definition that takes a tool for jp's own, by its source, which jp does not have under that name. pos is
+// as for [Decode]. The error is a *DefinitionError.
+func CheckSource(def Definition, pos func(key string) string) error {
+	if _, mcp := def.MCP(); mcp || def.Local() {
+		return nil
+	}
+	own, ok := Embedded(def.Name)
+	if ok && own.Declared() == def.Source {
+		return nil
+	}
+	e := &DefinitionError{Pos: pos(keySource), Tool: def.Name, Key: keySource}
+	if ok {
+		e.Msg = fmt.Sprintf("is %q for this tool, not %q", own.Declared(), def.Source)
+		return e
+	}
+	e.Msg = fmt.Sprintf("is %q, and jp has no tool of this name", def.Source)
+	e.Hint = "jp has " + strings.Join(EmbeddedNames(), ", ")
+	if near := closest(def.Name, EmbeddedNames()); near != "" {
+		e.Hint = fmt.Sprintf("did you mean %s?", near)
+	}
+	return e
+}
+
 // FSEnv is what the built-in tools work on.
 type FSEnv struct {
 	Workspace string   // the folder that holds .jp, absolute

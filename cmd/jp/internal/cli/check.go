@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
@@ -36,6 +37,8 @@ type linter struct {
 	files *contribution
 	tools map[string]tools.Definition // of .jp/tools, as far as they can be read
 	found []finding
+
+	record func(server string) *mcp.Record // what an MCP server had when it was asked last; nil = nothing is known
 
 	definitionsToo bool // what a definition says is reported at its own place
 }
@@ -79,7 +82,8 @@ func newToolCheckCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "check", Summary: "find what is wrong with tools",
 		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
-			"none of them; the workspace need not be trusted. A line for each finding: file:line: tool NAME: key: reason. " +
+			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
+			"too. A line for each finding: file:line: tool NAME: key: reason. " +
 			"Status 2 says that there are findings.",
 		Exits:    []Status{exitNotFound, exitRefused},
 		Examples: []string{"jp tool check", "jp tool check -F json"},
@@ -88,12 +92,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			l.definitions()
-			for _, at := range l.configs() {
-				if r, err := l.resolve(at); err == nil { // what is wrong with the file itself says profile check
-					l.enabled(r, at.main)
-				}
-			}
+			l.allTools()
 			return l.report()
 		},
 	})
@@ -105,6 +104,13 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 		return nil, err
 	}
 	l := &linter{app: a, src: src, files: files}
+	l.record = func(server string) *mcp.Record {
+		r, err := a.mcpRecord(ctx, server)
+		if err != nil {
+			return nil // without a state folder there are none
+		}
+		return r
+	}
 	l.tools, _ = files.tools() // mistakes are tool check's to report
 	return l, nil
 }
@@ -265,6 +271,25 @@ func (l *linter) workspace() {
 			l.profile(at.path)
 		}
 	}
+	l.specializations()
+}
+
+// allTools checks all definitions, and the tools that the config and the profiles enable. Where one cannot be read, its tools
+// cannot be told, and why is a finding.
+func (l *linter) allTools() {
+	l.definitions()
+	for _, at := range l.configs() {
+		r, err := l.resolve(at)
+		if err != nil {
+			l.add(err)
+			continue
+		}
+		l.enabled(r, at.main)
+	}
+	l.specializations()
+}
+
+func (l *linter) specializations() {
 	if _, ok := l.files.stamps[".jp/specializations.ini"]; ok {
 		if _, err := profiles.LoadSpecializations(l.src, "", tools.EmbeddedNames()); err != nil {
 			l.add(err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,34 +17,52 @@ import (
 
 // models checks that those that a config names can be found on this machine.
 func (l *linter) models(r *profiles.Resolved) {
-	c := r.Config.Conversation
-	l.model(r, "assistant.model", r.Config.Assistant.Model)
-	l.model(r, "conversation.compact.model", c.Compact.Model)
-	l.model(r, titleKey, c.TitleModel)
+	for key, name := range modelsNamed(r.Config) {
+		l.model(r, key, name)
+	}
 }
 
-func (l *linter) model(r *profiles.Resolved, key, name string) {
-	if name == "" {
-		return
+// modelsNamed are the settings that name a model, as far as they do.
+func modelsNamed(c profiles.Config) map[string]string {
+	all := map[string]string{
+		"assistant.model": c.Assistant.Model, "conversation.compact.model": c.Conversation.Compact.Model, titleKey: c.Conversation.TitleModel,
 	}
+	maps.DeleteFunc(all, func(_, name string) bool { return name == "" })
+	return all
+}
+
+// findModel looks up the model that a setting names; the error says where it was written.
+func (a *app) findModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
 	at := last(r, key)
+	wrong := func(msg, hint string) *profiles.Error {
+		return &profiles.Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: key, Msg: msg, Hint: hint}
+	}
 	id, err := r.Config.ResolveModel(name)
 	var e *profiles.Error
 	if errors.As(err, &e) {
-		l.say(at, key, e.Msg, e.Hint)
-		return
+		return model.Info{}, wrong(e.Msg, e.Hint)
 	}
-	info, err := model.Lookup(id, l.app.modelProviders(r.Config))
+	info, err := model.Lookup(id, a.modelProviders(r.Config))
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
-		l.say(at, key, unknown.Message, unknown.Hint)
+		return info, wrong(unknown.Message, unknown.Hint)
 	case err != nil:
-		l.say(at, key, err.Error(), "")
+		return info, wrong(err.Error(), "")
+	}
+	return info, nil
+}
+
+func (l *linter) model(r *profiles.Resolved, key, name string) {
+	at := last(r, key)
+	info, wrong := l.app.findModel(r, key, name)
+	switch {
+	case wrong != nil:
+		l.add(wrong)
 	case info.Provider == "script" && !l.exists(strings.SplitN(info.Name, "#", 2)[0]):
 		l.say(at, key, fmt.Sprintf("there is no file %s in the workspace", info.Name), "")
 	case info.Price == nil && (info.Provider == "anthropic" || info.Provider == "openai"):
-		l.say(at, key, fmt.Sprintf("%s is no model that this jp knows: its price is unknown", id),
+		l.say(at, key, fmt.Sprintf("%s is no model that this jp knows: its price is unknown", info.ID),
 			"providers.llm.prices in your own config.toml gives it one")
 	}
 }
@@ -168,6 +187,15 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	}
 	if name, ok := d.MCP(); ok && !l.servers()[name] {
 		say("source", fmt.Sprintf("there is no MCP server %s", name), "[providers.mcp."+name+"] in your own config.toml names one, or .mcp.json")
+	} else if r := l.record(name); ok && r != nil {
+		if _, has := r.Tool(d.Remote); !has {
+			var names []string
+			for _, t := range r.Tools {
+				names = append(names, t.Name)
+			}
+			say("source", fmt.Sprintf("MCP server %s had no tool %s when it was asked last", name, d.Remote),
+				didYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))
+		}
 	}
 	if !d.Local() {
 		return

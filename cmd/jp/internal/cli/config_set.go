@@ -84,7 +84,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		}
 		text, written[i] = e.Text, settingWritten{Key: e.Key, Value: e.Value, File: file.name}
 	}
-	r, err := checkWritten(src, files, file.name, text)
+	r, err := a.checkWritten(src, files, file.name, text)
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,21 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	})
 }
 
-// checkWritten resolves config as it would be with text in the place of file, and, in a workspace, looks at the tools that it
-// enables.
-func checkWritten(src profiles.Sources, c *contribution, file string, text []byte) (*profiles.Resolved, error) {
+// checkWritten resolves config as it would be with text in the place of file, and looks at the models that it names and, in a
+// workspace, at the tools that it enables.
+func (a *app) checkWritten(src profiles.Sources, c *contribution, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)
-	if err != nil || src.Workspace == "" {
+	if err != nil {
 		return r, err
+	}
+	for key, name := range modelsNamed(r.Config) {
+		if _, wrong := a.findModel(r, key, name); wrong != nil {
+			return r, wrong
+		}
+	}
+	if src.Workspace == "" {
+		return r, nil
 	}
 	files, err := c.tools()
 	if err == nil {

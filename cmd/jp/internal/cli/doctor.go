@@ -39,6 +39,7 @@ type examined struct {
 	Terminal  terminalSeen    `json:"terminal"`
 	Traces    *otel.Plan      `json:"traces"` // null where the environment asks for none
 	Trust     string          `json:"trust"`  // trusted, changed, untrusted; "" outside a workspace
+	Query     string          `json:"query"`  // starts, or why none would; "" outside a workspace
 
 	Errors []string `json:"errors"`
 }
@@ -75,7 +76,7 @@ func newDoctorCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
-			"trusted, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
+			"trusted, whether a query would start in it, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
 			"cannot enforce all of a sandbox is not: `sandbox` of a tool says what then happens.",
 		Exits:    []Status{exitFailed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
@@ -143,6 +144,15 @@ func (a *app) examine(ctx context.Context) examined {
 			fail(err)
 		} else {
 			e.Trust = j.status()
+		}
+		e.Query = "starts"
+		for i, err := range a.startable(ctx) {
+			if i == 0 {
+				e.Query = explain(err).Message
+			}
+			if e.Trust == "trusted" { // else there is nothing broken yet
+				fail(err)
+			}
 		}
 	}
 	if otel.Asked(a.getenv) {
@@ -254,6 +264,9 @@ func (a *app) writeExamined(e examined) error {
 		disk("temporary", e.Temp, "")
 		if e.Trust != "" {
 			row("workspace", e.Trust)
+		}
+		if e.Query != "" {
+			row("query", pick(e.Query == "starts", "would start", "would not start: "+e.Query))
 		}
 		row("config", or(strings.Join(e.Config, " "), "none of your own"))
 		row("model", or(e.Model, "none of your own"))

@@ -140,6 +140,7 @@ func (a *app) commands() []*cli.Command {
 		newUsageCommand(a),
 		newTraceCommand(a),
 		newStoreCommand(a),
+		newCheckCommand(a),
 		newDoctorCommand(a),
 		newVersionCommand(a),
 		newCompletionCommand(a),

@@ -31,6 +31,7 @@ type mcpUse struct {
 	clients map[string]*mcp.Client
 
 	editor  map[string]mcpServer                         // those that an editor brings along
+	look    bool                                         // nothing is started: see startable
 	approve func(ctx context.Context, s mcpServer) error // asks about one of these; nil = nobody can be asked
 }
 
@@ -292,6 +293,10 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	default:
 		return nil, (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
 			withHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
+	}
+	if a.mcp.look {
+		return nil, notFoundf("MCP server %s: was never used, so its tools are not known", s.Server.Name).
+			withHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
 	if err != nil {

@@ -248,6 +248,7 @@ type query struct {
 	log       *convstore.Log
 	conv      convstore.Conversation
 	scope     convstore.Scope        // where hand names a delegation of its own
+	made      bool                   // this run has made the conversation
 	hand      *convstore.Reservation // this run was delegated by a person, who settles it here
 	resolved  *profiles.Resolved
 	tty       *term.TTY       // nil when nobody can be asked there
@@ -291,10 +292,12 @@ func (q *query) settle(ctx context.Context, o convstore.Outcome) {
 func (q *query) run(ctx context.Context, t task) error {
 	resume := t.text == ""
 	if resume && !resumable(q.conv.Status) {
+		q.unmake(ctx)
 		return errNothing()
 	}
 	loop, delegator, err := q.assemble(ctx)
 	if err != nil {
+		q.unmake(ctx)
 		return err
 	}
 	if !q.o.noActivate && !q.globals.noPersist {
@@ -332,6 +335,20 @@ func (q *query) run(ctx context.Context, t task) error {
 		f.hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(err, left)
+}
+
+// unmake removes the conversation that this run has made, and in which nothing was done.
+func (q *query) unmake(ctx context.Context) {
+	if !q.made {
+		return
+	}
+	if err := q.log.Close(); err != nil {
+		q.warn("%s: %v", q.conv.ID, err)
+	}
+	if _, err := q.store.Remove(context.WithoutCancel(ctx), q.conv.ID, convstore.RemoveOptions{}); err != nil {
+		q.warn("%s: nothing was done in it, and it stays: %v", q.conv.ID, err)
+	}
+	q.log, q.made = nil, false
 }
 
 // turn runs one turn: what is asked, or the rest of one that was cut off.

@@ -148,6 +148,7 @@ func (q *query) branch(ctx context.Context, src convstore.ID) (err error) {
 	if q.conv, err = q.store.Fork(ctx, src, f); err != nil {
 		return err
 	}
+	q.made = true
 	q.log, err = q.store.Lock(ctx, q.conv.ID)
 	return err
 }
@@ -252,6 +253,7 @@ func (q *query) create(ctx context.Context, text string) error {
 	}); err != nil {
 		return err
 	}
+	q.made = true
 	q.log, err = q.store.Lock(ctx, q.conv.ID)
 	return err
 }

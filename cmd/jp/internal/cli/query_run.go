@@ -46,7 +46,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if defs, err = q.settledTools(ctx, defs, keep); err != nil {
 		return nil, nil, err
 	}
-	d := q.delegator(cfg, q.log.Below())
+	var below convstore.Scope // without a conversation, where only the way to one is tried
+	if q.log != nil {
+		below = q.log.Below()
+	}
+	d := q.delegator(cfg, below)
 	session, err := q.budget(cfg, info)
 	if err != nil {
 		return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -257,7 +258,20 @@ func (c *contribution) tools() (map[string]tools.Definition, error) {
 			return nil, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.root, filepath.FromSlash(key)), maxContributedKept>>20)
 		}
 	}
-	return tools.DecodeFiles(filepath.Join(c.root, filepath.FromSlash(folder)), files)
+	found, err := tools.DecodeFiles(filepath.Join(c.root, filepath.FromSlash(folder)), files)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if e := tools.CheckSource(found[name], func(string) string { return c.definitionAt(name) }); e != nil {
+			err = errors.Join(err, e)
+			delete(found, name)
+		}
+	}
+	return found, err
+}
+
+// definitionAt is the place of the source of a definition in .jp/tools.
+func (c *contribution) definitionAt(name string) string {
+	key := c.definedIn()[name]
+	return fmt.Sprintf("%s:%d", filepath.Join(c.root, filepath.FromSlash(key)), max(tools.KeyLines(c.data[key])["source"], 1))
 }
 
 // definedIn names the file of each definition in .jp/tools that can be read, below the workspace.

@@ -78,7 +78,11 @@ func define(name string, t profiles.Table, files map[string]tools.Definition) (t
 	if known && (!given || base.Declared() == source) {
 		return tools.Overlay(base, t.Values, position(t))
 	}
-	return tools.Decode(name, t.Values, position(t))
+	d, err := tools.Decode(name, t.Values, position(t))
+	if err == nil {
+		err = tools.CheckSource(d, position(t))
+	}
+	return d, err
 }
 
 func position(t profiles.Table) func(string) string {

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+func newCheckCommand(a *app) *cli.Command {
+	return a.command(spec{
+		Name: "check", Summary: "find out whether a query would start here, and what is wrong with config, profiles and tools",
+		About: "Everything that `jp profile check` and `jp tool check` look at, and then a query, as far as its first request to the " +
+			"model: the config of all layers, the model and its key, every tool, the profiles that it may name. A line for each " +
+			"finding: file:line: key: reason. No finding, status 0: `jp query` would start. Status 2 says that there are findings.\n\n" +
+			"Nothing is asked, changed or sent, and no program of a tool or server is run: of an MCP server that was never used, the " +
+			"check says that its tools are not known yet.",
+		Exits:    []Status{exitNotFound, exitRefused},
+		Examples: []string{"jp check", "jp check -F json"},
+		Run: func(ctx context.Context, _ []string) error {
+			l, err := a.newLinter(ctx)
+			if err != nil {
+				return err
+			}
+			l.workspace()
+			l.allTools()
+			for _, err := range a.startable(ctx) {
+				l.start(err)
+			}
+			return l.report()
+		},
+	})
+}
+
+// start notes why a query would not start, where nothing that was found says so already.
+func (l *linter) start(err error) {
+	before := l.found
+	l.found = nil
+	l.add(err)
+	r := explain(err)
+	for _, f := range l.found {
+		if f.Hint == "" {
+			f.Hint = r.Hint
+		}
+		said := false
+		for _, b := range before {
+			said = said || f.Reason == b.Reason || strings.HasSuffix(f.Reason, b.Key+": "+b.Reason)
+		}
+		if !said {
+			before = append(before, f)
+		}
+	}
+	l.found = before
+}
+
+// startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,
+// nil when a query would start. It asks nobody and starts no program.
+func (a *app) startable(ctx context.Context) (problems []error) {
+	root, err := a.workspace()
+	if err != nil {
+		return []error{err}
+	}
+	j, err := a.judge(ctx, root)
+	if err != nil {
+		return []error{err}
+	}
+	if !j.ok() {
+		return []error{j.refusal()}
+	}
+	if _, err := a.store(ctx); err != nil {
+		return []error{err}
+	}
+	asks, look := a.globals.nonInteractive, a.mcp.look
+	a.globals.nonInteractive, a.mcp.look = true, true
+	defer func() { a.globals.nonInteractive, a.mcp.look = asks, look }()
+	host := proc.NewHost(proc.Options{})
+	defer func() { _ = host.Close() }() // it starts nothing
+	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}
+	defer q.close(ctx)
+	err = q.resolve(ctx, nil, nil)
+	if err == nil {
+		_, _, err = q.accept(ctx)
+	}
+	if err == nil {
+		_, _, err = q.assemble(ctx)
+	}
+	if err != nil {
+		return []error{err}
+	}
+	if !q.resolved.Config.Delegation.Enabled {
+		return nil
+	}
+	for _, name := range q.resolved.Config.Delegation.Profiles {
+		if err := q.profileStarts(ctx, name); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
+func (q *query) profileStarts(ctx context.Context, name string) error {
+	p, err := q.profile(ctx, name, "")
+	if err == nil {
+		_, _, err = q.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
+	}
+	var config *profiles.Error
+	var definition *tools.DefinitionError
+	if err == nil || errors.As(err, &config) || errors.As(err, &definition) {
+		return err
+	}
+	return fmt.Errorf("profile %s: %w", name, err)
+}
