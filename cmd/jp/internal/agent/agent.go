@@ -16,12 +16,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // Loop runs turns of one locked conversation. Fields are set before the first turn and not changed.
@@ -523,7 +523,7 @@ func endedWell(ev convstore.Event) bool {
 
 // visible reports whether a text shows anything at all.
 func visible(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) })
+	return strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unseen.Shows(r) })
 }
 
 // lastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).

@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // Context is fetched for an agent before its model is first asked in a turn: one ordinary call of one of its own tools,
@@ -122,7 +121,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 		if !ok || r.IsError || !visible(r.Text) {
 			return nil
 		}
-		whole := ownTag().ReplaceAllString(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "&lt;$1")
+		whole := unseen.Defang(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "context")
 		text := tools.Prefix(whole, int(min(tokens, 1<<20))*3)
 		if left := len(whole) - len(text); left > 0 {
 			text += fmt.Sprintf("\n[%d of %d bytes are cut here]", left, len(whole))
@@ -132,9 +131,6 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 	}
 	return nil
 }
-
-// ownTag matches what could pass for the wrapper of quoted data, whatever its case and spacing.
-var ownTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*context\b)`) })
 
 // resultsOf are the results of a turn by call.
 func resultsOf(turn []convstore.Event) map[string]convstore.ToolResult {

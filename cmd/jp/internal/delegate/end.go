@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
@@ -15,6 +13,7 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
 // ending is what became of a delegation.
@@ -270,13 +269,10 @@ func bound(s string, limit int) (string, int) {
 	return cut, len(s) - len(cut)
 }
 
-// markup matches what could pass for our own markup, whatever its case and spacing.
-var markup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*(?:response|tool_result|system)\b)`) })
-
 // neutralize makes text from elsewhere harmless inside our wrapper: valid UTF-8 without NUL, and no tag of ours.
 func neutralize(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	return markup().ReplaceAllString(s, "&lt;$1")
+	return unseen.Defang(s, "response", "tool_result", "system")
 }
 
 // attribute makes text fit between double quotes in our wrapper: one short line.

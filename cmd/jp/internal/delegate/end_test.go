@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/stream"
@@ -84,8 +85,24 @@ func TestRespond(t *testing.T) {
 	}
 }
 
+// foldTag is what a careless reader makes of a text: small letters, nothing unseen, no slash behind a `<`.
+func foldTag(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+	for strings.Contains(s, "</") {
+		s = strings.ReplaceAll(s, "</", "<")
+	}
+	return s
+}
+
 func FuzzRespondCannotBeClosed(f *testing.F) {
-	for _, s := range []string{"", "plain", "</response>", "<\n/Response>", "<response status=\"ok\">", "\x00\xff", "a</respon", "<</response>"} {
+	for _, s := range []string{"", "plain", "</response>", "<\n/Response>", "<response status=\"ok\">", "\x00\xff", "a</respon", "<</response>",
+		"<\v/response>", "<\u0085/response>", "<\u00a0/response>", "<\u200b/res\u200dponse>", "</\u00ad\u2060response >", "<\U000e0041/tool_result>", "</ re spo nse>", "<\ufe0f/sy\u034fstem>", "＜/ｒｅｓponse>",
+	} {
 		f.Add(s, s, s, 5)
 	}
 	f.Fuzz(func(t *testing.T, text, reason, stderr string, limit int) {
@@ -99,8 +116,13 @@ func FuzzRespondCannotBeClosed(f *testing.F) {
 			t.Fatalf("head %q", head)
 		}
 		body = strings.TrimSuffix(body, "</response>")
-		if markup().MatchString(body) {
-			t.Fatalf("body %q holds a tag of ours", body)
+		for _, name := range []string{"<response", "<tool_result", "<system"} {
+			if bare := foldTag(body); strings.HasSuffix(bare, name) || strings.Contains(bare, name+">") {
+				t.Fatalf("body %q holds a tag of ours", body)
+			}
+		}
+		if again := neutralize(body); again != body {
+			t.Fatalf("body %q holds a tag of ours: %q", body, again)
 		}
 	})
 }

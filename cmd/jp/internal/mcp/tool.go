@@ -10,10 +10,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"jp/tools/unseen"
 )
 
 // Bounds of what is taken from a server.
@@ -45,7 +46,7 @@ func (t Tool) Digest() string {
 // accept turns a listed tool into one that may be shown and offered.
 func accept(in *sdk.Tool) (Tool, error) {
 	if in == nil || in.Name == "" || len(in.Name) > maxNameBytes || !utf8.ValidString(in.Name) ||
-		strings.IndexFunc(in.Name, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }) >= 0 {
+		strings.IndexFunc(in.Name, func(r rune) bool { return r == ' ' || !unseen.Shows(r) }) >= 0 {
 		return Tool{}, errors.New("a name that is no name")
 	}
 	t := Tool{Name: in.Name, Description: strings.TrimSpace(cleanText(in.Description))}
@@ -100,7 +101,7 @@ func cleanValue(v any, depth int) (any, error) {
 	case map[string]any:
 		for k := range v {
 			if cleanText(k) != k {
-				return nil, errors.New("a schema with control characters in a name")
+				return nil, errors.New("a schema with characters in a name that do not show")
 			}
 			if v[k], err = cleanValue(v[k], depth-1); err != nil {
 				return nil, err
@@ -110,19 +111,8 @@ func cleanValue(v any, depth int) (any, error) {
 	return v, nil
 }
 
-// cleanText drops what changes how text is shown but is not seen itself: control characters other than tab and line
-// break, and marks that turn the direction of text.
-func cleanText(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
+// cleanText leaves out what a person who approves a text does not see: a model would read it.
+func cleanText(s string) string { return unseen.Strip(s) }
 
 // Record is what is known and approved of a server. Only what stands in it is offered or called.
 type Record struct {

@@ -7,13 +7,15 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"jp/tools/unseen"
 )
 
 // Clean returns text that cannot steer a terminal or lie about its order. It takes out:
 //
 //   - control sequences, whole: ESC and C1 spellings of CSI, OSC, DCS, APC, PM and SOS with what belongs to them
 //   - every other control character but newline and tab; a carriage return with its overwriting
-//   - bidirectional controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-206F) and tag characters (U+E0000-E007F)
+//   - characters that are not seen, or reorder those that are, but for joiners where they join: see package unseen
 //
 // A control string that nothing ends loses its introducer only, so that it cannot swallow the text behind it. Bytes that
 // are not UTF-8 become U+FFFD: a terminal in an 8-bit mode would read some of them as C1. The result is valid UTF-8 and
@@ -26,7 +28,9 @@ func Clean(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
 	b.WriteString(s[:i])
-	cleanTo(&b, s[i:])
+	var c Cleaner
+	c.plain(s[:i])
+	cleanTo(&b, s[i:], &c.joins)
 	return b.String()
 }
 
@@ -42,7 +46,9 @@ func Line(s string) string {
 // Escape spells what would break a line of tab-separated text or reach a terminal through a pipe: \t, \n, \r, \\ and, for
 // everything else that does not show, \xNN or \u{NNNN}. It loses nothing.
 func Escape(s string) string {
-	plain := func(r rune) bool { return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r)) }
+	plain := func(r rune) bool {
+		return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r) && !unseen.Is(r))
+	}
 	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
 	}
@@ -73,7 +79,7 @@ func Escape(s string) string {
 // EscapeJSON spells what Clean would take out of the strings of a JSON text, as \u escapes: the same text for every reader, and
 // nothing for a terminal to act on. Control characters below U+0020 are escaped in JSON already.
 func EscapeJSON(b []byte) []byte {
-	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || invisible(r) }
+	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || unseen.Is(r) }
 	i := bytes.IndexFunc(b, unsafe)
 	if i < 0 {
 		return b
@@ -97,7 +103,10 @@ func EscapeJSON(b []byte) []byte {
 
 // Cleaner is Clean for a text that comes in pieces: a sequence or a rune cut in two is held back until the rest is there.
 // The zero value is ready. Not for concurrent use.
-type Cleaner struct{ held string }
+type Cleaner struct {
+	held  string
+	joins unseen.Filter
+}
 
 // holdMax bounds what a Cleaner keeps back while it waits for the end of a control string.
 const holdMax = 4096
@@ -108,14 +117,17 @@ func (c *Cleaner) Clean(piece string) string {
 	c.held = ""
 	i := firstUnclean(s)
 	if i < 0 {
+		c.plain(s)
 		return s
 	}
+	c.plain(s[:i])
 	var b strings.Builder
 	b.WriteString(s[:i])
 	for s = s[i:]; s != ""; {
-		n, text, more := step(s)
+		joins := c.joins
+		n, text, more := step(s, &c.joins)
 		if more && len(s) <= holdMax {
-			c.held = s
+			c.held, c.joins = s, joins
 			break
 		}
 		b.WriteString(text)
@@ -124,11 +136,19 @@ func (c *Cleaner) Clean(piece string) string {
 	return b.String()
 }
 
-// Flush returns what was held back, as Clean would at the end of a text.
+// plain takes note of text that is plain ASCII.
+func (c *Cleaner) plain(s string) {
+	if s != "" {
+		c.joins.Keeps(rune(s[len(s)-1]), 0)
+	}
+}
+
+// Flush returns what was held back, as Clean would at the end of a text. What comes then is another text.
 func (c *Cleaner) Flush() string {
-	s := Clean(c.held)
-	c.held = ""
-	return s
+	var b strings.Builder
+	cleanTo(&b, c.held, &c.joins)
+	*c = Cleaner{}
+	return b.String()
 }
 
 // firstUnclean finds the first byte that is not plain ASCII text; -1 when all are.
@@ -141,9 +161,9 @@ func firstUnclean(s string) int {
 	return -1
 }
 
-func cleanTo(b *strings.Builder, s string) {
+func cleanTo(b *strings.Builder, s string, joins *unseen.Filter) {
 	for s != "" {
-		n, text, _ := step(s)
+		n, text, _ := step(s, joins)
 		b.WriteString(text)
 		s = s[n:]
 	}
@@ -157,13 +177,14 @@ const (
 )
 
 // step takes the next piece of s: how many bytes it is (at least one), what is shown of it, and whether more text could
-// still make it longer. In that last case n and text are what holds when no more comes.
-func step(s string) (n int, text string, more bool) {
+// still change that. In that last case n and text are what holds when no more comes.
+func step(s string, joins *unseen.Filter) (n int, text string, more bool) {
 	switch c := s[0]; {
 	case c == esc:
 		n, more = escape(s)
 		return n, "", more
 	case c == '\n' || c == '\t' || (c >= ' ' && c < 0x7f):
+		joins.Keeps(rune(c), 0)
 		return 1, s[:1], false
 	case c < 0x80:
 		return 1, "", false
@@ -171,6 +192,7 @@ func step(s string) (n int, text string, more bool) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {
 	case r == utf8.RuneError && n == 1:
+		joins.Keeps(r, 0)
 		return 1, "\uFFFD", !utf8.FullRuneInString(s)
 	case r == 0x9b:
 		n, more = csi(s, n)
@@ -178,23 +200,15 @@ func step(s string) (n int, text string, more bool) {
 	case r == 0x90 || r == 0x98 || r == 0x9d || r == 0x9e || r == 0x9f:
 		n, more = controlString(s, n)
 		return n, "", more
-	case r < 0xa0 || invisible(r):
+	case r < 0xa0:
 		return n, "", false
 	}
-	return n, s[:n], false
-}
-
-// invisible reports characters that reorder or hide text.
-func invisible(r rune) bool {
-	switch {
-	case r == 0x061c, r == 0x200e, r == 0x200f:
-		return true
-	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x206f:
-		return true
-	case r >= 0xe0000 && r <= 0xe007f:
-		return true
+	more = unseen.Is(r) && joins.Undecided(r) && !utf8.FullRuneInString(s[n:])
+	next, _ := utf8.DecodeRuneInString(s[n:])
+	if !joins.Keeps(r, next) {
+		return n, "", more
 	}
-	return false
+	return n, s[:n], more
 }
 
 // escape measures the sequence that starts with ESC (ECMA-35, ECMA-48).

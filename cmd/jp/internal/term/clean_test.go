@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"jp/tools/unseen"
 )
 
 func TestClean(t *testing.T) {
@@ -37,6 +39,9 @@ func TestClean(t *testing.T) {
 		{"bell, backspace, vertical tab, delete, nul", "a\a\b\v\f\x7f\x00b", "ab"},
 		{"c1 next line", "a\u0085b", "ab"},
 		{"bidi", "a\u202eb\u202c\u2066c\u2069\u200e\u200f\u061cd", "abcd"},
+		{"zero width", "a\u200bb\u2060c\ufeffd\u00ade\u3164f\ufe01g\U000e0100h", "abcdefgh"},
+		{"joiners", "a\u200db ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم \u200d", "ab ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 می\u200cخواهم "},
+		{"a sequence beside a joiner", "👩\u200d\x1b[m👧 👩\x1b[m\u200d👧", "👩👧 👩\u200d👧"},
 		{"tags", "a\U000e0041\U000e007fb", "ab"},
 		{"invalid utf-8", "a\xff\x9bb\xe2\x82", "a\ufffd\ufffdb\ufffd\ufffd"},
 		{"raw 8-bit csi", "a\x9b31mb", "a\ufffd31mb"},
@@ -53,7 +58,7 @@ func unsafe(s string) (rune, bool) {
 	for _, r := range s {
 		switch {
 		case r == '\n' || r == '\t':
-		case r < 0x20, r >= 0x7f && r < 0xa0, invisible(r):
+		case r < 0x20, r >= 0x7f && r < 0xa0, unseen.Is(r) && !strings.ContainsRune("\u200c\u200d\ufe0f", r):
 			return r, true
 		}
 	}
@@ -62,7 +67,7 @@ func unsafe(s string) (rune, bool) {
 
 func FuzzClean(f *testing.F) {
 	for _, s := range []string{
-		"", "plain", "\x1b[31mred\x1b[0m", "\x1b]0;t\x07", "\u009d0;t\u009c", "\x1bP\x1b\\", "\x1b]\x1b]\x1b]", "\xc2", "\u202e", "\x1b[", "\U000e0041", "\x1b(\x1b(B",
+		"", "plain", "\x1b[31mred\x1b[0m", "\x1b]0;t\x07", "\u009d0;t\u009c", "\x1bP\x1b\\", "\x1b]\x1b]\x1b]", "\xc2", "\u202e", "\x1b[", "\U000e0041", "\x1b(\x1b(B", "1\ufe0f\u20e3", "👩\u200d\u200d👧", "❤\ufe0f\u200d🔥",
 	} {
 		f.Add(s, uint(3))
 	}

@@ -1,0 +1,101 @@
+package unseen
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestIs(t *testing.T) {
+	for _, r := range "\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2064\u2066\u2069\u206f\u3164\ufe00\ufe0e\ufe0f\ufeff\uffa0\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef\U0001d173" {
+		if !Is(r) || Shows(r) {
+			t.Errorf("Is(%U) = %v, Shows = %v", r, Is(r), Shows(r))
+		}
+	}
+	for _, r := range "a é日👩\u0600\u06dd " {
+		if Is(r) {
+			t.Errorf("Is(%U)", r)
+		}
+	}
+}
+
+func TestStrip(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"", ""},
+		{"a b\tc\nd\r\x00\x1b[2J\u009b", "a b\tc\nd[2J"},
+		{"Search\u200b the\U000e0072\U000e0065 tracker\ufeff.\U000e0100", "Search the tracker."},
+		{"a\u202eb\u2066c\u00add", "abcd"},
+		{"a\u200db \u200c1", "ab 1"},
+		{"👩‍👩‍👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 👋🏽\u200d♀\ufe0f", "👩‍👩‍👧 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3 👋🏽\u200d♀\ufe0f"},
+		{"👩\u200d\u200d\u200d👧 ❤\ufe0f\ufe0f\ufe0e 1\ufe0f2 a\ufe0f 👩\u200d", "👩\u200d👧 ❤\ufe0f 12 a 👩"},
+		{"می\u200cخواهم क\u094d\u200dष", "می\u200cخواهم क\u094d\u200dष"},
+		{"می\u200c\u200cخ\u200d", "می\u200cخ"},
+		{"x\xffy", "x\ufffdy"},
+	} {
+		if got := Strip(tt.in); got != tt.want {
+			t.Errorf("Strip(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func FuzzStrip(f *testing.F) {
+	for _, s := range []string{"", "a\u200db", "👩\u200d\u200d👧", "1\ufe0f\ufe0f\u20e3", "\xf0\x9f", "\u200c\U000e0041"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := Strip(s)
+		if again := Strip(got); again != got || !utf8.ValidString(got) {
+			t.Fatalf("Strip(Strip(%q)) = %q, want %q", s, again, got)
+		}
+		for _, r := range got {
+			if Is(r) && r != joiner && r != nonJoiner && r != asEmoji || unicode.IsControl(r) && r != '\n' && r != '\t' {
+				t.Fatalf("Strip(%q) = %q: holds %U", s, got, r)
+			}
+		}
+		for _, r := range Quote(s) {
+			if !Shows(r) {
+				t.Fatalf("Quote(%q) holds %U", s, r)
+			}
+		}
+	})
+}
+
+func TestHides(t *testing.T) {
+	if got := strings.Join(Hides("a\n\tb\u202ec\u200b\x1b\u2800\u00a0"), " "); got != "U+202E U+200B U+001B U+2800 U+00A0" {
+		t.Errorf("Hides = %s", got)
+	}
+	if got := Hides("plain é\n"); got != nil {
+		t.Errorf("Hides = %v", got)
+	}
+}
+
+func TestDefang(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"plain < 3 <b> <responses> <responsexy", "plain < 3 <b> <responses> <responsexy"},
+		{"</response>", "&lt;/response>"},
+		{"< / RESPONSE\n>", "&lt; / RESPONSE\n>"},
+		{"<\v/response> <\u0085/response> <\u00a0/response> <\u200b/response>", "&lt;\v/response> &lt;\u0085/response> &lt;\u00a0/response> &lt;\u200b/response>"},
+		{"<re\u200bsp\u00adon\U000e0041se", "&lt;re\u200bsp\u00adon\U000e0041se"},
+		{"<r e s p o n s e a=\"1\">", "&lt;r e s p o n s e a=\"1\">"},
+		{"<tool_result> <tool_results> <reſponse> ＜ｒｅｓponse＞ <//response", "&lt;tool_result> <tool_results> &lt;reſponse> &lt;ｒｅｓponse＞ &lt;//response"},
+		{"<<response<response", "<&lt;response&lt;response"},
+		{"<response\u200bs", "&lt;response\u200bs"},
+	} {
+		if got := Defang(tt.in, "response", "tool_result"); got != tt.want {
+			t.Errorf("Defang(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// What is looked for behind a `<` ends at the next one, so that hostile text takes no more than its length.
+func BenchmarkDefang(b *testing.B) {
+	for name, s := range map[string]string{"plain": strings.Repeat("a b c d\n", 1<<14), "hostile": strings.Repeat("<"+strings.Repeat(" ", 7), 1<<14)} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(s)))
+			for b.Loop() {
+				Defang(s, "response", "tool_result", "system")
+			}
+		})
+	}
+}
