@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-	"unicode"
 )
 
 // Permit says whether a call may run. An [Executor] asks for one call after
@@ -30,20 +25,10 @@ const (
 	KindDeliver Kind = "deliver" // may the model see the result?
 )
 
-// Question is put to a person. Text and Detail hold what a model wrote, quoted
-// so that every character shows: no control, bidi or other invisible ones.
-type Question struct {
-	Kind   Kind
-	Tool   Definition
-	Call   Call
-	Text   string // one line, shortened
-	Detail string // all of it, in lines; for 'p'
-}
-
 // Choice is what a person chose.
 type Choice uint8
 
-// The choices and their keys. 'p' prints Detail and asks again; 'r' asks for a
+// The choices and their keys. 'p' prints all of the question and asks again; 'r' asks for a
 // reason and is DenyOnce with it: both are the prompter's own business.
 const (
 	DenyOnce  Choice = iota // n
@@ -94,8 +79,7 @@ func (p *Policy) Permit(ctx context.Context, t Tool, c Call) (Decision, error) {
 	case RunDeny:
 		return Decision{Reason: fmt.Sprintf("%s says %q", settingKey(t, "run"), RunDeny)}, nil
 	}
-	text, detail := visibleCall(c)
-	return p.ask(ctx, Question{Kind: KindRun, Tool: t.Definition, Call: c, Text: text, Detail: detail}, t.Detached.Run)
+	return p.ask(ctx, NewQuestion(KindRun, t.Definition, c, ""), t.Detached.Run)
 }
 
 // Deliver is the [Executor.Deliver] of the policy.
@@ -103,9 +87,7 @@ func (p *Policy) Deliver(ctx context.Context, t Tool, c Call, r Result) (Decisio
 	if t.Result != ResultAsk {
 		return Decision{Allow: true}, nil
 	}
-	text, _ := visibleCall(c)
-	detail := strings.Join(visibleLines(r.Text), "\n")
-	return p.ask(ctx, Question{Kind: KindDeliver, Tool: t.Definition, Call: c, Text: text, Detail: detail}, t.Detached.Deliver)
+	return p.ask(ctx, NewQuestion(KindDeliver, t.Definition, c, r.Text), t.Detached.Deliver)
 }
 
 // ask puts q to the person, or decides by the detached mode.
@@ -166,70 +148,3 @@ func unanswered(q Question, mode DetachedMode) Decision {
 
 // settingKey is the config key that says k about a tool.
 func settingKey(t Tool, k string) string { return "conversation.tools." + t.Name + "." + k }
-
-// visibleCall shows a call: in one line, and in all detail.
-func visibleCall(c Call) (text, detail string) {
-	const most, each = 400, 120
-	v, err := decodeJSON(c.Arguments)
-	args, ok := v.(map[string]any)
-	if err != nil || !ok {
-		s := quoted(validText(string(c.Arguments)))
-		return c.Name + "(" + shorten(s, most) + ")", s
-	}
-	var short, lines []string
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		s, isText := args[name].(string)
-		if isText {
-			short = append(short, visible(name)+"="+quoted(shorten(s, each)))
-			if in := visibleLines(s); len(in) > 1 {
-				lines = append(lines, visible(name)+" =")
-				for _, line := range in {
-					lines = append(lines, "  "+line)
-				}
-				continue
-			}
-			lines = append(lines, visible(name)+" = "+quoted(s))
-			continue
-		}
-		j, err := encodeJSON(args[name])
-		if err != nil {
-			j = []byte("?")
-		}
-		s = visible(string(j))
-		short = append(short, visible(name)+"="+shorten(s, each))
-		lines = append(lines, visible(name)+" = "+s)
-	}
-	return c.Name + "(" + shorten(strings.Join(short, ", "), most) + ")", strings.Join(lines, "\n")
-}
-
-// visibleLines quotes each line of s.
-func visibleLines(s string) []string {
-	var out []string
-	for line := range strings.Lines(s) {
-		out = append(out, quoted(line))
-	}
-	return out
-}
-
-// quoted is a Go string literal of s in which all of it shows.
-func quoted(s string) string { return visible(strconv.Quote(s)) }
-
-// visible escapes what does not show in s.
-func visible(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if shows(r) {
-			b.WriteRune(r)
-			continue
-		}
-		q := strconv.QuoteRuneToASCII(r)
-		b.WriteString(q[1 : len(q)-1])
-	}
-	return b.String()
-}
-
-// shows reports whether a person sees a rune for what it is. Some count as printable, as letters even, and are blank or nothing on
-// a screen: fillers of Hangul, variation selectors, the empty pattern of Braille.
-func shows(r rune) bool {
-	return unicode.IsPrint(r) && r != 0x2800 && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-}

@@ -217,9 +217,10 @@ func TestVisibleCall(t *testing.T) {
 		{`[1]`, `t("[1]")`, `"[1]"`},
 		{`{"a":"` + strings.Repeat("x", 200) + `"}`, `t(a="` + strings.Repeat("x", 120) + `...")`, `a = "` + strings.Repeat("x", 200) + `"`},
 	} {
-		text, detail := visibleCall(Call{Name: "t", Arguments: json.RawMessage(tt.args)})
+		q := NewQuestion(KindRun, Definition{}, Call{Name: "t", Arguments: json.RawMessage(tt.args)}, "")
+		text, detail := q.Text, q.Detail
 		if text != tt.text || detail != tt.detail {
-			t.Errorf("visibleCall(%q) = %q, %q\nwant %q, %q", tt.args, text, detail, tt.text, tt.detail)
+			t.Errorf("callText(%q) = %q, %q\nwant %q, %q", tt.args, text, detail, tt.text, tt.detail)
 		}
 	}
 }
@@ -231,14 +232,15 @@ func FuzzVisibleCall(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, args []byte) {
-		text, detail := visibleCall(Call{Name: "t", Arguments: args})
+		q := NewQuestion(KindRun, Definition{Source: SourceBuiltin, Name: "fs_modify_file"}, Call{Name: "t", Arguments: args}, "")
+		text, detail := q.Text, q.Detail
 		bad := func(r rune) bool { return !unicode.IsPrint(r) }
 		if i := strings.IndexFunc(text, bad); i >= 0 || len(text) > 500 {
-			t.Errorf("visibleCall(%q) = %q", args, text)
+			t.Errorf("callText(%q) = %q", args, text)
 		}
 		for line := range strings.SplitSeq(detail, "\n") {
 			if strings.IndexFunc(line, bad) >= 0 {
-				t.Errorf("visibleCall(%q) has the line %q in detail", args, line)
+				t.Errorf("callText(%q) has the line %q in detail", args, line)
 			}
 		}
 	})

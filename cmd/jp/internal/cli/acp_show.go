@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // acpShow is what an editor sees of a turn, and how its user is asked.
@@ -283,8 +285,15 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 		call.Title, call.Status = callTitle("give the model the result of", q.Text), acp.InProgress
 		call.Content = nil
 	}
-	if len(call.Content) == 0 {
+	switch {
+	case len(q.Detail) > maxShown && q.Kind == tools.KindRun:
+		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the call is too long to be shown whole: %d KiB, more than %d", len(q.Detail)>>10, maxShown>>10)}, nil
+	case len(call.Content) == 0:
 		call.Content = []acp.CallContent{shownText(q.Detail)}
+	default: // a diff, which shows neither all arguments nor all characters
+		if text := besideDiff(q); text != "" {
+			call.Content = append(call.Content, acp.TextContent(text))
+		}
 	}
 	const rest = " for the rest of this turn"
 	chosen, err := s.client.Permit(ctx, call, []acp.Option{
@@ -302,6 +311,38 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 	return tools.Answer{Choice: map[string]tools.Choice{
 		acpAllow: tools.AllowOnce, acpAllowTurn: tools.AllowTurn, acpDenyTurn: tools.DenyTurn,
 	}[chosen]}, err
+}
+
+// besideDiff is what the diff of a question does not show: arguments beside the texts, and characters that are not seen. "" =
+// nothing.
+func besideDiff(q tools.Question) string {
+	var lines []string
+	for line := range strings.SplitSeq(q.Detail, "\n") {
+		if strings.HasPrefix(line, "overwrite = ") || strings.HasPrefix(line, "edit ") && strings.Contains(line, ", all = ") {
+			lines = append(lines, line)
+		}
+	}
+	if hidden := hiddenIn(q.Call.Arguments); len(hidden) > 0 {
+		const most = 8
+		lines = append(lines, fmt.Sprintf("holds %s: %s", plural(len(hidden), "invisible character"),
+			strings.Join(hidden[:min(len(hidden), most)], " ")+pick(len(hidden) > most, " ...", "")), q.Detail)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// hiddenIn are the characters that do not show in the texts of a JSON value.
+func hiddenIn(raw json.RawMessage) []string {
+	var hidden []string
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		t, err := dec.Token()
+		if err != nil {
+			return hidden
+		}
+		if s, ok := t.(string); ok {
+			hidden = append(hidden, unseen.Hides(s)...)
+		}
+	}
 }
 
 // question puts a question of the model to the editor's user; errors are those of putQuestion.

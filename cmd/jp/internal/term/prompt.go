@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"jp/tools"
@@ -25,7 +26,13 @@ func NewPrompter(t *TTY, around func(func())) *Prompter {
 	return &Prompter{tty: t, around: around}
 }
 
-const promptKeys = "y yes, Y yes for this turn, n no, N no for this turn, p print all of it, r no with a reason"
+const (
+	promptKeys = "y yes, Y yes for this turn, n no, N no for this turn, p print all of it, r no with a reason"
+	promptMark = "[y/Y/n/N/p/r, ? for help] "
+
+	unreadKeys = "p print all of it, then y and Y are yes, n no, N no for this turn, r no with a reason"
+	unreadMark = "[p/n/N/r, ? for help] "
+)
 
 // Ask shows the question and reads lines until one is an answer: y, Y, n, N, p or r. The error is tools.ErrNobody, wrapped,
 // when the terminal is gone or our process group no longer in its foreground; the end of ctx is returned as its cause. Ctrl-D
@@ -42,34 +49,51 @@ func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answ
 }
 
 func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
-	text := heading(q) + "\n" + Clean(q.Text) + "\n"
+	width, height := p.tty.size()
+	page, left := q.Page(width, max(2*height-6, 20))
+	text, keys, mark := heading(q)+"\n"+lines(page), promptKeys, promptMark
+	if left != "" {
+		text += Line("not shown: "+left+"; p shows it") + "\n"
+		keys, mark = unreadKeys, unreadMark
+	}
 	for {
-		key, err := p.tty.Ask(ctx, text+"[y/Y/n/N/p/r, ? for help] ")
+		key, err := p.tty.Ask(ctx, text+mark)
 		if err != nil {
 			return tools.Answer{}, err
 		}
-		text = ""
-		switch strings.TrimSpace(key) {
-		case "y", "yes":
-			return tools.Answer{Choice: tools.AllowOnce}, nil
-		case "Y":
-			return tools.Answer{Choice: tools.AllowTurn}, nil
+		text = keys + "\n"
+		switch key = strings.TrimSpace(key); key {
+		case "y", "yes", "Y":
+			if left != "" {
+				text = "not before p: " + text
+				continue
+			}
+			return tools.Answer{Choice: allows[key == "Y"]}, nil
 		case "n", "no":
 			return tools.Answer{Choice: tools.DenyOnce}, nil
 		case "N":
 			return tools.Answer{Choice: tools.DenyTurn}, nil
 		case "p":
-			text = Clean(q.Detail) + "\n"
+			page, left = q.Page(width, math.MaxInt)
+			text, keys, mark = lines(page), promptKeys, promptMark
 		case "r":
 			reason, err := p.tty.Ask(ctx, "reason: ")
 			if err != nil {
 				return tools.Answer{}, err
 			}
 			return tools.Answer{Choice: tools.DenyOnce, Reason: Line(reason)}, nil
-		default:
-			text = promptKeys + "\n"
 		}
 	}
+}
+
+var allows = map[bool]tools.Choice{false: tools.AllowOnce, true: tools.AllowTurn}
+
+// lines is a page that ends with a line break, if there is any of it.
+func lines(page string) string {
+	if page == "" {
+		return ""
+	}
+	return Clean(page) + "\n"
 }
 
 // heading says what is asked for.

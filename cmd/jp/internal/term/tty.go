@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // ErrNobody is returned where a question finds nobody to answer it: there is no terminal, or our process group is in its
@@ -54,6 +55,18 @@ func (t *TTY) Foreground() bool {
 		return err
 	})
 	return err == nil && group == unix.Getpgrp()
+}
+
+// size is how many columns and rows the terminal has; 80 and 24 where it does not say.
+func (t *TTY) size() (width, height int) {
+	width, height = 80, 24
+	_ = t.control(func(fd int) error {
+		if w, h, err := term.GetSize(fd); err == nil && w > 0 && h > 0 {
+			width, height = w, h
+		}
+		return nil
+	})
+	return width, height
 }
 
 // Ask shows text, which must be clean, and returns the line typed behind it, without its newline. What was typed before the

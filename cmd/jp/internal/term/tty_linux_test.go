@@ -70,14 +70,17 @@ func play(scene string) int {
 		fmt.Printf("%q %v\n", answer, err)
 	case "permit":
 		p := NewPrompter(tty, nil)
-		q := tools.Question{
-			Kind: tools.KindRun, Tool: tools.Definition{Name: "rm", Source: "local"},
-			Text: "rm {\"path\":\"\x1b[2Jevil\"}", Detail: "all\nof it",
-		}
+		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "rm", Source: "local"}, tools.Call{Arguments: []byte(`{"path":"\u001b[2Jevil"}`)}, "")
 		for range 7 {
 			answer, err := p.Ask(ctx, q)
 			fmt.Printf("%d %q %v\n", answer.Choice, answer.Reason, err)
 		}
+	case "permit much":
+		much := strings.Repeat("a", 4000)
+		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: "sh", Source: "local"}, tools.Call{
+			Arguments: []byte(`{"a":"` + much + `","b":"` + much + `","z":"ls` + strings.Repeat(" ", 500) + `; rm -rf ~ DANGER"}`)}, "")
+		answer, err := NewPrompter(tty, nil).Ask(ctx, q)
+		fmt.Printf("%d %v\n", answer.Choice, err)
 	}
 	return 0
 }
@@ -219,7 +222,7 @@ func TestPrompter(t *testing.T) {
 				break
 			}
 			shown := expect(t, master, map[bool]string{true: "reason: ", false: ready}[key == "r\n"])
-			if key == "p\n" && !strings.Contains(shown, "all\r\nof it") {
+			if key == "p\n" && !strings.HasPrefix(strings.TrimPrefix(shown, "p\r\n"), `path = "\x1b[2Jevil"`+"\r\n") {
 				t.Errorf("p shows %q", shown)
 			}
 		}
@@ -229,5 +232,31 @@ func TestPrompter(t *testing.T) {
 		if step.keys[0] != "\x04" {
 			expect(t, master, ready)
 		}
+	}
+}
+
+// What does not fit is named, and nobody says yes to it before it was shown.
+func TestPrompterMuch(t *testing.T) {
+	master, out := terminal(t, "permit much")
+	const unread, read = "[p/n/N/r, ? for help] ", "[y/Y/n/N/p/r, ? for help] "
+	screen := expect(t, master, unread)
+	for _, want := range []string{`z = "ls" +500 spaces+ "; rm -rf ~ DANGER"`, "bytes of a, ", " bytes of b; p shows it"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the question lacks %q: %s", want, screen)
+		}
+	}
+	for _, key := range []string{"y\n", "Y\n", "yes\n"} {
+		typed(t, master, key)
+		if shown := expect(t, master, unread); !strings.Contains(shown, "not before p: ") {
+			t.Errorf("after %q: %s", key, shown)
+		}
+	}
+	typed(t, master, "p\n")
+	if shown := expect(t, master, read); strings.Count(shown, "a")-strings.Count(read, "a") < 8000/2 || !strings.Contains(shown, "DANGER") {
+		t.Errorf("p shows %d bytes: %s", len(shown), shown)
+	}
+	typed(t, master, "Y\n")
+	if got, want := line(t, out), fmt.Sprintf("%d <nil>", tools.AllowTurn); got != want {
+		t.Errorf("after p and Y: %s, want %s", got, want)
 	}
 }

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"testing"
+
+	"jp/tools"
+)
+
+// What a diff does not show stands beside it.
+func TestBesideDiff(t *testing.T) {
+	for _, tt := range []struct{ tool, args, want string }{
+		{"fs_create_file", `{"path":"x","content":"a\n\tb\n"}`, ""},
+		{"fs_create_file", `{"path":"x","content":"overwrite = true\n","overwrite":true}`, "overwrite = true"},
+		{"fs_modify_file", `{"path":"x","edits":[{"old":"a","new":"b","all":true},{"old":"c","new":"edit 9, all = d"}]}`, "edit 1 of 2, all = true"},
+		{"fs_create_file", `{"path":"x","content":"a\u202e\u2066\u200b\udb40\udc41"}`,
+			"holds 4 invisible characters: U+202E U+2066 U+200B U+E0041\n" + `path = "x"` + "\n" + `  + "a\u202e\u2066\u200b\U000e0041"` + "\n  (no line break at the end)"},
+		{"fs_create_file", `{"path":"x\u200b","content":"a\n"}`, "holds 1 invisible character: U+200B\n" + `path = "x\u200b"` + "\n  + a"},
+	} {
+		q := tools.NewQuestion(tools.KindRun, tools.Definition{Name: tt.tool, Source: tools.SourceBuiltin}, tools.Call{Name: tt.tool, Arguments: []byte(tt.args)}, "")
+		if got := besideDiff(q); got != tt.want {
+			t.Errorf("besideDiff(%s) = %q, want %q", tt.args, got, tt.want)
+		}
+	}
+}

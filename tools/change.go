@@ -1,0 +1,117 @@
+package tools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"jp/tools/unseen"
+)
+
+// changeParts shows what a built-in tool would change in a file, as a person reads it: the path, then what is taken out and
+// what comes in. It is nil for other tools, and for arguments that are not as that tool takes them.
+func changeParts(tool string, args map[string]any) []part {
+	path, ok := args["path"].(string)
+	if !ok {
+		return nil
+	}
+	known := map[string][]string{"fs_create_file": {"path", "content", "overwrite"}, "fs_modify_file": {"path", "edits"}}[tool]
+	if !onlyKeys(args, known) {
+		return nil
+	}
+	parts := []part{shownArgument("path", path)}
+	if tool == "fs_create_file" {
+		content, ok := args["content"].(string)
+		if !ok {
+			return nil
+		}
+		if overwrite, given := args["overwrite"]; given {
+			parts = append(parts, shownArgument("overwrite", overwrite))
+		}
+		p := part{"content", changedLines("", content)}
+		if !strings.HasSuffix(content, "\n") {
+			p.lines = append(p.lines, "  (no line break at the end)")
+		}
+		return append(parts, p)
+	}
+	edits, ok := args["edits"].([]any)
+	if !ok {
+		return nil
+	}
+	for i, e := range edits {
+		edit, _ := e.(map[string]any)
+		before, isText := edit["old"].(string)
+		after, isToo := edit["new"].(string)
+		if !isText || !isToo || !onlyKeys(edit, []string{"old", "new", "all"}) {
+			return nil
+		}
+		head := fmt.Sprintf("edit %d of %d", i+1, len(edits))
+		if all, given := edit["all"]; given {
+			head += ", all = " + visibleJSON(all)
+		}
+		parts = append(parts, part{fmt.Sprintf("edit %d", i+1), append([]string{head}, changedLines(before, after)...)})
+	}
+	return parts
+}
+
+// onlyKeys reports whether args has no other keys than those.
+func onlyKeys(args map[string]any, keys []string) bool {
+	for k := range args {
+		if !slices.Contains(keys, k) {
+			return false
+		}
+	}
+	return true
+}
+
+// changedLines are the lines of two texts: "  " before those that are the same at the beginning and at the end, "- " before what
+// is taken out and "+ " before what comes in. Lines stand in quotes where a line has what does not show, or two that differ
+// would look the same.
+func changedLines(before, after string) []string {
+	was, is := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(after))
+	head := 0
+	for head < min(len(was), len(is)) && was[head] == is[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(was), len(is))-head && was[len(was)-1-tail] == is[len(is)-1-tail] {
+		tail++
+	}
+	out, in := was[head:len(was)-tail], is[head:len(is)-tail]
+	show := plainLine
+	if looksSame(out, in) {
+		show = func(s string) string { return unseen.Fold(quoted(s)) }
+	}
+	var lines []string
+	for _, part := range []struct {
+		mark  string
+		lines []string
+	}{{"  ", was[:head]}, {"- ", out}, {"+ ", in}, {"  ", was[len(was)-tail:]}} {
+		for _, line := range part.lines {
+			lines = append(lines, "  "+part.mark+show(line))
+		}
+	}
+	return lines
+}
+
+// plainLine is a line as it stands in a file, or quoted where that would not show all of it. A tab shows as four spaces.
+func plainLine(s string) string {
+	text := strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\t", "    ")
+	if unseen.Spell(text) != text || unseen.Fold(text) != text || strings.HasPrefix(strings.TrimSpace(text), `"`) {
+		return unseen.Fold(quoted(s))
+	}
+	return text
+}
+
+// looksSame reports whether a line of one list is shown as another one of the other list is.
+func looksSame(a, b []string) bool {
+	shown := func(line string) string { return strings.TrimRight(plainLine(line), " ") }
+	by := map[string]string{}
+	for _, line := range a {
+		by[shown(line)] = line
+	}
+	return slices.ContainsFunc(b, func(line string) bool {
+		other, ok := by[shown(line)]
+		return ok && other != line
+	})
+}

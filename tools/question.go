@@ -1,0 +1,207 @@
+package tools
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"jp/tools/unseen"
+)
+
+// Question is put to a person. Text, Detail and pages hold what a model wrote so that every character shows: no control, bidi
+// or other invisible ones.
+type Question struct {
+	Kind   Kind
+	Tool   Definition
+	Call   Call
+	Text   string // one line, shortened
+	Detail string // all of it, in lines
+
+	parts []part
+}
+
+// part is one argument of a call, or what else a question is about.
+type part struct {
+	name  string
+	lines []string
+}
+
+// NewQuestion is the question whether c may run or, of KindDeliver, whether a model may see result.
+func NewQuestion(k Kind, d Definition, c Call, result string) Question {
+	q := Question{Kind: k, Tool: d, Call: c, Text: callText(c), parts: callParts(d, c)}
+	if k == KindDeliver {
+		q.parts = []part{{"the call", []string{q.Text}}, {"the result", visibleLines(result)}}
+		q.Detail = strings.Join(q.parts[1].lines, "\n")
+		return q
+	}
+	var lines []string
+	for _, p := range q.parts {
+		lines = append(lines, p.lines...)
+	}
+	q.Detail = strings.Join(lines, "\n")
+	return q
+}
+
+// Page lays the question out for a screen: at most rows rows, of width columns. What does not fit is left out at the end of
+// each of the longest arguments, so that none hides another; left says what, "" when all is there.
+func (q Question) Page(width, rows int) (page, left string) {
+	all := make([][]string, len(q.parts))
+	total := 0
+	for i, p := range q.parts {
+		all[i] = p.rows(width)
+		total += len(all[i])
+	}
+	each := total // rows of one part
+	if total > rows {
+		each = share(all, rows)
+	}
+	var out, cut []string
+	more := 0
+	for i, p := range q.parts {
+		n := min(len(all[i]), each)
+		if len(out)+n > rows && total > rows {
+			n = max(0, rows-len(out))
+		}
+		out = append(out, all[i][:n]...)
+		if n == len(all[i]) {
+			continue
+		}
+		bytes := 0
+		for _, row := range all[i][n:] {
+			bytes += len(strings.TrimLeft(row, " "))
+		}
+		if more++; more <= 5 {
+			cut = append(cut, fmt.Sprintf("%s of %s", count(bytes, "byte"), shorten(visible(p.name), 40)))
+		}
+	}
+	if more > 5 {
+		cut = append(cut, fmt.Sprintf("%d more", more-5))
+	}
+	return strings.Join(out, "\n"), strings.Join(cut, ", ")
+}
+
+// share is the most rows that a part may take so that all fit, and at least one.
+func share(all [][]string, rows int) int {
+	sizes := make([]int, len(all))
+	for i := range all {
+		sizes[i] = len(all[i])
+	}
+	slices.Sort(sizes)
+	for i, size := range sizes {
+		fair := rows / (len(sizes) - i)
+		if size > fair {
+			return max(1, fair)
+		}
+		rows -= size
+	}
+	return max(1, rows)
+}
+
+// rows are the rows of a part on a screen of that width. Of more than three lines in a row that are the same there is one.
+func (p part) rows(width int) []string {
+	var out []string
+	for i := 0; i < len(p.lines); {
+		same := 1
+		for i+same < len(p.lines) && p.lines[i+same] == p.lines[i] {
+			same++
+		}
+		rows := unseen.Rows(p.lines[i], width, "      ")
+		if same <= 3 {
+			for range same {
+				out = append(out, rows...)
+			}
+		} else {
+			out = append(append(out, rows...), fmt.Sprintf("    (and %d more lines like this one)", same-1))
+		}
+		i += same
+	}
+	return out
+}
+
+// callText is a call on one line, shortened.
+func callText(c Call) string {
+	const most, each = 400, 120
+	args, ok := callArguments(c)
+	if !ok {
+		return c.Name + "(" + shorten(quoted(validText(string(c.Arguments))), most) + ")"
+	}
+	var short []string
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if s, ok := args[name].(string); ok {
+			short = append(short, visible(name)+"="+quoted(shorten(s, each)))
+		} else {
+			short = append(short, visible(name)+"="+shorten(visibleJSON(args[name]), each))
+		}
+	}
+	return c.Name + "(" + shorten(strings.Join(short, ", "), most) + ")"
+}
+
+// callArguments are those of a call; ok says that they are an object.
+func callArguments(c Call) (args map[string]any, ok bool) {
+	v, err := decodeJSON(c.Arguments)
+	args, ok = v.(map[string]any)
+	return args, ok && err == nil
+}
+
+// callParts shows all arguments of a call.
+func callParts(d Definition, c Call) []part {
+	args, ok := callArguments(c)
+	if !ok {
+		return []part{{"the arguments", []string{unseen.Fold(quoted(validText(string(c.Arguments))))}}}
+	}
+	if d.Source == SourceBuiltin {
+		if parts := changeParts(d.Name, args); parts != nil {
+			return parts
+		}
+	}
+	var parts []part
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		parts = append(parts, shownArgument(name, args[name]))
+	}
+	return parts
+}
+
+// shownArgument shows one argument: a text in quotes, line by line, anything else as JSON.
+func shownArgument(name string, v any) part {
+	p := part{name: name}
+	s, ok := v.(string)
+	if !ok {
+		p.lines = []string{visible(name) + " = " + unseen.Fold(visibleJSON(v))}
+		return p
+	}
+	in := visibleLines(s)
+	if len(in) <= 1 {
+		p.lines = []string{visible(name) + " = " + unseen.Fold(quoted(s))}
+		return p
+	}
+	p.lines = append(p.lines, visible(name)+" =")
+	for _, line := range in {
+		p.lines = append(p.lines, "  "+line)
+	}
+	return p
+}
+
+// visibleJSON is v as JSON in which all shows.
+func visibleJSON(v any) string {
+	j, err := encodeJSON(v)
+	if err != nil {
+		j = []byte("?")
+	}
+	return visible(string(j))
+}
+
+// visibleLines quotes each line of s.
+func visibleLines(s string) []string {
+	var out []string
+	for line := range strings.Lines(s) {
+		out = append(out, unseen.Fold(quoted(line)))
+	}
+	return out
+}
+
+// quoted is a Go string literal of s in which all of it shows.
+func quoted(s string) string { return unseen.Quote(s) }
+
+// visible escapes what does not show in s.
+func visible(s string) string { return unseen.Spell(s) }
