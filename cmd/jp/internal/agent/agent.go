@@ -319,12 +319,13 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 		req := t.request()
-		if l, err := t.begin(ctx, &req, false); err != nil {
-			return Outcome{}, err
-		} else if l != nil {
-			return t.close(ctx, l)
+		r, stop, err := t.ask(work, req, false)
+		if broken := (storeError{}); errors.As(err, &broken) {
+			return Outcome{}, broken.error
 		}
-		r, err := t.ask(work, req)
+		if stop != nil {
+			return t.close(ctx, stop)
+		}
 		if err != nil && ctx.Err() == nil && t.reached(work) != nil {
 			if err := t.keep(ctx, r); err != nil {
 				return Outcome{}, err
@@ -399,12 +400,13 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	}
 	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
 	req.ToolChoice = "none"
-	if short, err := t.begin(ctx, &req, true); err != nil {
-		return Outcome{}, err
-	} else if short != nil {
+	r, short, err := t.ask(ctx, req, true)
+	if broken := (storeError{}); errors.As(err, &broken) {
+		return Outcome{}, broken.error
+	}
+	if short != nil {
 		return t.end(ctx, reply{limit: l, none: true}, nil)
 	}
-	r, err := t.ask(ctx, req)
 	r.calls, r.limit = nil, l
 	if err != nil && ctx.Err() == nil { // that it could not be handed in is no other end
 		if err := t.keep(ctx, r); err != nil {

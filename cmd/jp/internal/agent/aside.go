@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -43,21 +44,23 @@ func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Req
 	}
 	loop := *t.Loop
 	loop.Ask, loop.Model, loop.Name, loop.Price, loop.MaxOutput, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.MaxOutput, Watch{}
-	own := &turn{Loop: &loop, unsaved: t.unsaved}
-	short, err := own.begin(ctx, &req, false)
-	if err != nil {
-		return r, call, err
+	own := &turn{Loop: &loop, unsaved: t.unsaved, turns: t.turns}
+	r, short, asked := own.ask(ctx, req, false)
+	if broken := (storeError{}); errors.As(asked, &broken) {
+		return r, call, broken.error
 	}
 	t.unsaved = own.unsaved
+	t.events = append(t.events, own.events...) // attempts that failed
+	for _, ev := range own.events {
+		t.account(ev.Body.(convstore.ModelCall))
+	}
 	if short != nil {
 		return r, call, &AsideError{What: what, Reason: short.told, Limit: true}
 	}
-	r, asked := own.ask(ctx, req)
 	if asked != nil {
 		r.cutOff()
 	}
-	bodies := r.bodies(&loop)
-	call = bodies[len(bodies)-1].(convstore.ModelCall)
+	call = r.call(&loop)
 	if asked != nil && !r.any {
 		call.CostNano = new(int64) // nothing came, whatever its price
 	}

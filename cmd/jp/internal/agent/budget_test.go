@@ -17,8 +17,8 @@ func some(n int64) *int64 { return &n }
 // pricey is a model at 3 nano-dollars a token of input, 4 when it is cached, and 10 of output.
 func pricey(u convstore.Usage) *int64 { return some(3*u.Input + 4*u.CacheWrite + 10*u.Output) }
 
-// asking is a request that is estimated at tokens, at least 7.
-func asking(tokens int) model.Request {
+// worth is a request that is estimated at tokens, at least 7.
+func worth(tokens int) model.Request {
 	return model.Request{Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("x", 3*tokens-19)}}}}}
 }
 
@@ -52,7 +52,7 @@ func TestAfford(t *testing.T) {
 		if test.priced {
 			tr.Price = pricey
 		}
-		req := asking(1000)
+		req := worth(1000)
 		req.MaxTokens = test.own
 		a := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
 		in, out, stop := tr.afford(a, &req, test.closing)
@@ -68,7 +68,7 @@ func TestAfford(t *testing.T) {
 
 // TestClosingLeavesOutOldResults: what does not fit is left out of the closing call, oldest first.
 func TestClosingLeavesOutOldResults(t *testing.T) {
-	req := asking(100)
+	req := worth(100)
 	for _, n := range []int{3000, 20, 6000, 900} {
 		req.Messages = append(req.Messages, model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{Text: strings.Repeat("r", n)}}}})
 	}
@@ -91,7 +91,7 @@ func TestAffordFits(t *testing.T) {
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")
-		req := asking(rapid.IntRange(7, 50_000).Draw(rt, "in"))
+		req := worth(rapid.IntRange(7, 50_000).Draw(rt, "in"))
 		in, out, stop := tr.afford(convstore.Account{Left: left}, &req, closing)
 		if stop != nil {
 			return
@@ -123,7 +123,7 @@ func TestUncounted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(t, test.rules)
 			ask := r.loop.Ask
-			r.loop.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+			r.loop.Ask = model.Count(func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
 				return func(yield func(model.Part, error) bool) {
 					if test.told != nil && !yield(model.Part{Usage: test.told}, nil) {
 						return
@@ -134,7 +134,7 @@ func TestUncounted(t *testing.T) {
 						}
 					}
 				}
-			}
+			})
 			r.send(t.Context(), "go")
 			for ev, err := range r.store.Events(t.Context(), r.id, convstore.Range{}) {
 				if err != nil {

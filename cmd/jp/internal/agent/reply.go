@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -19,6 +17,7 @@ type reply struct {
 	calls     []convstore.ToolCall
 	usage     convstore.Usage
 	cost      *int64
+	told      *int64 // cost that the provider told; nil = none
 	stop      model.Stop
 	began     time.Time
 	took      time.Duration
@@ -46,63 +45,6 @@ func (t *turn) request() model.Request {
 	return req
 }
 
-// ask makes one model call. With an error the reply holds what had come by then.
-func (t *turn) ask(ctx context.Context, req model.Request) (reply, error) {
-	r := reply{began: time.Now()}
-	var text, thinking strings.Builder
-	defer func() { r.took = time.Since(r.began) }()
-	for part, err := range t.Ask(ctx, req) {
-		if err != nil {
-			r.text = text.String()
-			r.calls = nil
-			r.took = time.Since(r.began)
-			r.any = r.any || thinking.Len() > 0
-			if r.any { // it is paid for all the same
-				r.guess(req, text.Len()+thinking.Len())
-			}
-			return r, err
-		}
-		switch {
-		case part.Text != "":
-			r.any = true
-			text.WriteString(part.Text)
-			if t.Watch.Text != nil && t.schema == nil { // else it is no answer before it was checked
-				t.Watch.Text(part.Text)
-			}
-		case part.ReasoningDelta != "":
-			thinking.WriteString(part.ReasoningDelta)
-			if t.Watch.Reasoning != nil {
-				t.Watch.Reasoning(part.ReasoningDelta)
-			}
-		case part.Reasoning != nil:
-			r.any = true
-			r.reasoning = append(r.reasoning, *part.Reasoning)
-		case part.Call != nil:
-			r.any = true
-			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
-			if tool, ok := t.tools.Set.Get(c.Name); ok {
-				c.Source = tool.Source
-			}
-			r.calls = append(r.calls, c)
-		case part.Usage != nil:
-			r.any = true
-			r.usage = *part.Usage
-		case part.Stop != "":
-			r.stop = part.Stop
-		}
-	}
-	r.text = text.String()
-	if r.usage == (convstore.Usage{}) { // the server does not count, and nothing is for nothing
-		said := text.Len() + thinking.Len()
-		for _, c := range r.calls {
-			said += len(c.Name) + len(c.Arguments)
-		}
-		r.guess(req, said)
-	}
-	r.took = time.Since(r.began)
-	return r, nil
-}
-
 // callIDs are those of all calls of the conversation: each names what its call started.
 func (t *turn) callIDs() map[string]bool {
 	ids := map[string]bool{}
@@ -112,17 +54,6 @@ func (t *turn) callIDs() map[string]bool {
 		}
 	}
 	return ids
-}
-
-// guess charges a reply of so many bytes to what nobody told the usage of: what is told while a reply is under way counts
-// only its beginning.
-func (r *reply) guess(req model.Request, said int) {
-	if r.usage == (convstore.Usage{}) {
-		r.usage.Input, r.guessed = req.Estimate(), true
-	}
-	if out := int64(said)/3 + 1; out > r.usage.Output {
-		r.usage.Output, r.guessed = out, true
-	}
 }
 
 func offer(set tools.Set) []model.Tool {
@@ -148,14 +79,23 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 	for _, c := range r.calls {
 		list = append(list, c)
 	}
-	if l.Price != nil {
-		r.cost = l.Price(r.usage)
-	}
-	return append(list, convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Duration: r.took})
+	return append(list, r.call(l))
 }
 
-// StopCut is stored of a reply that the run did not let come to its end.
-const StopCut model.Stop = "cut"
+// call is the record of the reply's call. What a provider says of the cost counts where no price is known.
+func (r *reply) call(l *Loop) convstore.ModelCall {
+	if r.cost = r.told; l.Price != nil {
+		r.cost = l.Price(r.usage)
+	}
+	return convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Duration: r.took}
+}
+
+const (
+	// StopCut is stored of a reply that the run did not let come to its end.
+	StopCut model.Stop = "cut"
+	// StopBroken is stored of an attempt that failed and was repeated.
+	StopBroken model.Stop = "broken"
+)
 
 // cutOff makes what came of a reply fit to be stored: an unfinished block of reasoning cannot be replayed.
 func (r *reply) cutOff() { r.stop, r.reasoning = StopCut, nil }

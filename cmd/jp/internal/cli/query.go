@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -415,6 +416,11 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 	}
 	if bad, ok := out.Err.(*agent.SchemaError); ok {
 		return schemaFailure(id, bad)
+	}
+	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
+		passing := *e
+		passing.Hint = fmt.Sprintf("go on with: jp query --id %s", id)
+		return fmt.Errorf("conversation %s: %w", id, &passing)
 	}
 	if out.Err != nil {
 		return fmt.Errorf("conversation %s: %w", id, out.Err)

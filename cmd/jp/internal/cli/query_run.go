@@ -341,7 +341,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 	if info.Local && idle > 0 {
 		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
 	}
-	s = model.Limit(s, limits)
+	s = model.Count(model.Limit(s, limits))
 	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
 	if dir := a.stateDir(); dir != "" && info.Account != (model.Account{}) {
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.warn("%v", err) })

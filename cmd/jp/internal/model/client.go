@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"time"
 )
@@ -61,14 +62,21 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 const maxErrorBody = 64 << 10
 
 // Intercept is a middleware of both vendors' SDKs. It turns every answer that is no event
-// stream into an *Error, bounds the body by MaxBytes, and tells a Limit above it whenever bytes
-// arrive, keep-alives included.
+// stream into an *Error, bounds the body by MaxBytes, tells a Limit above it whenever bytes
+// arrive, keep-alives included, and a Count how far the request came.
 func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	resp, err := next(req)
+	ctx := req.Context()
+	resp, err := next(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(w httptrace.WroteRequestInfo) {
+			if w.Err == nil {
+				Sent(ctx)
+			}
+		},
+	})))
 	if err != nil {
 		return nil, c.unreachable(err)
 	}
-	touch := activity(req.Context())
+	touch := activity(ctx)
 	touch()
 	if resp.StatusCode >= 300 {
 		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
@@ -83,6 +91,7 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 			Message: fmt.Sprintf("answered with %s, not with an event stream", kind),
 			Hint:    "check the base URL"}
 	}
+	answered(ctx)
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
 	return resp, nil
 }

@@ -1,6 +1,6 @@
 // Package model talks to language models. A model is a [Stream]: a function from one
-// [Request] to the parts of one reply as they arrive. Retrying ([Retry]) and limits ([Limit])
-// are wrappers around it.
+// [Request] to the parts of one reply as they arrive. Limits ([Limit]), the estimate of what
+// nobody counts ([Count]) and retrying ([Retry]) are wrappers around it, in this order.
 //
 // The package holds what all providers share: the request and its check, errors, the HTTP
 // client, the table of known models and their prices, and [Open], which turns an id such as
@@ -15,7 +15,7 @@
 //   - Tool calls are complete when they are yielded, in the order in which the model made
 //     them, and their ids are unique within the thread.
 //   - Usage comes at most once, after all content; before an error too, where the provider
-//     had told what the broken reply cost.
+//     had told what the broken reply cost. Below [Count] it may be missing.
 //   - When the context ends, the error is its cause. Everything else is an [*Error].
 //   - Ending the iteration early closes the connection. Nothing runs on afterwards.
 //
@@ -26,6 +26,7 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 
 	"jp/convstore"
@@ -56,7 +57,38 @@ type Request struct {
 	Run     string // which run of a recorded tree, see script.Trail; "" = the first one, or of no recording
 
 	Attempt int // set by Retry, 1-based; 0 counts as 1
+
+	// Again is asked before the request is sent once more, where the attempt that failed used something or said something. It
+	// returns the request to send, which may be shorter; an error ends the call. nil = such a request is not repeated.
+	Again func(context.Context, Lost) (Request, error)
 }
+
+// Lost is an attempt that failed and is to be repeated.
+type Lost struct {
+	Usage     *convstore.Usage // nil = none
+	Cost      *int64           // as in Part
+	Estimated bool             // the usage, or a part of it
+	Said      bool             // parts of it were passed on, and are to be forgotten
+	Err       *Error           // why it failed
+}
+
+// Anew returns r for a wrapper that remembers what a reply says: forget is called before it is said anew.
+func (r Request) Anew(forget func(Lost)) Request {
+	if again := r.Again; again != nil {
+		r.Again = func(ctx context.Context, lost Lost) (Request, error) {
+			next, err := again(ctx, lost)
+			if err == nil {
+				forget(lost)
+			}
+			return next, err
+		}
+	}
+	return r
+}
+
+// ErrShown is what Again returns where somebody has seen what the attempt said: it cannot be said anew. The call then ends with
+// the error of that attempt.
+var ErrShown = errors.New("what the reply said was shown already")
 
 // Section is one part of a system prompt.
 type Section struct{ Text string }
@@ -125,20 +157,24 @@ type CallResult struct {
 	IsError bool
 }
 
-// Part is a piece of a reply: exactly one field is set.
+// Part is a piece of a reply: exactly one field is set, those beside Usage left aside.
 type Part struct {
 	Text           string     // more of the answer
 	ReasoningDelta string     // more of the thinking, to be shown; Reasoning repeats it whole
 	Reasoning      *Reasoning // a complete block of thinking, to be kept
+	CallDelta      string     // more of a tool call, which says that one is being made; Call repeats it whole
 	Call           *Call      // a complete tool call
 	Usage          *convstore.Usage
 	Stop           Stop // the reply is complete
+
+	// Beside Usage.
+	Cost      *int64 // what the provider says that the reply costs, in nano-dollars; nil = it does not say
+	Estimated bool   // the usage, or a part of it, was not told
 }
 
-// content reports whether the part is something that was said, so that the request can no
-// longer be repeated unseen.
+// content reports whether the part is something that was said.
 func (p Part) content() bool {
-	return p.Text != "" || p.ReasoningDelta != "" || p.Reasoning != nil || p.Call != nil
+	return p.Text != "" || p.ReasoningDelta != "" || p.Reasoning != nil || p.CallDelta != "" || p.Call != nil
 }
 
 // Stop says why a reply ended.

@@ -114,7 +114,7 @@ func collect(t *testing.T, s model.Stream, ctx context.Context, r model.Request)
 		}
 		out.parts++
 		set := 0
-		for _, b := range []bool{p.Text != "", p.ReasoningDelta != "", p.Reasoning != nil, p.Call != nil, p.Usage != nil, p.Stop != ""} {
+		for _, b := range []bool{p.Text != "", p.ReasoningDelta != "", p.Reasoning != nil, p.CallDelta != "", p.Call != nil, p.Usage != nil, p.Stop != ""} {
 			if b {
 				set++
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/otel"
-	"jp/convstore"
 )
 
 // RetryOptions says how a request is repeated.
@@ -49,8 +48,10 @@ type Pass struct {
 	Open bool          // nothing was known of a limit
 }
 
-// Retry returns s with repetition: an *Error that is Temporary, before anything was said, is
-// swallowed, and after a wait the request is sent again. Where a provider says how long to
+// Retry returns s with repetition: an *Error that is Temporary is swallowed, and after a wait the
+// request is sent again. Where the failed attempt used or said something, Request.Again decides
+// first, so that every request that is sent is one that the caller has accounted for. Parts of
+// a failed attempt that were passed on come anew then. Where a provider says how long to
 // wait, that counts (and a little more, so that processes that failed together do not come back
 // together); otherwise the wait grows from attempt to attempt. A wait that would outlast the
 // context's deadline is not begun: the error is yielded at once.
@@ -59,7 +60,7 @@ type Pass struct {
 // KindOverloaded) the wait is the gate's: it may be longer than what Notice was told, since
 // others wait there too.
 //
-// What failed attempts cost is added to the usage of the last one.
+// What a failed attempt used is told to Request.Again, and that of the last one as the reply's.
 func Retry(s Stream, o RetryOptions) Stream {
 	if o.Attempts <= 0 {
 		o.Attempts = 6
@@ -90,11 +91,10 @@ func Retry(s Stream, o RetryOptions) Stream {
 	}
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
-			var lost convstore.Usage // by attempts that failed
 			var last *Error
 			for n := 1; ; n++ {
 				r.Attempt = n
-				a := attempt{lost: lost, yield: yield}
+				a := attempt{yield: yield}
 				pass, err := o.enter(ctx, n-1, last)
 				if a.err = err; err == nil {
 					a.heard = func() { o.Gate.Heard(pass) }
@@ -104,10 +104,13 @@ func Retry(s Stream, o RetryOptions) Stream {
 				if a.done {
 					return
 				}
-				if a.usage != nil {
-					lost = lost.Add(*a.usage)
-				}
 				wait, e := o.again(ctx, n, a)
+				if e != nil {
+					var may bool
+					if r, may = a.again(ctx, r, e); !may {
+						e = nil
+					}
+				}
 				if last = e; e != nil {
 					if gated {
 						continue
@@ -119,7 +122,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 						continue
 					}
 				}
-				if lost == (convstore.Usage{}) || yield(Part{Usage: &lost}, nil) {
+				if a.usage.Usage == nil || yield(a.usage, nil) {
 					yield(Part{}, a.err)
 				}
 				return
@@ -178,13 +181,12 @@ func (noGate) Limited(Pass, time.Duration) bool                         { return
 // attempt is one request of several. It passes on what the reply brings, but holds the usage
 // back until it knows whether the attempt counts.
 type attempt struct {
-	lost  convstore.Usage
 	yield func(Part, error) bool
 	heard func() // called when the first part comes
 
-	said  bool // something was passed on, the request cannot be repeated unseen
+	said  bool // something was passed on
 	done  bool // the reply is complete, or the consumer wants no more
-	usage *convstore.Usage
+	usage Part // that was held back
 	err   error
 }
 
@@ -193,18 +195,18 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 		if a.err = err; err != nil {
 			return
 		}
+		if p.Usage != nil {
+			a.usage = p
+			continue
+		}
 		if a.heard != nil {
 			a.heard()
 			a.heard = nil
 		}
-		if p.Usage != nil {
-			a.usage = p.Usage
-			continue
-		}
-		if a.usage != nil {
-			total := a.lost.Add(*a.usage)
-			a.usage = nil
-			if a.done = !a.yield(Part{Usage: &total}, nil); a.done {
+		if a.usage.Usage != nil {
+			held := a.usage
+			a.usage = Part{}
+			if a.done = !a.yield(held, nil); a.done {
 				return
 			}
 		}
@@ -216,9 +218,31 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 	a.err = &Error{Kind: KindStream, Message: "the reply ended too early"}
 }
 
+// again asks whether the request may be sent once more after an attempt that failed with e. Once it was asked, the usage
+// of the attempt is the caller's.
+func (a *attempt) again(ctx context.Context, r Request, e *Error) (Request, bool) {
+	if !a.said && a.usage.Usage == nil {
+		return r, true
+	}
+	if r.Again == nil {
+		return r, false
+	}
+	next, err := r.Again(ctx, Lost{Usage: a.usage.Usage, Cost: a.usage.Cost, Estimated: a.usage.Estimated, Said: a.said, Err: e})
+	switch {
+	case errors.Is(err, ErrShown):
+		return r, false
+	case err != nil:
+		a.err, a.usage = err, Part{}
+		return r, false
+	}
+	a.usage = Part{}
+	next.Again, next.Run = r.Again, r.Run
+	return next, true
+}
+
 // again decides whether to repeat the request that failed with e, and after how long; nil is no.
 func (o RetryOptions) again(ctx context.Context, n int, a attempt) (wait time.Duration, e *Error) {
-	if a.said || n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.Temporary() {
+	if n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.Temporary() {
 		return 0, nil
 	}
 	wait = o.wait(n, e)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,43 +121,65 @@ func TestRetryWaits(t *testing.T) {
 	}
 }
 
-// TestRetryAfterContent: what was said is not said again.
-func TestRetryAfterContent(t *testing.T) {
+// TestRetryAgain: what was said or used is repeated only as whoever accounts for it allows.
+func TestRetryAgain(t *testing.T) {
+	usage := &convstore.Usage{Input: 1, Output: 2}
+	broke := errors.New("no money")
 	for name, said := range map[string]Part{
 		"text":            {Text: "x"},
 		"reasoning delta": {ReasoningDelta: "x"},
 		"reasoning":       {Reasoning: &Reasoning{}},
+		"call delta":      {CallDelta: "x"},
 		"call":            {Call: &Call{}},
+		"nothing":         {},
 	} {
-		s, n := play([]step{{Part: said}, used(1, 2), fails(busy)})
-		parts, err := drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep}))
-		if err != error(busy) || *n != 1 {
-			t.Errorf("%s: error = %v after %d requests", name, err, *n)
+		first := []step{{Part: said}, used(1, 2), fails(busy)}
+		if name == "nothing" {
+			first = first[1:]
 		}
-		if want := []Part{said, {Usage: &convstore.Usage{Input: 1, Output: 2}}}; !reflect.DeepEqual(parts, want) {
-			t.Errorf("%s: parts = %+v, want %+v", name, parts, want)
+		told := []Part{{Usage: usage}}
+		if name != "nothing" {
+			told = []Part{said, {Usage: usage}}
+		}
+		for _, tt := range []struct {
+			name     string
+			again    func(context.Context, Lost) (Request, error)
+			requests int
+			err      error
+			want     []Part
+		}{
+			{"nobody accounts", nil, 1, busy, told},
+			{"it was shown", func(context.Context, Lost) (Request, error) { return Request{}, ErrShown }, 1, busy, told},
+			{"too dear", func(context.Context, Lost) (Request, error) { return Request{}, broke }, 1, broke, told[:len(told)-1]},
+			{"again", func(_ context.Context, l Lost) (Request, error) {
+				if !reflect.DeepEqual(l, Lost{Usage: usage, Said: name != "nothing", Err: busy}) {
+					t.Errorf("%s: lost %+v", name, l)
+				}
+				return Request{MaxTokens: 7}, nil
+			}, 2, nil, append(slices.Clone(told[:len(told)-1]), Part{Text: "7"}, Part{Usage: &convstore.Usage{Input: 10, Output: 5}}, done.Part)},
+		} {
+			s, n := play(first, []step{text("7"), used(10, 5), done})
+			counted := func(ctx context.Context, r Request) iter.Seq2[Part, error] {
+				if *n == 1 && r.MaxTokens != 7 {
+					t.Errorf("%s: the repeated request is %+v", name, r)
+				}
+				return s(ctx, r)
+			}
+			var parts []Part
+			var err error
+			for p, e := range Retry(counted, RetryOptions{Sleep: noSleep})(t.Context(), Request{Again: tt.again}) {
+				if err = e; e == nil {
+					parts = append(parts, p)
+				}
+			}
+			if !errors.Is(err, tt.err) || *n != tt.requests || len(parts)+len(tt.want) > 0 && !reflect.DeepEqual(parts, tt.want) {
+				t.Errorf("%s, %s: %+v, %v after %d requests; want %+v, %v, %d", name, tt.name, parts, err, *n, tt.want, tt.err, tt.requests)
+			}
 		}
 	}
 }
 
 func noSleep(context.Context, time.Duration) error { return nil }
-
-// TestRetryUsage: what failed attempts cost is not lost.
-func TestRetryUsage(t *testing.T) {
-	s, _ := play([]step{used(10, 1), fails(busy)}, []step{fails(busy)}, []step{used(10, 0), fails(busy)}, []step{text("x"), used(10, 5), done})
-	parts, err := drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep}))
-	want := []Part{{Text: "x"}, {Usage: &convstore.Usage{Input: 30, Output: 6}}, {Stop: StopEnd}}
-	if err != nil || !reflect.DeepEqual(parts, want) {
-		t.Errorf("parts = %+v, %v, want %+v", parts, err, want)
-	}
-
-	s, _ = play([]step{used(10, 1), fails(busy)})
-	parts, err = drain(t.Context(), Retry(s, RetryOptions{Sleep: noSleep, Attempts: 3}))
-	want = []Part{{Usage: &convstore.Usage{Input: 30, Output: 3}}}
-	if err != error(busy) || !reflect.DeepEqual(parts, want) {
-		t.Errorf("parts = %+v, %v, want %+v", parts, err, want)
-	}
-}
 
 func TestRetryDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -176,10 +199,10 @@ func TestRetryCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
-		s, n := play([]step{used(1, 1), fails(busy)})
+		s, n := play([]step{fails(busy)})
 		parts, err := drain(ctx, Retry(s, RetryOptions{}))
-		if err != cause || *n != 1 || len(parts) != 1 {
-			t.Errorf("%+v, %v after %d requests, want the usage and the cause", parts, err, *n)
+		if err != cause || *n != 1 || len(parts) != 0 {
+			t.Errorf("%+v, %v after %d requests, want the cause alone", parts, err, *n)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/otel"
+	"jp/convstore"
 )
 
 // Traced returns s with a span for each call, all its attempts and waits included, where the context is traced.
@@ -23,7 +24,7 @@ func Traced(s Stream, info Info) Stream {
 			}
 			t := traced{span: span, said: otel.Message{Role: string(Assistant)}}
 			defer t.end(ctx, r)
-			for p, err := range s(ctx, r) {
+			for p, err := range s(ctx, r.Anew(t.forget)) {
 				t.hear(p, err)
 				if !yield(p, err) {
 					return
@@ -37,7 +38,8 @@ func Traced(s Stream, info Info) Stream {
 type traced struct {
 	span *otel.Span
 	text strings.Builder
-	said otel.Message // complete when the call has ended, where content is captured
+	said otel.Message    // complete when the call has ended, where content is captured
+	lost convstore.Usage // by attempts that failed
 	stop Stop
 	err  error
 }
@@ -50,7 +52,8 @@ func (t *traced) hear(p Part, err error) {
 	if p.Stop != "" {
 		t.stop = p.Stop
 	}
-	if u := p.Usage; u != nil {
+	if p.Usage != nil {
+		u := t.lost.Add(*p.Usage)
 		t.span.Used(otel.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
 	}
 	if !t.span.Capturing() {
@@ -64,6 +67,15 @@ func (t *traced) hear(p Part, err error) {
 	case p.Call != nil:
 		t.flush()
 		t.said.Parts = append(t.said.Parts, callPart(*p.Call))
+	}
+}
+
+// forget drops what an attempt said that failed.
+func (t *traced) forget(l Lost) {
+	t.text.Reset()
+	t.said.Parts = nil
+	if l.Usage != nil {
+		t.lost = t.lost.Add(*l.Usage)
 	}
 }
 

@@ -311,12 +311,13 @@ func (b *builder) add(parent *Span, c convstore.Conversation, ev convstore.Event
 	return &s
 }
 
-// modelState tells calls that did not come to their end: lost with their process, charged in full, or cut off.
+// modelState tells calls that did not come to their end: lost with their process, charged in full, cut off, or
+// attempts that were repeated.
 func modelState(stop string) string {
 	switch stop {
 	case "lost":
 		return string(convstore.StateLost)
-	case "cut":
+	case "cut", "broken":
 		return string(convstore.StateError)
 	}
 	return string(convstore.StateOK)

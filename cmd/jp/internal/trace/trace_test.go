@@ -236,7 +236,7 @@ func TestBuildFailsWithTheEvents(t *testing.T) {
 }
 
 func TestModelState(t *testing.T) {
-	for stop, want := range map[string]string{"": "ok", "end_turn": "ok", "tool_use": "ok", "lost": "lost", "cut": "error"} {
+	for stop, want := range map[string]string{"": "ok", "end_turn": "ok", "tool_use": "ok", "lost": "lost", "cut": "error", "broken": "error"} {
 		if got := modelState(stop); got != want {
 			t.Errorf("modelState(%q) = %s, want %s", stop, got, want)
 		}

@@ -185,6 +185,7 @@ func (r *reply) start(e sdk.MessageStreamEventUnion) error {
 		if raw := c.JSON.Input.Raw(); c.JSON.Input.Valid() && raw != "{}" {
 			b.startArgument = json.RawMessage(raw)
 		}
+		return r.part(model.Part{CallDelta: c.Name})
 	}
 	return nil
 }
@@ -215,7 +216,9 @@ func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
 		if !d.JSON.PartialJSON.Valid() {
 			return r.config.Bad(model.KindStream, "a delta of a tool call without JSON text")
 		}
-		b.text = append(b.text, d.PartialJSON...)
+		if b.text = append(b.text, d.PartialJSON...); d.PartialJSON != "" {
+			return r.part(model.Part{CallDelta: d.PartialJSON})
+		}
 	}
 	return nil
 }

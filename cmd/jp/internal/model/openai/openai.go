@@ -140,6 +140,9 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		}
 		for _, t := range d.ToolCalls {
 			r.toolCall(t)
+			if delta := t.Function.Name + t.Function.Arguments; delta != "" && !r.yield(model.Part{CallDelta: delta}, nil) {
+				return false
+			}
 		}
 	}
 	return true

@@ -90,6 +90,8 @@ func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		return r.think(e.Delta)
+	case "response.function_call_arguments.delta":
+		return e.Delta == "" || r.yield(model.Part{CallDelta: e.Delta}, nil)
 	case "response.output_item.done":
 		var i item
 		if err := json.Unmarshal([]byte(e.JSON.Item.Raw()), &i); err != nil {

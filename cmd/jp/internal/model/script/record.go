@@ -80,7 +80,12 @@ func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Strea
 				e.IDs = e.places(r)
 				return keep(e)
 			}
-			for part, err := range s(ctx, r) {
+			forget := func(model.Lost) {
+				text.Reset()
+				thinking.Reset()
+				e.Reasoning, e.Calls, e.Usage = nil, nil, nil
+			}
+			for part, err := range s(ctx, r.Anew(forget)) {
 				switch {
 				case err != nil, part.Stop != "":
 					e.Stop = part.Stop

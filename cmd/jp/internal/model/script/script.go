@@ -243,6 +243,7 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 		return bad("%s: %v", rule.title(), err)
 	}
 	r.told(rule.number, nil)
+	model.Sent(ctx)
 
 	part := func(p model.Part) error {
 		if !yield(p, nil) {

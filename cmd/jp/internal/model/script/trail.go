@@ -49,7 +49,7 @@ func (t *Trail) Follow(s model.Stream) model.Stream {
 			r.Run, r.Attempt = t.run, t.requests[r.Round]
 			t.mu.Unlock()
 			n := 0
-			for part, err := range s(ctx, r) {
+			for part, err := range s(ctx, r.Anew(func(model.Lost) { n = 0 })) {
 				if part.Call != nil {
 					n++
 					t.mu.Lock()

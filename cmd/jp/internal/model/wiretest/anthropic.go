@@ -230,6 +230,9 @@ func (a *anthropic) part(out *events, r model.Request, p model.Part) error {
 		a.started = true
 		// As the real one does: input is known at once, output grows.
 		a.usage = object{"input_tokens": r.Estimate(), "output_tokens": 1}
+		if p.Usage != nil {
+			a.usage = anthropicUsage(p)
+		}
 		if err := out.send("message_start", object{"type": "message_start", "message": object{
 			"id": "msg_wire", "type": "message", "role": "assistant", "model": a.model, "content": []any{},
 			"stop_reason": nil, "stop_sequence": nil, "usage": a.usage}}); err != nil {
@@ -272,8 +275,7 @@ func (a *anthropic) part(out *events, r model.Request, p model.Part) error {
 		}
 		return a.close(out)
 	case p.Usage != nil:
-		a.usage = object{"input_tokens": p.Usage.Input, "output_tokens": p.Usage.Output,
-			"cache_read_input_tokens": p.Usage.CacheRead, "cache_creation_input_tokens": p.Usage.CacheWrite}
+		a.usage = anthropicUsage(p)
 	case p.Stop != "":
 		if err := a.close(out); err != nil {
 			return err
@@ -287,6 +289,11 @@ func (a *anthropic) part(out *events, r model.Request, p model.Part) error {
 		return out.send("message_stop", object{"type": "message_stop"})
 	}
 	return nil
+}
+
+func anthropicUsage(p model.Part) object {
+	return object{"input_tokens": p.Usage.Input, "output_tokens": p.Usage.Output,
+		"cache_read_input_tokens": p.Usage.CacheRead, "cache_creation_input_tokens": p.Usage.CacheWrite}
 }
 
 // block opens a block of the given kind unless one is open.

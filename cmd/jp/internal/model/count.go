@@ -1,0 +1,132 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+
+	"jp/convstore"
+)
+
+// Count returns s with the usage of every reply told, in front of its Stop or its error, also where the provider said
+// nothing of it or only how the reply began: then it is estimated, and the part says so. So whoever accounts for a reply
+// reads one part.
+//
+// What is charged depends on how far the request came:
+//
+//   - A request that was not sent, or that the provider refused (a status of 300 and above), used nothing.
+//   - One that was sent used at least its input: nobody but the provider knows what it did with a request whose answer was
+//     not waited for.
+//   - A reply that broke off used at least what came of it as output, arguments of unfinished calls included.
+func Count(s Stream) Stream {
+	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
+		return func(yield func(Part, error) bool) {
+			c := counter{request: r}
+			for p, err := range s(context.WithValue(ctx, progressKey{}, &c.progress), r) {
+				switch {
+				case err != nil:
+					if u, ok := c.used(err); !ok || yield(u, nil) {
+						yield(Part{}, err)
+					}
+					return
+				case p.Usage != nil:
+					c.told = p
+					continue
+				case p.Stop != "":
+					if u, _ := c.used(nil); !yield(u, nil) {
+						return
+					}
+				}
+				c.hear(p)
+				if !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// counter follows one reply.
+type counter struct {
+	request  Request
+	progress progress
+	told     Part // of the usage
+
+	said   int64 // bytes of text and reasoning
+	pieces int64 // bytes of calls, as they came in pieces
+	calls  int64 // and whole
+}
+
+func (c *counter) hear(p Part) {
+	c.said += int64(len(p.Text) + len(p.ReasoningDelta))
+	c.pieces += int64(len(p.CallDelta))
+	if p.Call != nil {
+		c.calls += int64(len(p.Call.Name) + len(p.Call.Arguments))
+	}
+}
+
+// used is the usage of a reply that ended, with err unless that is nil; false means that nothing was used.
+func (c *counter) used(err error) (Part, bool) {
+	u := convstore.Usage{}
+	if c.told.Usage != nil {
+		u = *c.told.Usage
+	}
+	if err == nil && u != (convstore.Usage{}) {
+		return c.told, true // what is told of a whole reply is exact
+	}
+	output := c.said + max(c.pieces, c.calls)
+	if err != nil && u == (convstore.Usage{}) && output == 0 && !c.progress.billed(err) {
+		return Part{}, false
+	}
+	p := Part{Usage: &u, Cost: c.told.Cost}
+	if u.Input+u.CacheRead+u.CacheWrite == 0 {
+		u.Input, p.Estimated = c.request.Estimate(), true
+	}
+	n := output/3 + 1
+	if most := int64(c.request.MaxTokens); most > 0 {
+		n = min(n, most)
+	}
+	if u.Output < n && (err == nil || output > 0) {
+		u.Output, p.Estimated = n, true
+	}
+	return p, true
+}
+
+// progress is how far a request came. Whoever sends it sets it, from any goroutine.
+type progress struct{ sent, answered atomic.Bool }
+
+type progressKey struct{}
+
+// Sent tells a Count above that the request is on its way.
+func Sent(ctx context.Context) {
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		p.sent.Store(true)
+	}
+}
+
+// answered tells it that the reply has begun.
+func answered(ctx context.Context) {
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		p.answered.Store(true)
+	}
+}
+
+// billed reports whether a request of which nothing came but err may have been paid for.
+func (p *progress) billed(err error) bool {
+	if p.answered.Load() {
+		return true
+	}
+	var e *Error
+	if !p.sent.Load() || errors.As(err, &e) && e.Status != 0 {
+		return false
+	}
+	if e == nil {
+		return true // the end of the run
+	}
+	switch e.Kind {
+	case KindStream, KindIdle, KindNetwork:
+		return true
+	}
+	return false
+}

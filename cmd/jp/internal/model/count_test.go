@@ -1,0 +1,99 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// TestCountCharges: what a request that came to nothing is charged, by how far it came.
+func TestCountCharges(t *testing.T) {
+	cancelled := errors.New("enough")
+	r := ask(strings.Repeat("a question, ", 100))
+	in := r.Estimate()
+	stream := func(w http.ResponseWriter, events string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, events)
+		_ = http.NewResponseController(w).Flush()
+	}
+	status := func(n int) http.HandlerFunc { return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(n) } }
+	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for _, tt := range []struct {
+		name   string
+		serve  http.HandlerFunc // nil = nobody listens; what does not answer is cancelled
+		ids    string
+		charge convstore.Usage
+	}{
+		{"nobody listens", nil, "anthropic openai responses", convstore.Usage{}},
+		{"too many requests", status(429), "anthropic openai responses", convstore.Usage{}},
+		{"overloaded", status(529), "anthropic openai responses", convstore.Usage{}},
+		{"server error", status(500), "anthropic openai responses", convstore.Usage{}},
+		{"refused", status(400), "anthropic openai responses", convstore.Usage{}},
+		{"sign in first", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<html>")
+		}, "anthropic openai responses", convstore.Usage{}},
+		{"no answer yet", func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, "anthropic openai responses", convstore.Usage{Input: in}},
+		{"cut without an answer", cut, "anthropic openai responses", convstore.Usage{Input: in}},
+		{"cut after the headers", func(w http.ResponseWriter, req *http.Request) { stream(w, ""); cut(w, req) }, "anthropic openai responses", convstore.Usage{Input: in}},
+		{"refused after the headers", func(w http.ResponseWriter, _ *http.Request) {
+			stream(w, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n")
+		}, "anthropic", convstore.Usage{Input: in}},
+		{"counted, then cut", func(w http.ResponseWriter, req *http.Request) {
+			stream(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":2800,\"output_tokens\":1}}}\n\n")
+			cut(w, req)
+		}, "anthropic", convstore.Usage{Input: 2800, Output: 1}},
+		{"cut within a call", func(w http.ResponseWriter, req *http.Request) {
+			stream(w, `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"echo","arguments":"`+strings.Repeat("x", 296)+"\"}}]}}]}\n\n")
+			cut(w, req)
+		}, "openai", convstore.Usage{Input: in, Output: 101}},
+	} {
+		for _, id := range strings.Fields(tt.ids) {
+			t.Run(tt.name+"/"+id, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				url := "http://" + unused(t)
+				if tt.serve != nil {
+					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+						_, _ = io.Copy(io.Discard, req.Body)
+						if tt.name == "no answer yet" {
+							cancel(cancelled)
+						}
+						tt.serve(w, req)
+					}))
+					defer server.Close()
+					url = server.URL
+				}
+				got := collect(t, model.Count(open(t, id+"/wire", url)), ctx, r)
+				if got.err == nil {
+					t.Error("no error")
+				}
+				charge := convstore.Usage{}
+				if got.usage != nil {
+					charge = *got.usage
+				}
+				if charge != tt.charge {
+					t.Errorf("charged %+v, want %+v; %v", charge, tt.charge, got.err)
+				}
+			})
+		}
+	}
+}
+
+// unused is an address at which nobody listens.
+func unused(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/model/wiretest"
+	"jp/convstore"
+)
+
+// bank is a provider that takes money for every request that it has taken, also where its connection breaks afterwards. Tokens
+// are counted as vendors do it for such texts: one for four bytes.
+type bank struct {
+	price  model.Price
+	breaks int    // attempts of each request that break
+	after  string // what is said before that; "" = nothing
+	next   model.Stream
+
+	mu     sync.Mutex
+	billed int64 // nano-dollars
+	asked  int
+}
+
+func (b *bank) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		u := convstore.Usage{Input: r.Estimate() / 4 * 3, Output: int64(len(b.after))/4 + 1}
+		if r.Attempt > b.breaks {
+			for p, err := range b.next(ctx, r) {
+				if p.Usage != nil {
+					u.Output = p.Usage.Output / 4 * 3
+					b.bill(u)
+					p.Usage = &u
+				}
+				if !yield(p, err) {
+					return
+				}
+			}
+			return
+		}
+		said := b.after
+		if r.MaxTokens > 0 && u.Output > int64(r.MaxTokens) {
+			u.Output, said = int64(r.MaxTokens), said[:4*r.MaxTokens]
+		}
+		b.bill(u)
+		if yield(model.Part{Usage: &u}, nil) && (said == "" || yield(model.Part{Text: said}, nil)) {
+			yield(model.Part{}, &model.Error{Kind: model.KindStream, Message: "the line is cut"})
+		}
+	}
+}
+
+func (b *bank) bill(u convstore.Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.billed += b.price.Cost(u)
+	b.asked++
+}
+
+// TestCapHoldsWhileAttemptsBreak: a limit of money holds for all requests that a provider bills, those of attempts that broke
+// and were repeated included, and the ledger says at least what was billed.
+func TestCapHoldsWhileAttemptsBreak(t *testing.T) {
+	opus := model.PerMillion(4, 20, 0.2, 5)
+	five := model.PerMillion(1.25, 10, 0.125, 1.25)
+	long := strings.Repeat("some words of a long report, ", 400) // 11,600 bytes
+	for _, tt := range []struct {
+		name, model string
+		price       model.Price
+		breaks      int
+		after       string
+		children    int
+		limit       string
+		most        int64  // nano-dollars
+		want        string // the answer
+	}{
+		{name: "one that always breaks", model: "anthropic/claude-opus-5-5", price: opus, breaks: 99, limit: "0.05", most: 5e7},
+		{name: "over chat completions", model: "openai/gpt-5.1", price: five, breaks: 99, limit: "0.02", most: 2e7},
+		{name: "over responses", model: "openai/gpt-6.1-sol", price: model.PerMillion(2, 10, 0.1, 2.5), breaks: 99, limit: "0.03", most: 3e7},
+		{name: "after a text that nobody saw", model: "openai/gpt-5.1", price: five, breaks: 99, after: long, limit: "0.15", most: 15e7},
+		{name: "repeated within the limit", model: "anthropic/claude-opus-5-5", price: opus, breaks: 2, after: "half of it", limit: "0.2", most: 2e8, want: `"result":"whole"`},
+		{name: "32 sub-agents", model: "anthropic/claude-opus-5-5", price: opus, breaks: 5, children: 32, limit: "1.6", most: 16e8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rules := "[[rule]]\nquery = \"part\"\ntext = \"done\"\n"
+			for i := range tt.children {
+				if i == 0 {
+					rules += "[[rule]]\nround = 1\n"
+				}
+				rules += fmt.Sprintf("[[rule.tool_calls]]\nname = \"jp_query\"\narguments = { config = \"agent/r\", query = \"part %d\" }\n", i)
+			}
+			answers, err := script.Parse("model.toml", []byte(rules+"[[rule]]\ntext = \"whole\"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &bank{price: tt.price, breaks: tt.breaks, after: tt.after, next: answers.Stream("wire", "")}
+			server, err := wiretest.Start(b.stream, wiretest.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = server.Close() }()
+			api := "[providers.llm.openai]\ntype = \"openai\"\nbase_url = \"" + server.URL + "/v1\"\napi_key_env = \"OPENAI_API_KEY\"\napi = \"responses\"\n"
+			if tt.name != "over responses" {
+				api = ""
+			}
+			s := newSite(t, map[string]string{
+				".jp/config.toml": fmt.Sprintf(`
+[assistant]
+model = "%[1]s"
+[assistant.request]
+base_backoff_ms = 1
+[conversation.tools]
+parallel = 32
+[conversation.tools.jp_query]
+source = "delegation"
+run = "unattended"
+[delegation]
+profiles = ["agent/r"]
+budget_inheritance = 1.0
+max_per_turn = 32
+max_parallel = 8
+`, tt.model),
+				".jp/config/agent/r.toml":        fmt.Sprintf("[loader]\nreset = \"none\"\n[assistant]\nmodel = %q\nsystem_prompt = %q\n[assistant.request]\nbase_backoff_ms = 1\n", tt.model, long),
+				"../home/.config/jp/config.toml": api,
+			})
+			cmd, out := s.start([]string{
+				"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test",
+				"OPENAI_BASE_URL=" + server.URL + "/v1", "OPENAI_API_KEY=sk-the-key-of-this-test",
+			}, "jp", "query", "--new", "-F", "json", "--max-cost", tt.limit, "--max-sub-cost", "unlimited", "go: "+long)
+			_ = cmd.Wait() // what it comes to is in the output
+			if !strings.Contains(out.String(), tt.want) {
+				t.Errorf("output lacks %q:\n%s", tt.want, out)
+			}
+			counted := int64(0)
+			for _, c := range s.all() {
+				counted += *c.CostNano
+			}
+			t.Logf("%d requests, billed %.4f of %s, counted %.4f", b.asked, float64(b.billed)/1e9, tt.limit, float64(counted)/1e9)
+			if b.billed > tt.most || counted > tt.most {
+				t.Errorf("billed %d, counted %d of at most %d nano-dollars", b.billed, counted, tt.most)
+			}
+			if counted < b.billed {
+				t.Errorf("billed %d nano-dollars, and the store counts %d", b.billed, counted)
+			}
+			if b.asked < 2 || b.asked <= 2*tt.children {
+				t.Errorf("%d requests: nothing was repeated", b.asked)
+			}
+		})
+	}
+}
