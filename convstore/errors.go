@@ -17,6 +17,10 @@ var ErrReadOnly = errors.New("store: opened for reading only")
 // written to it.
 var ErrNoStore = errors.New("store: not made yet")
 
+// ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
+// removed, or its folder was moved away. No other store takes its place while this one is in use.
+var ErrGone = errors.New("was removed or moved away while it was in use")
+
 // NotFoundError says that nothing bears the name that was asked for. ID is set
 // when the name was well formed; otherwise What is the name as it was given.
 type NotFoundError struct {
@@ -52,6 +56,7 @@ func (e *ScopeError) Error() string {
 type BusyError struct {
 	ID     ID
 	Holder string        // who holds it, as far as the system tells; "" when it does not
+	Reads  bool          // Holder only reads the store, which keeps writers out
 	Waited time.Duration // zero when nobody waited
 }
 
@@ -64,7 +69,7 @@ func (e *BusyError) Error() string {
 		msg += fmt.Sprintf(" after waiting %v", e.Waited.Round(time.Millisecond))
 	}
 	if e.Holder != "" {
-		msg += ": held by " + e.Holder
+		msg += ": held by " + heldBy(e.Holder, e.Reads)
 	}
 	return msg
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,10 @@ type folder struct {
 	now       func() time.Time
 	notice    func(string)
 	workspace string
+
+	patient bool          // a wait for the lock lasts as long as its context, see wait.go
+	remark  time.Duration // after which a wait is told to notice
+	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
@@ -125,8 +130,9 @@ func (f *folder) systemError(err error) error {
 // is locked, one after the other.
 func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
 	start := time.Now()
-	waiting, cancel := context.WithTimeout(ctx, f.deadline)
+	waiting, cancel := f.bounded(ctx)
 	defer cancel()
+	defer f.tellWait()()
 	for {
 		file, err := f.acquireOnce(waiting, write)
 		if err == nil {
@@ -141,12 +147,13 @@ func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
 			}
 		}
 		switch {
-		case err == errAbsent:
+		case err == errAbsent, errors.Is(err, ErrGone):
 			return nil, err
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && context.Cause(ctx) != errOutlasted:
 			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.path(fileStore), context.Cause(ctx))
 		case waiting.Err() != nil:
-			return nil, &BusyError{Holder: f.holder(), Waited: time.Since(start)}
+			holder, reads := f.holder()
+			return nil, &BusyError{Holder: holder, Reads: reads, Waited: time.Since(start)}
 		}
 		var place *PlaceError
 		if errors.As(err, &place) {
@@ -173,6 +180,9 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	}
 	file, err := openOwn(f.path(fileStore), flag)
 	if errors.Is(err, fs.ErrNotExist) {
+		if f.seen.Load() {
+			return nil, f.gone()
+		}
 		if !write {
 			return nil, errAbsent
 		}
@@ -184,8 +194,12 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	if err != nil {
 		return nil, err
 	}
+	f.seen.Store(true)
 	return file, lockFile(ctx, file, how)
 }
+
+// gone returns the error for a store that was there.
+func (f *folder) gone() error { return fmt.Errorf("store %s: %w", f.path(fileStore), ErrGone) }
 
 // enterGate returns the locked gate. A reader goes without one where there is
 // none, as on a copy that may not be written to.
@@ -194,6 +208,9 @@ func (f *folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if !write {
 			return nil, nil
+		}
+		if _, absent := os.Lstat(f.path(fileStore)); absent != nil && f.seen.Load() {
+			return nil, f.gone() // its folder too
 		}
 		if err = f.makeDir(); err != nil {
 			return nil, err

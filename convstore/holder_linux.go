@@ -16,13 +16,13 @@ import (
 // holder names a process that holds the lock of the store or, when there is none
 // any more, the gate. It is asked once everything else has failed, so it may be
 // slow, and it may not know.
-func (f *folder) holder() string {
-	for _, name := range []string{fileStore, fileGate} {
-		if pid := flockHolder(f.path(name)); pid != 0 {
-			return describe(pid)
+func (f *folder) holder() (name string, reads bool) {
+	for _, file := range []string{fileStore, fileGate} {
+		if pid, shared := flockHolder(f.path(file)); pid != 0 {
+			return describe(pid), shared
 		}
 	}
-	return ""
+	return "", false
 }
 
 // runHolder names a process that holds the run lock of a conversation. The
@@ -48,14 +48,15 @@ func (f *folder) runHolder(id ID) string {
 	return ""
 }
 
-// flockHolder finds, in /proc/locks, a process that has an flock on a file:
+// flockHolder finds, in /proc/locks, a process that has an flock on a file, and
+// whether that is shared:
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
-func flockHolder(path string) int {
+func flockHolder(path string) (pid int, shared bool) {
 	inode := inodeOf(path)
 	file, err := os.Open("/proc/locks")
 	if err != nil || inode == "" {
-		return 0
+		return 0, false
 	}
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -64,10 +65,10 @@ func flockHolder(path string) int {
 			continue
 		}
 		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
-			return pid
+			return pid, f[3] == "READ"
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // inodeOf is how /proc shows a file: device numbers in hexadecimal, inode in

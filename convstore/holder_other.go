@@ -4,6 +4,6 @@ package convstore
 
 // The system does not tell who holds a lock.
 
-func (f *folder) holder() string { return "" }
+func (f *folder) holder() (name string, reads bool) { return "", false }
 
 func (f *folder) runHolder(ID) string { return "" }

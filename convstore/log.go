@@ -152,6 +152,9 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 // ID is there already is passed over, so that an append whose acknowledgement
 // was lost can be repeated.
 //
+// It waits for the store longer than ctx lives, by Options.Deadline: what has happened is recorded
+// also where that ends the run.
+//
 // It fails with a *NotFoundError when the conversation or an ancestor is gone.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
 	return l.append(ctx, events, nil)
@@ -179,6 +182,8 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 			}
 		}
 	}
+	ctx, stop := outlast(ctx, l.f.deadline)
+	defer stop()
 	seqs := make([]uint64, len(events))
 	l.blank.Store(false) // whatever comes of it
 	err := l.write(ctx, func(t *tx, r *record) error {

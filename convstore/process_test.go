@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The tests of this file run the test binary again, as one of these programs.
@@ -271,6 +274,98 @@ func TestBusyStore(t *testing.T) {
 	patient := openStoreIn(t, dir, Options{})
 	if _, err := patient.Create(t.Context(), New{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPatientRun: what a run has done waits for the store longer than others do. It is told of, and
+// by whom the store is held. A run that is being stopped waits until the deadline.
+func TestPatientRun(t *testing.T) {
+	dir := filepath.Join(memoryDir(t), "store")
+	const deadline = 20 * time.Millisecond
+	notices := make(chan string, 8)
+	s := openStoreIn(t, dir, Options{Deadline: deadline, Notice: func(text string) { notices <- text }})
+	s.f.remark = 3 * deadline
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range map[string]func(context.Context) error{
+		"Append": func(ctx context.Context) error { return l.Append(ctx, Event{Body: TurnStart{}}) },
+		"Settle": func(ctx context.Context) error {
+			_, err := l.Below().Settle(ctx, rs[0], Outcome{State: StateOK})
+			return err
+		},
+	} {
+		p := start(t, "hold", nil, dir)
+		p.expect("held")
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		var busy *BusyError
+		for _, ctx := range []context.Context{stopped, context.Background()} {
+			if err := call(ctx); !errors.As(err, &busy) || busy.Waited < deadline || busy.Reads {
+				t.Fatalf("%s of a run that was stopped: %v, want a *BusyError after the deadline", what, err)
+			}
+		}
+		done := make(chan error)
+		go func() { done <- call(t.Context()) }()
+		text := <-notices // much later than the deadline
+		if want := fmt.Sprintf("the store is busy: waiting for process %d (", p.cmd.Process.Pid); runtime.GOOS == "linux" && !strings.HasPrefix(text, want) {
+			t.Errorf("%s: notice %q, want %q...", what, text, want)
+		}
+		p.finish()
+		if err := <-done; err != nil {
+			t.Errorf("%s, when the store was free again: %v", what, err)
+		}
+	}
+	// A reader is named as that.
+	reader, err := os.Open(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	if err := flock(reader, unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Create(t.Context(), New{})
+	var busy *BusyError
+	if !errors.As(err, &busy) || runtime.GOOS == "linux" && !busy.Reads {
+		t.Errorf("Create beside a reader: %#v, want a *BusyError of one", err)
+	}
+}
+
+// TestGone: a store that is removed, or whose folder is, while it is in use is no empty one, and is
+// not made anew.
+func TestGone(t *testing.T) {
+	for what, remove := range map[string]func(s *Store) error{
+		"the file":   func(s *Store) error { return os.Rename(s.Path(), s.Path()+".away") },
+		"the folder": func(s *Store) error { return os.Rename(s.f.dir, s.f.dir+".away") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+			if err := remove(s); err != nil {
+				t.Fatal(err)
+			}
+			for what, call := range map[string]func() error{
+				"Append": func() error { return l.Append(t.Context(), Event{Body: TurnStart{}}) },
+				"Get":    func() error { _, err := l.Get(t.Context()); return err },
+				"Create": func() error { _, err := s.Create(t.Context(), New{}); return err },
+				"List":   func() error { _, err := s.List(t.Context(), Filter{}); return err },
+				"Check":  func() error { return s.Check(t.Context()) },
+			} {
+				if err := call(); !errors.Is(err, ErrGone) {
+					t.Errorf("%s = %v, want ErrGone", what, err)
+				}
+			}
+			if _, err := os.Lstat(s.Path()); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("another store was made: %v", err)
+			}
+		})
 	}
 }
 

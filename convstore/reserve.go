@@ -285,7 +285,9 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 	if !o.State.Terminal() {
 		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
 	}
-	err = s.f.write(ctx, func(t *tx) error {
+	ctx, stop := outlast(ctx, s.f.deadline)
+	defer stop()
+	err = s.f.patiently().write(ctx, func(t *tx) error {
 		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
 		if err != nil {
 			return err

@@ -3,13 +3,15 @@ package convstore
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
 // Options says how to open a store. The zero value works.
 type Options struct {
 	ReadOnly bool             // refuse every write with ErrReadOnly
-	Deadline time.Duration    // how long to wait for the store's lock; 0 = 30 s
+	Deadline time.Duration    // how long to wait for the store's lock; 0 = 30 s. A Log and its Scope wait longer, see Lock
+	Patient  bool             // wait as a Log does: this process is a run in a store that is there
 	Now      func() time.Time // nil = time.Now
 	Notice   func(string)     // told what a user should know, such as a migration; nil = dropped
 
@@ -40,9 +42,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{dir: full, readOnly: o.ReadOnly, deadline: o.Deadline, now: o.Now, notice: o.Notice, workspace: o.Workspace}
+	f := &folder{dir: full, readOnly: o.ReadOnly, deadline: o.Deadline, now: o.Now, notice: o.Notice, workspace: o.Workspace,
+		patient: o.Patient, remark: defaultRemark, seen: new(atomic.Bool)}
+	f.seen.Store(o.Patient)
 	if f.deadline == 0 {
-		f.deadline = 30 * time.Second
+		f.deadline = defaultDeadline
 	}
 	if f.now == nil {
 		f.now = time.Now
@@ -67,6 +71,10 @@ func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 
 // Lock takes the run lock of a conversation without waiting, and fails with a
 // *BusyError when it runs already.
+//
+// The Log, and the Scope below it, wait for the store as long as their contexts live, since what a
+// run has done was paid for; Options.Notice is told of a long wait. A context that cannot end is
+// bounded by Options.Deadline.
 func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 	if s.f.readOnly {
 		return nil, ErrReadOnly
@@ -101,8 +109,8 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 
 // newLog looks, under the lock, at what is there.
 func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
-	l := &Log{f: s.f, id: id, lock: file, shared: shared}
-	err := s.f.read(ctx, func(t *tx) error {
+	l := &Log{f: s.f.patiently(), id: id, lock: file, shared: shared}
+	err := l.f.read(ctx, func(t *tx) error {
 		r, err := t.load(id)
 		if err != nil {
 			return err

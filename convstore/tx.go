@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -108,10 +109,19 @@ func (f *folder) write(ctx context.Context, fn func(*tx) error) error {
 			return err
 		}
 		if err := b.Commit(); err != nil {
-			return fmt.Errorf("store %s: nothing was written: %w", f.path(fileStore), err)
+			return f.commitError(err)
 		}
 		return nil
 	})
+}
+
+// commitError returns the error for a commit that failed. One that failed for want of room has
+// written nothing that counts. Where the disk fails, nobody knows what the last flush has done.
+func (f *folder) commitError(err error) error {
+	if errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.path(fileStore), err)
+	}
+	return fmt.Errorf("store %s: nothing was written: %w", f.path(fileStore), err)
 }
 
 // session opens the store for the length of use, which may panic: bbolt does on

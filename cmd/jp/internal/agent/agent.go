@@ -276,7 +276,7 @@ func (t *turn) save(ctx context.Context, bodies ...convstore.Body) error {
 		return nil
 	}
 	events := t.made(bodies...)
-	if err := t.Log.Append(context.WithoutCancel(ctx), slices.Concat(t.unsaved, events)...); err != nil {
+	if err := t.Log.Append(ctx, slices.Concat(t.unsaved, events)...); err != nil {
 		return err
 	}
 	t.unsaved = nil
@@ -500,7 +500,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	}
 	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
 	if saveErr := t.save(ctx, bodies...); saveErr != nil {
-		return Outcome{}, saveErr
+		return t.unstored(r, saveErr)
 	}
 	if len(bodies) > 1 {
 		t.tell(r)
@@ -516,6 +516,29 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		t.out.Cost = &t.cost
 	}
 	return t.out, nil
+}
+
+// NotStoredError says that the model has answered, and that this could not be stored. The Outcome beside it has the answer.
+type NotStoredError struct{ Err error }
+
+func (e *NotStoredError) Error() string { return "the answer was not stored: " + e.Err.Error() }
+
+// Unwrap returns why not.
+func (e *NotStoredError) Unwrap() error { return e.Err }
+
+// unstored shows a last reply that the store did not take: it was paid for. In the store the turn is open.
+func (t *turn) unstored(r reply, err error) (Outcome, error) {
+	if !visible(r.text) {
+		return Outcome{}, err
+	}
+	failed := &NotStoredError{err}
+	t.tell(r)
+	t.out.State, t.out.Reason, t.out.Err = convstore.StateError, failed.Error(), failed
+	t.out.Text, t.out.Structured = r.text, r.data
+	if t.priced {
+		t.out.Cost = &t.cost
+	}
+	return t.out, failed
 }
 
 func endedWell(ev convstore.Event) bool {

@@ -87,7 +87,7 @@ func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (sto
 		}
 		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in, Output: out}, CostNano: t.most(in, out)}
 	}
-	err = t.Log.Begin(context.WithoutCancel(ctx), bound, t.unsaved...)
+	err = t.Log.Begin(ctx, bound, t.unsaved...)
 	if err == nil {
 		t.unsaved = nil
 	}

@@ -79,7 +79,7 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 		return "", &AsideError{What: "title", Reason: "nothing that the model said can be one"}
 	}
 	note := t.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
-	changed, err := l.Log.Retitle(context.WithoutCancel(ctx), conv.Title, title, note...)
+	changed, err := l.Log.Retitle(ctx, conv.Title, title, note...)
 	if err == nil && !changed {
 		return "", nil // a person was faster
 	}

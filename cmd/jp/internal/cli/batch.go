@@ -360,9 +360,9 @@ func (b *batch) output() {
 	}
 }
 
-// finish ends it, unless nobody reads it.
+// finish ends it, unless it cannot be written.
 func (b *batch) finish(failed error) error {
-	if errors.Is(failed, term.ErrClosed) {
+	if errors.Is(failed, term.ErrClosed) || errors.As(failed, new(*term.OutError)) {
 		return failed
 	}
 	return errors.Join(failed, b.repeat(b.total), b.rows.close(), b.out.Flush())

@@ -94,7 +94,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	settled, err := hand.scope.Settle(context.WithoutCancel(ctx), hand.res, convstore.Outcome{
+	settled, err := hand.scope.Settle(ctx, hand.res, convstore.Outcome{
 		State: convstore.StateEmpty, Reason: "made without a run",
 	})
 	if err != nil {

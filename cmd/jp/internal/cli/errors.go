@@ -123,7 +123,7 @@ func explainScope(r *report, e *convstore.ScopeError) {
 }
 
 func explainBusy(r *report, e *convstore.BusyError) {
-	r.is("busy", exitBusy, pick(e.ID != 0, "wait for its run to end, or stop that", "try again; another jp is writing"))
+	r.is("busy", exitBusy, pick(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
 }
 
 func explainChildren(r *report, _ *convstore.ChildrenError) {
@@ -190,8 +190,15 @@ func explainModel(r *report, e *model.Error) {
 // explainSentinel knows the errors that carry no data.
 func explainSentinel(r *report, err error) bool {
 	switch {
+	case errors.As(err, new(*term.OutError)):
+		r.is("stdout", exitFailed, "what was printed is not all of it")
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			r.is("disk_full", exitFailed, "what was printed is not all of it: make room where stdout goes")
+		}
 	case errors.Is(err, profiles.ErrNoWorkspace):
 		r.is("no_workspace", exitNotFound, "`jp init` makes one here; --workspace PATH names another")
+	case errors.Is(err, convstore.ErrGone):
+		r.is("store_gone", exitFailed, "put it back where it was; nothing was written anywhere else")
 	case errors.Is(err, convstore.ErrReadOnly):
 		r.is("read_only", exitUsage, "--no-persist forbids writing")
 	case errors.Is(err, term.ErrNobody), errors.Is(err, tools.ErrNobody):
@@ -204,6 +211,10 @@ func explainSentinel(r *report, err error) bool {
 		r.is("too_many_files", exitFailed, openFilesHint())
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again (removing conversations takes room too)")
+	case errors.Is(err, syscall.EIO):
+		r.is("disk", exitFailed, "the disk or its file system failed: the system's log says more; `jp store check` reads all of the store")
+	case errors.Is(err, syscall.EROFS):
+		r.is("disk_read_only", exitFailed, "the file system cannot be written to; --no-persist asks without storing anything, and reading goes on")
 	default:
 		return false
 	}

@@ -48,6 +48,7 @@ type app struct {
 	plain    int            // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	progress *term.Progress // of the command; nil = none
 	patience time.Duration  // for the store's lock; 0 = the store's own
+	subagent bool           // this process is one: it waits for the store as long as it lives
 	guest    *guest         // this command line came from a jp inside a tool; nil for all others
 	mcp      mcpUse
 

@@ -170,6 +170,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	if err != nil {
 		return err
 	}
+	a.subagent = inherited.Lock != nil
 	store, err := a.store(ctx)
 	if err != nil {
 		return err
@@ -281,7 +282,7 @@ func (q *query) close(ctx context.Context) {
 
 // settle ends a delegation by hand.
 func (q *query) settle(ctx context.Context, o convstore.Outcome) {
-	if settled, err := q.scope.Settle(context.WithoutCancel(ctx), q.hand, o); err != nil {
+	if settled, err := q.scope.Settle(ctx, q.hand, o); err != nil {
 		q.warn("%s: settle: %v", q.conv.ID, err)
 	} else {
 		delegate.LogEnd(q.logger(), settled)
@@ -315,14 +316,19 @@ func (q *query) run(ctx context.Context, t task) error {
 
 	out, err := q.turn(ctx, loop, t)
 	show.stop()
-	if err != nil {
+	unstored := (*agent.NotStoredError)(nil)
+	if err != nil && !errors.As(err, &unstored) {
 		return err
 	}
 	left := q.finish(ctx, out)
+	show.unstored = unstored != nil
 	if err := show.result(q.result(loop, delegator, out)); errors.Is(err, term.ErrUnread) {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
 		return err
+	}
+	if unstored != nil {
+		return errors.Join(fmt.Errorf("conversation %s: %w", q.conv.ID, unstored), left)
 	}
 	if !q.delegated {
 		q.expire(ctx)

@@ -88,7 +88,7 @@ func (q *query) conclude(ctx context.Context, text string, end convstore.TurnEnd
 	if q.log == nil {
 		return nil
 	}
-	return q.log.Append(context.WithoutCancel(ctx), at(convstore.AssistantMessage{Text: text}), at(end))
+	return q.log.Append(ctx, at(convstore.AssistantMessage{Text: text}), at(end))
 }
 
 func at(body convstore.Body) convstore.Event {

@@ -24,6 +24,8 @@ type show struct {
 	shown bool             // the latest message was shown live
 	err   error
 
+	unstored bool // the answer is nowhere but on stdout
+
 	thoughts *thoughts // nil when they are not shown
 
 	replies int           // of the model
@@ -207,7 +209,7 @@ func (s *show) delegation(d *stream.Delegation) {
 
 // result writes the last word.
 func (s *show) result(r *stream.Result) error {
-	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) {
+	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.unstored {
 		r.Result = "" // half of a reply that failed is no answer; it stands in the conversation
 	}
 	r.NumTurns, r.DurationAPIMS = s.replies, s.asking.Milliseconds()

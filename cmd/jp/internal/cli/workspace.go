@@ -141,7 +141,7 @@ func (a *app) storeOf(root string) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Deadline: a.patience, Notice: env.Notice, Workspace: root})
+	return convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
 }
 
 // persist refuses a command that does nothing but write when writing was ruled out.

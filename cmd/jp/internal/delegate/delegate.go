@@ -220,7 +220,7 @@ func (d *Delegator) Release(ctx context.Context) {
 // settle ends a reservation in the store. What cannot be settled is let go: nobody holds the child's lock then, and whoever
 // looks next finds the delegation lost. Else the ending is told what was used.
 func (d *Delegator) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
-	settled, err := d.Scope.Settle(context.WithoutCancel(ctx), res, convstore.Outcome{
+	settled, err := d.Scope.Settle(ctx, res, convstore.Outcome{
 		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(),
 	})
 	if err != nil {

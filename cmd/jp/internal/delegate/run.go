@@ -158,7 +158,9 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	_ = out.Close()
 	d.checkpoint(Ended)
 
-	e := d.judge(context.WithoutCancel(ctx), del, r, exit, runErr, f.result, f.bad)
+	lasting, stop := convstore.Outlast(ctx)
+	defer stop()
+	e := d.judge(lasting, del, r, exit, runErr, f.result, f.bad)
 	e.Stderr, e.LastTool = tail.String(), f.lastTool
 	e.PID, e.Started = pid, f.begun
 	err = d.settle(ctx, res, &e)

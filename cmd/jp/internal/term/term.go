@@ -16,7 +16,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -30,6 +29,15 @@ import (
 
 // ErrClosed is returned by writes to a stdout whose reader has gone away.
 var ErrClosed = errors.New("stdout: closed by its reader")
+
+// OutError says that stdout could not be written to, for another reason than that nobody reads it. What was
+// written to it before is there.
+type OutError struct{ Err error }
+
+func (e *OutError) Error() string { return "stdout: " + e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *OutError) Unwrap() error { return e.Err }
 
 // ErrUnread is returned by writes to a stdout that nobody reads, after Bound.
 var ErrUnread = errors.New("stdout: nobody reads it")
@@ -161,7 +169,7 @@ func (o *output) Write(p []byte) (int, error) {
 			if errors.As(err, &path) {
 				err = path.Err
 			}
-			o.err = fmt.Errorf("stdout: %w", err)
+			o.err = &OutError{err}
 		}
 	}
 	if o.mute {

@@ -1,0 +1,82 @@
+package convstore
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Waiting for the store. Whoever only asks gives up after Options.Deadline. A run does not: what it
+// has done was paid for. It waits as long as its context lives, and to record what has happened for
+// another Options.Deadline after that.
+
+const (
+	defaultDeadline = 30 * time.Second
+	defaultRemark   = 5 * time.Second
+)
+
+// errOutlasted is the cause of the end of a context that has outlasted another one.
+var errOutlasted = errors.New("store: waited long enough")
+
+// patiently returns the folder as a run uses it.
+func (f *folder) patiently() *folder {
+	p := *f
+	p.patient = true
+	return &p
+}
+
+// bounded returns the context of a wait. One that could never end lasts until the deadline, whoever
+// waits.
+func (f *folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.patient && ctx.Done() != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, f.deadline)
+}
+
+// Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
+// and read, also while a run is being stopped.
+func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outlast(ctx, defaultDeadline)
+}
+
+func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	lasting, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		more := time.NewTimer(by)
+		defer more.Stop()
+		select {
+		case <-more.C:
+			end(errOutlasted)
+		case <-lasting.Done():
+		}
+	})
+	return lasting, func() {
+		stop()
+		end(nil)
+	}
+}
+
+// tellWait begins a wait that the user is told of when it takes long, and who holds the store. The
+// function that it returns ends it.
+func (f *folder) tellWait() (end func()) {
+	timer := time.AfterFunc(f.remark, func() {
+		text := "the store is busy: waiting"
+		if holder, reads := f.holder(); holder != "" {
+			text += " for " + heldBy(holder, reads)
+		}
+		f.notice(text)
+	})
+	return func() { timer.Stop() }
+}
+
+// heldBy names a holder of the store.
+func heldBy(holder string, reads bool) string {
+	if reads {
+		return holder + ", which reads it"
+	}
+	return holder
+}
