@@ -40,8 +40,9 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("conversation %q: not found", e.What)
 }
 
-// ScopeError says that a conversation exists, but is not a strict descendant of
-// Root by the links that the scope follows. Root itself is outside its scope.
+// ScopeError says that a conversation is not a strict descendant of Root by the
+// links that the scope follows. Root itself is outside its scope. That of an
+// agent does not say whether the conversation exists.
 type ScopeError struct {
 	ID   ID
 	Root ID

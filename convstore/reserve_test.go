@@ -117,7 +117,7 @@ func TestScope(t *testing.T) {
 					if err != nil {
 						t.Errorf("%s: %v", what, err)
 					}
-				case id <= 1:
+				case id <= 1 && !test.v.delegated:
 					checkError(t, what, err, &NotFoundError{ID: id})
 				default:
 					checkError(t, what, err, &ScopeError{id, test.v.root})
@@ -135,7 +135,7 @@ func TestReserveScope(t *testing.T) {
 	for id, want := range map[ID]error{
 		f.root: &ScopeError{f.root, f.child}, f.child: &ScopeError{f.child, f.child}, f.sibling: &ScopeError{f.sibling, f.child},
 		f.fork: &ScopeError{f.fork, f.child}, f.below: &ScopeError{f.below, f.child}, f.other: &ScopeError{f.other, f.child},
-		1: &NotFoundError{ID: 1}, -1: &NotFoundError{ID: -1},
+		1: &ScopeError{1, f.child}, -1: &ScopeError{-1, f.child}, // as what there is outside
 	} {
 		var lookup error
 		rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {

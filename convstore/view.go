@@ -21,9 +21,14 @@ type View struct {
 }
 
 // within reports as an error why a conversation cannot be seen: a *NotFoundError
-// when there is none, a *ScopeError when it is outside.
+// when there is none, a *ScopeError when it is outside. An agent gets the second
+// one for both: which conversations exist outside of its scope is not its business.
 func (v View) within(t *tx, id ID) (*record, error) {
 	r, err := t.load(id)
+	var none *NotFoundError
+	if v.delegated && errors.As(err, &none) {
+		return nil, &ScopeError{ID: id, Root: v.root}
+	}
 	if err != nil || v.root == 0 {
 		return r, err
 	}
@@ -53,7 +58,8 @@ func absent(err error, id ID) error {
 }
 
 // Get returns one conversation. It fails with a *NotFoundError, or with a
-// *ScopeError when the conversation exists outside of the view.
+// *ScopeError when the conversation exists outside of the view. In a Scope it
+// fails with a *ScopeError for both.
 func (v View) Get(ctx context.Context, id ID) (c Conversation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		r, err := v.within(t, id)

@@ -184,9 +184,9 @@ func agrees(exit proc.Exit, s convstore.State) bool {
 func noTurn(err error) bool {
 	var (
 		r *convstore.RangeError
-		n *convstore.NotFoundError
+		s *convstore.ScopeError
 	)
-	return errors.As(err, &r) || errors.As(err, &n)
+	return errors.As(err, &r) || errors.As(err, &s)
 }
 
 // turn is one turn of a descendant, nil when there is none.
