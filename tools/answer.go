@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"regexp/syntax"
 	"strings"
+
+	"jp/tools/regex"
 )
 
 // Bounds of a Schema and of what is checked against it. They keep the time of a check in bounds: a schema and an answer that
 // are made to be slow together take seconds, not hours.
 const (
-	maxAnswerSchema  = 64_000  // bytes
-	maxAnswer        = 256_000 // bytes
-	maxPatternStates = 4000    // of all patterns of a schema together
-	maxEnum          = 1000    // values of all enums of a schema together
+	maxAnswerSchema = 64_000  // bytes
+	maxAnswer       = 256_000 // bytes
+	maxEnum         = 1000    // values of all enums of a schema together
 )
 
 // Schema is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It loads nothing from outside
@@ -73,7 +74,8 @@ func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
 	return out, nil
 }
 
-// bounds adds up what makes a schema slow. Keywords are counted in any case and wherever they stand, since any part of a schema
+// bounds adds up what makes a schema slow: the states of all patterns, of which regex.MaxStates is the
+// most, and the values of enums. Keywords are counted in any case and wherever they stand, since any part of a schema
 // may be referred to.
 type bounds struct{ states, values int }
 
@@ -119,7 +121,7 @@ func (b *bounds) keyword(k string, v any) error {
 		}
 	}
 	switch {
-	case b.states > maxPatternStates:
+	case b.states > regex.MaxStates:
 		return errors.New("its patterns are too large")
 	case b.values > maxEnum:
 		return fmt.Errorf("its enums have more than %d values", maxEnum)
@@ -130,21 +132,6 @@ func (b *bounds) keyword(k string, v any) error {
 // pattern counts one. What is none is found where it is used; elsewhere it may be a word like any other.
 func (b *bounds) pattern(p string) {
 	if re, err := syntax.Parse(p, syntax.Perl); err == nil {
-		b.states = min(b.states+statesOf(re), maxPatternStates+1)
+		b.states = min(b.states+regex.States(re), regex.MaxStates+1)
 	}
-}
-
-// statesOf is about how many steps a pattern compiles to, and never more than a little above the bound: repetitions multiply.
-func statesOf(re *syntax.Regexp) int {
-	n := 1 + len(re.Rune)/64
-	if re.Op == syntax.OpLiteral {
-		n = len(re.Rune)
-	}
-	for _, sub := range re.Sub {
-		n = min(n+statesOf(sub), maxPatternStates+1)
-	}
-	if re.Op == syntax.OpRepeat {
-		n = min(n*max(re.Min, re.Max, 1), maxPatternStates+1)
-	}
-	return n
 }

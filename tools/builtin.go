@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"strings"
+	"time"
 )
 
 //go:embed *.toml
@@ -92,7 +94,7 @@ func builtinFunc(name string) (fsFunc, AccessMode) {
 
 // Builtin returns the built-in tools with these definitions, as [Overlay] and
 // the like have made them of embedded ones; none means all, as they are embedded. They run in
-// this process and reach what access.fs names: through os.Root, regular files
+// this process, are left behind when they do not end soon after their context, and reach what access.fs names: through os.Root, regular files
 // and folders only, never .jp.
 func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 	if len(defs) == 0 {
@@ -113,7 +115,7 @@ func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			r, err := run(ctx, f, def, call.Arguments)
+			r, err := inTime(ctx, leftAfter, func() (Result, error) { return run(ctx, f, def, call.Arguments) })
 			var access *AccessError
 			if errors.As(err, &access) {
 				return *refused("%v", err), nil
@@ -122,6 +124,45 @@ func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 		}}
 	}
 	return out, nil
+}
+
+// leftAfter is how long a built-in tool whose call has ended may take to return.
+const leftAfter = 2 * time.Second
+
+// inTime runs f and returns what it returns. When ctx has ended for patience
+// and f has not returned, it is left behind: what it waits for, such as a file
+// system whose server is gone, cannot be interrupted.
+func inTime(ctx context.Context, patience time.Duration, f func() (Result, error)) (Result, error) {
+	type outcome struct {
+		result Result
+		err    error
+		panic  any
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if p := recover(); p != nil {
+				o.panic = fmt.Sprintf("%v\n%s", p, firstFrames(debug.Stack()))
+			}
+			done <- o
+		}()
+		o.result, o.err = f()
+	}()
+	var o outcome
+	select {
+	case o = <-done:
+	case <-ctx.Done():
+		select {
+		case o = <-done:
+		case <-time.After(patience):
+			return Result{}, fmt.Errorf("%w (it did not stop and was left behind)", context.Cause(ctx))
+		}
+	}
+	if o.panic != nil {
+		panic(o.panic)
+	}
+	return o.result, o.err
 }
 
 // arguments decodes the arguments of a built-in tool into a struct.

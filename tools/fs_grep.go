@@ -189,7 +189,7 @@ func (g *grep) file(dir *os.Root, name, path string) {
 	if hits.binary {
 		most = 1
 	}
-	g.matcher.each(data, func(line, start, end, at int) bool {
+	g.matcher.each(g.ctx, data, func(line, start, end, at int) bool {
 		h := hit{line: line}
 		if !hits.binary {
 			h.text = showLine(data[start:end], at-start)

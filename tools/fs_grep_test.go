@@ -13,6 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"jp/tools/regex"
 )
 
 func TestGrepFiles(t *testing.T) {
@@ -40,7 +43,8 @@ func TestGrepFiles(t *testing.T) {
 		{map[string]any{"pattern": "^$", "path": "a.go"}, text("a.go:2:\n")},
 		{map[string]any{"pattern": "nowhere"}, text("[no match]\n")},
 		{map[string]any{"pattern": "("}, failed(`pattern: missing closing ): "(" (regular expressions as RE2 has them; literal = true takes the pattern as it is)`)},
-		{map[string]any{"pattern": strings.Repeat("a", 5000)}, failed("pattern: is longer than 4 KB")},
+		{map[string]any{"pattern": strings.Repeat("a", 5000)}, failed("pattern: is longer than 4096 bytes")},
+		{map[string]any{"pattern": strings.Repeat("(?:a?){1000}", 330) + "[xy]"}, failed("pattern: is too large: it compiles to more than 4000 states")},
 		{map[string]any{"pattern": "x", "path": "gone"}, failed("gone: no such file or directory")},
 	} {
 		expect(t, fmt.Sprintf("%.100v", tt.args), f.call("fs_grep_files", tt.args), tt.want)
@@ -59,6 +63,26 @@ func TestGrepBound(t *testing.T) {
 	lines := strings.Split(got.Text, "\n")
 	if want := "[stopped at 255 KB: there are more; narrow pattern, path or glob]"; len(got.Text) > DefaultSizeThreshold || got.IsError || lines[len(lines)-2] != want {
 		t.Errorf("%d bytes that end in %q, want %q", len(got.Text), lines[len(lines)-2], want)
+	}
+}
+
+// A match that would take hours ends with the call, with a text that every
+// match holds and without one.
+func TestGrepEndsInLine(t *testing.T) {
+	f := newFS(t, map[string]string{"a": strings.Repeat("a", 30<<20)})
+	def, _ := Embedded("fs_grep_files")
+	tools, err := Builtin(FSEnv{Workspace: f.dir}, def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"(?:a?){990}[xy]", "(?:a?){990}aa[xy]"} {
+		gone := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, gone)
+		r, err := tools[0].Func(ctx, Call{Arguments: fmt.Appendf(nil, `{"pattern":%q,"path":".","max_matches":1}`, pattern)})
+		if err != gone {
+			t.Errorf("grep %s = %+v, %v, want %v", pattern, r, err, gone)
+		}
+		cancel()
 	}
 }
 
@@ -155,12 +179,12 @@ func FuzzMatcher(f *testing.F) {
 		}
 		type found struct{ line, start, end, at int }
 		var got, want []found
-		m.each(data, func(line, start, end, at int) bool { got = append(got, found{line, start, end, at}); return true })
+		m.each(t.Context(), data, func(line, start, end, at int) bool { got = append(got, found{line, start, end, at}); return true })
 		start := 0
 		for i, line := range strings.SplitAfter(string(data), "\n") {
 			if line != "" {
 				bare := strings.TrimSuffix(line, "\n")
-				if loc := m.re.FindStringIndex(strings.TrimSuffix(bare, "\r")); loc != nil {
+				if loc, _ := regex.Find(t.Context(), m.re, strings.TrimSuffix(bare, "\r")); loc != nil {
 					want = append(want, found{i + 1, start, start + len(bare), start + loc[0]})
 				}
 			}

@@ -2,6 +2,8 @@ package tools
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -9,25 +11,21 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-)
 
-// maxPattern bounds a search pattern in bytes.
-const maxPattern = 4096
+	"jp/tools/regex"
+)
 
 // matcher finds the lines that a pattern matches. Most of a file is passed
 // over by a search for texts one of which every match must hold, which is many
 // times faster than the expression itself. It is immutable.
 type matcher struct {
-	re    *regexp.Regexp
+	re    *regex.Regexp
 	needs []needle // every match holds one of these; empty = not known
 	ends  bool     // the expression looks at the ends of lines
 }
 
 // newMatcher compiles an expression, which is matched against single lines.
 func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
-	if len(pattern) > maxPattern {
-		return nil, fmt.Errorf("pattern: is longer than %s", sizeText(maxPattern))
-	}
 	if literal {
 		pattern = regexp.QuoteMeta(pattern)
 	}
@@ -36,13 +34,17 @@ func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
 	if fold {
 		flags |= syntax.FoldCase
 	}
-	tree, err := syntax.Parse(pattern, flags)
+	tree, err := regex.Parse(pattern, flags)
+	var syntactic *syntax.Error
+	if errors.As(err, &syntactic) {
+		return nil, fmt.Errorf("pattern: %s: %s (regular expressions as RE2 has them; literal = true takes the pattern as it is)", syntactic.Code, quoteShort(syntactic.Expr))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("pattern: %s: %s (regular expressions as RE2 has them; literal = true takes the pattern as it is)", err.(*syntax.Error).Code, quoteShort(err.(*syntax.Error).Expr))
+		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	m := &matcher{}
 	m.lineEnds(tree)
-	if m.re, err = regexp.Compile(tree.String()); err != nil {
+	if m.re, err = regex.Compile(tree); err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	m.needs = needles(tree.Simplify())
@@ -65,18 +67,23 @@ func (m *matcher) lineEnds(re *syntax.Regexp) {
 }
 
 // each calls yield for each line of data that matches, with its number, its
-// bytes data[start:end] and where the match begins, until yield returns false.
-func (m *matcher) each(data []byte, yield func(line, start, end, at int) bool) {
+// bytes data[start:end] and where the match begins, until yield returns false
+// or ctx ends.
+func (m *matcher) each(ctx context.Context, data []byte, yield func(line, start, end, at int) bool) {
 	s := m.search(data)
 	line, counted := 1, 0
 	for pos := 0; pos < len(data); {
-		at := s.next(pos)
+		at := s.next(ctx, pos)
 		if at < 0 {
 			return
 		}
 		start := pos + bytes.LastIndexByte(data[pos:at], '\n') + 1
 		end := start + lineLen(data[start:])
-		if loc := m.re.FindIndex(bytes.TrimSuffix(data[start:end], []byte("\r"))); loc != nil {
+		loc, err := regex.Find(ctx, m.re, bytes.TrimSuffix(data[start:end], []byte("\r")))
+		if err != nil {
+			return
+		}
+		if loc != nil {
 			line += bytes.Count(data[counted:start], []byte("\n"))
 			counted = start
 			if !yield(line, start, end, start+loc[0]) {
@@ -92,10 +99,12 @@ type search struct {
 	m    *matcher
 	data []byte
 	at   []int // of each needle: its next place; len(data) = none
+	each bool  // line by line: the expression would see a \r
 }
 
 func (m *matcher) search(data []byte) *search {
 	s := &search{m: m, data: data, at: make([]int, len(m.needs))}
+	s.each = len(m.needs) == 0 && m.ends && bytes.IndexByte(data, '\r') >= 0
 	for i := range s.at {
 		s.at[i] = -1
 	}
@@ -103,17 +112,13 @@ func (m *matcher) search(data []byte) *search {
 }
 
 // next is a place at or behind pos, which begins a line, on the first line
-// that may match; or -1.
-func (s *search) next(pos int) int {
-	if len(s.m.needs) == 0 {
-		if s.m.ends && bytes.IndexByte(s.data, '\r') >= 0 {
-			return pos // the expression would see the \r: line by line
-		}
-		loc := s.m.re.FindIndex(s.data[pos:])
-		if loc == nil || pos+loc[0] == len(s.data) && s.data[len(s.data)-1] == '\n' {
-			return -1 // behind the last line break there is no line
-		}
-		return pos + loc[0]
+// that may match; or -1 when there is none, or ctx has ended.
+func (s *search) next(ctx context.Context, pos int) int {
+	switch {
+	case s.each:
+		return pos
+	case len(s.m.needs) == 0:
+		return s.nextInPieces(ctx, pos)
 	}
 	first := len(s.data)
 	for i := range s.at {
@@ -129,6 +134,28 @@ func (s *search) next(pos int) int {
 		return -1
 	}
 	return first
+}
+
+// nextInPieces is next by the expression alone. What it looks at at once are
+// whole lines, as many as it searches in a moment.
+func (s *search) nextInPieces(ctx context.Context, pos int) int {
+	for pos < len(s.data) {
+		end := min(pos+s.m.re.Piece(), len(s.data))
+		if i := bytes.LastIndexByte(s.data[pos:end], '\n'); i >= 0 {
+			end = pos + i + 1
+		} else if end = pos + lineLen(s.data[pos:]); end < len(s.data) {
+			end++
+		}
+		loc, err := regex.Find(ctx, s.m.re, s.data[pos:end])
+		switch {
+		case err != nil:
+			return -1
+		case loc != nil && (pos+loc[0] < end || s.data[end-1] != '\n'):
+			return pos + loc[0]
+		}
+		pos = end // behind the last line break there is no line
+	}
+	return -1
 }
 
 // needle is a text to look for.
@@ -265,8 +292,12 @@ func worth(n []needle) int {
 	return len(slices.MinFunc(n, func(a, b needle) int { return len(a.text) - len(b.text) }).text)
 }
 
+// maxNeedle bounds a needle in bytes: it is compared at every place where its
+// rarest byte is.
+const maxNeedle = 32
+
 // literalNeedle is the longest part of a literal that can be looked for byte by
-// byte. With folding those are ASCII letters but k and s, which stand for
+// byte, up to maxNeedle. With folding those are ASCII letters but k and s, which stand for
 // letters beyond ASCII too.
 func literalNeedle(re *syntax.Regexp) []needle {
 	fold := re.Flags&syntax.FoldCase != 0
@@ -281,6 +312,9 @@ func literalNeedle(re *syntax.Regexp) []needle {
 		}
 		if part += string(r); len(part) > len(best) {
 			best = part
+		}
+		if len(best) >= maxNeedle {
+			break
 		}
 	}
 	if best == "" || strings.Contains(best, "\n") {
