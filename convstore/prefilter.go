@@ -30,6 +30,10 @@ type prefilter struct {
 	alone        bool
 }
 
+// maxPrefilter bounds the text of a prefilter in bytes: it is compared at every
+// place where its rarest bytes are.
+const maxPrefilter = 32
+
 // newPrefilter picks, from texts that all occur in whatever matches, the piece
 // that promises to let the least through.
 func newPrefilter(texts []requiredText) prefilter {
@@ -41,6 +45,7 @@ func newPrefilter(texts []requiredText) prefilter {
 			if len(p.text) == 0 {
 				continue
 			}
+			p.text = p.text[:min(len(p.text), maxPrefilter)]
 			if p.fold {
 				p.text = bytes.ToLower(p.text)
 			}

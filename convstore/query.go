@@ -122,6 +122,7 @@ const (
 type Query struct {
 	Pattern string
 	Regexp  bool // in Go's syntax; otherwise Pattern is plain text
+	AnySize bool // a person wrote Pattern; else it is bounded as package regex says
 	Case    Case
 
 	Scopes   []SearchScope     // empty = all
@@ -146,7 +147,7 @@ type Match struct {
 
 	Line       int // number of the line in its event, from 1
 	Text       string
-	Submatches []Submatch // where in Text, in order, at least one
+	Submatches []Submatch // where in Text, in order, at least one and at most 10,000
 
 	// Before and After are the lines around the match, as many as asked for and
 	// there are. Between two matches of one event no line is given twice.

@@ -6,15 +6,21 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"jp/tools/regex"
 )
 
 // searchers is how many goroutines search, searchAhead how many conversations
 // they may be ahead of who reads the matches, and visitTime how long they keep
-// the store open at a time.
+// the store open at a time. handSize is how many bytes of matches of one
+// conversation wait for who reads them, and maxSubmatches how many occurrences
+// in a line are told.
 const (
-	searchers   = 2
-	searchAhead = 64
-	visitTime   = 5 * time.Millisecond
+	searchers     = 2
+	searchAhead   = 64
+	visitTime     = 5 * time.Millisecond
+	handSize      = 256 << 10
+	maxSubmatches = 10_000
 )
 
 // scan is the running part of a search: several goroutines take one conversation
@@ -27,15 +33,17 @@ type scan struct {
 
 	mu    sync.Mutex
 	taken int                  // candidates that were taken
-	head  int                  // the first one that is not searched, or whose finding is not read
+	head  int                  // the first one that is not searched to its end, or whose finding is not read
 	found [searchAhead]finding // of candidate i, from head on, at i modulo searchAhead
 	over  bool                 // the reader has left
 	ready sync.Cond            // the reader waits for the finding at head
 	room  sync.Cond            // others wait for head to move
 }
 
+// finding is what was found in a candidate and not read yet.
 type finding struct {
-	searched bool
+	searched bool // to its end: no more comes
+	begun    bool // some of it was read
 	matches  []Match
 	err      error
 }
@@ -64,13 +72,16 @@ func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
 		switch {
 		case f.err != nil:
 			return f.err
-		case !f.searched:
+		case !f.searched && len(f.matches) == 0:
 			return context.Cause(ctx) // nil at the end
 		}
 		for _, m := range f.matches {
 			if !yield(m, nil) {
 				return nil
 			}
+		}
+		if !f.searched {
+			continue
 		}
 		if conversations++; conversations == s.query.Limit {
 			return nil
@@ -105,32 +116,54 @@ func (sc *scan) take(wait bool) int {
 	return sc.taken - 1
 }
 
-// give hands over what was found in a candidate.
+// give hands over what was found in a candidate, to its end or to an error.
 func (sc *scan) give(number int, matches []Match, err error) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.found[number%searchAhead] = finding{true, matches, err}
+	f := &sc.found[number%searchAhead]
+	f.searched, f.matches, f.err = true, append(f.matches, matches...), err
 	sc.pass()
 	if sc.head == len(sc.todo) || sc.found[sc.head%searchAhead].searched {
 		sc.ready.Signal()
 	}
 }
 
+// giveSome hands over some of what was found in a candidate, and can wait until
+// it is read. It reports whether more is wanted.
+func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	f := &sc.found[number%searchAhead]
+	f.matches = append(f.matches, matches...)
+	if number == sc.head {
+		sc.ready.Signal()
+	}
+	for wait && !sc.over && len(f.matches) > 0 {
+		sc.room.Wait()
+	}
+	return !sc.over
+}
+
 // pass moves head over findings of nothing.
 func (sc *scan) pass() {
 	for sc.head < sc.taken {
 		f := &sc.found[sc.head%searchAhead]
-		if !f.searched || len(f.matches) > 0 || f.err != nil {
+		if !f.searched || f.begun || len(f.matches) > 0 || f.err != nil {
 			return
 		}
-		*f = finding{}
-		sc.head++
-		sc.room.Broadcast()
+		sc.advance()
 	}
 }
 
-// await waits for the next finding of something. It returns the zero finding when
-// there are none left, or nobody should wait any more.
+// advance moves head by one.
+func (sc *scan) advance() {
+	sc.found[sc.head%searchAhead] = finding{}
+	sc.head++
+	sc.room.Broadcast()
+}
+
+// await waits for the next finding of something, or for some of it. It returns
+// the zero finding when there are none left, or nobody should wait any more.
 func (sc *scan) await() finding {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -141,8 +174,13 @@ func (sc *scan) await() finding {
 			return finding{}
 		case next.searched:
 			f := *next
-			next.matches, next.err = nil, nil
+			sc.advance()
 			sc.pass()
+			return f
+		case len(next.matches) > 0:
+			f := *next
+			*next = finding{begun: true}
+			sc.room.Broadcast()
 			return f
 		}
 		sc.ready.Wait()
@@ -155,22 +193,31 @@ type part struct {
 	number int
 	seq    uint64 // of the next event, 0 when there is nothing left to read
 	found  []Match
+	size   int   // of found, in bytes
+	count  int   // of all matches so far
+	later  *text // to be matched before the next event is read; nil = none
 }
 
-func (sc *scan) begin(number int) *part {
+// text is what an event, or a title, says.
+type text struct {
+	at    Match
+	lines []string
+}
+
+func (sc *scan) begin(ctx context.Context, number int) *part {
 	p := &part{candidate: sc.todo[number], number: number}
-	if sc.title {
-		p.found = sc.match(Match{ID: p.id, Scope: ScopeTitle, Time: p.updated, Title: p.title}, splitLines(nil, p.title), nil)
-	}
-	if sc.read && !p.empty && !sc.full(p.found) {
+	if sc.read && !p.empty {
 		p.seq = 1
+	}
+	if sc.title {
+		sc.matchSoon(ctx, p, text{Match{ID: p.id, Scope: ScopeTitle, Time: p.updated, Title: p.title}, splitLines(nil, p.title)})
 	}
 	return p
 }
 
 // full reports whether a conversation has as many matches as were asked for.
-func (s *search) full(found []Match) bool {
-	return s.query.MaxMatches > 0 && len(found) >= s.query.MaxMatches
+func (s *search) full(matches int) bool {
+	return s.query.MaxMatches > 0 && matches >= s.query.MaxMatches
 }
 
 // work searches candidates until there are none left. One visit of the store may
@@ -187,7 +234,11 @@ func (sc *scan) work(ctx context.Context) {
 			if number < 0 {
 				return
 			}
-			p = sc.begin(number)
+			p = sc.begin(ctx, number)
+		}
+		if err := sc.matchLater(ctx, p); err != nil {
+			finish(err)
+			return
 		}
 		if p.seq == 0 {
 			finish(nil)
@@ -196,12 +247,12 @@ func (sc *scan) work(ctx context.Context) {
 		err := sc.visit(ctx, func(t *tx, events bucketPages) error {
 			until := time.Now().Add(visitTime)
 			for {
-				if p.seq != 0 {
-					if err := sc.events(t, events, p, until); err != nil {
+				if p.seq != 0 && p.later == nil {
+					if err := sc.events(ctx, t, events, p, until); err != nil {
 						return err
 					}
 				}
-				if p.seq != 0 { // time is up
+				if p.seq != 0 || p.later != nil { // time is up, or would be
 					return context.Cause(ctx)
 				}
 				finish(nil)
@@ -209,7 +260,7 @@ func (sc *scan) work(ctx context.Context) {
 				if number < 0 {
 					return nil
 				}
-				p = sc.begin(number)
+				p = sc.begin(ctx, number)
 			}
 		})
 		if err != nil && p != nil { // else it was of the end of a visit whose findings are given
@@ -236,9 +287,10 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) err
 }
 
 // events searches a conversation's events from p.seq on. It stops when its time
-// is up, with p.seq where to go on, or leaves zero there. It searches all bytes of
-// a leaf at once, and single events only where those hold the text.
-func (sc *scan) events(t *tx, events bucketPages, p *part, until time.Time) error {
+// is up or p.later is to be matched, with p.seq where to go on, or leaves zero
+// there. It searches all bytes of a leaf at once, and single events only where
+// those hold the text.
+func (sc *scan) events(ctx context.Context, t *tx, events bucketPages, p *part, until time.Time) error {
 	const lookEvery = 64 << 10 // bytes between two looks at the clock
 	begin, unseen, timeUp := p.seq, 0, false
 	err := events.leaves(pairKey(p.id, p.seq), pairKey(p.id, math.MaxUint64), func(leaf page) error {
@@ -273,10 +325,11 @@ func (sc *scan) events(t *tx, events bucketPages, p *part, until time.Time) erro
 				ID: p.id, Turn: int(s.turn), Scope: scope, Seq: seq,
 				Time: time.Unix(0, s.nano).UTC(), Title: p.title,
 			}
-			if p.found = sc.match(at, linesOf(body), p.found); sc.full(p.found) {
+			sc.matchSoon(ctx, p, text{at, linesOf(body)})
+			// Decoding and matching take their time.
+			if timeUp = p.later != nil || p.size > handSize || time.Now().After(until); timeUp || p.seq == 0 {
 				return errEnough
 			}
-			unseen = lookEvery // decoding takes its time
 		}
 		if unseen < lookEvery {
 			return nil
@@ -296,28 +349,91 @@ func (sc *scan) events(t *tx, events bucketPages, p *part, until time.Time) erro
 	return nil
 }
 
-// match adds to found a copy of at for every line that matches.
-func (s *search) match(at Match, lines []string, found []Match) []Match {
+// matchSoon matches what takes a moment, and leaves the rest to matchLater: the
+// store is open, and others wait for it.
+func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
+	const few = 1000 // lines
+	size := 0
+	for _, line := range x.lines {
+		size += len(line)
+	}
+	if size > sc.re.Piece()/8 || len(x.lines) > few {
+		p.later = &x
+		return
+	}
+	_ = sc.match(ctx, x, func(m Match) bool { return sc.add(p, m) }) // an end of ctx is seen by the next look at it
+}
+
+// matchLater matches what matchSoon has left, and hands over what was found when
+// it is much. It fails with the cause of the end of ctx.
+func (sc *scan) matchLater(ctx context.Context, p *part) error {
+	hand := func(wait bool) bool {
+		found := p.found
+		p.found, p.size = nil, 0
+		return sc.giveSome(p.number, found, wait)
+	}
+	if x := p.later; x != nil {
+		p.later = nil
+		hand(false) // it may take long
+		err := sc.match(ctx, *x, func(m Match) bool { return sc.add(p, m) && (p.size <= handSize || hand(true)) })
+		if err != nil {
+			return err
+		}
+	}
+	if p.size > handSize {
+		hand(true)
+	}
+	return nil
+}
+
+// add takes a match and reports whether more are wanted.
+func (sc *scan) add(p *part, m Match) bool {
+	const own = 256 // bytes of a Match, about
+	p.found = append(p.found, m)
+	p.size += own + len(m.Text) + 40*len(m.Submatches)
+	for _, around := range [][]string{m.Before, m.After} {
+		for _, line := range around {
+			p.size += len(line)
+		}
+	}
+	if p.count++; sc.full(p.count) {
+		p.seq = 0
+		return false
+	}
+	return true
+}
+
+// match hands over a copy of x.at for every line that matches, until add returns
+// false. It fails with the cause of the end of ctx.
+func (s *search) match(ctx context.Context, x text, add func(Match) bool) error {
 	given := 0 // lines already given as a match or as context
-	for i, line := range lines {
-		spans := s.re.FindAllStringIndex(line, -1)
+	for i, line := range x.lines {
+		spans, err := s.re.All(ctx, line, maxSubmatches)
+		if err != nil {
+			return err
+		}
 		if spans == nil {
 			continue
 		}
-		m := at
+		m := x.at
 		m.Line, m.Text = i+1, line
 		for _, span := range spans {
 			m.Submatches = append(m.Submatches, Submatch{line[span[0]:span[1]], span[0], span[1]})
 		}
-		m.Before = lines[max(given, i-s.query.Context):i]
-		given = i + 1
-		for given < len(lines) && given <= i+s.query.Context && !s.re.MatchString(lines[given]) {
-			given++
+		m.Before = x.lines[max(given, i-s.query.Context):i]
+		for given = i + 1; given < len(x.lines) && given <= i+s.query.Context; given++ {
+			loc, err := regex.Find(ctx, s.re, x.lines[given])
+			if err != nil {
+				return err
+			}
+			if loc != nil {
+				break
+			}
 		}
-		m.After = lines[i+1 : given]
-		if found = append(found, m); s.full(found) {
+		m.After = x.lines[i+1 : given]
+		if !add(m) {
 			break
 		}
 	}
-	return found
+	return nil
 }

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"jp/tools/regex"
 )
 
 // Search yields the lines that match: conversation by conversation in the order
@@ -19,6 +20,8 @@ import (
 // for Query.IDs.
 //
 // It scans, without an index. Events that are stored while it does may be missed.
+// It ends soon after ctx, whatever the pattern, and matches what takes longer
+// than a moment while the store is closed.
 func (v View) Search(ctx context.Context, q Query) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
 		s, err := newSearch(v, q)
@@ -38,7 +41,7 @@ func (v View) Search(ctx context.Context, q Query) iter.Seq2[Match, error] {
 type search struct {
 	view  View
 	query Query
-	re    *regexp.Regexp // applied to lines
+	re    *regex.Regexp // applied to lines
 	pre   prefilter
 	title bool
 	kinds [256]SearchScope // of each kind, where it is to be searched
@@ -56,22 +59,26 @@ type candidate struct {
 
 func newSearch(v View, q Query) (*search, error) {
 	s := &search{view: v, query: q}
-	pattern := q.Pattern
+	flags := syntax.Perl
 	switch {
-	case pattern == "":
-		return nil, &PatternError{pattern, errors.New("is empty")}
+	case q.Pattern == "":
+		return nil, &PatternError{q.Pattern, errors.New("is empty")}
 	case q.Regexp:
-	case strings.ContainsAny(pattern, "\r\n"):
-		return nil, &PatternError{pattern, errors.New("holds a line break, and no line does")}
+	case strings.ContainsAny(q.Pattern, "\r\n"):
+		return nil, &PatternError{q.Pattern, errors.New("holds a line break, and no line does")}
 	default:
-		pattern = regexp.QuoteMeta(strings.ToValidUTF8(pattern, "\uFFFD"))
+		flags |= syntax.Literal
 	}
 	if q.Case == IgnoreCase || q.Case == SmartCase && !hasUpper(q) {
-		pattern = "(?i)" + pattern
+		flags |= syntax.FoldCase
 	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	parse := regex.Parse
+	if q.AnySize {
+		parse = syntax.Parse
+	}
+	parsed, err := parse(strings.ToValidUTF8(q.Pattern, "\uFFFD"), flags)
 	if err == nil {
-		s.re, err = regexp.Compile(pattern)
+		s.re, err = regex.Compile(parsed)
 	}
 	if err != nil {
 		return nil, &PatternError{q.Pattern, err}

@@ -30,13 +30,22 @@ func searchPlainly(t *testing.T, v View, q Query) []Match {
 			continue
 		}
 		var found []Match
+		match := func(x text) {
+			err := s.match(t.Context(), x, func(m Match) bool {
+				found = append(found, m)
+				return !s.full(len(found))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		if s.title {
-			found = s.match(Match{ID: c.ID, Scope: ScopeTitle, Time: c.UpdatedAt, Title: c.Title}, splitLines(nil, c.Title), nil)
+			match(text{Match{ID: c.ID, Scope: ScopeTitle, Time: c.UpdatedAt, Title: c.Title}, splitLines(nil, c.Title)})
 		}
 		for _, e := range mustEvents(t, v, c.ID, Range{}) {
-			if scope := s.kinds[kindOf(e.Body)]; scope != "" && !s.full(found) {
+			if scope := s.kinds[kindOf(e.Body)]; scope != "" && !s.full(len(found)) {
 				at := Match{ID: c.ID, Turn: e.Turn, Scope: scope, Seq: e.Seq, Time: e.Time, Title: c.Title}
-				found = s.match(at, linesOf(e.Body), found)
+				match(text{at, linesOf(e.Body)})
 			}
 		}
 		all = append(all, found...)

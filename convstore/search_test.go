@@ -1,17 +1,21 @@
 package convstore
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"jp/tools/regex"
 )
 
 func mustSearch(t testing.TB, v View, q Query) []Match {
@@ -153,8 +157,9 @@ func TestSearchErrors(t *testing.T) {
 		return nil
 	}
 	var pattern *PatternError
-	for _, q := range []Query{{Pattern: ""}, {Pattern: "("}, {Pattern: "a\nb"}} {
-		q.Regexp = q.Pattern == "("
+	large := strings.Repeat("(?:a?){1000}", 4)
+	for _, q := range []Query{{Pattern: ""}, {Pattern: "("}, {Pattern: "a\nb"}, {Pattern: large}, {Pattern: strings.Repeat("a", 5000)}} {
+		q.Regexp = strings.HasPrefix(q.Pattern, "(")
 		if err := first(s.View, q); !errors.As(err, &pattern) || pattern.Pattern != q.Pattern {
 			t.Errorf("Search(%q): error %v, want a *PatternError", q.Pattern, err)
 		}
@@ -164,6 +169,9 @@ func TestSearchErrors(t *testing.T) {
 	checkError(t, "the root itself", first(below, Query{Pattern: "x", IDs: []ID{c.ID}}), &ScopeError{c.ID, c.ID})
 	if err := first(s.View, Query{Pattern: "x", Scopes: []SearchScope{"y"}}); err == nil {
 		t.Error("an unknown scope was taken")
+	}
+	if err := first(below, Query{Pattern: large, Regexp: true, AnySize: true}); err != nil {
+		t.Errorf("a large expression of a person: %v", err)
 	}
 	if err := first(below, Query{Pattern: "x"}); err != nil {
 		t.Errorf("nothing below: %v", err)
@@ -274,7 +282,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 			passed++
 		}
 		for _, line := range lines {
-			if !search.re.MatchString(line) {
+			if loc, err := regex.Find(context.Background(), search.re, line); loc == nil || err != nil {
 				continue
 			}
 			matched++
@@ -331,7 +339,7 @@ func TestSearchInPieces(t *testing.T) {
 	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
 	visits := 0
 	for ; p.seq != 0; visits++ {
-		err := sc.visit(t.Context(), func(t *tx, events bucketPages) error { return sc.events(t, events, p, time.Time{}) })
+		err := sc.visit(t.Context(), func(x *tx, events bucketPages) error { return sc.events(t.Context(), x, events, p, time.Time{}) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,5 +390,81 @@ func TestSearchGoesOn(t *testing.T) {
 		if n++; n == 2 {
 			break
 		}
+	}
+}
+
+// TestSearchEnds searches with an expression and a line that take hours together. Meanwhile others
+// write to the store; then the search ends with its context.
+func TestSearchEnds(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{Title: "slow"}).ID)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: strings.Repeat("a", 4<<20)})
+	gone := errors.New("nobody waits")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	sought := make(chan error)
+	started := make(chan struct{})
+	go func() {
+		for m, err := range s.Search(ctx, Query{Pattern: "title|(?:a?){990}[xy]|slow", Regexp: true}) {
+			if err != nil {
+				sought <- err
+				return
+			}
+			if m.Scope == ScopeTitle {
+				close(started)
+			}
+		}
+		sought <- nil
+	}()
+	<-started // what was found before is there already
+	mustCreate(t, s, New{Title: "meanwhile"})
+	cancel(gone)
+	if err := <-sought; err != gone {
+		t.Errorf("Search = %v, want %v", err, gone)
+	}
+}
+
+// TestSearchHandsOver reads the matches of one event that has more than wait to be read: the
+// searcher is no further ahead than that, and a bound of conversations counts them as one.
+func TestSearchHandsOver(t *testing.T) {
+	s := openStore(t)
+	var want, got []string
+	for range 3 {
+		l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+		mustAppend(t, l, TurnStart{}, UserMessage{Text: strings.Repeat("a needle\n", 10_000)}, UserMessage{Text: "a needle\n"})
+		for i := range 10_001 {
+			want = append(want, fmt.Sprint(l.ID(), 1+i%10_000))
+		}
+		_ = l.Close()
+	}
+	search, err := newSearch(s.View, Query{Pattern: "needle"})
+	if err == nil {
+		err = search.choose(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := newScan(search)
+	defer sc.maps.close()
+	done := make(chan struct{})
+	go func() { defer close(done); sc.work(t.Context()) }()
+	most := 0
+	for f := sc.await(); f.searched || len(f.matches) > 0; f = sc.await() {
+		most = max(most, len(f.matches))
+		for _, m := range f.matches {
+			got = append(got, fmt.Sprint(m.ID, m.Line))
+		}
+	}
+	<-done
+	if !slices.Equal(got, want) {
+		t.Errorf("%d matches, want %d", len(got), len(want))
+	}
+	if most > handSize/256 {
+		t.Errorf("%d matches waited to be read, want at most %d", most, handSize/256)
+	}
+	if n := len(mustSearch(t, s.View, Query{Pattern: "needle", Limit: 2})); n != 20_002 {
+		t.Errorf("%d matches in two conversations, want 20,002", n)
+	}
+	if n := len(mustSearch(t, s.View, Query{Pattern: "needle", MaxMatches: 5000})); n != 15_000 {
+		t.Errorf("%d matches of 5000 in each of three, want 15,000", n)
 	}
 }

@@ -119,7 +119,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 		}
 	}
 	q := convstore.Query{
-		Pattern: pattern, Regexp: o.regexp, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
+		Pattern: pattern, Regexp: o.regexp, AnySize: a.guest == nil, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
 		Context: o.context.Value, MaxMatches: o.maxMatches.Value, Limit: o.limit.Value,
 		Case: pick(o.ignoreCase, convstore.IgnoreCase, pick(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
 	}
@@ -160,14 +160,13 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 	if err != nil {
 		return nil, err
 	}
+	named := map[convstore.ID]bool{}
+	for _, id := range q.IDs {
+		named[id] = true
+	}
 	var ids []convstore.ID
 	for _, c := range roots {
-		for _, id := range q.IDs {
-			if id == c.ID {
-				ids = append(ids, c.ID)
-			}
-		}
-		if len(q.IDs) == 0 {
+		if len(named) == 0 || named[c.ID] {
 			ids = append(ids, c.ID)
 		}
 	}

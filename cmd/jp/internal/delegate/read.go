@@ -177,7 +177,7 @@ func (d *Delegator) grep(ctx context.Context, c tools.Call) (tools.Result, error
 		return tools.Result{}, err
 	}
 	const most, width = 200, 400
-	q := convstore.Query{Pattern: a.Pattern, Case: convstore.IgnoreCase, Hidden: true, Archived: true}
+	q := convstore.Query{Pattern: a.Pattern, Case: convstore.IgnoreCase, Hidden: true, Archived: true, MaxMatches: most + 1}
 	if a.ID != "" {
 		id, err := convstore.ParseID(a.ID)
 		if err != nil {
