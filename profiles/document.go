@@ -12,28 +12,28 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/BurntSushi/toml"
+	"jp/profiles/tomldoc"
 )
 
 // document is one layer's content: a tree of map[string]any, []any, string, bool, int64 and float64.
 type document struct {
 	layer Layer
 	tree  map[string]any
-	marks *mark    // of a file; nil otherwise
-	from  location // of a file
+	marks *tomldoc.Mark // of a file; nil otherwise
+	from  location      // of a file
 }
 
 // position is where the value at parts was written, or the nearest table around it.
 func (d *document) position(parts []string) Position {
 	p := Position{File: d.layer.File, Layer: d.layer.Name}
 	for m := d.marks; m != nil; {
-		p.Line = m.line
+		p.Line = m.Line
 		if len(parts) == 0 {
 			break
 		}
-		next := m.keys[parts[0]]
-		if i, err := strconv.Atoi(parts[0]); next == nil && err == nil && i >= 0 && i < len(m.items) {
-			next = m.items[i]
+		next := m.Keys[parts[0]]
+		if i, err := strconv.Atoi(parts[0]); next == nil && err == nil && i >= 0 && i < len(m.Items) {
+			next = m.Items[i]
 		}
 		m, parts = next, parts[1:]
 	}
@@ -47,34 +47,16 @@ func (d *document) fail(parts []string, msg, hint string) *Error {
 }
 
 // parseTOML reads the bytes of one file. Its errors have no file and no layer.
-func parseTOML(data []byte) (tree map[string]any, marks *mark, err error) {
-	for rest, line := data, 1; len(rest) > 0; {
-		r, n := utf8.DecodeRune(rest)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			return nil, nil, &Error{Line: line, Msg: "not UTF-8 text"}
-		case r == '\n':
-			line++
-		}
-		rest = rest[n:]
-	}
-	marks, err = locate(string(data))
-	if err != nil {
-		return nil, nil, err
-	}
-	// The decoder panics where it finds a mistake of its own; hostile bytes must not end the program.
-	defer func() {
-		if r := recover(); r != nil {
-			tree, marks, err = nil, nil, &Error{Msg: fmt.Sprintf("not valid TOML: %v", r)}
-		}
-	}()
+func parseTOML(data []byte) (tree map[string]any, marks *tomldoc.Mark, err error) {
 	var raw map[string]any
-	if _, err := toml.Decode(string(data), &raw); err != nil {
-		var pe toml.ParseError
-		if !errors.As(err, &pe) {
-			return nil, nil, &Error{Msg: "not valid TOML: " + oneLine(err.Error()), Err: err}
+	_, marks, err = tomldoc.Decode(data, &raw)
+	var bad *tomldoc.Error
+	if errors.As(err, &bad) {
+		e := &Error{Line: bad.Line, Msg: bad.Msg, Err: bad.Err}
+		if e.Err != nil {
+			e.Msg = "not valid TOML: " + e.Msg
 		}
-		return nil, nil, &Error{Line: max(pe.Position.Line, 1), Msg: "not valid TOML: " + oneLine(pe.Message), Err: err}
+		return nil, nil, e
 	}
 	v, err := plain(raw, nil, marks)
 	if err != nil {
@@ -85,7 +67,7 @@ func parseTOML(data []byte) (tree map[string]any, marks *mark, err error) {
 
 // plain reduces what the decoder gives to the kinds of a document: dates have no key that takes them, and
 // infinities no JSON.
-func plain(v any, parts []string, marks *mark) (any, error) {
+func plain(v any, parts []string, marks *tomldoc.Mark) (any, error) {
 	refuse := func(msg string) (any, error) {
 		d := document{marks: marks}
 		return nil, d.fail(parts, msg, "")
@@ -130,15 +112,6 @@ func plain(v any, parts []string, marks *mark) (any, error) {
 	return refuse(fmt.Sprintf("has a value of unknown type %T", v))
 }
 
-// oneLine bounds a message of a library.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "") + "..."
-	}
-	return s
-}
-
 // parseJSON reads one JSON value as a document has it, with nulls only where they are allowed. Repeated keys and
 // deep nesting are refused: the standard decoder would take the last of two keys in silence.
 func parseJSON(data []byte, nulls bool) (any, error) {
@@ -154,7 +127,7 @@ func parseJSON(data []byte, nulls bool) (any, error) {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, errors.New("not valid JSON: it ends too early")
 		case errors.As(err, &se):
-			return nil, fmt.Errorf("not valid JSON: %s", oneLine(err.Error()))
+			return nil, fmt.Errorf("not valid JSON: %s", tomldoc.OneLine(err.Error()))
 		}
 		return nil, err
 	}
@@ -165,8 +138,8 @@ func parseJSON(data []byte, nulls bool) (any, error) {
 }
 
 func jsonValue(dec *json.Decoder, nulls bool, depth int) (any, error) {
-	if depth > maxNesting {
-		return nil, errNesting
+	if depth > tomldoc.MaxNesting {
+		return nil, tomldoc.ErrNesting
 	}
 	t, err := dec.Token()
 	if err != nil {
@@ -201,7 +174,7 @@ func jsonValue(dec *json.Decoder, nulls bool, depth int) (any, error) {
 			}
 			name := k.(string) // the decoder has checked that a key is a string
 			if name == "" {
-				return nil, errEmptyKey
+				return nil, tomldoc.ErrEmptyKey
 			}
 			if _, twice := table[name]; twice {
 				return nil, fmt.Errorf("key %s stands twice", quotePart(name))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/profiles/tomldoc"
 )
 
 // Edited is a TOML text after Edit, and what was set in it.
@@ -55,7 +57,7 @@ func Edit(data []byte, d Directive) (Edited, error) {
 		return fail(at.position(p.key).Line, "lies in what is no table", "edit the file")
 	}
 	src, bom := strings.CutPrefix(string(data), "\ufeff")
-	list, err := statements(src)
+	list, err := tomldoc.Statements(src)
 	if err != nil {
 		return fail(0, "cannot be set in this file", "edit it")
 	}
@@ -90,26 +92,26 @@ func put(tree map[string]any, parts []string, v any) bool {
 
 // splice puts value at the key parts: where the key stands, else in the table that it belongs to, else beside keys of the same
 // table that are written from further up, else in a new table at the end.
-func splice(src string, list []statement, parts []string, value string) string {
+func splice(src string, list []tomldoc.Statement, parts []string, value string) string {
 	last := len(parts) - 1
 	header, beside := -1, -1 // indices of list
 	for i, s := range list {
 		switch {
-		case s.inList:
-		case s.header:
-			if slices.Equal(s.path, parts[:last]) {
+		case s.InList:
+		case s.Header:
+			if slices.Equal(s.Path, parts[:last]) {
 				header = i
 			}
-		case slices.Equal(s.path, parts):
-			return src[:s.value] + value + src[s.end:]
-		case len(s.path) < len(parts) && slices.Equal(s.path, parts[:len(s.path)]) && src[s.value] == '{':
-			return spliceInline(src, s.value, parts[len(s.path):], value)
-		case len(s.path) > last && slices.Equal(s.path[:last], parts[:last]):
+		case slices.Equal(s.Path, parts):
+			return src[:s.Value] + value + src[s.End:]
+		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+			return spliceInline(src, s.Value, parts[len(s.Path):], value)
+		case len(s.Path) > last && slices.Equal(s.Path[:last], parts[:last]):
 			beside = i
 		}
 	}
 	if header >= 0 {
-		for header+1 < len(list) && !list[header+1].header { // behind its last pair
+		for header+1 < len(list) && !list[header+1].Header { // behind its last pair
 			header++
 		}
 		return spliceLine(src, list[header], tomlKey(parts[last:])+" = "+value)
@@ -117,8 +119,8 @@ func splice(src string, list []statement, parts []string, value string) string {
 	if beside >= 0 {
 		s, top := list[beside], 0
 		for i := beside; i >= 0; i-- {
-			if list[i].header {
-				top = len(list[i].path)
+			if list[i].Header {
+				top = len(list[i].Path)
 				break
 			}
 		}
@@ -137,53 +139,39 @@ func splice(src string, list []statement, parts []string, value string) string {
 }
 
 // spliceLine puts a line behind that of s, as far in as that.
-func spliceLine(src string, s statement, text string) string {
-	begin := strings.LastIndexByte(src[:s.start], '\n') + 1
-	indent := src[begin:s.start]
+func spliceLine(src string, s tomldoc.Statement, text string) string {
+	begin := strings.LastIndexByte(src[:s.Start], '\n') + 1
+	indent := src[begin:s.Start]
 	if strings.Trim(indent, " \t") != "" {
 		indent = ""
 	}
-	i := strings.IndexByte(src[s.end:], '\n')
+	i := strings.IndexByte(src[s.End:], '\n')
 	if i < 0 {
 		return src + newline(src) + indent + text + newline(src)
 	}
-	at := s.end + i + 1
+	at := s.End + i + 1
 	return src[:at] + indent + text + newline(src) + src[at:]
 }
 
 // spliceInline puts a value at parts of the inline table that opens at the offset open.
 func spliceInline(src string, open int, parts []string, value string) string {
-	l := locator{src: src, at: open + 1}
-	end := -1 // of the last pair
-	for {
-		l.blank(true)
-		if l.take('}') {
-			break
-		}
-		key, _, err := l.key('=')
-		if err != nil {
-			return src
-		}
-		start, err := l.skip()
-		if err != nil {
-			return src
-		}
-		end = start + len(strings.TrimRight(src[start:l.at], " \t\r"))
+	pairs, closing, err := tomldoc.InlinePairs(src, open)
+	if err != nil {
+		return src
+	}
+	for _, s := range pairs {
 		switch {
-		case slices.Equal(key, parts):
-			return src[:start] + value + src[end:]
-		case len(key) < len(parts) && slices.Equal(key, parts[:len(key)]) && src[start] == '{':
-			return spliceInline(src, start, parts[len(key):], value)
-		}
-		l.blank(true)
-		if !l.take(',') && (l.at == len(src) || src[l.at] != '}') {
-			return src
+		case slices.Equal(s.Path, parts):
+			return src[:s.Value] + value + src[s.End:]
+		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+			return spliceInline(src, s.Value, parts[len(s.Path):], value)
 		}
 	}
 	pair := tomlKey(parts) + " = " + value
-	if end < 0 {
-		return src[:open+1] + " " + pair + " " + src[l.at-1:]
+	if len(pairs) == 0 {
+		return src[:open+1] + " " + pair + " " + src[closing:]
 	}
+	end := pairs[len(pairs)-1].End
 	return src[:end] + ", " + pair + src[end:]
 }
 

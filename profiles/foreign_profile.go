@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"jp/profiles/tomldoc"
 )
 
 // foreignTools are the tools of other programs for which jp has one that can do no more.
@@ -40,7 +42,7 @@ func (f Foreign) MapTools() (names, unknown []string) {
 
 // ProfileName makes a name that is fit for a profile and a file: lowercase letters, digits, - and _. "" when nothing is left.
 func (f Foreign) ProfileName() string {
-	words := strings.FieldsFunc(strings.ToLower(f.Name), func(r rune) bool { return r >= 0x80 || !isBare(byte(r)) || r == '-' })
+	words := strings.FieldsFunc(strings.ToLower(f.Name), func(r rune) bool { return r >= 0x80 || !tomldoc.IsBare(byte(r)) || r == '-' })
 	name := strings.Join(words, "-")
 	return strings.Trim(name[:min(len(name), 64)], "-")
 }

@@ -3,6 +3,8 @@ package profiles
 import (
 	"bytes"
 	"strings"
+
+	"jp/profiles/tomldoc"
 )
 
 // Format returns the TOML text data in the one form: a key per line from its first column, one space around =, at least one
@@ -14,24 +16,24 @@ func Format(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	src := strings.TrimPrefix(string(data), "\ufeff")
-	list, err := statements(src)
+	list, err := tomldoc.Statements(src)
 	if err != nil {
 		return nil, &Error{Msg: "cannot be formatted"}
 	}
 	var f formatter
 	at := 0
 	for _, s := range list {
-		f.gap(src[at:s.start], s.header)
+		f.gap(src[at:s.Start], s.Header)
 		switch {
-		case s.list:
-			f.b.WriteString("[[" + s.raw + "]]")
-		case s.header:
-			f.b.WriteString("[" + s.raw + "]")
+		case s.List:
+			f.b.WriteString("[[" + s.Raw + "]]")
+		case s.Header:
+			f.b.WriteString("[" + s.Raw + "]")
 		default:
-			f.b.WriteString(s.raw + " = " + src[s.value:s.end])
+			f.b.WriteString(s.Raw + " = " + src[s.Value:s.End])
 		}
 		f.open = true
-		at = s.end
+		at = s.End
 	}
 	f.gap(src[at:], false)
 	out := []byte(strings.TrimRight(f.b.String(), "\n"))

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/ini.v1"
+
+	"jp/profiles/tomldoc"
 )
 
 // iniSection is one section of an INI file, its keys in the order of their lines.
@@ -41,7 +43,7 @@ func parseINI(data []byte) ([]iniSection, error) {
 		IgnoreContinuation: true, IgnoreInlineComment: true, PreserveSurroundedQuote: true, KeyValueDelimiters: "=",
 	}, []byte(text))
 	if err != nil {
-		return nil, &Error{Msg: "not valid INI: " + oneLine(err.Error()), Err: err}
+		return nil, &Error{Msg: "not valid INI: " + tomldoc.OneLine(err.Error()), Err: err}
 	}
 	for i, s := range sections {
 		read, err := file.GetSection(s.name)
@@ -134,7 +136,7 @@ func scanINI(text string) ([]iniSection, error) {
 			switch {
 			case !ok:
 				return fail("", "is no section, comment or key = value")
-			case name == "" || name == "-" || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !isBare(byte(r)) && r != '.' }):
+			case name == "" || name == "-" || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !tomldoc.IsBare(byte(r)) && r != '.' }):
 				return fail("", "a key must be letters, digits, . - and _")
 			case len(sections) == 0:
 				return fail(name, "the key stands before any section")

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"jp/profiles/tomldoc"
 )
 
 // A key is its parts; its text form is TOML's: parts joined by dots, quoted where TOML quotes them.
@@ -27,7 +29,7 @@ func quotePart(p string) string {
 	}
 	bare := p != ""
 	for i := range len(p) {
-		bare = bare && isBare(p[i])
+		bare = bare && tomldoc.IsBare(p[i])
 	}
 	if bare {
 		return p
@@ -64,56 +66,26 @@ func splitKey(s string) ([]string, bool) {
 	if !utf8.ValidString(s) {
 		return nil, false
 	}
-	l := locator{src: s}
 	var parts []string
 	for {
-		if !l.take('*') {
-			part, err := l.part()
-			if err != nil {
+		part, rest := "*", strings.TrimPrefix(s, "*")
+		if len(rest) == len(s) {
+			var err error
+			if part, rest, err = tomldoc.Part(s); err != nil {
 				return nil, false
 			}
-			parts = append(parts, part)
-		} else {
-			parts = append(parts, "*")
 		}
-		switch {
-		case len(parts) > maxNesting:
+		if parts = append(parts, part); len(parts) > tomldoc.MaxNesting {
 			return nil, false
-		case l.at == len(s):
+		}
+		if rest == "" {
 			return parts, true
-		case !l.take('.'):
+		}
+		var more bool
+		if s, more = strings.CutPrefix(rest, "."); !more {
 			return nil, false
 		}
 	}
-}
-
-// unescape reads the inside of a basic string, the escapes of TOML 1.1 included.
-func unescape(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i++; i == len(s) {
-			return "", errSyntax
-		}
-		if j := strings.IndexByte(`btnfre"\`, s[i]); j >= 0 {
-			b.WriteByte("\b\t\n\f\r\x1b\"\\"[j])
-			continue
-		}
-		digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[i]]
-		if digits == 0 || i+digits >= len(s) {
-			return "", errSyntax
-		}
-		n, err := strconv.ParseUint(s[i+1:i+1+digits], 16, 32)
-		if err != nil || !utf8.ValidRune(rune(n)) {
-			return "", errSyntax
-		}
-		b.WriteRune(rune(n))
-		i += digits
-	}
-	return b.String(), nil
 }
 
 // printable is a name from outside, fit for a message.
@@ -121,5 +93,5 @@ func printable(s string) string {
 	if isName(s) {
 		return s
 	}
-	return strconv.QuoteToGraphic(oneLine(s))
+	return strconv.QuoteToGraphic(tomldoc.OneLine(s))
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"jp/profiles/tomldoc"
 )
 
 // Every row of the table can be checked, has a description, and its default is a value it accepts.
@@ -300,10 +302,10 @@ func TestSuggest(t *testing.T) {
 }
 
 func TestOneLine(t *testing.T) {
-	if got := oneLine(" a\r\n b\t"); got != "a b" {
+	if got := tomldoc.OneLine(" a\r\n b\t"); got != "a b" {
 		t.Errorf("oneLine = %q", got)
 	}
-	if got, want := oneLine(strings.Repeat("a", 199)+"ü"), strings.Repeat("a", 199)+"..."; got != want {
+	if got, want := tomldoc.OneLine(strings.Repeat("a", 199)+"ü"), strings.Repeat("a", 199)+"..."; got != want {
 		t.Errorf("oneLine = %q, want %q", got, want)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/profiles/tomldoc"
 )
 
 // ToolPrefix begins the names of the tools that INI sections define.
@@ -67,8 +69,8 @@ func (r *resolver) specialize() error {
 	r.pile(list)
 	r.Specializations = make(map[string]Specialization, len(list))
 	held := map[string]any{}
-	d.marks = &mark{line: 1}
-	at := d.marks.key("conversation", 1).key("tools", 1)
+	d.marks = &tomldoc.Mark{Line: 1}
+	at := d.marks.Key("conversation", 1).Key("tools", 1)
 	_, runs := lookup(r.plain, []string{"conversation", "tools", "*", "run"})
 	for _, s := range list {
 		r.Specializations[s.Tool] = s
@@ -85,7 +87,7 @@ func (r *resolver) specialize() error {
 			own["run"] = "unattended"
 		}
 		held[s.Tool] = own
-		at.key(s.Tool, s.Pos.Line)
+		at.Key(s.Tool, s.Pos.Line)
 	}
 	d.tree = map[string]any{"conversation": map[string]any{"tools": held}}
 	return r.add(d)
@@ -284,7 +286,7 @@ func window(s string) (int, error) {
 
 func isToolName(s string) bool {
 	for i := range len(s) {
-		if !isBare(s[i]) {
+		if !tomldoc.IsBare(s[i]) {
 			return false
 		}
 	}

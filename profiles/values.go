@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"jp/profiles/tomldoc"
 )
 
 // kind is what the values of a setting are; its text is how messages name it.
@@ -356,7 +358,7 @@ func checkURL(v any) error {
 func checkVariable(v any) error {
 	s := v.(string)
 	for i := range len(s) {
-		if !isBare(s[i]) || s[i] == '-' || i == 0 && s[i] >= '0' && s[i] <= '9' {
+		if !tomldoc.IsBare(s[i]) || s[i] == '-' || i == 0 && s[i] >= '0' && s[i] <= '9' {
 			s = ""
 			break
 		}
@@ -401,7 +403,7 @@ func checkPriced(s string) error {
 func checkWord(s string) error {
 	bare := s != ""
 	for i := range len(s) {
-		bare = bare && isBare(s[i])
+		bare = bare && tomldoc.IsBare(s[i])
 	}
 	if !bare {
 		return errors.New("the names of servers, variables and headers must be letters, digits, - and _")
@@ -412,7 +414,7 @@ func checkWord(s string) error {
 func checkProvider(s string) error {
 	bare := s != ""
 	for i := range len(s) {
-		bare = bare && isBare(s[i])
+		bare = bare && tomldoc.IsBare(s[i])
 	}
 	switch {
 	case !bare:

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"jp/profiles/tomldoc"
 )
 
 // table decodes TOML as a config file does.
@@ -195,12 +197,16 @@ func TestDecodeErrors(t *testing.T) {
 		{`name = "b"`, `t.toml:3: tool a: name: is "b", but this is the definition of a`, ``},
 	} {
 		src := good + tt.src + "\n"
-		lines := keyLines([]byte(src))
+		_, marks, err := tomldoc.Decode([]byte(src), new(map[string]any))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := marks.Lines()
 		tab := table(t, src)
 		if strings.Contains(tt.src, "2020-01-01") {
 			tab["parameters"].(map[string]any)["p"].(map[string]any)["pattern"] = "x"
 		}
-		_, err := Decode("a", tab, func(key string) string {
+		_, err = Decode("a", tab, func(key string) string {
 			if lines[key] == 0 {
 				return ""
 			}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/BurntSushi/toml"
+	"jp/profiles/tomldoc"
 )
 
 // maxDefinition bounds a definition file in bytes.
@@ -130,14 +130,16 @@ func readDefinition(root *os.Root, name string) ([]byte, error) {
 // another file in its folder.
 func decodeFile(src []byte, path string, read func(name string) ([]byte, error)) (Definition, error) {
 	var table map[string]any
-	if err := toml.Unmarshal(src, &table); err != nil {
-		var bad toml.ParseError
-		if errors.As(err, &bad) {
-			return Definition{}, fmt.Errorf("%s:%d: %s", path, bad.Position.Line, bad.Message)
+	_, marks, err := tomldoc.Decode(src, &table)
+	var bad *tomldoc.Error
+	if errors.As(err, &bad) {
+		at := path
+		if bad.Line > 0 {
+			at = fmt.Sprintf("%s:%d", path, bad.Line)
 		}
-		return Definition{}, fmt.Errorf("%s: %w", path, err)
+		return Definition{}, fmt.Errorf("%s: %s", at, bad.Msg)
 	}
-	lines := keyLines(src)
+	lines := marks.Lines()
 	pos := func(key string) string {
 		if n := lines[key]; n > 0 {
 			return fmt.Sprintf("%s:%d", path, n)

@@ -86,7 +86,7 @@ func (l *linter) definitions() {
 		if !ok {
 			continue
 		}
-		lines := tools.KeyLines(l.files.data[key])
+		lines := l.files.keyLines(key)
 		l.tool(d, false, func(k string) profiles.Position {
 			at := profiles.Position{File: filepath.Join(l.files.root, filepath.FromSlash(key))}
 			for ; k != "" && at.Line == 0; k = k[:max(strings.LastIndexByte(k, '.'), 0)] {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"jp/profiles/tomldoc"
 	"jp/tools"
 )
 
@@ -271,7 +272,13 @@ func (c *contribution) tools() (map[string]tools.Definition, error) {
 // definitionAt is the place of the source of a definition in .jp/tools.
 func (c *contribution) definitionAt(name string) string {
 	key := c.definedIn()[name]
-	return fmt.Sprintf("%s:%d", filepath.Join(c.root, filepath.FromSlash(key)), max(tools.KeyLines(c.data[key])["source"], 1))
+	return fmt.Sprintf("%s:%d", filepath.Join(c.root, filepath.FromSlash(key)), max(c.keyLines(key)["source"], 1))
+}
+
+// keyLines returns the line of each key in a TOML file that can be read, by dotted path.
+func (c *contribution) keyLines(key string) map[string]int {
+	_, marks, _ := tomldoc.Decode(c.data[key], new(map[string]any))
+	return marks.Lines()
 }
 
 // definedIn names the file of each definition in .jp/tools that can be read, below the workspace.

@@ -7,15 +7,14 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/profiles/tomldoc"
 )
 
 // Error is what is wrong with a script.
@@ -145,18 +144,24 @@ func (d *duration) UnmarshalText(text []byte) error {
 // Parse reads a script. The error is an *Error with the given file name.
 func Parse(name string, data []byte) (*Script, error) {
 	var f fileTOML
-	md, err := toml.Decode(string(data), &f)
-	if err != nil {
-		_, line, msg := explain(err)
-		return nil, &Error{File: name, Line: line, Msg: msg}
+	md, marks, err := tomldoc.Decode(data, &f)
+	var bad *tomldoc.Error
+	if errors.As(err, &bad) {
+		return nil, &Error{File: name, Line: bad.Line, Msg: bad.Text()}
 	}
-	lines := scan(data)
+	place := func(i int) *tomldoc.Mark {
+		if m := marks.Keys["rule"]; m != nil && i < len(m.Items) {
+			return m.Items[i]
+		}
+		return marks // the decoder takes [[Rule]] too
+	}
 	rules := make([]ruleTOML, len(f.Rules))
 	for i, primitive := range f.Rules {
 		if err := md.PrimitiveDecode(primitive, &rules[i]); err != nil {
 			// The decoder knows keys by name and would take the last rule that has this one.
-			key, _, msg := explain(err)
-			return nil, &Error{File: name, Line: lines.in(i, key), Msg: msg}
+			bad := tomldoc.Explain(err)
+			key := strings.TrimPrefix(bad.Key, "rule.")
+			return nil, &Error{File: name, Line: place(i).Nearest(strings.Split(key, ".")...), Msg: bad.Text()}
 		}
 	}
 	// What stands in tables of any shape, the decoder does not count as decoded.
@@ -165,23 +170,23 @@ func Parse(name string, data []byte) (*Script, error) {
 		return strings.HasPrefix(name, "rule.tool_calls.arguments.") || strings.HasPrefix(name, "rule.captures.") || strings.HasPrefix(name, "captures.")
 	})
 	if len(unknown) > 0 {
-		slices.SortFunc(unknown, func(a, b toml.Key) int { return lines.of(a) - lines.of(b) })
-		return nil, &Error{File: name, Line: lines.of(unknown[0]), Msg: fmt.Sprintf("unknown key %s", unknown[0])}
+		slices.SortFunc(unknown, func(a, b toml.Key) int { return marks.Nearest(a...) - marks.Nearest(b...) })
+		return nil, &Error{File: name, Line: marks.Nearest(unknown[0]...), Msg: fmt.Sprintf("unknown key %s", unknown[0])}
 	}
 
 	shared, err := captures(f.Captures)
 	if err != nil {
-		return nil, &Error{File: name, Line: lines.of(toml.Key{"captures"}), Msg: err.Error()}
+		return nil, &Error{File: name, Line: marks.Nearest("captures"), Msg: err.Error()}
 	}
 	if f.Defaults.Chunk < 0 {
-		return nil, &Error{File: name, Line: lines.of(toml.Key{"defaults"}), Msg: "chunk is negative"}
+		return nil, &Error{File: name, Line: marks.Nearest("defaults"), Msg: "chunk is negative"}
 	}
 	if len(rules) == 0 {
 		return nil, &Error{File: name, Msg: "there is no [[rule]]"}
 	}
 	s := &Script{name: name, recorded: f.Recorded}
 	for i, t := range rules {
-		r := rule{number: i + 1, line: lines.rule(i), name: t.Name,
+		r := rule{number: i + 1, line: place(i).Line, name: t.Name,
 			delay: time.Duration(f.Defaults.Delay), chunk: f.Defaults.Chunk, chunkDelay: time.Duration(f.Defaults.ChunkDelay)}
 		if err := r.compile(t, shared); err != nil {
 			return nil, &Error{File: name, Line: r.line, Msg: fmt.Sprintf("rule %d: %v", i+1, err)}
@@ -189,28 +194,6 @@ func Parse(name string, data []byte) (*Script, error) {
 		s.rules = append(s.rules, r)
 	}
 	return s, nil
-}
-
-// decodeError is how the decoder writes errors that it has no type for.
-var decodeError = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^toml: (?:line (\d+) )?(?:\(last key "([^"]*)"\): )?((?s).*)$`)
-})
-
-// explain returns the key and the line that an error of the decoder names, and its message.
-func explain(err error) (key string, line int, msg string) {
-	var pe toml.ParseError
-	if errors.As(err, &pe) {
-		key, line, msg = pe.LastKey, pe.Position.Line, strings.TrimSpace(pe.Message)
-	} else if m := decodeError().FindStringSubmatch(err.Error()); m != nil {
-		line, _ = strconv.Atoi(m[1]) // digits or nothing
-		key, msg = m[2], m[3]
-	} else {
-		msg = err.Error()
-	}
-	if key != "" {
-		msg = key + ": " + msg
-	}
-	return key, line, msg
 }
 
 // defaultChunk is how many characters come at a time where nothing is said.

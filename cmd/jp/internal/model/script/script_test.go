@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -388,11 +387,11 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
-	got := scan([]byte("a = 1\n[[rule]] # [[rule]]\n\"b c\" = \"\"\"\n[[rule]]\nx = 1\"\"\"\"\"\nc . d = [ # [\n  \"]\",\n]\n [[ rule ]]\ne = 'a # \"' # '''\nf = '''x\n'''\n"))
-	want := lines{rules: []int{2, 9}, keys: []keyLine{{1, "a"}, {2, "rule"}, {3, "rule.bc"}, {6, "rule.c.d"}, {9, "rule"}, {10, "rule.e"}, {11, "rule.f"}}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("scan = %+v, want %+v", got, want)
+// TestParseNesting: what costs the decoder minutes is refused first.
+func TestParseNesting(t *testing.T) {
+	_, err := Parse("x.toml", []byte("\n"+strings.Repeat("a.", 30_000)+"a = 1"))
+	if want := "x.toml:2: nested deeper than 24 levels"; err == nil || err.Error() != want {
+		t.Errorf("Parse = %.200v, want %s", err, want)
 	}
 }
 

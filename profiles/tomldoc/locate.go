@@ -1,60 +1,110 @@
-package profiles
+package tomldoc
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
-// The TOML decoder gives values without positions. locate reads the same bytes for positions only: it knows
-// where tables, keys and list items begin and skips over values. A fuzz test holds the two together: what
-// the decoder accepts has a mark for every key, and nothing more.
+// MaxNesting is the most levels that a key can have: its parts, and the lists and inline tables
+// around it. The decoder recurses into them, and for each key it walks them from the top for every
+// part. Without a bound, a file of 1 MiB can take it minutes, or all memory.
+const MaxNesting = 24
 
-// maxNesting bounds the levels of a key: its parts, and the lists and inline tables around it. The decoder recurses
-// into them, and for each key it walks them from the top for every part: without a bound a file of 1 MiB can
-// take it half a minute, or all of its stack.
-const maxNesting = 24
-
+// What no document may have, in whichever format it is written.
 var (
-	errNesting = errors.New("nested deeper than 24 levels")
-	// The decoder loses values below an empty key; nothing here needs one.
-	errEmptyKey = errors.New("a key must not be empty")
+	ErrNesting = errors.New("nested deeper than 24 levels")
+	// ErrEmptyKey: the decoder loses values below an empty key, and nothing here needs one.
+	ErrEmptyKey = errors.New("a key must not be empty")
 )
 
-// mark is the place of a key or list item and of what is below it.
-type mark struct {
-	line  int
-	keys  map[string]*mark
-	items []*mark
+// Mark is the position of a key or list item, and of what is below it.
+type Mark struct {
+	Line  int // from 1
+	Keys  map[string]*Mark
+	Items []*Mark
 }
 
-// key returns the mark of a key below m, making it when it is new.
-func (m *mark) key(name string, line int) *mark {
-	k := m.keys[name]
+// Key returns the mark of a key below m, and makes it when it is new.
+func (m *Mark) Key(name string, line int) *Mark {
+	k := m.Keys[name]
 	if k == nil {
-		if m.keys == nil {
-			m.keys = map[string]*mark{}
+		if m.Keys == nil {
+			m.Keys = map[string]*Mark{}
 		}
-		k = &mark{line: line}
-		m.keys[name] = k
+		k = &Mark{Line: line}
+		m.Keys[name] = k
 	}
 	return k
 }
 
+// Lines returns the line of each key below m: by dotted path without quotes, with [n] for the items
+// of lists. Of two keys that have the same path so, either line. A nil Mark has none.
+func (m *Mark) Lines() map[string]int {
+	lines := map[string]int{}
+	if m != nil {
+		m.lines(lines, "")
+	}
+	return lines
+}
+
+// Nearest returns the line of the key at path below m, or of the nearest table around it. In a list
+// of tables it is the first item that has the key.
+func (m *Mark) Nearest(path ...string) int {
+	for n := len(path); n > 0; n-- {
+		if k := m.find(path[:n]); k != nil {
+			return k.Line
+		}
+	}
+	return m.Line
+}
+
+func (m *Mark) find(path []string) *Mark {
+	if len(path) == 0 {
+		return m
+	}
+	if k := m.Keys[path[0]]; k != nil {
+		return k.find(path[1:])
+	}
+	for _, item := range m.Items {
+		if k := item.find(path); k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+func (m *Mark) lines(into map[string]int, path string) {
+	for name, k := range m.Keys {
+		at := name
+		if path != "" {
+			at = path + "." + name
+		}
+		into[at] = k.Line
+		k.lines(into, at)
+	}
+	for i, k := range m.Items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		into[at] = k.Line
+		k.lines(into, at)
+	}
+}
+
 // open is where keys below m go: the last item when m is a list of tables.
-func (m *mark) open() *mark {
-	if n := len(m.items); n > 0 {
-		return m.items[n-1]
+func (m *Mark) open() *Mark {
+	if n := len(m.Items); n > 0 {
+		return m.Items[n-1]
 	}
 	return m
 }
 
-// locate returns the marks of a TOML document. Of one that is not valid TOML it returns the marks up to about
-// the mistake, which is the decoder's to report. The error, an *Error without a file, is for what the decoder
-// must not be given.
-func locate(src string) (*mark, error) {
+// locate returns the marks of a TOML document. If the document is not valid TOML, it returns the
+// marks up to about the mistake, which the decoder reports. The error, an *Error, is for what the
+// decoder must not be given.
+func locate(src string) (*Mark, error) {
 	l := locator{src: strings.TrimPrefix(src, "\ufeff"), line: 1}
-	root := &mark{line: 1}
-	if err := l.document(root); err == errNesting || err == errEmptyKey {
+	root := &Mark{Line: 1}
+	if err := l.document(root); err == ErrNesting || err == ErrEmptyKey {
 		return nil, &Error{Line: l.line, Msg: err.Error()}
 	}
 	return root, nil
@@ -69,7 +119,7 @@ type locator struct {
 	line int
 }
 
-func (l *locator) document(root *mark) error {
+func (l *locator) document(root *Mark) error {
 	table, depth := root, 0
 	for {
 		l.blank(true)
@@ -89,7 +139,7 @@ func (l *locator) document(root *mark) error {
 }
 
 // header reads [a.b] or [[a.b]] and returns the table it opens and the levels down to it.
-func (l *locator) header(root *mark) (*mark, int, error) {
+func (l *locator) header(root *Mark) (*Mark, int, error) {
 	line := l.line
 	list := strings.HasPrefix(l.src[l.at:], "[[")
 	l.at++
@@ -105,27 +155,27 @@ func (l *locator) header(root *mark) (*mark, int, error) {
 	}
 	at := root
 	for _, p := range parts[:len(parts)-1] {
-		at = at.key(p, line).open()
+		at = at.Key(p, line).open()
 	}
-	k := at.key(parts[len(parts)-1], line)
+	k := at.Key(parts[len(parts)-1], line)
 	if !list {
-		k.line = line // the table may have been implied by an earlier header
+		k.Line = line // the table may have been implied by an earlier header
 		return k, len(parts), nil
 	}
-	item := &mark{line: line}
-	k.items = append(k.items, item)
+	item := &Mark{Line: line}
+	k.Items = append(k.Items, item)
 	return item, len(parts), nil
 }
 
 // pair reads `key = value` into table.
-func (l *locator) pair(table *mark, depth int) error {
+func (l *locator) pair(table *Mark, depth int) error {
 	line := l.line
 	parts, err := l.parts('=', depth)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
-		table = table.key(p, line)
+		table = table.Key(p, line)
 	}
 	return l.value(table, depth+len(parts))
 }
@@ -139,8 +189,8 @@ func (l *locator) parts(end byte, depth int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if parts = append(parts, part); depth+len(parts) > maxNesting {
-			return nil, errNesting
+		if parts = append(parts, part); depth+len(parts) > MaxNesting {
+			return nil, ErrNesting
 		}
 		l.blank(false)
 		switch {
@@ -161,14 +211,14 @@ func (l *locator) part() (string, error) {
 		}
 		raw := l.src[start+1 : l.at-1]
 		if raw == "" {
-			return "", errEmptyKey
+			return "", ErrEmptyKey
 		}
 		if quote == '"' {
 			return unescape(raw)
 		}
 		return raw, nil
 	}
-	for l.at < len(l.src) && isBare(l.src[l.at]) {
+	for l.at < len(l.src) && IsBare(l.src[l.at]) {
 		l.at++
 	}
 	if l.at == start {
@@ -177,7 +227,7 @@ func (l *locator) part() (string, error) {
 	return l.src[start:l.at], nil
 }
 
-func (l *locator) value(m *mark, depth int) error {
+func (l *locator) value(m *Mark, depth int) error {
 	l.blank(false)
 	if l.at == len(l.src) {
 		return errSyntax
@@ -197,9 +247,9 @@ func (l *locator) value(m *mark, depth int) error {
 	return nil
 }
 
-func (l *locator) list(m *mark, depth int) error {
-	if depth > maxNesting {
-		return errNesting
+func (l *locator) list(m *Mark, depth int) error {
+	if depth > MaxNesting {
+		return ErrNesting
 	}
 	l.at++
 	for {
@@ -207,8 +257,8 @@ func (l *locator) list(m *mark, depth int) error {
 		if l.take(']') {
 			return nil
 		}
-		item := &mark{line: l.line}
-		m.items = append(m.items, item)
+		item := &Mark{Line: l.line}
+		m.Items = append(m.Items, item)
 		if err := l.value(item, depth); err != nil {
 			return err
 		}
@@ -222,7 +272,7 @@ func (l *locator) list(m *mark, depth int) error {
 	}
 }
 
-func (l *locator) inline(m *mark, depth int) error {
+func (l *locator) inline(m *Mark, depth int) error {
 	l.at++
 	for {
 		l.blank(true)
@@ -316,6 +366,7 @@ func (l *locator) take(c byte) bool {
 	return false
 }
 
-func isBare(c byte) bool {
+// IsBare reports whether a byte can be in a key without quotes.
+func IsBare(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
