@@ -94,12 +94,13 @@ type TurnEnd struct {
 }
 
 // ConfigDelta says what changed in the configuration. Appending one also replaces
-// the conversation's stored Config with Resolved, which is not part of the event
-// and not there when it is read back.
+// the conversation's stored Config with Resolved and its Model with that of Resolved,
+// neither of which is part of the event and there when it is read back.
 type ConfigDelta struct {
 	Delta    json.RawMessage `json:"delta,omitempty"`
 	Reset    string          `json:"reset,omitempty"` // "none" or "workspace" where the state was reset first
 	Resolved Config          `json:"-"`
+	Model    string          `json:"-"` // full id; "" = the one that it had
 }
 
 // Inquiry is a question that a tool asked before it could go on.

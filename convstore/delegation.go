@@ -98,8 +98,9 @@ type Child struct {
 }
 
 // Reservation is a delegation that was admitted and, unless it Existed, the
-// child's run lock. Its owner ends it with Scope.Settle, or with Release when
-// the process is about to end anyway.
+// child's run lock. Its owner ends it with Scope.Settle, with Scope.Withdraw where
+// it may be that nothing came of it, or with Release when the process is about to
+// end anyway.
 type Reservation struct {
 	Delegation Delegation
 	Child      Conversation

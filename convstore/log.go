@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -256,6 +257,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 			if err := t.saveConfig(id, b.Resolved); err != nil {
 				return 0, err
 			}
+			r.Model = cmp.Or(b.Model, r.Model)
 		}
 	}
 	s.turn = uint32(r.Turns)

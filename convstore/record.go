@@ -50,7 +50,7 @@ type record struct {
 	Reason   string `json:"reason,omitzero"`
 
 	Run  *openRun `json:"run,omitempty"`  // the delegation that runs it, until settled
-	Last *openRun `json:"last,omitempty"` // the one that ran it before, when Run is nil
+	Last *openRun `json:"last,omitempty"` // the one that ran it before that
 
 	// How its last run was settled, when that has not come to a turn of its own.
 	RunState  State  `json:"run_state,omitzero"`

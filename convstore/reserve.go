@@ -215,7 +215,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if run := caller.run(); run != nil && run.Root == ledger {
 		d.Within = run.Number
 	}
-	rec.Run, rec.Last = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.spend()}, nil
+	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.spend()}
 	if err := t.save(id, rec); err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 		return own, total, nil
 	case err != nil:
 		return own, total, err
-	case rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root:
+	case !rec.runs(d):
 		return own, total, nil
 	}
 	if err := t.loseCall(d.Child, rec); err != nil {
@@ -409,7 +409,7 @@ func (t *tx) lastWord(d Delegation) (Outcome, error) {
 		return lost, nil
 	case err != nil:
 		return lost, err
-	case rec.Run == nil || rec.Run.Number != d.number || rec.Run.Root != d.Root:
+	case !rec.runs(d):
 		return lost, nil
 	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
 		return lost, nil

@@ -428,3 +428,68 @@ func TestGetUnder(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdraw: of a reservation that nothing came of nothing is left; one that
+// began is settled.
+func TestWithdraw(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	old := delegate(t, s, l, "c1", 0, 10, nil)
+	before, ds := mustGet(t, s.View, old), mustDelegations(t, s, l.ID())
+	withdraw := func(c Child, begin func(*Log)) {
+		t.Helper()
+		rs, err := l.Below().Reserve(t.Context(), admit(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begin != nil {
+			child, err := s.Adopt(t.Context(), rs[0].Child.ID, dupLock(t, rs[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(child)
+			_ = child.Close()
+		}
+		if err := l.Below().Withdraw(t.Context(), rs[0], Outcome{State: StateError, Reason: "why"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	standing := func() (st Standing) {
+		t.Helper()
+		if _, err := l.Below().Reserve(t.Context(), func(now Standing) ([]Child, error) { st = now; return nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	withdraw(Child{Call: "new"}, nil)
+	withdraw(Child{Call: "again", ID: old}, nil)
+	if got := mustDelegations(t, s, l.ID()); !reflect.DeepEqual(got, ds) {
+		t.Errorf("delegations %+v, want %+v", got, ds)
+	}
+	if got := mustGet(t, s.View, old); got.Status != before.Status || got.Reason != before.Reason {
+		t.Errorf("the child is %s %q, want %s", got.Status, got.Reason, before.Status)
+	}
+	if got := mustList(t, s.View, Filter{Hidden: true}); len(got) != 2 {
+		t.Errorf("conversations %v, want the root and its child", got)
+	}
+	if st := standing(); st.Calls != 1 || st.Children != 1 || *st.Account.Open.Tokens != 0 {
+		t.Errorf("standing: %d calls, %d children, %d open, want 1, 1 and none", st.Calls, st.Children, *st.Account.Open.Tokens)
+	}
+	withdraw(Child{Call: "again", ID: old}, func(child *Log) { mustAppend(t, child, TurnStart{}) })
+	if got := mustGet(t, s.View, old); got.Status != Status(StateError) || got.Reason != "why" {
+		t.Errorf("begun, the child is %s %q, want what it was settled as", got.Status, got.Reason)
+	}
+	if st := standing(); st.Calls != 2 {
+		t.Errorf("begun: %d calls, want 2", st.Calls)
+	}
+}
+
+func mustDelegations(t *testing.T, s *Store, root ID) []Delegation {
+	t.Helper()
+	ds, err := s.Delegations(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}

@@ -564,3 +564,40 @@ func TestACPHostile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestACPSlot: between its prompts a session holds no slot of the tree that its conversation belongs to.
+func TestACPSlot(t *testing.T) {
+	const delegates = "[conversation.tools.jp_query]\nrun = \"unattended\"\n[delegation]\nmax_parallel = 1\nmax_depth = 2\nprofiles = [\"agent/child\"]\n"
+	s := newSite(t, map[string]string{
+		".jp/config.toml":             "[assistant]\nmodel = \"script/main.toml\"\n" + delegates,
+		".jp/config/agent/child.toml": "[loader]\nreset = \"none\"\n[assistant]\nmodel = \"script/child.toml\"\n" + delegates,
+		"main.toml":                   "[[rule]]\nround = 1\ntool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/child\", query = \"task\" } }]\n[[rule]]\ntext = \"done\"\n",
+		"child.toml": "[[rule]]\nquery = \"further\"\nround = 1\ntool_calls = [{ name = \"jp_query\", arguments = { config = \"agent/child\", query = \"task\" } }]\n" +
+			"[[rule]]\ntext = \"here\"\n",
+	})
+	if out, code := s.jp("query", "--new", "root"); code != 0 {
+		t.Fatal(out)
+	}
+	root, child := s.all()["root"].ID, s.all()["task"].ID
+	e := startEditor(s)
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: acp.SessionId(child.String()), Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Fatal(err)
+	}
+	below, err := s.store.Below(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"one", "further", "two"} { // the second gives its slot away and takes one again
+		if got := e.say(acp.SessionId(child.String()), text); got != "end_turn" {
+			t.Fatalf("%s: %s", text, got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		slot, err := below.Slots(root, 1).Take(ctx, cancel)
+		if err != nil {
+			t.Fatalf("after %s the slot is taken", text)
+		}
+		_ = slot.Release()
+		cancel()
+	}
+	e.endWell()
+}

@@ -98,7 +98,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	}
 	// A summary is paid for: that of a delegated conversation by its grant, like every run of it.
 	if q.conv.Link == convstore.DelegationLink && q.conv.Grant != nil && !o.toolsOnly && !o.dryRun {
-		err = q.goOn(ctx)
+		err = q.reserveSummary(ctx)
 	} else {
 		q.log, err = store.Lock(ctx, id)
 	}
@@ -149,6 +149,28 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		a.note("conversation %s: %s", id, compactedText(c))
 	}
 	return nil
+}
+
+// reserveSummary reserves a run that asks nobody but the writer of a summary.
+func (q *query) reserveSummary(ctx context.Context) error {
+	stored, err := q.store.Config(ctx, q.conv.ID)
+	if err != nil {
+		return err
+	}
+	if err := q.resolve(ctx, stored.JSON, nil); err != nil {
+		return err
+	}
+	id, _, err := q.accept(ctx)
+	if err == nil && q.writer != "" {
+		if id, err = q.resolved.Config.ResolveModel(q.writer); err == nil {
+			_, _, err = q.openModel(ctx, q.resolved.Config, id, modelWaits{})
+		}
+		err = inKey(err, "--model")
+	}
+	if err != nil {
+		return err
+	}
+	return q.reserve(ctx, id)
 }
 
 // compactedText says what a compaction has done.

@@ -253,12 +253,13 @@ type query struct {
 	made      bool                   // this run has made the conversation
 	hand      *convstore.Reservation // this run was delegated by a person, who settles it here
 	resolved  *profiles.Resolved
-	tty       *term.TTY       // nil when nobody can be asked there
-	asks      asker           // who is asked in the place of the terminal; nil = that
-	tree      *term.Tree      // nil shows nothing
-	delegated bool            // another jp runs this one and settles it
-	slot      *convstore.Slot // that a delegated run works in
-	lines     *stream.Writer  // of stream-json, else nil
+	tty       *term.TTY           // nil when nobody can be asked there
+	asks      asker               // who is asked in the place of the terminal; nil = that
+	tree      *term.Tree          // nil shows nothing
+	delegated bool                // another jp runs this one and settles it
+	slot      *convstore.Slot     // that a delegated run works in
+	sub       *delegate.Delegator // has the slot from when there is one
+	lines     *stream.Writer      // of stream-json, else nil
 	offered   []profiles.Skill
 	unasked   bool   // no model is asked
 	writer    string // who writes summaries; "" = as the config says
@@ -267,16 +268,39 @@ type query struct {
 	image     string // source of an image that is attached; "" = none
 }
 
-// close gives up the conversation; a delegation by hand that did not come to its end is settled as that.
+// close gives up the conversation and the slot; a delegation by hand that did not come to its end is settled as that, or taken
+// back where nothing came of it.
 func (q *query) close(ctx context.Context) {
 	if q.hand != nil {
-		q.settle(ctx, convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()})
+		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
+		if err := q.scope.Withdraw(context.WithoutCancel(ctx), q.hand, o); err != nil {
+			q.warn("%s: settle: %v", q.conv.ID, err)
+		}
+		q.hand = nil
+	}
+	if !q.delegated { // else it is free when all of this run has ended
+		q.leaveSlot()
 	}
 	if q.tty != nil {
 		_ = q.tty.Close()
 	}
 	if q.log != nil {
 		_ = q.log.Close()
+	}
+}
+
+// leaveSlot gives back the slot that this run works in by now.
+func (q *query) leaveSlot() {
+	slot := q.slot
+	if q.sub != nil {
+		slot = q.sub.Leave()
+	}
+	q.slot = nil
+	if slot == nil {
+		return
+	}
+	if err := slot.Release(); err != nil {
+		q.warn("slot: %v", err)
 	}
 }
 

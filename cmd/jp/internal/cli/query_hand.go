@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,6 @@ func (q *query) delegateByHand(ctx context.Context) error {
 		return err
 	}
 	if err := q.take(ctx, hand.scope, hand.res); err != nil {
-		return err
-	}
-	if q.conv, err = q.log.Get(ctx); err != nil {
 		return err
 	}
 	return q.resolve(ctx, hand.config, nil)
@@ -127,15 +125,40 @@ func delegates(defs []tools.Definition, held []string) string {
 	return "jp_query"
 }
 
-// goOn reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
-// that delegated it. run settles it.
-func (q *query) goOn(ctx context.Context) error {
+// goOn continues a sub-conversation for a person. Its config is resolved and found good first, so that a mistake costs nothing.
+func (q *query) goOn(ctx context.Context, text string) error {
+	if text == "" && !resumable(q.conv.Status) {
+		return errNothing()
+	}
+	stored, err := q.store.Config(ctx, q.conv.ID)
+	if err != nil {
+		return err
+	}
+	if err := q.resolve(ctx, stored.JSON, q.o.directives); err != nil {
+		return err
+	}
+	model, _, err := q.accept(ctx)
+	if err != nil {
+		return err
+	}
+	if err := q.reserve(ctx, model); err != nil {
+		return err
+	}
+	if taken := q.log.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
+		return refusedf("conversation %s: its config was changed meanwhile", q.conv.ID).withHint("try it again")
+	}
+	return q.record(ctx, stored.JSON)
+}
+
+// reserve reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
+// that delegated it. model is the one that will be asked. run settles it.
+func (q *query) reserve(ctx context.Context, model string) error {
 	child := q.conv
 	st, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Want: q.o.bounds()}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: q.o.bounds()}
 	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
 		ask.Tool, ask.Fixed = child.Profile, true
 	}
@@ -149,10 +172,15 @@ func (q *query) goOn(ctx context.Context) error {
 	return q.take(ctx, st.scope, res[0])
 }
 
-// take makes a reservation the run of this process. The log and the reservation hold the lock each by a descriptor of its own:
-// whichever goes first, the other keeps it.
+// take makes a reservation the run of this process, in the conversation as it was reserved: with the grant of this run. What can be
+// resumed is its last one. The log and the reservation hold the lock each by a descriptor of its own: whichever goes first, the
+// other keeps it.
 func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.Reservation) error {
-	q.scope, q.hand = scope, res
+	was := q.conv
+	q.scope, q.hand, q.conv = scope, res, res.Child
+	if was.ID == q.conv.ID {
+		q.conv.Status, q.conv.Reason = was.Status, was.Reason
+	}
 	lock, err := duplicate(res.LockFile())
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	case q.delegated:
 		q.log, err = q.store.Adopt(ctx, target, inherited)
 	case q.conv.Link == convstore.DelegationLink && q.conv.Grant != nil:
-		err = q.goOn(ctx)
+		return q.goOn(ctx, text)
 	default:
 		q.log, err = q.store.Lock(ctx, target)
 	}
@@ -89,7 +89,7 @@ func (q *query) record(ctx context.Context, before []byte) error {
 	if bytes.Equal(before, after) {
 		return nil
 	}
-	_, config, err := q.accept(ctx)
+	model, config, err := q.accept(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (q *query) record(ctx context.Context, before []byte) error {
 		return err
 	}
 	return q.log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
-		Delta: delta, Reset: q.resolved.ResetKind, Resolved: config,
+		Delta: delta, Reset: q.resolved.ResetKind, Resolved: config, Model: model,
 	}})
 }
 

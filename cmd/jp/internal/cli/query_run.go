@@ -51,6 +51,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		below = q.log.Below()
 	}
 	d := q.delegator(cfg, below)
+	q.sub = d
 	session, err := q.budget(cfg, info)
 	if err != nil {
 		return nil, nil, err

@@ -53,6 +53,16 @@ func (d *Delegator) pause(del convstore.Delegation) *convstore.Slots {
 	return t.slots
 }
 
+// Leave hands over the slot that this agent works in by now, nil for none.
+func (d *Delegator) Leave() *convstore.Slot {
+	t := &d.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := d.Slot
+	d.Slot, t.given = nil, false
+	return slot
+}
+
 // resume takes a slot again before this agent goes on. Without one it goes on only to stop: when ctx has ended.
 func (d *Delegator) resume(ctx context.Context) {
 	t := &d.tree

@@ -1,0 +1,69 @@
+package convstore
+
+import "context"
+
+// Withdraw takes back a reservation that nothing came of: no turn was begun and no
+// model was asked. Nothing is left of it then, a conversation that was made for it
+// least of all. Otherwise it settles, as Settle does.
+func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
+	withdrawn := false
+	err := s.f.write(ctx, func(t *tx) error {
+		withdrawn = false
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
+		if err != nil {
+			return err
+		}
+		if d.State != "" {
+			return errUnchanged
+		}
+		rec, err := t.load(d.Child)
+		if err != nil {
+			return err
+		}
+		if !rec.runs(d) || rec.begun() {
+			return errUnchanged
+		}
+		withdrawn = true
+		return t.withdraw(d, rec)
+	})
+	if err != nil {
+		return err
+	}
+	if !withdrawn {
+		_, err := s.Settle(ctx, r, o)
+		return err
+	}
+	return r.drop()
+}
+
+func (t *tx) withdraw(d Delegation, rec *record) error {
+	k := pairKey(d.Root, d.number)
+	if err := t.drop(bOpen, k); err != nil {
+		return err
+	}
+	if err := t.drop(bDelegations, k); err != nil {
+		return err
+	}
+	if err := t.drop(bCalls, textKey(d.Caller, d.Call)); err != nil {
+		return err
+	}
+	rec.Run = nil
+	if err := t.save(d.Child, rec); err != nil {
+		return err
+	}
+	if d.Fresh && rec.LastSeq == 0 {
+		return t.remove([]ID{d.Child})
+	}
+	return nil
+}
+
+// runs reports whether a delegation is the one that runs it.
+func (r *record) runs(d Delegation) bool {
+	return r.Run != nil && r.Run.Number == d.number && r.Run.Root == d.Root
+}
+
+// begun reports whether anything came of the delegation that runs it: a turn, or a
+// call of a model.
+func (r *record) begun() bool {
+	return r.Turns > r.Run.Turns || r.Call != nil || r.spend() != r.Run.Before
+}
