@@ -109,6 +109,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 			box.Read = append(box.Read, r.path)
 			continue
 		}
+		box.Watch = true // a tool that builds may want to, and one that only reads has no need
 		if f.opensWhole(r.path) {
 			box.Write = append(box.Write, r.path)
 			continue

@@ -98,7 +98,7 @@ func Inherit() (*Inherited, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", inheritVar, err)
 	}
-	takeName()
+	takeName("jp")
 	in := &Inherited{}
 	for name, fd := range fds {
 		if err := checkInherited(name, fd); err != nil {

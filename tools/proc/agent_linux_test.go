@@ -48,7 +48,7 @@ func TestInherit(t *testing.T) {
 		spec := Spec{Kind: Agent, Args: []string{"jp", "as-given"}, Env: append(env, "JP_PROC=death=99"), Lock: tt.lock, Slot: tt.slot, Stdout: &out}
 		exit, err := h.Run(t.Context(), spec)
 		// ls sees its three and the directory it reads.
-		want := tt.want + "\n" + `tool: "0\n1\n2\n3\njp\n"` + "\n"
+		want := tt.want + "\n" + `tool: "0\n1\n2\n3\ntoolguard\n"` + "\n"
 		if err != nil || exit.Code != 0 || out.String() != want {
 			t.Errorf("Run() = %+v, %v, agent said %q, want %q", exit, err, &out, want)
 		}

@@ -39,6 +39,9 @@ type Confine struct {
 	// Network allows sockets. Without it the tool can make none, of any
 	// family, but for connected pairs.
 	Network bool
+	// Watch allows inotify. It tells the names of what is made and opened in any folder
+	// that the user may read, whatever the lists above say.
+	Watch bool
 	// Require has Run fail with a *ConfineError when the system cannot enforce
 	// all of the above. Without it the tool has what the system can.
 	Require bool
@@ -213,6 +216,9 @@ func (c confinement) String() string {
 	if c.Network {
 		add('n', "")
 	}
+	if c.Watch {
+		add('i', "")
+	}
 	if c.Require {
 		add('q', "")
 	}
@@ -248,6 +254,8 @@ func decodeConfinement(s string) (c confinement, err error) {
 			c.tmp, c.TmpDir = text, true
 		case 'n':
 			c.Network = true
+		case 'i':
+			c.Watch = true
 		case 'q':
 			c.Require = true
 		case '.':

@@ -25,7 +25,7 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// inside calls start on a thread that is confined by c, and gives that thread up: a
+// inside calls start on a thread that is confined by c and does nothing else any more: a
 // process forked by start is confined, and this process is not. An error means
 // that start was not called.
 func (c confinement) inside(start func() bool) (ok bool, err error) {
@@ -37,23 +37,22 @@ func (c confinement) inside(start func() bool) (ok bool, err error) {
 	done := make(chan struct{})
 	var work func()
 	work = func() {
-		// Never unlocked: the thread ends with the goroutine, as Go promises.
+		// Never unlocked, so that nothing else runs on a thread that is confined.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			// The main thread would stay, confined. As long as this goroutine
 			// holds it, another one cannot get it.
-			next := make(chan struct{})
-			go func() {
-				defer close(next)
-				work()
-			}()
-			<-next
+			go work()
+			<-done
 			runtime.UnlockOSThread()
 			return
 		}
-		defer close(done)
 		if err = rules.enforce(); err == nil {
 			ok = start()
+		}
+		close(done)
+		if ok {
+			select {} // what it started dies with its thread: see spawn
 		}
 	}
 	go work()
@@ -81,7 +80,7 @@ func (c confinement) rules() (*ruleset, error) {
 	}
 	r := &ruleset{landlock: -1}
 	if can.Seccomp {
-		r.filter = filter(c.Network)
+		r.filter = filter(c.Network, c.Watch)
 	}
 	if can.LandlockABI > 0 {
 		var err error

@@ -95,6 +95,40 @@ func probe(args []string) int {
 		}
 	case "namespace":
 		err = unix.Unshare(unix.CLONE_NEWUTS)
+	case "limit", "nice", "nice user", "ioprio", "affinity", "scheduler": // of a process
+		pid, _ := strconv.Atoi(at(1))
+		switch at(0) {
+		case "limit":
+			err = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+		case "nice":
+			err = unix.Setpriority(unix.PRIO_PROCESS, pid, 1)
+		case "nice user": // one that has no process
+			if err = unix.Setpriority(unix.PRIO_USER, 4242, 1); err == unix.ESRCH {
+				err = nil
+			}
+		case "ioprio":
+			const idle = 3 << 13
+			err = callError(unix.SYS_IOPRIO_SET, ioprioWhoProcess, uintptr(pid), idle)
+		case "affinity":
+			var cpus unix.CPUSet
+			if err = unix.SchedGetaffinity(pid, &cpus); err == nil {
+				err = unix.SchedSetaffinity(pid, &cpus)
+			}
+		case "scheduler":
+			var priority int32
+			err = callError(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), unix.SCHED_BATCH, uintptr(unsafe.Pointer(&priority)))
+		}
+	case "call": // with arguments that make no sense: anything but a refusal is success
+		nr, _ := strconv.Atoi(at(1))
+		const none = ^uintptr(0)
+		if err = callError(uintptr(nr), none, none, none); err != unix.EPERM {
+			err = nil
+		}
+	case "watch":
+		var fd int
+		if fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err == nil {
+			_, err = unix.InotifyAddWatch(fd, at(1), unix.IN_CREATE)
+		}
 	default:
 		err = errors.New("unknown probe")
 	}
@@ -102,6 +136,14 @@ func probe(args []string) int {
 		return complain(err)
 	}
 	return 0
+}
+
+// callError makes a system call and returns its error.
+func callError(nr, a, b, c uintptr) error {
+	if _, _, errno := unix.RawSyscall(nr, a, b, c); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // confined runs a probe and returns whether it succeeded, and what it said.
@@ -258,6 +300,18 @@ func TestConfine(t *testing.T) {
 		{name: "signal another process", args: []string{"signal", outside}},
 		{name: "signal from a session", args: []string{"deep", "2", "signal", outside}},
 		{name: "trace another process", args: []string{"ptrace", outside}},
+		{name: "own limits", args: []string{"limit", "0"}, allow: true},
+		{name: "own priority", args: []string{"nice", "0"}, allow: true},
+		{name: "own input and output priority", args: []string{"ioprio", "0"}, allow: true},
+		{name: "own processors", args: []string{"affinity", "0"}, allow: true},
+		{name: "own scheduler", args: []string{"scheduler", "0"}, allow: true},
+		{name: "limits of another process", args: []string{"limit", outside}},
+		{name: "priority of another process", args: []string{"nice", outside}},
+		{name: "priority of a user", args: []string{"nice user"}},
+		{name: "input and output priority of another process", args: []string{"ioprio", outside}},
+		{name: "processors of another process", args: []string{"affinity", outside}},
+		{name: "scheduler of another process", args: []string{"scheduler", outside}},
+		{name: "watch a folder", args: []string{"watch", in("other")}},
 		{name: "TCP", args: []string{"dial", "tcp", tcp.Addr().String()}},
 		{name: "UDP", args: []string{"dial", "udp", udp.LocalAddr().String()}},
 		{name: "socket file", args: []string{"dial", "unix", in("ro", "s")}},
@@ -294,8 +348,18 @@ func TestConfine(t *testing.T) {
 			}
 		})
 	}
+	watching := files
+	watching.Watch = true
+	if got, said := confined(t, h, &watching, "watch", in("rw")); !got {
+		t.Errorf("Watch: watch = false, %s, want true", said)
+	}
 	if os.Getuid() == 0 {
-		for _, args := range [][]string{{"raw"}, {"namespace"}} {
+		tries := [][]string{{"raw"}, {"namespace"}}
+		for _, nr := range append(refusedHere, unix.SYS_FANOTIFY_INIT, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE, unix.SYS_QUOTACTL_FD,
+			unix.SYS_KEXEC_FILE_LOAD, unix.SYS_OPEN_TREE_ATTR) {
+			tries = append(tries, []string{"call", strconv.Itoa(int(nr))})
+		}
+		for _, args := range tries {
 			if got, said := confined(t, h, &files, args...); got {
 				t.Errorf("confined: %q = true, %s, want false", args, said)
 			}
@@ -469,7 +533,7 @@ func TestConfinementRoundTrip(t *testing.T) {
 		{},
 		{Confine: System()},
 		{Confine: Confine{Programs: []string{"/bin/x"}}},
-		{Confine: Confine{Read: []string{"/a b\n", "", "1:"}, Write: []string{"/\xff"}, Network: true, Require: true}},
+		{Confine: Confine{Read: []string{"/a b\n", "", "1:"}, Write: []string{"/\xff"}, Network: true, Watch: true, Require: true}},
 		{Confine: Confine{TmpDir: true}, tmp: "/tmp/x"},
 	} {
 		if got, err := decodeConfinement(c.String()); err != nil || !reflect.DeepEqual(got, c) {
@@ -479,7 +543,7 @@ func TestConfinementRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeConfinement(f *testing.F) {
-	for _, s := range []string{"", ".0:", "r4:/srvw8:/srv/tmp.0:", "r1:/", "r9:/.0:", "r-1:.0:", "r01:/.0:", "n0:q0:.0:", "n0:n0:.0:", ".0:.0:", "w1:/r1:/.0:", "p6:/bin/xr1:/.0:", "t1:/.0:", "t0:.0:", "z0:.0:", "r:.0:"} {
+	for _, s := range []string{"", ".0:", "r4:/srvw8:/srv/tmp.0:", "r1:/", "r9:/.0:", "r-1:.0:", "r01:/.0:", "n0:q0:.0:", "n0:n0:.0:", ".0:.0:", "n0:i0:q0:.0:", "w1:/r1:/.0:", "p6:/bin/xr1:/.0:", "t1:/.0:", "t0:.0:", "z0:.0:", "r:.0:"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

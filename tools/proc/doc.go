@@ -14,7 +14,7 @@
 // ([Inherited.Watch]).
 //
 // A [Tool] is any other program and is not trusted to do that. Between jp and
-// the tool stands a guard: jp executed again as "jp __guard" ([Guard]). It
+// the tool stands a guard: jp executed again as "toolguard __guard" ([Guard]). It
 // starts the tool in a session of its own, with descriptors 0, 1 and 2 and
 // nothing else, waits for it, ends what it left behind, reports, and exits.
 //
@@ -61,8 +61,9 @@
 // Not ended: a process started by a service outside the tree on the tool's
 // behalf (systemd, cron, docker, at); one that runs as another user and may
 // not be signalled, which Run reports ([LeftError]); one stuck in the kernel,
-// reported the same way; and a tool's tree when its guard and the jp above are
-// killed at the same moment. A tool runs as the same user as jp and can kill or
+// reported the same way; and of a tool's tree all but its first process when its guard and
+// the jp above are killed at the same moment. Guards are called "toolguard", so that
+// killing everything called jp is no such moment. A tool runs as the same user as jp and can kill or
 // stop both unless it is confined.
 //
 // On systems other than Linux there is no subreaper and no list of children. A

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -16,7 +17,11 @@ import (
 // guardArg is what makes a jp a guard.
 const guardArg = "__guard"
 
-// Guard is the first line of main. In a process started as "jp __guard" it is
+// guardName is what a guard is called in lists of processes. "pkill -9 jp" and the like are not for
+// it: a guard that lives ends its tool when jp is gone.
+const guardName = "toolguard"
+
+// Guard is the first line of main. In a process started as "toolguard __guard" it is
 // the guard of one tool and does not return; in any other it does nothing.
 func Guard(argv []string) {
 	if len(argv) < 2 || argv[1] != guardArg {
@@ -32,6 +37,7 @@ type keeper struct {
 	ctl   int // the socket to jp
 	tool  int
 	ended int // polls readable when the tool has ended
+	kids  *kidList
 
 	orphaned bool // jp is gone
 
@@ -46,7 +52,8 @@ func guard(ctl int) int {
 		fmt.Fprintln(os.Stderr, "jp: __guard: started by jp itself, not for use by hand")
 		return 2
 	}
-	takeName()
+	runtime.LockOSThread() // the tool dies with the thread that started it
+	takeName(guardName)
 	syscall.CloseOnExec(ctl)
 	// Caught and dropped, so that only jp ends a guard, and not ignored, which
 	// the tool would inherit.
@@ -64,7 +71,14 @@ func guard(ctl int) int {
 	if len(files) == 0 {
 		return 0 // jp is gone, or had no use for this guard
 	}
-	k := &keeper{ctl: ctl}
+	// What it needs to find what is left is open before the tool starts, which may be able to take
+	// the right to open anything from its guard.
+	kids, err := openKids()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	k := &keeper{ctl: ctl, kids: kids}
 	if o.confine == "" {
 		if !k.launch(o, files) {
 			return 0
@@ -229,7 +243,7 @@ func (k *keeper) finish() {
 
 // below lists the children left, and is in doubt unless the kernel is not.
 func (k *keeper) below() ([]int, error) {
-	kids, err := ownChildren()
+	kids, err := k.kids.children()
 	if !k.done && !slices.Contains(kids, k.tool) {
 		kids = append(kids, k.tool)
 	}

@@ -478,5 +478,5 @@ func (h *Host) Close() error {
 	for _, g := range idle {
 		g.dismiss()
 	}
-	return family.sweep()
+	return family.sweepAll()
 }

@@ -108,7 +108,7 @@ func settled(t *testing.T, depth int, script string, sleepers int, terminal *os.
 func guards(ps []process) (guards, jps []process) {
 	for _, p := range ps {
 		switch b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); {
-		case string(b) == "jp\x00__guard\x00":
+		case string(b) == "toolguard\x00__guard\x00":
 			guards = append(guards, p)
 		case strings.HasPrefix(string(b), "jp\x00as-tree\x00"):
 			jps = append(jps, p)
@@ -318,4 +318,43 @@ func TestAgentWithoutParent(t *testing.T) {
 	_ = outer.Wait()
 	waitGone(t, tree, entry)
 	t.Log(time.Since(start))
+}
+
+// TestKillByName kills every jp of a tree at the same moment, as "pkill -9 jp" does.
+func TestKillByName(t *testing.T) {
+	for _, depth := range []int{0, 2} {
+		j, tree, entry := settled(t, depth, hard(), staying+1, nil)
+		guards, jps := guards(tree)
+		if len(guards) != 1 || len(jps) != depth+1 {
+			t.Fatalf("guards %v, jps %v of %v", guards, jps, tree)
+		}
+		if strings.Contains(guards[0].name, "jp") {
+			t.Errorf("the guard is called %s", guards[0].name)
+		}
+		for _, p := range jps {
+			kill(p.pid, syscall.SIGKILL)
+		}
+		j.end()
+		waitGone(t, tree, entry)
+	}
+}
+
+// TestKillWithGuard kills the jp and the guard at once: at least the tool's first process ends.
+func TestKillWithGuard(t *testing.T) {
+	whole(t)
+	for _, confined := range []string{"", "JP_TEST_CONFINE=1"} {
+		env, entry := mark(t)
+		j := startJP(t, append(env, confined), 0, "echo ready; exec sleep 1000", nil, nil)
+		j.readLine(t, "ready")
+		tree := below(t, j.Process.Pid)
+		guards, jps := guards(tree)
+		for _, p := range append(jps, guards...) {
+			kill(p.pid, syscall.SIGSTOP)
+		}
+		for _, p := range append(jps, guards...) {
+			kill(p.pid, syscall.SIGKILL)
+		}
+		j.end()
+		waitGone(t, tree, entry)
+	}
 }

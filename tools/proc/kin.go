@@ -24,6 +24,7 @@ type kin struct {
 	// listed and signalled, so that no number changes hands between.
 	mu     sync.Mutex
 	armed  bool
+	kids   *kidList
 	ours   map[int]bool // started by a Host, not collected yet
 	spared map[int]bool // here before the first run, or given up and reported
 }
@@ -48,6 +49,9 @@ func (k *kin) arm() error {
 		return err
 	}
 	if err := arm(); err != nil {
+		return err
+	}
+	if k.kids, err = openKids(); err != nil {
 		return err
 	}
 	k.ours, k.spared = map[int]bool{}, map[int]bool{}
@@ -114,15 +118,20 @@ func (k *kin) kill(c *child) {
 	}
 }
 
+// sweepAll is sweep for the last time: it ends too what other threads started beside the Hosts.
+func (k *kin) sweepAll() error { return k.sweepOf(k.orphans) }
+
 // sweep ends and collects what this process adopted.
-func (k *kin) sweep() error {
+func (k *kin) sweep() error { return k.sweepOf(k.adopted) }
+
+func (k *kin) sweepOf(list lister) error {
 	k.mu.Lock()
 	armed := k.armed
 	k.mu.Unlock()
 	if !armed {
 		return nil
 	}
-	left, err := sweep(k.orphans, collect, &k.mu, sweepLimit)
+	left, err := sweep(list, collect, &k.mu, sweepLimit)
 	if len(left) > 0 {
 		k.mu.Lock()
 		for _, pid := range left {
@@ -136,8 +145,27 @@ func (k *kin) sweep() error {
 
 // orphans returns the children that no Host started. The caller holds mu.
 func (k *kin) orphans() ([]int, error) {
-	kids, err := ownChildren()
-	return slices.DeleteFunc(kids, func(pid int) bool { return k.ours[pid] || k.spared[pid] }), err
+	kids, err := k.all()
+	return k.foreign(kids), err
+}
+
+// adopted returns those of the orphans that came to this process, and needs neither a descriptor nor
+// a look at each thread. The caller holds mu.
+func (k *kin) adopted() ([]int, error) {
+	kids, err := k.kids.children()
+	return k.foreign(kids), err
+}
+
+// all returns the children of every thread, or where these cannot be listed what came to this process.
+func (k *kin) all() ([]int, error) {
+	if kids, err := ownChildren(); err == nil {
+		return kids, nil
+	}
+	return k.kids.children()
+}
+
+func (k *kin) foreign(kids []int) []int {
+	return slices.DeleteFunc(kids, func(pid int) bool { return k.ours[pid] || k.spared[pid] })
 }
 
 // killAll ends everything below this process, what Hosts started included,
@@ -150,7 +178,7 @@ func (k *kin) killAll(limit time.Duration) {
 		return
 	}
 	below := func() ([]int, error) {
-		kids, err := ownChildren()
+		kids, err := k.all()
 		return slices.DeleteFunc(kids, func(pid int) bool { return k.spared[pid] }), err
 	}
 	adopted := func(pid int) bool { return !k.ours[pid] && collect(pid) }

@@ -196,7 +196,7 @@ func TestNotDumpable(t *testing.T) {
 	}{
 		{"jp as-tree 1 echo ready; exec sleep 1000 ", true},
 		{"jp as-tree 0 echo ready; exec sleep 1000 ", true},
-		{"jp __guard ", true},
+		{"toolguard __guard ", true},
 		{"sleep 1000 ", false},
 	} {
 		if got, ok := closed[tt.cmdline]; !ok || got != tt.want {
@@ -206,4 +206,81 @@ func TestNotDumpable(t *testing.T) {
 	tree := below(t, j.Process.Pid)
 	_ = j.Process.Kill()
 	waitGone(t, tree, entry)
+}
+
+// starve is a tool that leaves a daemon, and takes from its guard and the jp above the right to open
+// anything, by which they would look for it.
+func starve([]string) int {
+	if code := daemon(nil); code != 0 {
+		return code
+	}
+	guard := os.Getppid()
+	_, jp, ok := look(guard)
+	if !ok {
+		return complain(errors.New("no guard"))
+	}
+	for _, pid := range []int{guard, jp} {
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{}, nil); err != nil {
+			return complain(err)
+		}
+	}
+	return 0
+}
+
+func TestStarvedGuard(t *testing.T) {
+	env, entry := mark(t)
+	j := startJP(t, env, 0, "exec "+self("starve"), nil, nil)
+	if code, out := j.end(); code != 0 || out != "" {
+		t.Errorf("exit %d, said %q, want 0 and nothing", code, out)
+	}
+	waitGone(t, nil, entry)
+}
+
+// bury makes a folder that is deeper than it may open files, with some that nobody may list, and
+// removes it.
+func bury(args []string) int {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return complain(err)
+	}
+	top := args[0]
+	err := errors.Join(os.Mkdir(top, 0o700), os.Chdir(top), os.Mkdir("1", 0o700), os.WriteFile("2", nil, 0o600), os.Symlink("..", "link"))
+	name := strings.Repeat("x", 200)
+	for range 1000 {
+		err = errors.Join(err, os.WriteFile("file", nil, 0), os.Mkdir("side", 0), os.Mkdir(name, 0o700), os.Chdir(name))
+	}
+	at := "../.."
+	err = errors.Join(err, os.Chmod("../../../side", 0o500), os.Chmod(at, 0o500), os.Chdir("/"), removeTmp(top))
+	if err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+// A tool may leave folders so deep that no path leads there.
+func TestTmpDeep(t *testing.T) {
+	base := t.TempDir()
+	top := filepath.Join(base, "top")
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-bury", top}}
+	if out, err := cmd.Output(); err != nil || len(out) > 0 {
+		t.Errorf("said %.500q, %v, want nothing", out, err)
+	}
+	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What cannot be removed is named in a few words.
+func TestTmpLeft(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(top, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// "/." makes it a path that can be neither removed nor opened.
+	const want = "sandbox: folder for temporary files %s: not a directory"
+	if err := removeTmp(top + "/."); err == nil || err.Error() != fmt.Sprintf(want, top+"/.") {
+		t.Errorf("removeTmp = %v", err)
+	}
+	if err := removeTmp(filepath.Join(top, "..", "none")); err != nil {
+		t.Errorf("removeTmp of nothing = %v", err)
+	}
 }

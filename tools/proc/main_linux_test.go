@@ -39,6 +39,8 @@ var programs = map[string]func(args []string) int{
 	"settle": settle,
 	"probe":  probe,
 	"blind":  blind,
+	"starve": starve,
+	"bury":   bury,
 }
 
 // tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of
@@ -65,6 +67,10 @@ func tree(args []string) int {
 		return complain(err)
 	}
 	spec := Spec{Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Path: "/bin/sh", Args: []string{"sh", "-c", args[1]}}
+	if os.Getenv("JP_TEST_CONFINE") != "" {
+		c := System()
+		spec.Confine = &c
+	}
 	if depth > 0 {
 		spec.Kind, spec.Path = Agent, Self()
 		spec.Args = []string{"jp", "as-tree", strconv.Itoa(depth - 1), args[1]}

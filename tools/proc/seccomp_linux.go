@@ -45,8 +45,9 @@ func install(filter []unix.SockFilter) error {
 // processes or into the kernel, and new namespaces; without network also
 // every way to a socket but a connected pair of Unix stream sockets, which
 // cannot be connected to anything else. System calls of another ABI, whose
-// numbers mean something else, end the process.
-func filter(network bool) []unix.SockFilter {
+// numbers mean something else, end the process. Without watch nothing tells the
+// tool what happens in folders: which ones it may list is not asked there.
+func filter(network, watch bool) []unix.SockFilter {
 	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
@@ -65,12 +66,23 @@ func filter(network bool) []unix.SockFilter {
 	if auditArch == unix.AUDIT_ARCH_X86_64 {
 		f = append(f, jump(unix.BPF_JSET, x32Bit, 0, 1), ret(unix.SECCOMP_RET_KILL_PROCESS))
 	}
-	refused := refusedAlways()
+	refused := append(refusedAlways(), refusedHere...)
+	if !watch {
+		refused = append(refused, watches...)
+	}
 	if !network {
 		refused = append(refused, unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER)
 	}
 	for _, nr := range refused {
 		f = append(f, jump(unix.BPF_JEQ, nr, 0, 1), ret(refuse))
+	}
+	for _, call := range ownOnly {
+		n := uint8(len(call.args))
+		f = append(f, jump(unix.BPF_JEQ, call.nr, 0, 2*n+2))
+		for i, want := range call.args {
+			f = append(f, load(dataArg0+uint32(i)*(dataArg1-dataArg0)), jump(unix.BPF_JEQ, want, 0, 2*(n-1-uint8(i))+1))
+		}
+		f = append(f, ret(unix.SECCOMP_RET_ALLOW), ret(refuse))
 	}
 	// The flags of clone3 are in memory, where a filter cannot look. A C library
 	// that is told there is no clone3 uses clone.
@@ -109,9 +121,28 @@ func refusedAlways() []uint32 {
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN,
 		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
 		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_BPF,
+		unix.SYS_OPEN_TREE_ATTR, unix.SYS_FANOTIFY_INIT, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE, unix.SYS_QUOTACTL_FD,
+		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_BPF,
 		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_USERFAULTFD,
 		unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME,
 		unix.SYS_ADJTIMEX, unix.SYS_QUOTACTL, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP, unix.SYS_SYSLOG,
 	}
 }
+
+// ownOnly are system calls that a process may make for itself alone, which all of them call 0: their
+// first arguments must be these. The kernel lets them change every process of the user, and
+// Landlock does not know of them.
+var ownOnly = []struct {
+	nr   uint32
+	args []uint32
+}{
+	{unix.SYS_PRLIMIT64, []uint32{0}},
+	{unix.SYS_SETPRIORITY, []uint32{unix.PRIO_PROCESS, 0}},
+	{unix.SYS_IOPRIO_SET, []uint32{ioprioWhoProcess, 0}},
+	{unix.SYS_SCHED_SETAFFINITY, []uint32{0}},
+	{unix.SYS_SCHED_SETATTR, []uint32{0}},
+	{unix.SYS_SCHED_SETPARAM, []uint32{0}},
+	{unix.SYS_SCHED_SETSCHEDULER, []uint32{0}},
+}
+
+const ioprioWhoProcess = 1 // linux/ioprio.h

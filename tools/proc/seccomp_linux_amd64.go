@@ -3,3 +3,9 @@ package proc
 import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_X86_64
+
+// What only this processor has of refusedAlways and of what watches folders.
+var (
+	refusedHere = []uint32{unix.SYS_IOPL, unix.SYS_IOPERM}
+	watches     = []uint32{unix.SYS_INOTIFY_INIT, unix.SYS_INOTIFY_INIT1}
+)

@@ -4,3 +4,5 @@ package proc
 
 // auditArch is 0: no filter was made for this processor.
 const auditArch = 0
+
+var refusedHere, watches []uint32

@@ -19,7 +19,7 @@ func Self() string {
 }
 
 // takeName does nothing: the name of a process is that of its file, which is jp.
-func takeName() {}
+func takeName(string) {}
 
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {

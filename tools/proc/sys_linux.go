@@ -13,9 +13,9 @@ import (
 // it a test binary knows who it is to be. The path works even after the file was replaced or removed.
 func Self() string { return "/proc/self/exe" }
 
-// takeName has lists of processes (ps, top, pgrep) call this process jp instead of exe, the last word of Self. Nothing depends on
-// it, so that it fails where there is no /proc is not told.
-func takeName() { _ = os.WriteFile("/proc/self/comm", []byte("jp"), 0) }
+// takeName has lists of processes (ps, top, pgrep) call this process by name instead of exe, the last
+// word of Self. That it fails where there is no /proc is not told.
+func takeName(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
@@ -27,10 +27,11 @@ func awaitEnd(pid int) error {
 }
 
 // spawn is syscall.ForkExec that also returns a descriptor which polls readable
-// when the process has ended, or -1 where the kernel has none (before Linux 5.3).
+// when the process has ended, or -1 where the kernel has none (before Linux 5.3). The process is
+// killed when the calling thread ends.
 func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid, ended int, err error) {
 	ended = -1
-	attr.Sys.PidFD = &ended
+	attr.Sys.PidFD, attr.Sys.Pdeathsig = &ended, syscall.SIGKILL
 	pid, err = syscall.ForkExec(path, argv, attr)
 	return pid, ended, err
 }

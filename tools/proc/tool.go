@@ -56,7 +56,7 @@ func (h *Host) newGuard() (*guarded, error) {
 		return nil, err
 	}
 	c, err := family.start(func() (int, error) {
-		return syscall.ForkExec(h.self, []string{"jp", guardArg}, &syscall.ProcAttr{
+		return syscall.ForkExec(h.self, []string{guardName, guardArg}, &syscall.ProcAttr{
 			Env:   h.guardEnv,
 			Files: []uintptr{null.Fd(), null.Fd(), uintptr(theirs)},
 			// A group of its own: what the terminal signals to jp's is not for

@@ -54,11 +54,7 @@ func (v *view) children(pid int) ([]int, error) {
 		if err = ignoreGone(err); err != nil {
 			return nil, err
 		}
-		for f := range bytes.FieldsSeq(b) {
-			if kid, err := strconv.Atoi(string(f)); err == nil {
-				kids = append(kids, kid)
-			}
-		}
+		kids = appendNumbers(kids, b)
 	}
 	return kids, nil
 }
@@ -103,6 +99,11 @@ func (v *view) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer closeFD(fd)
+	return v.readAll(func(b []byte, _ int) (int, error) { return unix.Read(fd, b) })
+}
+
+// readAll returns what read gives from its beginning on, valid until the next call.
+func (v *view) readAll(read func(b []byte, at int) (int, error)) ([]byte, error) {
 	if v.buf == nil {
 		v.buf = make([]byte, 4096)
 	}
@@ -111,7 +112,7 @@ func (v *view) read(name string) ([]byte, error) {
 		if n == len(v.buf) {
 			v.buf = append(v.buf, make([]byte, len(v.buf))...)
 		}
-		m, err := unix.Read(fd, v.buf[n:])
+		m, err := read(v.buf[n:], n)
 		if err == unix.EINTR {
 			continue
 		}
@@ -360,6 +361,50 @@ func ownChildren() ([]int, error) {
 		return nil, os.NewSyscallError("read /proc/self/task", err)
 	}
 	return kids, nil
+}
+
+// A kidList is the kernel's list of the children of this process's first thread, kept open. What the
+// process adopts is on that list, and it can be read again when no descriptor is left to be had.
+// Children that other threads started are not on it.
+type kidList struct {
+	fd int // -1 = the kernel keeps no lists
+}
+
+// openKids opens the list. It stays open until the process ends.
+func openKids() (*kidList, error) {
+	self := strconv.Itoa(os.Getpid())
+	name := "/proc/self/task/" + self + "/children"
+	fd, err := openRetry(name, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err == unix.ENOENT {
+		return &kidList{-1}, nil
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &kidList{fd}, nil
+}
+
+// children returns the children that are on the list, and may return more.
+func (k *kidList) children() ([]int, error) {
+	if k.fd < 0 {
+		return ownChildren()
+	}
+	var v view
+	b, err := v.readAll(func(b []byte, at int) (int, error) { return unix.Pread(k.fd, b, int64(at)) })
+	if err != nil {
+		return nil, os.NewSyscallError("read /proc/self/task", err)
+	}
+	return appendNumbers(nil, b), nil
+}
+
+// appendNumbers appends the numbers of a list of children.
+func appendNumbers(kids []int, list []byte) []int {
+	for f := range bytes.FieldsSeq(list) {
+		if kid, err := strconv.Atoi(string(f)); err == nil {
+			kids = append(kids, kid)
+		}
+	}
+	return kids
 }
 
 // noChildren tells whether the kernel says that this process has none at all.
