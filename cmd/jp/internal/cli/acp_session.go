@@ -201,6 +201,9 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		}
 	}
 	s.fresh = false
+	if err := q.unarchive(ctx); err != nil {
+		return "", err
+	}
 	s.unused(q, loop.Tools.Set)
 	show.loop = loop
 	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started

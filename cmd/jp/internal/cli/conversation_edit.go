@@ -157,7 +157,8 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 
 func newArchiveCommand(a *app) *cli.Command {
 	return newShelfCommand(a, "archive", "put conversations away",
-		"An archived conversation is left out of listings and searches, unless they are told --archived. It can go on like any other.",
+		"An archived conversation is left out of listings and searches, unless they are told --archived. `jp query --id ID` goes on "+
+			"with it, and takes it out of the archive; without --id nothing goes on in it.",
 		func(c *convstore.Conversation, now time.Time) {
 			if !c.Archived() {
 				c.ArchivedAt = now

@@ -145,6 +145,22 @@ func (d *draft) write(text string) error {
 	return nil
 }
 
+// watch returns what reports whether somebody has saved the draft since: its file is another, or was written to.
+func (d *draft) watch() (saved func() bool, err error) {
+	// Time stamps are coarse: an editor may save within one tick.
+	if err := os.Chtimes(d.path, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
+		return nil, fmt.Errorf("draft: %w", err)
+	}
+	before, err := os.Stat(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("draft: %w", err)
+	}
+	return func() bool {
+		now, err := os.Stat(d.path)
+		return err != nil || !os.SameFile(before, now) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime())
+	}, nil
+}
+
 // drop forgets the draft, and what an editor has put beside it.
 func (d *draft) drop() {
 	_ = os.RemoveAll(filepath.Dir(d.path))

@@ -32,7 +32,7 @@ func newQueryCommand(a *app) *cli.Command {
 			"exclude, a page of text over https, what cmd:LINE prints when sh runs LINE, the turns of another conversation.\n" +
 			"./ before a file's name keeps it from meaning anything else.\n\n" +
 			"--edit starts $JP_EDITOR, else editor.cmd of the user's config, $VISUAL or $EDITOR; so does a terminal when there is\n" +
-			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails. Until it is\n" +
+			"nothing to ask and nothing that was cut off. An empty request cancels (1), and so does an editor that fails or saves nothing. Until it is\n" +
 			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
 			"--no-persist answers without keeping anything: a conversation that goes on is read and not changed, sub-agents are refused.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
@@ -324,6 +324,9 @@ func (q *query) run(ctx context.Context, t task) error {
 	loop, delegator, err := q.assemble(ctx)
 	if err != nil {
 		q.unmake(ctx)
+		return err
+	}
+	if err := q.unarchive(ctx); err != nil {
 		return err
 	}
 	if !q.o.noActivate && !q.globals.noPersist {

@@ -60,6 +60,14 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 		return nil, err
 	}
 	text, err := a.edit(d, line, joinText(a.asked(*o), strings.TrimSpace(piped)), below)
+	if errors.Is(err, errUnsaved) {
+		err = (&failure{code: "cancelled", status: exitFailed, msg: "query: cancelled, " + err.Error()}).
+			withHint("save it to send it as it is; an empty one is dropped")
+		if d.left.IsZero() { // the words are in the shell's history
+			d.drop()
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, d.end(a, err)
 	}
@@ -188,15 +196,25 @@ func (a *app) edit(d *draft, line, text, below string) (string, error) {
 	if err := d.write(text + "\n\n" + scissors + "\n" + below); err != nil {
 		return "", err
 	}
-	if err := a.runEditor(line, d.path); err != nil {
-		return "", err
-	}
-	text, err := d.text()
+	saved, err := d.watch()
 	if err != nil {
 		return "", err
 	}
+	if err := a.runEditor(line, d.path); err != nil {
+		return "", err
+	}
+	text, err = d.text()
+	if err != nil {
+		return "", err
+	}
+	if text != "" && !saved() {
+		return "", errUnsaved
+	}
 	return clean(text)
 }
+
+// errUnsaved is for an editor that was left without saving what it was given.
+var errUnsaved = errors.New("nothing was saved in the editor")
 
 // runEditor runs a command line with a file behind it, as other programs do: by sh, in the foreground, with the terminal
 // if there is one.

@@ -187,7 +187,30 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 		return 0, err
 	}
 	active, _, err := store.Active(ctx, session)
-	return active, err
+	if err != nil || active == 0 {
+		return 0, err
+	}
+	if c, err := store.Get(ctx, active); err == nil && c.Archived() {
+		return 0, usagef("conversation %s: is archived, and nothing says that it is to go on", active).
+			withHint("--new begins another; --id %s goes on with it, and takes it out of the archive", active)
+	}
+	return active, nil
+}
+
+// unarchive takes a conversation that goes on out of the archive, where nobody would find what is said in it. What another jp
+// delegates stays where it is.
+func (q *query) unarchive(ctx context.Context) error {
+	if !q.conv.Archived() || q.delegated || q.globals.noPersist {
+		return nil
+	}
+	err := q.store.Edit(ctx, q.conv.ID, func(c *convstore.Conversation) error {
+		c.ArchivedAt = time.Time{}
+		return nil
+	})
+	if err == nil {
+		q.note("conversation %s was archived, and is not any more", q.conv.ID)
+	}
+	return err
 }
 
 func (q *query) expiry() time.Time {
