@@ -19,7 +19,8 @@ type Config struct {
 	Editor       Program
 	Pager        Program
 
-	hint string // of RequireModel: where the model of this config belongs
+	near func(name string) string // see Sources.NearModel; nil knows none
+	hint string                   // of RequireModel: where the model of this config belongs
 }
 
 // Assistant is who answers, and how the model is asked.
@@ -187,6 +188,10 @@ func (c Config) ResolveModel(name string) (string, error) {
 		hint := ""
 		if near := Suggest(name, sortedKeys(c.Providers.Aliases)); near != "" {
 			hint = "did you mean " + near + "?"
+		} else if c.near != nil {
+			if near := c.near(name); near != "" {
+				hint = "did you mean " + near + "?"
+			}
 		}
 		return fail(strconv.Quote(name)+" is neither provider/model nor an alias", hint)
 	}

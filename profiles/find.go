@@ -47,7 +47,7 @@ func Find(src Sources, name string) (Profile, error) {
 	if ok, err := r.files.exists(at); at.builtin == "" && err != nil {
 		return Profile{}, &Error{File: at.abs(), Msg: err.Error(), Err: err}
 	} else if !ok && at.builtin == "" {
-		return Profile{}, &Error{File: at.abs(), Msg: "not found", Err: ErrNotFound}
+		return Profile{}, &Error{File: at.abs(), Msg: "not found", Hint: r.lostPath(p.arg), Err: ErrNotFound}
 	}
 	return Profile{Name: name, Arg: at.abs(), Source: r.source(at)}, nil
 }
@@ -148,10 +148,37 @@ func (r *resolver) lost(name string) string {
 			known = append(known, names...)
 		}
 	}
-	if near := Suggest(name, known); near != "" {
+	if near := nearProfile(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return fmt.Sprintf("it was looked for in %s", strings.Join(append(places, "the built-in profiles"), ", "))
+}
+
+// nearProfile is the known profile that a name most likely means: researcher for agent/researcher, and slips of the finger.
+func nearProfile(name string, known []string) string {
+	if near := Suggest(name, known); near != "" {
+		return near
+	}
+	last := map[string]string{}
+	for _, k := range slices.Backward(known) {
+		last[path.Base(k)] = k
+	}
+	return last[Suggest(path.Base(name), sortedKeys(last))]
+}
+
+// lostPath is the hint for a path that leads nowhere: the profile whose name it is but for the ending.
+func (r *resolver) lostPath(arg string) string {
+	known := Builtins()
+	for _, dir := range r.search {
+		if names, err := r.files.list(dir); err == nil {
+			known = append(known, names...)
+		}
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(arg, "./"), ".toml")
+	if near := nearProfile(name, known); near != "" && !r.none {
+		return "did you mean the profile " + near + "? A path is relative to the current folder"
+	}
+	return "a path is relative to the current folder; `jp profile ls` lists the profiles, which go by name"
 }
 
 // in is the file of a name in a folder of config_load_paths.

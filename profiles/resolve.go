@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,9 @@ type Sources struct {
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 	Reserved  []string // names of tools that no specialization may take
+
+	// NearModel returns the id that was probably meant by a name that is no model, "" = none; nil knows none.
+	NearModel func(name string) string
 
 	// Instructions is a file of project instructions that the workspace has: assistant.instructions, unless its config says
 	// otherwise. "" = none.
@@ -311,6 +315,9 @@ func (r *resolver) apply(p parsed, voided bool) error {
 		return err
 	}
 	docs, err := r.load(FileLayer, p.flag, at)
+	if e := (*Error)(nil); errors.As(err, &e) && p.form == pathForm && errors.Is(err, ErrNotFound) && e.Hint == "" {
+		e.Hint = r.lostPath(p.arg)
+	}
 	if err != nil {
 		return err
 	}
@@ -433,6 +440,7 @@ func (s *schema) fill(c *Config, tree map[string]any, names []string) {
 func (r *resolver) complete() error {
 	c := &r.Config
 	*c = defaults()
+	c.near = r.src.NearModel
 	for _, tree := range []map[string]any{r.plain, r.machine} {
 		r.schema.fill(c, tree, nil)
 	}

@@ -432,7 +432,7 @@ func TestErrorsOfLayers(t *testing.T) {
 		{name: "unknown builtin", cfg: []string{"builtin:agent/x"}, want: "--cfg: built-in profile agent/x: not found (built in are agent/planner, agent/researcher, agent/reviewer)"},
 		{name: "misspelt builtin", cfg: []string{"builtin:agent/planer"}, want: "--cfg: built-in profile agent/planer: not found (did you mean builtin:agent/planner?)"},
 		{name: "builtin that leaves", cfg: []string{"builtin:agent/../init"}, want: `--cfg: built-in profile "agent/../init": not found (built in are agent/planner, agent/researcher, agent/reviewer)`},
-		{name: "missing path", cfg: []string{"./x.toml"}, want: "WS/x.toml: not found"},
+		{name: "missing path", cfg: []string{"./x.toml"}, want: "WS/x.toml: not found (a path is relative to the current folder; `jp profile ls` lists the profiles, which go by name)"},
 		{name: "path without HOME", env: []string{"HOME="}, cfg: []string{"~/x.toml"}, want: "--cfg: ~ is unknown: HOME is not set to an absolute path"},
 		{name: "store without HOME", env: []string{"HOME="}, cfg: []string{"store.path=~/x"}, want: "--cfg: store.path: ~ is unknown: HOME is not set to an absolute path"},
 		{name: "log without HOME", env: []string{"HOME="}, cfg: []string{"log.file=~/x"}, want: "--cfg: log.file: ~ is unknown: HOME is not set to an absolute path"},

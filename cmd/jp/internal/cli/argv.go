@@ -106,11 +106,35 @@ func (r *reader) positional(arg string, literal bool) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	if other := otherWord(arg); slices.Contains(names, other) {
+	if other := otherWord(arg); elsewhere(r.out.path, arg) == "" && slices.Contains(names, other) {
 		arg, names = other, []string{other}
 	}
-	return usagef("%sunknown command %q", subject(r.out.path), given).
-		withHint("%s", didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`"))
+	hint := elsewhere(r.out.path, arg)
+	if hint == "" {
+		hint = didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`")
+	}
+	return usagef("%sunknown command %q", subject(r.out.path), given).withHint("%s", hint)
+}
+
+// elsewhere tells what does here what a word is a command for in other programs, "" where no word stands for it, or a question.
+func elsewhere(path []*cli.Command, word string) string {
+	if len(path) == 0 && strings.ContainsAny(word, " \t\n?") {
+		return "to ask that: jp query \"...\""
+	}
+	return map[string]string{
+		"jp ls": "did you mean `jp conversation ls`?", "jp history": "`jp conversation ls` lists what was asked", "jp log": "`jp conversation print` shows what was said",
+		"jp resume": "`jp query --id ID` goes on with a conversation", "jp continue": "`jp query` goes on with this terminal's conversation",
+		"jp agents": "`jp profile ls` lists the agents", "jp agent": "`jp profile ls` lists the agents", "jp skills": "`jp tool show skill` lists the skills", "jp login": "keys stand in the environment: `jp doctor` says which",
+		"jp grep": "did you mean `jp conversation grep`?", "jp print": "did you mean `jp conversation print`?", "jp show": "did you mean `jp conversation show`?", "jp new": "`jp query --new` begins a conversation",
+		"jp run": "`jp query` asks; `jp tool run` runs a tool", "jp edit": "did you mean `jp conversation edit`?", "jp rm": "did you mean `jp conversation rm`?",
+		"jp conversation rename": "`jp conversation edit ID --title T` does", "jp conversation title": "`jp conversation edit ID --title T` does",
+		"jp conversation log": "did you mean print?", "jp conversation resume": "`jp query --id ID` goes on with one",
+		"jp config get": "`jp config explain KEY` shows one setting, `jp config show` all", "jp config list": "did you mean show?", "jp config ls": "did you mean show?",
+		"jp config check": "did you mean `jp check`?", "jp config unset": "take its line out of the file that `jp config explain KEY` names, then `jp trust`",
+		"jp config edit":   "`jp config set KEY=VALUE` changes a setting; the file is .jp/config.toml, and after an editor `jp trust`",
+		"jp config path":   "`jp config show` names the file of each setting; a workspace's is .jp/config.toml",
+		"jp store restore": "with no jp at work, put the backup where `jp store path` says; `jp conversation import` brings single conversations back",
+	}[commandName(path)+" "+word]
 }
 
 // otherWord is our word for what other programs call a command.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -132,6 +133,9 @@ func (a *app) knownModels(ctx context.Context) []candidate {
 	}
 	for _, c := range a.conversations(ctx, true) {
 		add(c.Model, "used before")
+	}
+	for _, id := range model.Known() {
+		add(id, "known")
 	}
 	return out
 }

@@ -59,6 +59,19 @@ type priceShown struct {
 	Long       *priceShown `json:"long,omitempty"`
 }
 
+// nearModel is the model that a name which is none most likely means.
+func nearModel(name string) string {
+	if id := model.Meant(name); id != "" {
+		return id
+	}
+	bare := map[string]string{}
+	for _, id := range model.Known() {
+		_, name, _ := strings.Cut(id, "/")
+		bare[name] = id
+	}
+	return bare[profiles.Suggest(name, slices.Collect(maps.Keys(bare)))]
+}
+
 func showPrice(p *model.Price) *priceShown {
 	if p == nil {
 		return nil

@@ -327,7 +327,7 @@ func withNone(ds []profiles.Directive) bool {
 func (a *app) userSources() profiles.Sources {
 	return profiles.Sources{
 		UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
-		Reserved: tools.EmbeddedNames(),
+		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
 	}
 }
 

@@ -136,3 +136,20 @@ func Known() []string {
 	}
 	return ids
 }
+
+// Meant returns the id of the built-in table that a name without a provider stands for, "" when none does: claude-opus-5-5 and
+// its like, or a family such as sonnet or gpt-6, of which the latest counts.
+func Meant(name string) string {
+	name = strings.ToLower(name)
+	family := ""
+	for id := range knownModels {
+		_, bare, _ := strings.Cut(id, "/")
+		if bare == name {
+			return id
+		}
+		if family == "" && name != "" && strings.Contains("-"+bare, "-"+name+"-") {
+			family = id
+		}
+	}
+	return family
+}
