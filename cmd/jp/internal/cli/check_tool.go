@@ -210,7 +210,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		say("sandbox", "runs unconfined: it can do what you can do", "")
 	}
 	for i, name := range d.Env {
-		if secret(name) {
+		if isSecret(name) {
 			say(fmt.Sprintf("env[%d]", i), fmt.Sprintf("%s looks like a secret, which the tool is given", name), "")
 		}
 	}
@@ -239,13 +239,6 @@ func (l *linter) servers() map[string]bool {
 }
 
 func denies(m tools.DetachedMode) bool { return m != tools.DetachedAuto }
-
-// secret reports whether a variable's name says that its value is one.
-func secret(name string) bool {
-	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE"}, func(word string) bool {
-		return strings.Contains(strings.ToUpper(name), word)
-	})
-}
 
 func inside(dir, file string) bool {
 	rel, err := filepath.Rel(dir, file)

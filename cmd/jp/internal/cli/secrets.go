@@ -23,10 +23,16 @@ type cover struct {
 // leastSecret is the shortest value of a variable, in bytes, that is taken for a secret and not for a word.
 const leastSecret = 8
 
-// secretName matches the names of variables that usually hold secrets.
+// secretName matches the names of variables that usually hold secrets. Names that begin with JP_ are
+// settings.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)($|_)|APIKEY`)
+	return regexp.MustCompile(`(?i)PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|COOKIE|APIKEY|TOKEN($|_)|(^|_)(KEYS?|PAT)($|_)|._PWD$`)
 })
+
+// isSecret reports whether the name of a variable says that its value is a secret.
+func isSecret(name string) bool {
+	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
+}
 
 // covers knows the secrets of this environment: the keys of all providers, and what is called like one.
 func (a *app) covers() (*cover, error) {
@@ -46,7 +52,7 @@ func (a *app) covers() (*cover, error) {
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
 	for _, kv := range a.env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		named := names[name] || secretName().MatchString(name) && !strings.HasPrefix(name, "JP_") // which are settings
+		named := names[name] || isSecret(name)
 		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {
 			continue
 		}

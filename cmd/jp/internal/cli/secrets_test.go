@@ -8,6 +8,22 @@ import (
 	"pgregory.net/rapid"
 )
 
+func TestIsSecret(t *testing.T) {
+	for _, name := range []string{
+		"GITHUB_TOKEN", "OPENAI_API_KEY", "apiKey", "PGPASSWORD", "MYSQL_PWD", "SESSION_COOKIE", "AWS_SECRET_ACCESS_KEY", "SSH_PASSPHRASE",
+		"GOOGLE_APPLICATION_CREDENTIALS", "NPM_AUTHTOKEN", "GH_PAT", "SIGNING_KEYS",
+	} {
+		if !isSecret(name) {
+			t.Errorf("isSecret(%s) = false", name)
+		}
+	}
+	for _, name := range []string{"MONKEY", "PATH", "PWD", "OLDPWD", "KEYBOARD", "TOKENIZERS_PARALLELISM", "JP_SUB_CALLS_TOKEN_BUDGET", "PATTERN", "HOME"} {
+		if isSecret(name) {
+			t.Errorf("isSecret(%s) = true", name)
+		}
+	}
+}
+
 func TestClean(t *testing.T) {
 	const value = `sk-a&b"c<d\e/f`
 	for _, tt := range []struct{ text, want string }{
