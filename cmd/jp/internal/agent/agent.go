@@ -36,8 +36,8 @@ type Loop struct {
 	System      []model.Section
 	Tools       tools.Executor
 	Profile     string
-	MaxTokens   int // of one reply; 0 = as the model does by itself
-	MaxOutput   int // that the model can say at most; 0 = unknown
+	MaxTokens   int                 // of one reply; 0 = as the model does by itself
+	Output      func(asked int) int // tokens of output that a request asks for, see model.Info.Output; nil = as of an unknown model
 	Reasoning   string
 	Temperature *float64
 	MaxRounds   int // tool rounds in one turn; 0 = no limit

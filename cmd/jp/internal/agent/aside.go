@@ -10,12 +10,12 @@ import (
 
 // Writer is a model that writes something beside the turns of a conversation: a summary, a title.
 type Writer struct {
-	Ask       model.Stream
-	Model     string // full id
-	Name      string // the provider's own id
-	Price     func(convstore.Usage) *int64
-	MaxOutput int // 0 = unknown
-	Window    int // 0 = unknown
+	Ask    model.Stream
+	Model  string // full id
+	Name   string // the provider's own id
+	Price  func(convstore.Usage) *int64
+	Output func(asked int) int // as of a Loop
+	Window int                 // 0 = unknown
 }
 
 // AsideError tells why a Writer has not written what it was asked for. Err is nil where no model failed.
@@ -39,11 +39,8 @@ func (e *AsideError) Unwrap() error { return e.Err }
 // what it says. The caller has to store the record of the call: until then its bound stands. Where nothing came of it that is
 // done already, and the error is an *AsideError about what was wanted; other errors are of the store.
 func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
-	if w.MaxOutput > 0 {
-		req.MaxTokens = min(req.MaxTokens, w.MaxOutput)
-	}
 	loop := *t.Loop
-	loop.Ask, loop.Model, loop.Name, loop.Price, loop.MaxOutput, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.MaxOutput, Watch{}
+	loop.Ask, loop.Model, loop.Name, loop.Price, loop.Output, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.Output, Watch{}
 	own := &turn{Loop: &loop, unsaved: t.unsaved, turns: t.turns}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {

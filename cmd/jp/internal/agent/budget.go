@@ -17,9 +17,6 @@ const (
 	closingLeast  = 64   // with less than this it is not made
 	callLeast     = 256  // the same of any other call
 	closingTime   = 30 * time.Second
-
-	// unknownOutput is what a model is taken to say at most when nobody knows.
-	unknownOutput = 32 << 10
 )
 
 // Limit names what a turn was stopped at.
@@ -96,13 +93,11 @@ func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (sto
 
 // afford works out the most that a call uses: its input, as estimated, and its output.
 func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in, out int64, stop *limit) {
-	want := int64(req.MaxTokens)
-	if want == 0 {
-		want = int64(t.MaxOutput)
+	output := t.Output
+	if output == nil {
+		output = model.Info{}.Output
 	}
-	if want == 0 {
-		want = unknownOutput
-	}
+	want := int64(output(req.MaxTokens))
 	left, least := a.Left, min(want, callLeast)
 	if closing {
 		want, least = min(want, closingTokens), min(want, closingLeast)
@@ -124,8 +119,8 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 	if out < want {
 		t.cut = t.shortOf(a, left, in, want)
 	}
-	if out < want || closing {
-		req.MaxTokens = int(out)
+	if limited := left.Tokens != nil || left.CostNano != nil && *t.most(0, 1) > 0; limited || out < int64(output(0)) {
+		req.MaxTokens = int(out) // else the model gives no more by itself, or nobody minds
 	}
 	return in, out, nil
 }

@@ -23,6 +23,7 @@ func worth(tokens int) model.Request {
 }
 
 func TestAfford(t *testing.T) {
+	unknown := int64(model.Info{}.Output(0))
 	for _, test := range []struct {
 		name      string
 		left      convstore.Budget
@@ -32,9 +33,9 @@ func TestAfford(t *testing.T) {
 		out, send int64  // the bound of the output, and the request's max_tokens
 		stop      string // why not
 	}{
-		{name: "unlimited", out: unknownOutput},
+		{name: "unlimited", out: unknown},
 		{name: "unlimited, with a limit of its own", own: 500, out: 500, send: 500},
-		{name: "plenty of tokens", left: convstore.Budget{Tokens: some(100_000)}, out: unknownOutput},
+		{name: "plenty of tokens", left: convstore.Budget{Tokens: some(100_000)}, out: unknown, send: unknown},
 		{name: "cut to what is left", left: convstore.Budget{Tokens: some(4000)}, out: 1976, send: 1976},
 		{name: "just enough", left: convstore.Budget{Tokens: some(2280)}, out: 256, send: 256},
 		{name: "one too few", left: convstore.Budget{Tokens: some(2279)}, stop: "token budget 9000"},
@@ -43,7 +44,7 @@ func TestAfford(t *testing.T) {
 		{name: "money", left: convstore.Budget{CostNano: some(24_240)}, priced: true, out: 1000, send: 1000},
 		{name: "money, a little less", left: convstore.Budget{CostNano: some(24_239)}, priced: true, out: 999, send: 999},
 		{name: "too little money", left: convstore.Budget{CostNano: some(16_000)}, priced: true, stop: "cost budget 0.5 USD"},
-		{name: "money, no price", left: convstore.Budget{CostNano: some(1)}, out: unknownOutput},
+		{name: "money, no price", left: convstore.Budget{CostNano: some(1)}, out: unknown},
 		{name: "closing", left: convstore.Budget{Tokens: some(2000)}, closing: true, out: 1000, send: 1000},
 		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
 		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
@@ -87,7 +88,7 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 // TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		tr := turn{Loop: &Loop{Price: pricey, MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}}
+		tr := turn{Loop: &Loop{Price: pricey, Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}}
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")

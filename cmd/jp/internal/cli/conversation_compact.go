@@ -218,9 +218,9 @@ func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Inf
 	if set.Window > 0 {
 		window = set.Window
 	}
-	reply := info.MaxOutput
-	if n := cfg.Assistant.Parameters.MaxTokens; n > 0 {
-		reply = n
+	reply := cfg.Assistant.Parameters.MaxTokens
+	if info.MaxOutput > 0 {
+		reply = info.Output(reply)
 	}
 	c := agent.Compact{Off: set.Mode == "off"}
 	c.Limit = compactLimit(window, reply, set.Threshold)

@@ -81,7 +81,7 @@ func inKey(err error, key string) error {
 }
 
 func writer(stream model.Stream, info model.Info, window int) agent.Writer {
-	w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, MaxOutput: info.MaxOutput, Window: window}
+	w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, Output: info.Output, Window: window}
 	if p := info.Price; p != nil {
 		w.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
 	}

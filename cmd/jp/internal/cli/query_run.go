@@ -90,7 +90,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
-		MaxOutput: info.MaxOutput, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,
+		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}

@@ -47,9 +47,9 @@ type Config struct {
 
 // Official reports whether the endpoint is the vendor's own, and not one that only speaks its
 // wire format.
-func (c Config) Official() bool {
-	return c.BaseURL == anthropicURL || c.BaseURL == openaiURL
-}
+func (c Config) Official() bool { return official(c.BaseURL) }
+
+func official(url string) bool { return url == anthropicURL || url == openaiURL }
 
 // Secret is a key. Formatting it never shows it; Reveal does.
 type Secret string
@@ -81,12 +81,38 @@ type Info struct {
 	Window    int    // tokens of input and output together, 0 = unknown
 	MaxOutput int    // tokens, 0 = unknown
 	Price     *Price // nil = unknown
+	Format    string // of the wire: "anthropic", "openai" or "script"
 	Images    bool   // its wire format can carry images; whether the model takes them, only its server knows
 	Local     bool   // runs on this machine or is a script
 	Endpoint  string // base URL, "" for script models
 	API       string // of the format openai: Chat or Responses; "" otherwise
 	KeyEnv    string // the variable that holds the key, "" = none is sent
 	Account   Account
+}
+
+const (
+	anthropicOutput = 32_000 // that we ask Anthropic's models for, which must be told a limit
+	compatible      = 8_192  // and unknown models of servers with its wire format, as most take it
+	unknownOutput   = 32 << 10
+)
+
+// Output returns the most tokens of output that a reply is asked for, where the caller wants at most asked; 0 = as many as the
+// model gives. It is what a request says, if it says anything, and what is reserved for its reply.
+func (i Info) Output(asked int) int {
+	n := asked
+	switch {
+	case n > 0:
+	case i.Format != "anthropic":
+		n = cmp.Or(i.MaxOutput, unknownOutput)
+	case i.MaxOutput > 0 || official(i.Endpoint):
+		n = anthropicOutput
+	default:
+		n = compatible
+	}
+	if i.MaxOutput > 0 {
+		n = min(n, i.MaxOutput)
+	}
+	return n
 }
 
 // Account is whom a provider counts requests for: what a limit holds for. The zero value is that of script models.
@@ -209,7 +235,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 		t.url = u.String()
 	}
 
-	info := Info{ID: id, Provider: provider, Name: name, Endpoint: t.url, KeyEnv: t.keyEnv, Images: t.format != "script"}
+	info := Info{ID: id, Provider: provider, Name: name, Format: t.format, Endpoint: t.url, KeyEnv: t.keyEnv, Images: t.format != "script"}
 	if t.format == "openai" {
 		info.API = cmp.Or(t.api, apiOf(t.url, name))
 	}

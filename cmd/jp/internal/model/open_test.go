@@ -275,3 +275,27 @@ func TestDetect(t *testing.T) {
 		}
 	}
 }
+
+// TestOutput: what is reserved for a reply is what its request says.
+func TestOutput(t *testing.T) {
+	for _, tt := range []struct {
+		id          string
+		asked, want int
+	}{
+		{"anthropic/claude-opus-5", 0, 32_000},
+		{"anthropic/claude-opus-5", 100_000, 100_000},
+		{"anthropic/claude-opus-5", 1_000_000, 128_000},
+		{"anthropic/claude-unheard-of", 0, 32_000},
+		{"proxy/claude-unheard-of", 0, 8_192},
+		{"proxy/claude-unheard-of", 20_000, 20_000},
+		{"openai/gpt-5.1", 0, 128_000},
+		{"openai/gpt-4o", 100_000, 16_384},
+		{"openai/gpt-unheard-of", 0, 32_768},
+		{"script/x.toml", 0, 32_768},
+	} {
+		info, err := Lookup(tt.id, Providers{LLM: map[string]Endpoint{"proxy": {Type: "anthropic", BaseURL: "https://proxy.example/"}}})
+		if got := info.Output(tt.asked); err != nil || got != tt.want {
+			t.Errorf("Output(%s, %d) = %d, %v, want %d", tt.id, tt.asked, got, err, tt.want)
+		}
+	}
+}

@@ -207,6 +207,7 @@ func TestParams(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tr := &modeltest.Replay{}
+		tt.info.Format, tt.info.Endpoint = "anthropic", "https://api.anthropic.com/"
 		s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Client: &http.Client{Transport: tr}, MaxBytes: 1, Model: tt.info})
 		if err != nil {
 			t.Fatal(err)

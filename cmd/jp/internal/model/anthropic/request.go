@@ -12,14 +12,7 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// Without a limit from the caller we ask for at most this much, or for what an unknown server
-// most likely takes.
-const (
-	defaultMaxTokens = 32_000
-	unknownMaxTokens = 8_192
-
-	maxName = 128 // bytes of a tool's name or a call's id
-)
+const maxName = 128 // bytes of a tool's name or a call's id
 
 // params writes a request that has passed model.Request.Check.
 //
@@ -27,7 +20,7 @@ const (
 // the last message and after the message of ours before it: the provider looks back only 20
 // blocks for what it has seen, and one batch of tool calls may be longer than that.
 func (p provider) params(r model.Request) sdk.MessageNewParams {
-	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: p.maxTokens(r)}
+	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: int64(p.config.Model.Output(r.MaxTokens))}
 	for _, s := range r.System {
 		if strings.TrimSpace(s.Text) != "" {
 			out.System = append(out.System, sdk.TextBlockParam{Text: s.Text})
@@ -82,21 +75,6 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 		}
 	}
 	return out
-}
-
-func (p provider) maxTokens(r model.Request) int64 {
-	most := p.config.Model.MaxOutput
-	n := r.MaxTokens
-	switch {
-	case n == 0 && most == 0 && !p.config.Official():
-		n = unknownMaxTokens
-	case n == 0:
-		n = defaultMaxTokens
-	}
-	if most > 0 {
-		n = min(n, most)
-	}
-	return int64(n)
 }
 
 // blocks writes the content of one message. The API refuses blank text, so there is none.

@@ -33,10 +33,8 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	if err := p.reason(&out, r); err != nil {
 		return out, err
 	}
-	if n := r.MaxTokens; n > 0 {
-		if most := p.config.Model.MaxOutput; most > 0 {
-			n = min(n, most)
-		}
+	if r.MaxTokens > 0 {
+		n := p.config.Model.Output(r.MaxTokens)
 		// The vendor's reasoning models know only the one, many other servers only the other.
 		if official {
 			out.MaxCompletionTokens = sdk.Int(int64(n))

@@ -33,11 +33,8 @@ func (p responder) params(r model.Request) (responses.ResponseNewParams, error) 
 			out.Reasoning.Summary = shared.ReasoningSummaryAuto
 		}
 	}
-	if n := r.MaxTokens; n > 0 {
-		if most := p.config.Model.MaxOutput; most > 0 {
-			n = min(n, most)
-		}
-		out.MaxOutputTokens = sdk.Int(int64(n))
+	if r.MaxTokens > 0 {
+		out.MaxOutputTokens = sdk.Int(int64(p.config.Model.Output(r.MaxTokens)))
 	}
 	if r.Temperature != nil {
 		out.Temperature = sdk.Float(*r.Temperature)
