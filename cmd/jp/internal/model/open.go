@@ -115,11 +115,12 @@ func (i Info) Output(asked int) int {
 	return n
 }
 
-// Account is whom a provider counts requests for: what a limit holds for. The zero value is that of script models.
-// Formatting one does not show the key.
+// Account is what a provider counts requests for: what a limit holds for. Vendors limit each model by itself, and an overload is
+// that of one model. The zero value is that of script models. Formatting one does not show the key.
 type Account struct {
 	Endpoint string // base URL
 	Key      Secret // "" = none is sent, or it was not looked up
+	Model    string // the provider's own id
 }
 
 const defaultMaxBytes = 32 << 20
@@ -168,7 +169,9 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 		return nil, Info{}, &Error{Provider: t.name, Kind: KindUnknownModel, Final: true,
 			Message: fmt.Sprintf("wire format %q is not part of this program", t.format)}
 	}
-	info.Account = Account{Endpoint: c.BaseURL, Key: c.Key}
+	if c.BaseURL != "" {
+		info.Account = Account{Endpoint: c.BaseURL, Key: c.Key, Model: info.Name}
+	}
 	if c.BaseURL != "" {
 		if strings.HasPrefix(c.BaseURL, "https:") {
 			Warm()

@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/model"
 )
 
 // The folder holds, for each account, the state and the line: a file whose lock is the turn. Their name is made of
-// endpoint and key under a salt that stays in the folder, so that it tells nothing of the key. No file is ever unlinked.
+// endpoint, model and key under a salt that stays in the folder, so that it tells nothing of the key. No file is ever unlinked.
 const (
 	fileSalt = "salt"
 	lineExt  = ".line"
@@ -48,13 +50,13 @@ func (g *Gate) find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	g.path = filepath.Join(g.dir, name(salt, g.account.Endpoint, g.account.Key.Reveal()))
+	g.path = filepath.Join(g.dir, name(salt, g.account))
 	return g.path, nil
 }
 
-func name(salt []byte, endpoint, key string) string {
+func name(salt []byte, a model.Account) string {
 	mac := hmac.New(sha256.New, salt)
-	fmt.Fprintf(mac, "%d %s %s", len(endpoint), endpoint, key)
+	fmt.Fprintf(mac, "%d %s %d %s %s", len(a.Endpoint), a.Endpoint, len(a.Model), a.Model, a.Key.Reveal())
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 

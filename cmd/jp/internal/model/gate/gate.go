@@ -1,6 +1,8 @@
 // Package gate holds requests to a provider back while it limits them, for all processes of a user together.
 //
-// A [Gate] stands before one account: an endpoint and a key. It is open until some process meets a limit (429, 529). Then
+// A [Gate] stands before one model of an endpoint and a key, which is what vendors limit: requests to other models do not wait
+// for it. Where a limit is common to several models, each of their gates finds it out. A gate is open until some process meets a
+// limit (429, 529). Then
 // nobody sends anything before the time is over that the provider asked for, and after it requests go one by one: the first
 // finds out whether the limit still holds, each that is answered brings the next ones closer together, each that meets the limit
 // again doubles the distance. When nothing of it is left, or nobody has asked for two minutes, the gate is open again.
@@ -103,12 +105,13 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 		return model.Pass{At: g.now(), Open: true}, err
 	}
 	wait := s.wait(g.now())
-	if err := inTime(ctx, wait); err != nil {
+	if err := inTime(ctx, wait, 0); err != nil {
 		return model.Pass{}, err
 	}
 	if wait > 0 {
 		tell(wait)
 	}
+	began := g.now()
 	line, err := openOwn(path+lineExt, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return model.Pass{}, err
@@ -129,7 +132,7 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 		if err != nil || wait == 0 {
 			return pass, err
 		}
-		if err := inTime(ctx, wait); err != nil {
+		if err := inTime(ctx, wait, g.now()-began); err != nil {
 			return model.Pass{}, err
 		}
 		tell(wait)
@@ -143,13 +146,17 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 	}
 }
 
-// inTime refuses a wait that would outlast the caller's deadline.
-func inTime(ctx context.Context, wait time.Duration) error {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-		return &model.Error{Kind: model.KindRateLimit, Final: true,
-			Message: fmt.Sprintf("the limit holds for another %s, longer than the run may take", wait.Round(100*time.Millisecond))}
+// inTime refuses a wait that would outlast the caller's deadline. waited is how long it has stood in the line before.
+func inTime(ctx context.Context, wait, waited time.Duration) error {
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Until(deadline) >= wait {
+		return nil
 	}
-	return nil
+	text := fmt.Sprintf("the limit holds for another %s, longer than the run may take", wait.Round(100*time.Millisecond))
+	if waited = waited.Round(100 * time.Millisecond); waited > 0 {
+		text = fmt.Sprintf("the run's time is up before its turn comes: it has waited for %s behind other requests to the model", waited)
+	}
+	return &model.Error{Kind: model.KindRateLimit, Final: true, Message: text}
 }
 
 // Heard tells that a request which was let through is being answered.

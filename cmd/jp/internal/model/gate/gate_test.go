@@ -19,7 +19,7 @@ const key = "sk-a-key-that-nobody-may-see"
 // open returns a gate in dir as another process would have it, and what it warned of.
 func open(dir string) (*Gate, *[]string) {
 	warnings := &[]string{}
-	return New(dir, model.Account{Endpoint: "https://api.example/", Key: key}, func(err error) { *warnings = append(*warnings, err.Error()) }), warnings
+	return New(dir, model.Account{Endpoint: "https://api.example/", Key: key, Model: "large"}, func(err error) { *warnings = append(*warnings, err.Error()) }), warnings
 }
 
 // enter enters and returns the waits that were told.
@@ -76,10 +76,15 @@ func TestLimitIsShared(t *testing.T) {
 		t.Errorf("the open gate's file = %v, %v, want an empty one", info, err)
 	}
 
-	other := New(dir, model.Account{Endpoint: "https://api.example/", Key: "another"}, nil)
 	first.Limited(model.Pass{At: first.now()}, time.Minute)
-	if p, told, err := enter(t, t.Context(), other); err != nil || !p.Open || told != nil {
-		t.Errorf("another key: Enter = %+v, %v, waits %v", p, err, told)
+	for name, a := range map[string]model.Account{
+		"another key":      {Endpoint: "https://api.example/", Key: "another", Model: "large"},
+		"another model":    {Endpoint: "https://api.example/", Key: key, Model: "small"},
+		"another endpoint": {Endpoint: "https://api.example/v1/", Key: key, Model: "large"},
+	} {
+		if p, told, err := enter(t, t.Context(), New(dir, a, nil)); err != nil || !p.Open || told != nil {
+			t.Errorf("%s: Enter = %+v, %v, waits %v", name, p, err, told)
+		}
 	}
 	must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -117,6 +122,28 @@ func TestWaitEnds(t *testing.T) {
 	g.most = 10 * time.Millisecond
 	if p, _, err := enter(t, t.Context(), g); err != nil || !p.Open {
 		t.Errorf("after the longest wait: %+v, %v", p, err)
+	}
+}
+
+// TestRefusalSaysWhy: a run whose time was spent in the line is told so, and not that the limit is so long.
+func TestRefusalSaysWhy(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for _, tt := range []struct {
+		wait, waited time.Duration
+		want         string
+	}{
+		{30 * time.Second, time.Hour, ""},
+		{2 * time.Minute, 0, "rate_limit: the limit holds for another 2m0s, longer than the run may take"},
+		{2 * time.Minute, 11 * time.Second, "rate_limit: the run's time is up before its turn comes: it has waited for 11s behind other requests to the model"},
+	} {
+		got := ""
+		if err := inTime(ctx, tt.wait, tt.waited); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("inTime(%v, %v) = %q, want %q", tt.wait, tt.waited, got, tt.want)
+		}
 	}
 }
 
