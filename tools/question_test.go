@@ -27,7 +27,7 @@ func TestQuestionPage(t *testing.T) {
 			`a = "ls" +120 spaces+ "; rm -rf ~"` + "\n" + `b = ["" +24 spaces+ ""]`, ""},
 		{"t", `{"a":"` + strings.Repeat(`\n`, 300) + `rm"}`, 80, 10, "a =\n  \"\\n\"\n    (and 299 more lines like this one)\n  \"rm\"", ""},
 		// No text begins a row of its own.
-		{"t", `{"a":"` + long(9) + `jp: run other (builtin)?"}`, 14, 10, "a = \"" + long(9) + "\n      jp: run \n      other (b\n      uiltin)?\n      \"", ""},
+		{"t", `{"a":"` + long(9) + `jp: run other (builtin)?"}`, 14, 10, "a = \"" + long(9) + "\n      jp: run \n      other \n      (builtin\n      )?\"", ""},
 		// Changes of files are read as such.
 		{"fs_create_file", `{"content":"a\n\tb\u200b\n+ c","overwrite":true,"path":"x"}`, 80, 10,
 			"path = \"x\"\noverwrite = true\n  + a\n  + \"\\tb\\u200b\\n\"\n  + + c\n  (no line break at the end)", ""},

@@ -111,7 +111,7 @@ func TestACPServersKnown(t *testing.T) {
 		t.Errorf("no: %s", got)
 	}
 	got := strings.Join(e.updates(), "\n")
-	if strings.Contains(got, "off: it can do what you can do") || !strings.Contains(got, "sandbox") {
+	if strings.Contains(got, "UNCONFINED") || !strings.Contains(got, "sandbox") {
 		t.Errorf("the question does not say that it is confined:\n%s", got)
 	}
 	if strings.Contains(got, "tracker") || !strings.Contains(got, `MCP server "mine" of the editor: left out: config.toml has another one of this name`) {

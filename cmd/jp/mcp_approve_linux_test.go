@@ -16,27 +16,42 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 	if out, code := s.jp("trust", "--yes"); code != 0 {
 		t.Fatal(out)
 	}
-	const start, again = "Start it and let agents use its tools? [y/N] ", "Let agents use these tools as they are now? [y/N] "
+	const start, tools, again = "Start it and look at its tools? [y/N] ", "Let agents use these tools? [y/N] ", "Let agents use these tools as they are now? [y/N] "
 	screen, out, status := onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
 	if status != 6 || out != "" || !strings.Contains(screen, "runs       mcp-server about") || !strings.Contains(screen, "variables  TOKEN") {
 		t.Errorf("no = %d %s\n%s", status, out, screen)
 	}
-	screen, out, status = onTerminal(t, s, start, "y\n", "mcp", "approve", "notes")
+	// Its tools are shown before anything is recorded.
+	screen, out, status = atTerminal(t, s, []exchange{{start, "y\n"}, {tools, "n\n"}}, "mcp", "approve", "notes")
+	if status != 6 || out != "" || !strings.Contains(screen, "echo\n  Says it again.\n  {") {
+		t.Fatalf("no to the tools = %d %s\n%s", status, out, screen)
+	}
+	if out, _ := s.jp("mcp", "show", "notes"); !strings.Contains(out, "status     unapproved\n") {
+		t.Errorf("after the no: %s", out)
+	}
+	screen, out, status = atTerminal(t, s, []exchange{{start, "y\n"}, {tools, "y\n"}}, "mcp", "approve", "notes")
 	if status != 0 || !strings.Contains(out, "  Says it again.\n") {
 		t.Fatalf("yes = %d %s\n%s", status, out, screen)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "about"), []byte("Sends it \x1b[31maway.\n"), 0o600); err != nil {
+	// What is not seen comes neither to the model nor into the record, and is no change.
+	if err := os.WriteFile(filepath.Join(s.dir, "about"), []byte("Says\u200b it again.\U000e0072\U000e006d\U000e0100\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("mcp", "approve", "notes"); code != 0 || !strings.Contains(out, "  Says it again.\n") {
+		t.Errorf("hidden text = %d %s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "about"), []byte("Sends it\u00a0\x1b[31maway.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	screen, out, status = onTerminal(t, s, again, "n\n", "mcp", "approve", "notes")
-	if status != 6 || out != "" || !strings.Contains(screen, "echo: changed") || !strings.Contains(screen, "  - Says it again.") || !strings.Contains(screen, "  + Sends it [31maway.") {
+	if status != 6 || out != "" || !strings.Contains(screen, "echo: changed") || !strings.Contains(screen, "  - Says it again.\n") || !strings.Contains(screen, "  + \"Sends it\\u00a0[31maway.\"\n") || strings.Contains(screen, "properties") {
 		t.Errorf("no to a change = %d %s\n%s", status, out, screen)
 	}
 	if out, _ := s.jp("mcp", "show", "notes"); !strings.Contains(out, "  Says it again.\n") {
 		t.Errorf("after the no: %s", out)
 	}
 	screen, out, status = onTerminal(t, s, again, "y\n", "mcp", "approve", "notes")
-	if status != 0 || !strings.Contains(out, "  Sends it [31maway.\n") {
+	if status != 0 || !strings.Contains(out, "  \"Sends it\\u00a0[31maway.\"\n") {
 		t.Errorf("yes to a change = %d %s\n%s", status, out, screen)
 	}
 
@@ -49,7 +64,7 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	screen, out, status = onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
-	const before = "It was approved with another entry: mcp-server about (sandbox off: it can do what you can do)"
+	const before = "It was approved with another entry: mcp-server about (runs UNCONFINED: it can do what you can do)"
 	if status != 6 || out != "" || !strings.Contains(screen, "access     ro about") || !strings.Contains(screen, before) {
 		t.Errorf("another confinement = %d %s\n%s", status, out, screen)
 	}

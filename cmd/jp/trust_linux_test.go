@@ -42,6 +42,15 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 // and returns what the screen showed, stdout and the exit status.
 func onTerminal(t *testing.T, s *site, question, answer string, args ...string) (screen, stdout string, status int) {
 	t.Helper()
+	return atTerminal(t, s, []exchange{{question, answer}}, args...)
+}
+
+// exchange is a question on a screen, and what is typed then.
+type exchange struct{ question, answer string }
+
+// atTerminal is onTerminal for one question after another.
+func atTerminal(t *testing.T, s *site, all []exchange, args ...string) (screen, stdout string, status int) {
+	t.Helper()
 	master, slave := openTerminal(t)
 	var out bytes.Buffer
 	cmd := &exec.Cmd{
@@ -61,14 +70,18 @@ func onTerminal(t *testing.T, s *site, question, answer string, args ...string) 
 		t.Fatal(err)
 	}
 	var seen []byte
+	from := 0 // behind the last question
 	buf := make([]byte, 4096)
-	for typed := false; ; {
+	for {
 		n, err := master.Read(buf)
 		seen = append(seen, buf[:n]...)
-		if !typed && question != "" && bytes.Contains(seen, []byte(question)) {
-			typed = true
-			if _, err := master.WriteString(answer); err != nil {
-				t.Fatal(err)
+		if len(all) > 0 && all[0].question != "" {
+			if i := bytes.Index(seen[from:], []byte(all[0].question)); i >= 0 {
+				from += i + len(all[0].question)
+				if _, err := master.WriteString(all[0].answer); err != nil {
+					t.Fatal(err)
+				}
+				all = all[1:]
 			}
 		}
 		if errors.Is(err, syscall.EIO) {
@@ -121,6 +134,7 @@ func TestTrustOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	screen, _, status = onTerminal(t, s, question, "n\n", query...)
+	screen = strings.ReplaceAll(screen, "\n      ", "")
 	if status != 6 || !strings.Contains(screen, "not as it was trusted, recorded ") || !strings.Contains(screen, "new     .jp/extra.toml  sha256:") ||
 		strings.Contains(screen, "  .jp/config.toml  sha256:") {
 		t.Errorf("changed: status %d, screen:\n%s", status, screen)

@@ -3,31 +3,43 @@ package unseen
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"sync"
 )
 
 // Rows breaks a line in which all shows into the rows that it takes on a screen of width columns. All but the first begin with
-// indent, so that no text can be made to look like a line of its own by letting it run to the edge of the screen. Wide
+// indent, so that no text can be made to look like a line of its own by letting it run to the edge of the screen. A row
+// ends at a space where there is one in its second half; nothing is left out. Wide
 // characters count as two columns, those that join others as one.
 func Rows(line string, width int, indent string) []string {
 	if width < len(indent)+8 {
 		width = len(indent) + 8
 	}
 	var rows []string
-	var b strings.Builder
-	at := 0
+	row, at := make([]rune, 0, width), 0
 	for _, r := range line {
 		if at+columns(r) > width {
-			rows = append(rows, b.String())
-			b.Reset()
-			b.WriteString(indent)
-			at = len(indent)
+			n := breakAt(row, width/2)
+			rest := row[n:]
+			rows = append(rows, string(row[:n]))
+			row, at = []rune(indent+string(rest)), len(indent)
+			for _, r := range rest {
+				at += columns(r)
+			}
 		}
-		b.WriteRune(r)
+		row = append(row, r)
 		at += columns(r)
 	}
-	return append(rows, b.String())
+	return append(rows, string(row))
+}
+
+// breakAt is where a row ends: behind its last space, if that is not before least.
+func breakAt(row []rune, least int) int {
+	for i := len(row) - 1; i >= least; i-- {
+		if row[i] == ' ' {
+			return i + 1
+		}
+	}
+	return len(row)
 }
 
 // columns is how many columns r takes at most.

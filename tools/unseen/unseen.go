@@ -150,3 +150,12 @@ func Spell(s string) string {
 
 // Quote is a Go string literal of s in which all of it shows.
 func Quote(s string) string { return Spell(strconv.Quote(s)) }
+
+// Word is s as one word of a command line: as it is where it is plain, else as [Quote] writes it.
+func Word(s string) string {
+	plain := func(r rune) bool { return r != ' ' && Shows(r) && !strings.ContainsRune("'\"\\;", r) }
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return Quote(s)
+	}
+	return s
+}

@@ -61,6 +61,34 @@ func FuzzStrip(f *testing.F) {
 	})
 }
 
+func TestWord(t *testing.T) {
+	for in, want := range map[string]string{
+		"": `""`, "a-b.c": "a-b.c", "a b": `"a b"`, "a;b": `"a;b"`, `a"b`: `"a\"b"`, "a\u200b": `"a\u200b"`, "a\n": `"a\n"`, `a\b`: `"a\\b"`, "日本": "日本",
+	} {
+		if got := Word(in); got != want {
+			t.Errorf("Word(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want string
+	}{
+		{"", ""},
+		{"0123456789abcdef", "0123456789abcdef"},
+		{"0123456789abcdefg", "0123456789abcdef|  g"},
+		{"0123456789 abcdefgh", "0123456789 |  abcdefgh"},
+		{"01 3456789abcdefgh", "01 3456789abcdef|  gh"},
+		{"日本語日本語日本語", "日本語日本語日本|  語"},
+	} {
+		if got := strings.Join(Rows(tt.line, 16, "  "), "|"); got != tt.want {
+			t.Errorf("Rows(%q) = %s, want %s", tt.line, got, tt.want)
+		}
+	}
+}
+
 func TestHides(t *testing.T) {
 	if got := strings.Join(Hides("a\n\tb\u202ec\u200b\x1b\u2800\u00a0"), " "); got != "U+202E U+200B U+001B U+2800 U+00A0" {
 		t.Errorf("Hides = %s", got)

@@ -44,8 +44,8 @@ type mcpServer struct {
 }
 
 // mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
-// user's config may confine. A
-// delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval does not show.
+// user's config may confine. A delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval
+// does not show.
 func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	u := &a.mcp
 	u.mu.Lock()
@@ -53,16 +53,45 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if u.servers != nil {
 		return u.servers, nil
 	}
-	m, err := a.machine()
-	if err != nil {
-		return nil, err
-	}
 	root, err := a.workspace()
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]mcpServer{}
-	confines := map[string]mcp.Entry{} // of the user's own, that say what one of .mcp.json or an editor may reach
+	data, err := a.mcpFile(root)
+	if err != nil {
+		return nil, err
+	}
+	all, confines, fileErr, err := a.serversOf(root, data)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		u.fileErr = fileErr
+	}
+	for name, s := range u.editor {
+		have, taken := all[name]
+		limit, limited := confines[name]
+		switch {
+		case limited && have.Own:
+			s.Server.Reach = limit.Server.Reach
+			s.Err = s.Server.Check()
+			all[name] = s
+		case !taken: // since the session began
+			all[name] = s
+		}
+	}
+	u.servers = all
+	return all, nil
+}
+
+// serversOf are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
+// the user's own that say what one of .mcp.json or an editor may reach; fileErr is what is wrong with .mcp.json as a whole.
+func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
+	m, err := a.machine()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, confines = map[string]mcpServer{}, map[string]mcp.Entry{}
 	for name, s := range m.Providers.MCP {
 		e := mcp.Entry{Server: mcp.Server{Name: name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}}
 		if s.Command != "" {
@@ -81,44 +110,27 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 		}
 		all[name] = mcpServer{Entry: e, Origin: "config.toml", Own: true}
 	}
-	data, err := a.mcpFile(root)
-	if err != nil {
-		return nil, err
+	if data == nil {
+		return all, confines, nil, nil
 	}
-	if data != nil {
-		entries, err := mcp.ParseFile(data, root)
-		u.fileErr = err
-		for name, e := range entries {
-			own, taken := all[name]
-			limit, limited := confines[name]
-			switch {
-			case limited:
-				e.Server.Reach = limit.Server.Reach
-				if e.Err == nil {
-					e.Err = e.Server.Check()
-				}
-			case taken && onlyConfines(m.Providers.MCP[name]):
-				e.Err = own.Err
-			case taken:
-				e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
-			}
-			all[name] = mcpServer{Entry: e, Origin: mcpFile}
-		}
-	}
-	for name, s := range u.editor {
-		have, taken := all[name]
+	entries, fileErr := mcp.ParseFile(data, root)
+	for name, e := range entries {
+		own, taken := all[name]
 		limit, limited := confines[name]
 		switch {
-		case limited && have.Own:
-			s.Server.Reach = limit.Server.Reach
-			s.Err = s.Server.Check()
-			all[name] = s
-		case !taken: // since the session began
-			all[name] = s
+		case limited:
+			e.Server.Reach = limit.Server.Reach
+			if e.Err == nil {
+				e.Err = e.Server.Check()
+			}
+		case taken && onlyConfines(m.Providers.MCP[name]):
+			e.Err = own.Err
+		case taken:
+			e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
 		}
+		all[name] = mcpServer{Entry: e, Origin: mcpFile}
 	}
-	u.servers = all
-	return all, nil
+	return all, confines, fileErr, nil
 }
 
 // mcpFile returns the bytes of .mcp.json that may be used, nil when there are none.

@@ -13,8 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
-	"jp/tools"
-	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
 func newMCPCommand(a *app) *cli.Command {
@@ -35,8 +34,8 @@ type mcpShown struct {
 	Env        map[string]string `json:"env"`       // as it is written
 	Headers    map[string]string `json:"headers"`
 	Variables  []string          `json:"variables"`   // that it takes from the environment
-	Reaches    []string          `json:"reaches"`     // of a confined program: "ro PATH" or "rw PATH"
-	Network    string            `json:"network"`     // of a confined program: none or any
+	Reaches    []string          `json:"reaches"`     // of a program: "ro PATH" or "rw PATH"
+	Network    string            `json:"network"`     // none or any; "" of an unusable one
 	Sandbox    string            `json:"sandbox"`     // of a program: off, auto or require; "" behind an address, and unusable
 	Unenforced []string          `json:"unenforced"`  // what of its sandbox this system cannot enforce
 	Status     string            `json:"status"`      // approved, changed, unapproved, unusable
@@ -58,13 +57,8 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 		v.Status, v.Problem = "unusable", s.Err.Error()
 		return v, nil
 	}
-	if r := s.Server.Reach; r != nil {
-		box := proc.Confine{Network: r.Network == tools.NetworkAny}
-		v.Reaches, v.Network, v.Sandbox = r.Files(), string(r.Network), string(r.Sandbox)
-		v.Unenforced = append(v.Unenforced, box.Missing(proc.Enforceable())...)
-	} else if s.Server.Command != "" {
-		v.Sandbox = string(tools.SandboxOff)
-	}
+	reach := serverReach(s.Server)
+	v.Reaches, v.Network, v.Sandbox, v.Unenforced = reach.Access, reach.Network, reach.Sandbox, reach.Unenforced
 	r, err := a.mcpRecord(ctx, name)
 	if err != nil || r == nil {
 		return v, err
@@ -149,14 +143,11 @@ func (a *app) writeMCPServer(ctx context.Context, name string, s mcpServer) erro
 	return a.text(func(w *bufio.Writer) error {
 		_, _ = w.WriteString(mcpText(v))
 		for _, t := range v.Tools {
-			fmt.Fprintf(w, "\n%s\n", term.Line(t.Name))
-			for line := range strings.Lines(t.Description) {
-				fmt.Fprintf(w, "  %s\n", term.Line(strings.TrimSuffix(line, "\n")))
-			}
+			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), marked("  ", t.Description))
 		}
 		if len(v.Tools) > 0 {
 			t := v.Tools[0]
-			fmt.Fprintf(w, "\nAn agent holds one with:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, term.Line(t.Name))
+			fmt.Fprintf(w, "\nAn agent holds one with:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
 		}
 		return nil
 	})
@@ -176,7 +167,7 @@ func toolNameFor(server, tool string) string {
 // mcpText is how a server is reached and what it is given.
 func mcpText(v mcpShown) string {
 	var b strings.Builder
-	row := func(name, text string) { fmt.Fprintf(&b, "%-9s  %s\n", name, term.Line(text)) }
+	row := func(name, text string) { fmt.Fprintf(&b, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("server", v.Name+", named in "+v.Origin)
 	row("status", v.Status+pick(v.Problem == "", "", ": "+v.Problem))
 	row(pick(v.Transport == "http", "url", "runs"), v.Address)
@@ -191,11 +182,8 @@ func mcpText(v mcpShown) string {
 	if len(v.Variables) > 0 {
 		row("variables", strings.Join(v.Variables, " "))
 	}
-	switch v.Sandbox {
-	case "":
-	case string(tools.SandboxOff):
-		row("sandbox", unconfined)
-	default:
+	if v.Sandbox != "" {
+		reach := programReach{Sandbox: v.Sandbox, Unenforced: v.Unenforced}
 		for _, rule := range v.Reaches {
 			row("access", rule)
 		}
@@ -203,7 +191,7 @@ func mcpText(v mcpShown) string {
 			row("access", noFiles)
 		}
 		row("network", v.Network)
-		row("sandbox", v.Sandbox+pick(len(v.Unenforced) > 0, "; this system cannot enforce "+strings.Join(v.Unenforced, ", "), ""))
+		row("sandbox", reach.sandbox())
 	}
 	for _, left := range v.Left {
 		row("left out", left)
@@ -215,7 +203,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 	var yes bool
 	return a.command(spec{
 		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "NAME", Min: 1, Max: 1,
-		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, and records the tools that it has. Agents " +
+		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
 			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
 		Flags:    []*option{boolFlag(&yes, "yes", "approve without a question")},
@@ -252,10 +240,10 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if !same && !s.Own && !yes {
 		text := mcpText(shown)
 		if before != nil {
-			text += "It was approved with another entry: " + term.Line(before.Server.Address()) +
-				pick(before.Server.Command != "", " ("+confinementText(before.Server.Reach)+")", "") + "\n"
+			text += "It was approved with another entry: " + unseen.Spell(before.Server.Address()) +
+				pick(before.Server.Command != "", " ("+serverReach(before.Server).text()+")", "") + "\n"
 		}
-		if err := a.askApproval(ctx, name, text, "Start it and let agents use its tools? [y/N] "); err != nil {
+		if err := a.askApproval(ctx, name, text, "Start it and look at its tools? [y/N] "); err != nil {
 			return err
 		}
 	}
@@ -266,12 +254,17 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 		}
 		return err
 	}
-	if before != nil {
-		if changes := before.Changes(list); len(changes) > 0 && !yes {
-			if err := a.askApproval(ctx, name, changedTools(name, *before, list, changes), "Let agents use these tools as they are now? [y/N] "); err != nil {
-				return err
-			}
+	switch {
+	case yes:
+	case before == nil && !s.Own:
+		err = a.askApproval(ctx, name, toolsText(list)+"\n", "Let agents use these tools? [y/N] ")
+	case before != nil:
+		if changes := before.Changes(list); len(changes) > 0 {
+			err = a.askApproval(ctx, name, changedTools(name, *before, list, changes), "Let agents use these tools as they are now? [y/N] ")
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if _, err := a.writeMCPRecord(ctx, s.Server, list, left); err != nil {
 		return err
@@ -279,19 +272,44 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	return a.writeMCPServer(ctx, name, s)
 }
 
-// changedTools is what a person reads of tools that are not as they were approved.
+// toolsText is what a person reads of the tools of a server: all that a model will.
+func toolsText(list []mcp.Tool) string {
+	var b strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&b, "\n%s\n%s%s", unseen.Spell(t.Name), marked("  ", t.Description), marked("  ", string(t.Schema)))
+	}
+	if len(list) == 0 {
+		b.WriteString("it has no tools\n")
+	}
+	return b.String()
+}
+
+// marked is a text with mark before each line. A line stands in quotes where it holds what does not show, so that two that differ
+// do not look the same.
+func marked(mark, text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if q := unseen.Quote(line); q != `"`+line+`"` && (unseen.Spell(line) != line || strings.HasPrefix(line, `"`)) || strings.TrimSpace(line) != line {
+			line = unseen.Fold(q)
+		}
+		b.WriteString(mark + line + "\n")
+	}
+	return b.String()
+}
+
+// changedTools is what a person reads of tools that are not as they were approved: what is different of each.
 func changedTools(name string, before mcp.Record, now []mcp.Tool, changes []mcp.Change) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MCP server %s: its tools are not as they were approved\n", term.Line(name))
+	fmt.Fprintf(&b, "MCP server %s: its tools are not as they were approved\n", unseen.Spell(name))
 	listed := mcp.Record{Tools: now}
 	for _, c := range changes {
-		fmt.Fprintf(&b, "\n%s: %s\n", term.Line(c.Tool), c.State)
-		for _, side := range []struct {
-			mark string
-			in   mcp.Record
-		}{{"-", before}, {"+", listed}} {
-			if t, ok := side.in.Tool(c.Tool); ok {
-				fmt.Fprintf(&b, "  %s %s\n  %s %s\n", side.mark, term.Line(t.Description), side.mark, term.Line(string(t.Schema)))
+		fmt.Fprintf(&b, "\n%s: %s\n", unseen.Spell(c.Tool), c.State)
+		was, _ := before.Tool(c.Tool)
+		is, _ := listed.Tool(c.Tool)
+		for _, text := range [][2]string{{was.Description, is.Description}, {string(was.Schema), string(is.Schema)}} {
+			if text[0] != text[1] {
+				b.WriteString(marked("  - ", text[0]) + marked("  + ", text[1]))
 			}
 		}
 	}

@@ -41,16 +41,6 @@ func onlyConfines(s profiles.MCPServer) bool {
 	return s.Command == "" && s.URL == "" && len(s.Args)+len(s.Env)+len(s.Headers) == 0 && (s.Access != nil || s.Network+s.Sandbox != "")
 }
 
-// confines reports whether the user's own config confines a server of .mcp.json of this name.
-func (a *app) confines(name string) bool {
-	m, err := a.machine()
-	if err != nil || !onlyConfines(m.Providers.MCP[name]) {
-		return false
-	}
-	reach, err := reachOf(name, m.Providers.MCP[name])
-	return err == nil && reach != nil
-}
-
 // confineServer makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
 // without a person looking on.
 func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
@@ -70,16 +60,3 @@ func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*pro
 	}
 	return box, nil
 }
-
-// confinementText is how a program that is a server is confined, on one line.
-func confinementText(r *mcp.Reach) string {
-	if r == nil {
-		return "sandbox " + unconfined
-	}
-	return "sandbox " + string(r.Sandbox) + ", network " + string(r.Network) + ", access " + or(strings.Join(r.Files(), ", "), noFiles)
-}
-
-const (
-	unconfined = "off: it can do what you can do"
-	noFiles    = "no files of yours"
-)

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 func newProfileCommand(a *app) *cli.Command {
@@ -99,7 +100,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			for _, w := range r.Warnings {
 				a.warn("%s", w)
 			}
-			ts := shownTools(r, defs)
+			ts := shownTools(r, defs, a.serversFor(files))
 			defined := files.definedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
@@ -135,10 +136,15 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		for _, rule := range t.Access {
 			fmt.Fprintf(w, "    access %s\n", term.Line(rule))
 		}
-		if t.Command == "" {
+		if t.Sandbox == "" {
 			continue
 		}
-		fmt.Fprintf(w, "    runs %s\n", term.Line(t.Command))
+		if t.Sandbox == string(tools.SandboxOff) {
+			fmt.Fprintf(w, "    %s\n", unconfined)
+		}
+		if t.Command != "" {
+			fmt.Fprintf(w, "    runs %s\n", unseen.Spell(t.Command))
+		}
 		if len(t.JP) > 0 {
 			fmt.Fprintf(w, "    runs jp %s, for the conversation that calls it\n", strings.Join(t.JP, " "))
 		}
@@ -165,38 +171,39 @@ type toolShown struct {
 	Result      string   `json:"result"`
 	Timeout     string   `json:"timeout"`
 	Parallel    bool     `json:"parallel"`
-	Network     string   `json:"network"`
-	Access      []string `json:"access"` // "ro PATH" or "rw PATH"; empty = the tool's default
+	Network     string   `json:"network"` // what it reaches: none or any
+	Access      []string `json:"access"`  // "ro PATH" or "rw PATH", "rw /" where nothing confines it; empty = the tool's default
 	Description string   `json:"description"`
-	Origin      string   `json:"origin"`  // where the config enables it
-	Command     string   `json:"command"` // of a local tool
-	Env         []string `json:"env"`     // variables it gets beside the usual ones
-	Sandbox     string   `json:"sandbox"`
+	Origin      string   `json:"origin"`       // where the config enables it
+	Command     string   `json:"command"`      // of a local tool
+	Env         []string `json:"env"`          // variables it gets beside the usual ones
+	Sandbox     string   `json:"sandbox"`      // of a program: auto, require, or off: it runs unconfined; "" = it is none
 	Detached    string   `json:"detached"`     // what becomes of leave to run when nobody can be asked
 	JP          []string `json:"jp,omitempty"` // what it may run jp for
 	Defined     string   `json:"defined"`      // the file of .jp/tools that defines it; "" = jp, or the config itself
 }
 
 // shownTools are the tools that a config holds.
-func shownTools(r *profiles.Resolved, defs []tools.Definition) []toolShown {
+func shownTools(r *profiles.Resolved, defs []tools.Definition, servers map[string]mcpServer) []toolShown {
 	out := make([]toolShown, 0, len(defs))
 	for _, d := range defs {
 		t := r.Tools[d.Name]
-		out = append(out, showTool(d, t.Pos("").String()))
+		out = append(out, showTool(d, t.Pos("").String(), servers))
 	}
 	return out
 }
 
-func showTool(d tools.Definition, origin string) toolShown {
+func showTool(d tools.Definition, origin string, servers map[string]mcpServer) toolShown {
+	reach := toolReach(d, servers)
 	s := toolShown{
 		Name: d.Name, Source: pick(d.Remote == "", d.Source, d.Declared()), Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
-		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: or(string(d.Network), string(tools.NetworkNone)),
+		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,
 		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
-		Command: commandText(d.Command), Env: append([]string{}, d.Env...), Sandbox: or(string(d.Sandbox), string(tools.SandboxAuto)),
+		Command: commandText(d.Command), Env: reach.Env, Sandbox: reach.Sandbox,
 		Detached: or(string(d.Detached.Run), string(tools.DetachedDeny)),
 	}
-	for _, rule := range d.Access.FS {
-		s.Access = append(s.Access, string(rule.Mode)+" "+rule.Path)
+	if len(d.Access.FS) > 0 || reach.off() || !d.Local() && reach.Sandbox != "" {
+		s.Access = reach.Access
 	}
 	for _, verb := range d.Access.JP {
 		s.JP = append(s.JP, string(verb))

@@ -52,7 +52,7 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs)
+			ts := shownTools(r, defs, a.servers(ctx))
 			if a.json() {
 				return a.document(ts)
 			}

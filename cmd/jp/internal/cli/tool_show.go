@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"jp/cmd/jp/internal/term"
 	"jp/tools"
 	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
 // toolDetail is a tool of an agent as `tool show` publishes it: what is said about it, and what comes of that here.
@@ -24,6 +24,8 @@ type toolDetail struct {
 	Script     string          `json:"script"`     // the shell text of a local tool; "" = it has none
 	ScriptFile string          `json:"script_file"`
 	Schema     json.RawMessage `json:"schema"`
+
+	reach programReach
 }
 
 func newToolShowCommand(a *app) *cli.Command {
@@ -41,25 +43,20 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
+			servers := a.servers(ctx)
+			reach := toolReach(d, servers)
 			t := toolDetail{
-				toolShown: showTool(d, r.Tools[d.Name].Pos("").String()), Schema: d.Schema,
-				Reaches: []string{}, Variables: []string{}, Unenforced: []string{},
+				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), servers), Schema: d.Schema,
+				Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
 			}
 			if len(t.Schema) == 0 {
 				t.Schema = json.RawMessage("null")
-			}
-			for _, rule := range d.Reach() {
-				t.Reaches = append(t.Reaches, string(rule.Mode)+" "+rule.Path)
 			}
 			if d.Local() {
 				t.Variables = append(proc.ToolEnv(), d.Env...)
 				slices.Sort(t.Variables)
 				t.Variables = slices.Compact(t.Variables)
 				t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
-				if d.Sandbox != tools.SandboxOff {
-					box := proc.Confine{Network: d.Network == tools.NetworkAny}
-					t.Unenforced = append(t.Unenforced, box.Missing(proc.Enforceable())...)
-				}
 				if c := a.trustedAlready(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
 					t.Defined = c.definedIn()[d.Name]
 				}
@@ -73,7 +70,7 @@ func newToolShowCommand(a *app) *cli.Command {
 }
 
 func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
-	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
+	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("tool", t.Name)
 	row("source", t.Source)
 	row("enabled", a.relative(t.Origin))
@@ -87,10 +84,10 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	for _, rule := range t.Reaches {
 		row("access", rule+pick(len(t.Access) == 0, "  (the default)", ""))
 	}
+	if t.Sandbox != "" && len(t.Reaches) == 0 {
+		row("access", noFiles)
+	}
 	if t.Command != "" {
-		if len(t.Reaches) == 0 {
-			row("access", "no files of yours")
-		}
 		if t.Script == "" {
 			row("runs", t.Command)
 		} else {
@@ -99,28 +96,35 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 		if len(t.JP) > 0 {
 			row("runs jp", strings.Join(t.JP, " ")+", for the conversation that calls it")
 		}
-		row("network", t.Network)
-		switch {
-		case t.Sandbox == string(tools.SandboxOff):
-			row("sandbox", t.Sandbox+"; access and network are not enforced")
-		case len(t.Unenforced) > 0:
-			row("sandbox", t.Sandbox+"; this system cannot enforce "+strings.Join(t.Unenforced, ", "))
-		default:
-			row("sandbox", t.Sandbox)
-		}
-		row("variables", strings.Join(t.Variables, " "))
 	}
-	fmt.Fprintf(w, "\n%s\n", term.Clean(t.Description))
+	if t.Sandbox != "" {
+		row("network", t.Network)
+		row("sandbox", t.reach.sandbox())
+	}
+	if variables := pick(t.Command != "", t.Variables, t.Env); len(variables) > 0 {
+		row("variables", strings.Join(variables, " "))
+	}
+	fmt.Fprintf(w, "\n%s\n", spelled(t.Description, ""))
 	if t.Script != "" {
-		fmt.Fprintf(w, "\nscript:\n")
-		for line := range strings.Lines(term.Clean(t.Script)) {
-			fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(line, "\n"))
-		}
+		fmt.Fprintf(w, "\nscript:\n%s\n", spelled(strings.TrimSuffix(t.Script, "\n"), "  "))
 	}
 	b, err := encodeJSON(t.Schema, true)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\narguments:\n%s", term.Clean(string(b)))
+	_, err = fmt.Fprintf(w, "\narguments:\n%s", spelled(string(b), ""))
 	return err
+}
+
+// spelled is a text of several lines in which all shows, each with indent before it.
+func spelled(text, indent string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		parts := strings.Split(line, "\t")
+		for k := range parts {
+			parts[k] = unseen.Spell(parts[k])
+		}
+		lines[i] = indent + strings.Join(parts, "\t")
+	}
+	return strings.Join(lines, "\n")
 }

@@ -203,7 +203,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 	if err != nil {
 		return err
 	}
-	if err := tty.Show(s.text(a, true)); err != nil {
+	if err := tty.Show(s.text(tty.Width())); err != nil {
 		return err
 	}
 	answer, err := askLine(ctx, tty, "Trust this workspace? [y/N] ")

@@ -75,7 +75,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 	if a.json() {
 		return a.document(s)
 	}
-	text := s.text(a, false)
+	text := s.text(0)
 	if !show {
 		text, _, _ = strings.Cut(text, "\n")
 		text += "\n"

@@ -3,19 +3,17 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
-	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // review says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
@@ -91,29 +89,34 @@ type trustShown struct {
 	Agents    []agentShown `json:"agents"`
 	Skills    []string     `json:"skills"`
 	Texts     []string     `json:"instructions"`
-	Servers   []string     `json:"mcp_servers"` // "name: command or address"
+	Servers   []string     `json:"mcp_servers"` // "name: command or address", and what it reaches
 	Files     []change     `json:"files"`       // all of them
 }
 
 // agentShown is what one agent could do.
 type agentShown struct {
-	Name     string      `json:"name"` // "main", or that of the profile
-	File     string      `json:"file"`
-	Model    string      `json:"model"`
-	Tools    []toolGrant `json:"tools"`
-	Profiles []string    `json:"profiles"` // that it may delegate to
-	Problem  string      `json:"problem"`  // why it cannot be used; "" = none
+	Name     string         `json:"name"` // "main", or that of the profile
+	File     string         `json:"file"`
+	Model    string         `json:"model"`
+	Tools    []toolGrant    `json:"tools"`    // what can do most comes first
+	Profiles []string       `json:"profiles"` // that it may delegate to
+	Settings []settingGrant `json:"settings"` // other models, and limits above the default
+	Problem  string         `json:"problem"`  // why it cannot be used; "" = none
 }
 
-// toolGrant is one tool of an agent.
+// toolGrant is one tool of an agent, and what it reaches.
 type toolGrant struct {
-	Name    string `json:"name"`
-	Source  string `json:"source"`
-	Run     string `json:"run"`
-	Command string `json:"command"` // of a local tool
-	Network string `json:"network"`
-	Access  string `json:"access"`       // "" = the tool's default
-	JP      string `json:"jp,omitempty"` // what it may run jp for
+	Name       string   `json:"name"`
+	Source     string   `json:"source"`
+	Run        string   `json:"run"`
+	Detached   string   `json:"detached"` // what becomes of a call that asks where nobody can be asked
+	Command    string   `json:"command"`  // of a local tool
+	Sandbox    string   `json:"sandbox"`  // of a program: auto, require, or off: it runs unconfined; "" = it is none
+	Network    string   `json:"network"`
+	Access     string   `json:"access"` // "" = the tool's default
+	Env        []string `json:"env"`    // variables that it gets beside the usual ones
+	JP         string   `json:"jp,omitempty"`
+	Unenforced []string `json:"unenforced,omitempty"` // what of its sandbox this system cannot enforce
 }
 
 // trustShown finds out what the workspace would allow.
@@ -157,12 +160,12 @@ func (a *app) trustShown(j judgement) (trustShown, error) {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Servers = a.serversShown(j.files.data[mcpFile])
+	s.Servers = a.serversShown(j.files)
 	return s, nil
 }
 
 func (a *app) agentShown(src profiles.Sources, c *contribution, name, file string, ds []profiles.Directive) agentShown {
-	s := agentShown{Name: name, File: file, Tools: []toolGrant{}, Profiles: []string{}}
+	s := agentShown{Name: name, File: file, Tools: []toolGrant{}, Profiles: []string{}, Settings: []settingGrant{}}
 	r, defs, err := a.reviewed(src, c, ds)
 	if err != nil {
 		s.Problem = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -172,19 +175,53 @@ func (a *app) agentShown(src profiles.Sources, c *contribution, name, file strin
 	}
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
+	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
+	servers := a.serversFor(c)
 	for _, d := range defs {
-		shown := showTool(d, "")
+		shown := showTool(d, "", servers)
 		s.Tools = append(s.Tools, toolGrant{
-			Name: d.Name, Source: d.Source, Run: shown.Run, Command: commandText(d.Command),
-			Network: shown.Network, Access: strings.Join(shown.Access, ", "), JP: strings.Join(shown.JP, " "),
+			Name: d.Name, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
+			Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
+			Unenforced: toolReach(d, servers).Unenforced,
 		})
 	}
-	// What can do most comes first.
-	slices.SortStableFunc(s.Tools, func(a, b toolGrant) int {
-		rank := func(t toolGrant) int { return pick(t.Command != "", 0, 1) }
-		return rank(a) - rank(b)
-	})
+	slices.SortStableFunc(s.Tools, func(a, b toolGrant) int { return a.rank() - b.rank() })
 	return s
+}
+
+// rank is lower for what can do more.
+func (t toolGrant) rank() int {
+	switch {
+	case t.off():
+		return 0
+	case t.Sandbox != "":
+		return 1
+	}
+	return 2
+}
+
+// off reports whether nothing confines the tool.
+func (t toolGrant) off() bool { return t.Sandbox == string(tools.SandboxOff) }
+
+// text is the tool on one line; what can do harm stands first, what its author wrote last.
+func (t toolGrant) text() string {
+	line := pick(t.off(), unconfined+"; ", "") + t.Source + ", " + t.Run
+	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
+		line += ", but runs where nobody can be asked"
+	}
+	if t.Access != "" && !t.off() {
+		line += ", " + t.Access
+	}
+	if t.Sandbox != "" && !t.off() {
+		line += ", network " + t.Network
+	}
+	if len(t.Unenforced) > 0 {
+		line += ", but this system cannot enforce " + strings.Join(t.Unenforced, ", ")
+	}
+	if len(t.Env) > 0 {
+		line += ", gets " + strings.Join(t.Env, " ")
+	}
+	return line + pick(t.JP == "", "", ", runs jp "+t.JP) + pick(t.Command == "", "", ", runs: "+t.Command)
 }
 
 // commandText is a command as its author wrote it.
@@ -197,99 +234,41 @@ func commandText(c tools.CommandLine) string {
 	case c.Script != "":
 		return c.Program + " -c " + strconv.Quote(c.Script)
 	}
-	words := []string{c.Program}
+	words := []string{unseen.Word(c.Program)}
 	for _, arg := range c.Args {
-		if arg == "" || strings.ContainsAny(arg, " \t\n'\"") {
-			arg = fmt.Sprintf("%q", arg)
-		}
-		words = append(words, arg)
+		words = append(words, unseen.Word(arg))
 	}
 	return strings.Join(words, " ")
 }
 
-// serversShown names what .mcp.json would start or call, and for a program whether the user's own config confines it. A file that
-// cannot be read as one says so.
-func (a *app) serversShown(data []byte) []string {
+// serversShown names what .mcp.json would start or call, and what a program reaches. A file that cannot be read as one says so.
+func (a *app) serversShown(c *contribution) []string {
 	list := []string{}
+	data := c.data[mcpFile]
 	if data == nil {
 		return list
 	}
-	entries, err := mcp.ParseFile(data, "")
-	if err != nil {
+	if _, err := mcp.ParseFile(data, c.root); err != nil {
 		return append(list, mcpFile+": cannot be read")
 	}
-	for name, e := range entries {
-		text := name + ": " + e.Server.Address()
-		if v := e.Server.Variables(); len(v) > 0 {
+	for name, s := range a.serversFor(c) {
+		if s.Origin != mcpFile {
+			continue
+		}
+		text := unseen.Word(name) + ": " + s.Server.Address()
+		if v := s.Server.Variables(); len(v) > 0 {
 			text += " (with " + strings.Join(v, " ") + ")"
 		}
-		if e.Server.Command != "" {
-			text += ", " + pick(a.confines(name), "in a sandbox", "not confined")
+		if s.Server.Command != "" {
+			text += ", " + serverReach(s.Server).text()
 		}
-		if e.Err != nil {
-			text = name + ": cannot be used: " + e.Err.Error()
+		if s.Err != nil {
+			text = unseen.Word(name) + ": cannot be used: " + s.Err.Error()
 		}
 		list = append(list, text)
 	}
 	slices.Sort(list)
 	return list
-}
-
-// maxAsked bounds the lines of a question; a flood must not push off the screen what stands before it.
-const maxAsked = 200
-
-// text is the page that a person reads before trusting. asked is for a question: only what would change of the files, and not
-// more than a person will look at.
-func (s trustShown) text(a *app, asked bool) string {
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, term.Line(fmt.Sprintf(format, args...))) }
-	status := map[string]string{"trusted": "trusted", "changed": "not as it was trusted", "untrusted": "not trusted"}[s.Status]
-	if s.TrustedAt != nil {
-		status += ", recorded " + s.TrustedAt.Format(time.RFC3339)
-	}
-	add("workspace %s: %s", s.Workspace, status)
-	for _, agent := range s.Agents {
-		add("")
-		add("%s (%s)", pick(agent.Name == "main", "main agent", "profile "+agent.Name), agent.File)
-		if agent.Problem != "" {
-			add("  cannot be used: %s", agent.Problem)
-		}
-		if agent.Model != "" {
-			add("  model: %s", agent.Model)
-		}
-		for _, t := range agent.Tools {
-			line := fmt.Sprintf("  tool %s: %s, %s", t.Name, t.Source, t.Run)
-			if t.Access != "" {
-				line += ", " + t.Access
-			}
-			if t.Command != "" {
-				line += ", network " + t.Network + pick(t.JP == "", "", ", runs jp "+t.JP) + ", runs: " + t.Command
-			}
-			add("%s", line)
-		}
-		if len(agent.Profiles) > 0 {
-			add("  may start: %s", strings.Join(agent.Profiles, ", "))
-		}
-	}
-	add("")
-	for _, part := range []struct {
-		name string
-		list []string
-	}{{"skills", s.Skills}, {"instructions", s.Texts}, {"MCP servers", s.Servers}} {
-		if len(part.list) > 0 {
-			add("%s: %s", part.name, strings.Join(part.list, "; "))
-		}
-	}
-	for _, f := range s.Files {
-		if !asked || f.State != "same" {
-			add("%-8s%s  %s", f.State, filepath.FromSlash(f.Path), shortStamp(f.Stamp))
-		}
-	}
-	if asked && len(lines) > maxAsked {
-		more := len(lines) - maxAsked
-		lines = append(lines[:maxAsked], fmt.Sprintf("... and %d lines more, which `jp trust --show` shows: say no if you have not read them", more))
-	}
-	return strings.Join(lines, "\n") + "\n"
 }
 
 // shortStamp is enough of a hash to compare by eye.

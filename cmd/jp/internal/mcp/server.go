@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // Server is the entry of one MCP server, a program that speaks on stdio or an address. Nothing in it is expanded: ${NAME} and
@@ -108,14 +109,11 @@ func token(s string) bool {
 // Address is how the server is reached, as a person reads it: a command line, or a URL.
 func (s Server) Address() string {
 	if s.URL != "" {
-		return s.URL
+		return unseen.Word(s.URL)
 	}
-	words := []string{s.Command}
+	words := []string{unseen.Word(s.Command)}
 	for _, a := range s.Args {
-		if a == "" || strings.ContainsAny(a, " \t\r\n'\"\\") {
-			a = fmt.Sprintf("%q", a)
-		}
-		words = append(words, a)
+		words = append(words, unseen.Word(a))
 	}
 	return strings.Join(words, " ")
 }

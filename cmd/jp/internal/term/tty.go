@@ -69,6 +69,12 @@ func (t *TTY) size() (width, height int) {
 	return width, height
 }
 
+// Width is how many columns the terminal has; 80 where it does not say.
+func (t *TTY) Width() int {
+	width, _ := t.size()
+	return width
+}
+
 // Ask shows text, which must be clean, and returns the line typed behind it, without its newline. What was typed before the
 // question stood there is thrown away. io.EOF is Ctrl-D on an empty line; the end of ctx ends the question with its cause.
 func (t *TTY) Ask(ctx context.Context, text string) (string, error) {

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/mcp"
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// programReach is what a program reaches when it runs, that of a local tool or of an MCP server: what holds, and not what its
+// definition would like. Every page and document that says something of a sandbox, a network, files or variables says this.
+type programReach struct {
+	Sandbox    string   // auto, require, or off: unconfined; "" = no program: jp itself, or an address
+	Network    string   // none or any
+	Access     []string // "ro PATH" or "rw PATH"
+	Env        []string // variables that it gets beside the usual ones
+	Unenforced []string // what of its sandbox this system cannot enforce
+}
+
+// anyFile is the access of a program that nothing confines.
+const anyFile = "rw /"
+
+// unconfined is said loudest, and first.
+const (
+	unconfined = "runs UNCONFINED: it can do what you can do"
+	noFiles    = "no files of yours"
+)
+
+func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string) programReach {
+	r := programReach{
+		Sandbox: or(string(sandbox), string(tools.SandboxAuto)), Network: or(string(network), string(tools.NetworkNone)),
+		Access: append([]string{}, access...), Env: append([]string{}, env...), Unenforced: []string{},
+	}
+	if sandbox == tools.SandboxOff {
+		r.Network, r.Access = string(tools.NetworkAny), []string{anyFile}
+		return r
+	}
+	box := proc.Confine{Network: network == tools.NetworkAny}
+	r.Unenforced = append(r.Unenforced, box.Missing(proc.Enforceable())...)
+	return r
+}
+
+// toolReach is what a tool reaches; servers are those that it may be one of.
+func toolReach(d tools.Definition, servers map[string]mcpServer) programReach {
+	rules := []string{}
+	for _, rule := range d.Reach() {
+		rules = append(rules, string(rule.Mode)+" "+rule.Path)
+	}
+	if d.Local() {
+		return newReach(d.Sandbox, d.Network, rules, d.Env)
+	}
+	if name, ok := d.MCP(); ok {
+		if s, found := servers[name]; found {
+			return serverReach(s.Server)
+		}
+	}
+	return programReach{Network: string(tools.NetworkNone), Access: rules, Env: []string{}, Unenforced: []string{}}
+}
+
+// serverReach is what an MCP server reaches.
+func serverReach(s mcp.Server) programReach {
+	env := s.Variables()
+	for name := range s.Env {
+		env = append(env, name)
+	}
+	slices.Sort(env)
+	env = slices.Compact(env)
+	switch {
+	case s.Command == "":
+		return programReach{Network: string(tools.NetworkAny), Access: []string{}, Env: append([]string{}, env...), Unenforced: []string{}}
+	case s.Reach == nil:
+		return newReach(tools.SandboxOff, tools.NetworkAny, nil, env)
+	}
+	return newReach(s.Reach.Sandbox, s.Reach.Network, s.Reach.Files(), env)
+}
+
+// off reports whether nothing confines the program.
+func (r programReach) off() bool { return r.Sandbox == string(tools.SandboxOff) }
+
+// sandbox is Sandbox in words.
+func (r programReach) sandbox() string {
+	if r.off() {
+		return "off: " + unconfined
+	}
+	return r.Sandbox + pick(len(r.Unenforced) > 0, "; this system cannot enforce "+strings.Join(r.Unenforced, ", "), "")
+}
+
+// text is all of it but the variables, on one line.
+func (r programReach) text() string {
+	if r.off() {
+		return unconfined
+	}
+	return "sandbox " + r.sandbox() + ", network " + r.Network + ", access " + or(strings.Join(r.Access, ", "), noFiles)
+}
+
+// servers are those that tools may be of, as far as they are known by now.
+func (a *app) servers(ctx context.Context) map[string]mcpServer {
+	all, err := a.mcpServers(ctx)
+	if err != nil {
+		return nil // whoever uses one of them says so
+	}
+	return all
+}
+
+// serversFor are those of a workspace that is looked at, trusted or not.
+func (a *app) serversFor(c *contribution) map[string]mcpServer {
+	all, _, _, err := a.serversOf(c.root, c.data[mcpFile])
+	if err != nil {
+		return nil // the user's own config cannot be read, which is said elsewhere
+	}
+	return all
+}
