@@ -13,7 +13,8 @@ import (
 	"jp/cmd/jp/internal/cli"
 )
 
-// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names.
+// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at that which $JP_HANG_AT names
+// after it has made the file hung in TMPDIR. There it has half a second to end when its time is up.
 func crash() {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -21,9 +22,14 @@ func crash() {
 	}
 	os.Exit(cli.Main(context.Background(), cli.Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,
+		Exit: os.Exit, EndWithin: time.Second / 2,
 		Checkpoint: func(point string) {
 			if point == os.Getenv("JP_CRASH_AT") {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+			if point == os.Getenv("JP_HANG_AT") {
+				_ = os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), "hung"), nil, 0o600)
 				select {}
 			}
 		},

@@ -22,5 +22,6 @@ func run() int {
 	}
 	return cli.Main(context.Background(), cli.Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Dir: dir,
+		Exit: os.Exit,
 	})
 }

@@ -33,7 +33,11 @@ type Env struct {
 	Environ        []string
 	Dir            string // working directory; "" when there is none any more
 
+	// Exit ends the process. It is called when a run that is to end does not; nil leaves it waiting.
+	Exit func(status int)
+
 	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
+	EndWithin  time.Duration      // how long a run whose time is up may take to end; 0 = endWithin
 }
 
 // app is one run of jp.
@@ -83,7 +87,7 @@ func formats() []string {
 	return []string{formatAuto, formatText, formatTextPretty, formatJSON, formatJSONPretty, formatStream}
 }
 
-// Main runs one command line and returns its exit status. It never calls os.Exit. Signals are left alone but for SIGPIPE and,
+// Main runs one command line and returns its exit status. Only env.Exit ends the process, see forceEnd. Signals are left alone but for SIGPIPE and,
 // while a command runs that has something to settle, SIGINT, SIGTERM and SIGHUP.
 func Main(ctx context.Context, env Env) int {
 	defer keepBrokenPipe()()

@@ -36,7 +36,7 @@ func newQueryCommand(a *app) *cli.Command {
 			"answered the request is kept as a draft, which the next --edit in this workspace offers again.\n\n" +
 			"--no-persist answers without keeping anything: a conversation that goes on is read and not changed, sub-agents are refused.\n\n" +
 			"stdout holds the answer and nothing else; progress, warnings and errors are on stderr. The first Ctrl-C stops\n" +
-			"the run and keeps what was said, the second kills it; `jp query --id ID` goes on.\n\n" +
+			"the run and keeps what was said, the second kills it, three seconds later at most; `jp query --id ID` goes on.\n\n" +
 			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
 		Flags: o.flags(),
 		Max:   -1,
@@ -165,6 +165,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		a.io.Bound(ctx)
 		defer a.io.Unbound()
 	}
+	defer a.endWith(ctx, host.Kill)()
 
 	ws, err := a.workspace()
 	if err != nil {

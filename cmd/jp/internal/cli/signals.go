@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // signalError is the cause of a context that a signal ended.
@@ -33,7 +37,7 @@ func signalName(s syscall.Signal) string {
 }
 
 // withSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
-// with a *signalError as its cause, the second calls again, the third kills. Other commands leave signals to their default, which ends
+// with a *signalError as its cause, the second calls again and ends the process soon, the third kills. Other commands leave signals to their default, which ends
 // them at once with the same status for a shell. Once ctx has ended nobody waits for long for who does not read our output; a
 // command with a deadline tells a.io of that itself. stop must be called; it gives the signals back.
 func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
@@ -56,13 +60,10 @@ func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context,
 			case s := <-signals:
 				if ctx.Err() == nil {
 					cancel(&signalError{s.(syscall.Signal)})
-				} else {
-					// Whatever keeps us from ending now, the next signal ends.
-					signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-					if again != nil {
-						again()
-					}
+					continue
 				}
+				signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // the next one kills
+				a.forceEnd(again, context.Cause(ctx))
 			}
 		}
 	}()
@@ -73,6 +74,51 @@ func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context,
 		a.io.Unbound()
 		cancel(nil)
 	}
+}
+
+// Patience with a run that is to end.
+const (
+	endWithin  = 15 * time.Second       // that stops what is below it, a tree as deep as may be
+	killWithin = 3 * time.Second        // that has everything killed and writes down how it ended
+	wordsTake  = 200 * time.Millisecond // that has its last words to say
+)
+
+// forceEnd has kill end what is below this process, and then ends the process unless Main has returned before. It waits for
+// nothing that the run could wait for. The store is as after a kill: the next run settles what is open.
+func (a *app) forceEnd(kill func(), why error) {
+	if a.env.Exit == nil {
+		if kill != nil {
+			kill()
+		}
+		return
+	}
+	time.AfterFunc(killWithin, func() {
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			a.fail(fmt.Errorf("%w, by force: something did not end", why))
+		}()
+		select {
+		case <-said:
+		case <-time.After(wordsTake):
+		}
+		a.env.Exit(int(explain(why).Status))
+	})
+	if kill != nil {
+		go kill()
+	}
+}
+
+// endWith is forceEnd for a run that is to end with ctx and takes too long: its time is up, or who waited for it is gone. After a
+// single signal it may take as long as it does. stop calls it off unless ctx has ended; then Main should return soon.
+func (a *app) endWith(ctx context.Context, kill func()) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.As(cause, new(*signalError)) {
+			return
+		}
+		time.AfterFunc(cmp.Or(a.env.EndWithin, endWithin), func() { a.forceEnd(kill, cause) })
+	})
 }
 
 // keepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the process, so that what is
