@@ -340,6 +340,20 @@ func TestImportCutOff(t *testing.T) {
 		t.Errorf("after it: %+v", res)
 	}
 	nothingStaged(t, s)
+	// Many conversations are removed in few transactions.
+	var many strings.Builder
+	for i := range 500 {
+		many.WriteString(importLine(fmt.Sprint(1000+i), "") + importEvents(1))
+	}
+	if im = startImport(t, s, importFile(many.String())); dropRun(im.lock) != nil {
+		t.Fatal("its lock is gone")
+	}
+	sofar := transactions(t, s)
+	mustImport(t, s, importFile(importLine("6", "")), ImportOptions{})
+	if n := transactions(t, s) - sofar; n > 5 {
+		t.Errorf("sweeping 500 conversations took %d transactions", n)
+	}
+	nothingStaged(t, s)
 	if im = startImport(t, s, lines); dropRun(im.lock) != nil {
 		t.Fatal("its lock is gone")
 	}
@@ -347,6 +361,17 @@ func TestImportCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingStaged(t, s)
+}
+
+// transactions returns how many a store has seen.
+func transactions(t *testing.T, s *Store) uint64 {
+	t.Helper()
+	data := mustRead(t, s.Path())
+	p, err := openPages(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.txid
 }
 
 // nothingStaged reports what an import has left.

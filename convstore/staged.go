@@ -318,21 +318,15 @@ func (f *folder) sweepImports(ctx context.Context) error {
 	for {
 		left := false
 		err := f.read(ctx, func(t *tx) error {
-			k, err := t.abandonedImport()
-			left = k != nil
+			keys, err := t.abandonedImports(1)
+			left = len(keys) > 0
 			return err
 		})
 		if err == errAbsent || err == nil && !left {
 			return nil
 		}
 		if err == nil {
-			err = f.write(ctx, func(t *tx) error {
-				k, err := t.abandonedImport()
-				if k == nil || err != nil {
-					return err
-				}
-				return t.sweep(k)
-			})
+			err = f.write(ctx, (*tx).sweepSome)
 		}
 		if err != nil {
 			return err
@@ -340,9 +334,9 @@ func (f *folder) sweepImports(ctx context.Context) error {
 	}
 }
 
-// abandonedImport returns the key of something that an import which does not run
-// any more has staged, nil for nothing.
-func (t *tx) abandonedImport() (key []byte, err error) {
+// abandonedImports returns the keys of things that imports which do not run any more have staged, at
+// most so many.
+func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	runs := make(map[ID]bool)
 	err = t.prefixed(bImports, nil, func(k, v []byte) error {
 		by := idAt(v, 0)
@@ -357,41 +351,61 @@ func (t *tx) abandonedImport() (key []byte, err error) {
 		if held {
 			return nil
 		}
-		key = append(key, k...)
-		return errEnough
+		if keys = append(keys, slices.Clone(k)); len(keys) == most {
+			return errEnough
+		}
+		return nil
 	})
 	if err == errEnough {
 		err = nil
 	}
-	return key, err
+	return keys, err
 }
 
-// sweep removes part of what was staged under a key, and the key with the last of
-// it.
-func (t *tx) sweep(key []byte) error {
-	if len(key) == 8 {
-		left := sweepBatch
-		for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns} {
-			var keys [][]byte
-			err := t.prefixed(n, key, func(k, _ []byte) error {
-				if keys = append(keys, k); len(keys) == left {
-					return errEnough
-				}
-				return nil
-			})
-			for _, k := range keys {
-				if err := t.drop(n, k); err != nil {
-					return err
-				}
-			}
-			if err == errEnough {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			left -= len(keys)
+// sweepSome removes as much of what abandoned imports have staged as one transaction should.
+func (t *tx) sweepSome() error {
+	keys, err := t.abandonedImports(sweepBatch)
+	if err != nil {
+		return err
+	}
+	left := sweepBatch
+	for _, key := range keys {
+		if left <= 0 {
+			return nil
+		}
+		if err := t.sweep(key, &left); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// sweep removes what was staged under a key, and the key with the last of it, as long as there are
+// entries left that it may remove.
+func (t *tx) sweep(key []byte, left *int) error {
+	for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns} {
+		if len(key) != 8 {
+			break // a delegation: it is all in the entry
+		}
+		var keys [][]byte
+		if err := t.prefixed(n, key, func(k, _ []byte) error {
+			if len(keys) == *left {
+				return errEnough
+			}
+			keys = append(keys, k)
+			return nil
+		}); err != nil && err != errEnough {
+			return err
+		}
+		for _, k := range keys {
+			if err := t.drop(n, k); err != nil {
+				return err
+			}
+		}
+		if *left -= len(keys); *left <= 0 {
+			return nil
+		}
+	}
+	*left--
 	return t.drop(bImports, key)
 }
