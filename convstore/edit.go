@@ -29,8 +29,7 @@ func (s *Store) EditAll(ctx context.Context, ids []ID, edit func(*Conversation) 
 		return nil
 	}
 	err := s.f.write(ctx, func(t *tx) error {
-		m := mover{t: t, held: make(map[ID]bool)}
-		defer m.release()
+		m := mover{t}
 		for _, id := range ids {
 			r, err := t.loadWhole(id)
 			if err != nil {
@@ -102,17 +101,7 @@ func (t *tx) edit(id ID, r *record, c Conversation) error {
 }
 
 // mover gives conversations other parents, within one transaction.
-type mover struct {
-	t        *tx
-	held     map[ID]bool // run locks taken here
-	releases []func()
-}
-
-func (m *mover) release() {
-	for _, release := range m.releases {
-		release()
-	}
-}
+type mover struct{ t *tx }
 
 // move makes parent, 0 = none, the parent of a conversation.
 func (m *mover) move(id, parent ID) error {
@@ -166,10 +155,10 @@ func (m *mover) move(id, parent ID) error {
 	return t.save(id, r)
 }
 
-// take takes the run locks of the whole trees that conversations are in.
+// take sees to it that nothing runs in the whole trees that conversations are in.
 func (m *mover) take(in []ID) error {
 	t := m.t
-	var roots, missing []ID
+	var roots []ID
 	for _, id := range in {
 		r, err := t.load(id)
 		if err != nil {
@@ -185,18 +174,5 @@ func (m *mover) take(in []ID) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range all {
-		if !m.held[id] {
-			missing = append(missing, id)
-		}
-	}
-	release, err := t.takeAll(missing)
-	if err != nil {
-		return err
-	}
-	m.releases = append(m.releases, release)
-	for _, id := range missing {
-		m.held[id] = true
-	}
-	return nil
+	return t.takeAll(all)
 }

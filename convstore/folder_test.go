@@ -140,11 +140,8 @@ func TestRunLocks(t *testing.T) {
 	s := openStore(t)
 	mustCreate(t, s, New{})
 	held := []ID{1, 2, 3, 500, 501, 17636174891, 1<<62 + 1, 1<<63 - 1}
-	files, _, err := s.f.takeRuns(held[:3]...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range held[3:] {
+	var files []*os.File
+	for _, id := range held {
 		file, err := s.f.takeRun(id)
 		if err != nil {
 			t.Fatal(err)
@@ -174,8 +171,11 @@ func TestRunLocks(t *testing.T) {
 		check(probe, false, free...)
 		probe.close()
 	}
-	if _, busy, err := s.f.takeRuns(4, 499, 500, 502); err != errHeld || busy != 500 {
-		t.Errorf("takeRuns with one that is held: %v, %v", busy, err)
+	if _, err := s.f.takeRun(500); busyID(err) != 500 {
+		t.Errorf("takeRun of one that is held: %v", err)
+	}
+	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.takeAll([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {
+		t.Errorf("takeAll with one that is held: %v", err)
 	}
 	for _, file := range files {
 		if err := dropRun(file); err != nil {

@@ -37,11 +37,9 @@ func (s *Store) RemoveAll(ctx context.Context, ids []ID, o RemoveOptions) (remov
 		if err != nil {
 			return err
 		}
-		release, err := t.takeAll(all)
-		if err != nil {
+		if err := t.takeAll(all); err != nil {
 			return err
 		}
-		defer release()
 		if !o.Cascade && !o.Promote {
 			removed, err = t.removeNamed(ids)
 			return err
@@ -274,7 +272,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			if len(all) == 0 {
 				continue
 			}
-			release, err := t.takeAll(all)
+			err = t.takeAll(all)
 			var busy *BusyError
 			if errors.As(err, &busy) {
 				continue
@@ -282,7 +280,6 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			if err != nil {
 				return err
 			}
-			defer release()
 			if err := t.remove(all); err != nil {
 				return err
 			}

@@ -18,28 +18,31 @@ var errHeld = errors.New("run lock: held")
 // takeRun takes the run lock of one conversation without waiting, or fails with
 // a *BusyError.
 func (f *folder) takeRun(id ID) (*os.File, error) {
-	files, _, err := f.takeRuns(id)
+	file, err := f.tryRun(id)
 	if err == errHeld {
 		return nil, &BusyError{ID: id, Holder: f.runHolder(id)}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return files[0], nil
+	return file, err
 }
 
-// takeAll takes the run locks of several conversations for a removal, or fails
-// with a *BusyError. To the transaction what it holds itself counts as free.
+// takeAll sees to it that none of several conversations runs while a write transaction removes or
+// moves them, or fails with a *BusyError. To the transaction they count as free from then on.
 //
-// The locks may be let go before the commit: who takes one in between still has
-// to wait for the store to see whether the conversation is there.
-func (t *tx) takeAll(ids []ID) (release func(), err error) {
-	files, busy, err := t.f.takeRuns(ids...)
-	if err == errHeld {
-		return nil, &BusyError{ID: busy, Holder: t.f.runHolder(busy)}
+// It takes no lock: a lock for each of many would have the kernel walk all of them each time. Who
+// takes one of these locks before the commit has to wait for the store to see what has become of
+// the conversation.
+func (t *tx) takeAll(ids []ID) error {
+	if err := t.prepareStatus(); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, err
+	for _, id := range ids {
+		held, err := t.held(id)
+		if err != nil {
+			return err
+		}
+		if held {
+			return &BusyError{ID: id, Holder: t.f.runHolder(id)}
+		}
 	}
 	if t.mine == nil {
 		t.mine = make(map[ID]bool, len(ids))
@@ -47,11 +50,7 @@ func (t *tx) takeAll(ids []ID) (release func(), err error) {
 	for _, id := range ids {
 		t.mine[id] = true
 	}
-	return func() {
-		for _, file := range files {
-			_ = dropRun(file)
-		}
-	}, nil
+	return nil
 }
 
 // dropRun ends the hold on run locks that no other process goes on to use.

@@ -25,26 +25,22 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 	}
 }
 
-// takeRuns takes the run locks of all the ids without waiting, here on a single
-// descriptor. When one of them is held it takes none and returns its id and
-// errHeld.
-func (f *folder) takeRuns(ids ...ID) ([]*os.File, ID, error) {
+// tryRun takes the run lock of a conversation without waiting. When somebody else
+// holds it, it returns errHeld.
+func (f *folder) tryRun(id ID) (*os.File, error) {
 	file, err := openOwn(f.path(fileRuns), os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, 0, f.systemError(err)
+		return nil, f.systemError(err)
 	}
-	for _, id := range ids {
-		err := ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
-		if err == nil {
-			continue
-		}
-		file.Close()
-		if err == unix.EAGAIN || err == unix.EACCES {
-			return nil, id, errHeld
-		}
-		return nil, id, f.systemError(os.NewSyscallError("fcntl", err))
+	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
+	if err == nil {
+		return file, nil
 	}
-	return []*os.File{file}, 0, nil
+	file.Close()
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return nil, errHeld
+	}
+	return nil, f.systemError(os.NewSyscallError("fcntl", err))
 }
 
 // unlockRuns gives up every run lock of a descriptor, whoever else has a copy of

@@ -19,35 +19,26 @@ import (
 
 func (f *folder) runPath(id ID) string { return filepath.Join(f.path(fileRuns), id.String()) }
 
-// takeRuns takes the run locks of all the ids without waiting. When one of them
-// is held it takes none and returns its id and errHeld.
-func (f *folder) takeRuns(ids ...ID) (files []*os.File, busy ID, err error) {
-	defer func() {
-		if err != nil {
-			for _, file := range files {
-				file.Close()
-			}
-			files = nil
-		}
-	}()
+// tryRun takes the run lock of a conversation without waiting. When somebody else
+// holds it, it returns errHeld.
+func (f *folder) tryRun(id ID) (*os.File, error) {
 	if err := os.MkdirAll(f.path(fileRuns), 0o700); err != nil {
-		return nil, 0, f.systemError(err)
+		return nil, f.systemError(err)
 	}
-	for _, id := range ids {
-		file, err := openOwn(f.runPath(id), os.O_RDWR|os.O_CREATE)
-		if err != nil {
-			return files, id, f.systemError(err)
-		}
-		files = append(files, file)
-		err = flock(file, unix.LOCK_EX|unix.LOCK_NB)
-		if err == unix.EWOULDBLOCK {
-			return files, id, errHeld
-		}
-		if err != nil {
-			return files, id, f.systemError(os.NewSyscallError("flock", err))
-		}
+	file, err := openOwn(f.runPath(id), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, f.systemError(err)
 	}
-	return files, 0, nil
+	switch err = flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
+	case nil:
+		return file, nil
+	case unix.EWOULDBLOCK:
+		err = errHeld
+	default:
+		err = f.systemError(os.NewSyscallError("flock", err))
+	}
+	file.Close()
+	return nil, err
 }
 
 // unlockRuns gives up the run lock of a descriptor, whoever else has a copy of it.

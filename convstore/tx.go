@@ -24,7 +24,7 @@ type tx struct {
 	buckets [bucketCount]*bbolt.Bucket
 	roots   map[ID]ID // memo of rootOf
 	runs    *runProbe
-	mine    map[ID]bool // run locks that the transaction itself holds
+	mine    map[ID]bool // run locks that count as the transaction's own, see takeAll
 
 	migrated bool // the store was of an earlier schema
 }
