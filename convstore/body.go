@@ -245,6 +245,7 @@ const (
 	kindInquiryAnswer
 	kindNote
 	kindCompaction
+	kindCount // below are the kinds of this version
 )
 
 func kindOf(b Body) kind {

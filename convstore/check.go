@@ -46,6 +46,9 @@ func (f *folder) checkPages(file *os.File) error {
 		return f.systemError(err)
 	}
 	pages, err := openPages(file, info.Size())
+	if err == nil && pages.lone {
+		err = errLone
+	}
 	if err == nil {
 		err = pages.checkAll()
 	}
@@ -250,7 +253,7 @@ func (c *checker) readEvents() error {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		if kindOf(body) != s.kind {
+		if kindOf(body) != s.kind && s.kind < kindCount { // others are a later version's
 			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.kind, kindOf(body))
 		}
 		if isLoose(s.body) && !s.loose {

@@ -267,6 +267,80 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
+// TestLostMeta: a store of which one meta makes no sense is read by the other, and says so; the next
+// write mends it.
+func TestLostMeta(t *testing.T) {
+	sample := sampleStore(t)
+	for slot := range 2 {
+		broken := bytes.Clone(sample)
+		broken[slot*os.Getpagesize()+pageHeader+50] ^= 1
+		s := storeOf(t, broken)
+		var notices []string
+		s.f.notice = func(text string) { notices = append(notices, text) }
+		if err := s.Check(t.Context()); !errors.Is(err, errLone) {
+			t.Errorf("Check without meta %d = %v, want %v", slot, err, errLone)
+		}
+		mustCreate(t, s, New{})
+		if len(notices) != 1 || !strings.Contains(notices[0], errLone.Error()) {
+			t.Errorf("notices without meta %d: %q", slot, notices)
+		}
+		if _, _, err := s.Compact(t.Context()); err != nil {
+			t.Errorf("Compact after a write: %v", err)
+		}
+	}
+}
+
+// TestLostEvents: whoever reads all of a conversation is told when some of it is not there.
+func TestLostEvents(t *testing.T) {
+	for _, lost := range []uint64{1, 60, 120} { // of 120
+		s := storeOf(t, sampleStore(t))
+		id := mustList(t, s.View, Filter{Roots: true})[0]
+		if err := s.f.write(t.Context(), func(tx *tx) error { return tx.drop(bEvents, pairKey(id, lost)) }); err != nil {
+			t.Fatal(err)
+		}
+		for what, read := range map[string]func() error{
+			"Events": func() (err error) {
+				for _, err = range s.Events(t.Context(), id, Range{}) {
+				}
+				return err
+			},
+			"EventsOf": func() (err error) {
+				for _, err = range s.EventsOf(t.Context(), []ID{id}) {
+				}
+				return err
+			},
+			"Export": func() (err error) {
+				for _, err = range s.Export(t.Context(), []ID{id}, false) {
+				}
+				return err
+			},
+			"Fork": func() error { _, err := s.Fork(t.Context(), id, Fork{}); return err },
+		} {
+			var damaged *DamagedError
+			if err := read(); !errors.As(err, &damaged) || !strings.Contains(err.Error(), "is missing") {
+				t.Errorf("%s without event %d = %v, want a *DamagedError about it", what, lost, err)
+			}
+		}
+	}
+}
+
+// TestLaterKinds: a kind of event that a later version of the same schema has stored is no damage.
+func TestLaterKinds(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})
+	c := mustCreate(t, s, New{})
+	mustAppend(t, mustLock(t, s, c.ID), Opaque{Name: "later", Raw: []byte(`{"type":"later"}`)})
+	if err := s.f.write(t.Context(), func(tx *tx) error {
+		v := bytes.Clone(tx.bucket(bEvents).Get(pairKey(c.ID, 1)))
+		v[1] = byte(kindCount)
+		return tx.put(bEvents, pairKey(c.ID, 1), v)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRingOfParents reads a store in which a conversation is its own ancestor.
 func TestRingOfParents(t *testing.T) {
 	s := storeOf(t, sampleStore(t))

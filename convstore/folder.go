@@ -37,6 +37,7 @@ type folder struct {
 
 	patient bool          // a wait for the lock lasts as long as its context, see wait.go
 	remark  time.Duration // after which a wait is told to notice
+	told    *atomic.Bool  // that one of its metas is lost
 	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 
@@ -80,9 +81,13 @@ func (f *folder) open(ctx context.Context, write bool, h *handle) error {
 			if h.file, refused = f.acquire(ctx, write); refused != nil {
 				return nil, refused
 			}
-			if err := inspectFile(h.file); err != nil {
+			lone, err := inspectFile(h.file)
+			if err != nil {
 				h.file.Close()
 				return nil, &DamagedError{Path: f.path(fileStore), Err: err}
+			}
+			if lone && !f.told.Swap(true) {
+				f.notice(fmt.Sprintf("store %s: %v", f.path(fileStore), errLone))
 			}
 			return h.file, nil
 		},

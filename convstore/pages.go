@@ -53,7 +53,12 @@ type pageFile struct {
 	high     uint64 // pages in use: every page number is below
 	txid     uint64
 	free     uint64 // pages that the freelist names
+	lone     bool   // the other meta makes no sense
 }
+
+// errLone says what a lone meta means. The meta of a commit is written at once, so that a power cut
+// leaves one of the two as it was: no sound store has a meta that makes no sense.
+var errLone = errors.New("one of its two meta pages makes no sense: what was written last may be missing; the next command that writes replaces that page")
 
 type page struct {
 	id       uint64
@@ -63,14 +68,15 @@ type page struct {
 	data     []byte // header included
 }
 
-// inspectFile reports what would keep bbolt from opening the file safely.
-func inspectFile(file *os.File) error {
+// inspectFile reports what would keep bbolt from opening the file safely, and whether one of its metas
+// is lost.
+func inspectFile(file *os.File) (lone bool, err error) {
 	info, err := file.Stat()
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = openPages(file, info.Size())
-	return err
+	p, err := openPages(file, info.Size())
+	return err == nil && p.lone, err
 }
 
 // openPages reads the newer of the two metas that is sound, as bbolt does.
@@ -93,6 +99,7 @@ func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
 	if p == nil {
 		return nil, errors.New("not a bbolt file")
 	}
+	p.lone = first == nil || second == nil
 	if want := p.high * p.pageSize; p.high > math.MaxInt64/p.pageSize || uint64(size) < want {
 		return nil, fmt.Errorf("truncated: %d bytes of %d", size, want)
 	}

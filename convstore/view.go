@@ -403,8 +403,8 @@ type sequenced struct {
 	stored
 }
 
-// events copies a batch of events from the first sequence number to the last.
-// They are decoded when nobody waits for the store any more.
+// events copies a batch of events from the first sequence number to the last, all of which there must
+// be: what the store has lost is not passed over. They are decoded when nobody waits for the store any more.
 func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 	var batch []sequenced
 	size := 0
@@ -414,6 +414,9 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 		if len(k) != 16 || string(k[:8]) != string(prefix) || num(k[8:]) > last {
 			break
 		}
+		if want := first + uint64(len(batch)); num(k[8:]) != want {
+			return nil, t.damaged("conversation %s: event %d is missing", id, want)
+		}
 		s, err := parseStored(bytes.Clone(v))
 		if err != nil {
 			return nil, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
@@ -422,6 +425,9 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 		if size += len(v); size >= batchBytes || len(batch) == batchEvents {
 			break
 		}
+	}
+	if len(batch) == 0 && first <= last {
+		return nil, t.damaged("conversation %s: event %d is missing, and there should be %d", id, first, last)
 	}
 	return batch, nil
 }
