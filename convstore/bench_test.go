@@ -131,6 +131,45 @@ func BenchmarkDelegation(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(raw), "x-raw-flushes")
 }
 
+// BenchmarkManyDelegations makes 10,000 delegations in one session and says how many
+// times the CPU time of the first hundred the last hundred took.
+func BenchmarkManyDelegations(b *testing.B) {
+	const each, all = 100, 10_000
+	for b.Loop() {
+		s := openStoreIn(b, filepath.Join(memoryDir(b), "store"), Options{})
+		c, err := s.Create(b.Context(), New{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		l, err := s.Lock(b.Context(), c.ID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Append(b.Context(), Event{Body: TurnStart{}}); err != nil {
+			b.Fatal(err)
+		}
+		var first, last time.Duration
+		for i := range all {
+			start := processTime(b)
+			rs, err := l.Below().Reserve(b.Context(), admit(Child{Call: fmt.Sprint(i), Hidden: true}))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := l.Below().Settle(b.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+				b.Fatal(err)
+			}
+			switch took := processTime(b) - start; {
+			case i < each:
+				first += took
+			case i >= all-each:
+				last += took
+			}
+		}
+		_ = l.Close()
+		b.ReportMetric(float64(last)/float64(first), "x-the-first")
+	}
+}
+
 // gapsProgram appends events at random gaps of 100 ms on average, and prints how
 // long each append took.
 func gapsProgram(args []string) error {

@@ -49,6 +49,7 @@ func (c *checker) checkLedger(all []Delegation) {
 		}
 	}
 	c.checkOwn(all)
+	c.checkTallies(all)
 	for id, r := range c.records {
 		if r.Below != below[id] {
 			c.problem("conversation %s: its account has %+v settled, its delegations come to %+v", id, r.Below, below[id])
@@ -76,6 +77,32 @@ func (c *checker) checkOwn(all []Delegation) {
 		}
 		if r.spend() != own[id] {
 			c.problem("conversation %s: its events come to %+v, the delegations that ran it to %+v", id, r.spend(), own[id])
+		}
+	}
+}
+
+// checkTallies counts again what was made in the present turns.
+func (c *checker) checkTallies(all []Delegation) {
+	found := make(map[ID]tallied)
+	count := func(d Delegation, id ID, turn int, add func(*tallied)) {
+		if r := c.records[id]; r != nil && r.Turns == turn && d.number > r.After {
+			m := found[id]
+			add(&m)
+			found[id] = m
+		}
+	}
+	for _, d := range all {
+		if d.Imported || d.Unstarted {
+			continue
+		}
+		count(d, d.Caller, d.Turn, func(m *tallied) { m.Calls++ })
+		if d.Fresh {
+			count(d, d.Root, d.Session, func(m *tallied) { m.Forked++ })
+		}
+	}
+	for id, r := range c.records {
+		if r.Made != nil && *r.Made != found[id] {
+			c.problem("conversation %s: %+v by delegations of its turn, counted %+v", id, *r.Made, found[id])
 		}
 	}
 }

@@ -43,6 +43,10 @@ type Delegation struct {
 
 	Within uint64 `json:"within,omitzero"` // number of the delegation that Caller ran or had run in; 0 = none
 
+	// Unstarted marks one that was lost before anything came of it: it counts for
+	// nothing, and its call may be made again.
+	Unstarted bool `json:"unstarted,omitzero"`
+
 	// Imported marks history from elsewhere: no call of a conversation here made it.
 	Imported bool `json:"imported,omitzero"`
 
@@ -59,7 +63,7 @@ type Standing struct {
 	Ancestors []Conversation // of Caller by delegation links, nearest first
 	Now       time.Time
 	Account   Account // Caller's, before anything of this decision
-	Calls     int     // delegations that Caller has made in its present turn
+	Calls     int     // delegations that Caller has made in its present turn, but for those Unstarted
 	Children  int     // conversations forked for the ledger's delegations, whoever made them, in the root's present turn
 
 	// Lookup finds a strict descendant of Caller by delegation links. Anything
@@ -104,7 +108,7 @@ type Child struct {
 type Reservation struct {
 	Delegation Delegation
 	Child      Conversation
-	Existed    bool // the call had been made before: nothing was reserved
+	Existed    bool // the call had been made before, and not in vain: nothing was reserved
 
 	lock *os.File
 }
@@ -144,4 +148,6 @@ type Outcome struct {
 	PID     int       // of its process; 0 = none was started
 	Started time.Time // of that process
 	Ended   time.Time // zero = now
+
+	unstarted bool // see Delegation
 }

@@ -68,7 +68,7 @@
 //	created_at updated_at profile profile_arg profile_hash model role grant
 //	last_seq events turns children hidden_children usage cost_nano unpriced
 //	turn_open state reason run last run_state run_reason
-//	limits since below call after
+//	limits since below call made after
 //
 // An import writes the events, event_ids and turns of a conversation before there
 // is one, many transactions long, and in the last one all the rest. What it has

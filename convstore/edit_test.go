@@ -54,7 +54,7 @@ func TestMove(t *testing.T) {
 	}
 	got, want := mustGet(t, s.View, child), before
 	want.Parent, want.Root, want.Link = b, b, ForkLink
-	want.Status, want.Reason = StatusLost, reasonLost // its open delegation was settled
+	want.Status, want.Reason = StatusLost, reasonUnstarted // its open delegation was settled
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("moved %+v, want %+v", got, want)
 	}

@@ -556,15 +556,24 @@ func TestKilledParent(t *testing.T) {
 			}
 			// The caller goes on and asks for the same call again.
 			l = mustLock(t, s, c.ID)
+			unstarted := test.point == "0" // it is made again then, and counts for nothing until then
+			counts := 1
+			if unstarted {
+				counts = 0
+			}
 			rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
 				d, ok := st.Existing("call")
-				if !ok || d.State != test.state || st.Calls != 1 || st.Children != 1 {
+				if !ok || d.State != test.state || d.Unstarted != unstarted || st.Calls != counts || st.Children != counts {
 					t.Errorf("standing: existing %+v, calls %d, children %d", d, st.Calls, st.Children)
 				}
 				return []Child{{Call: "call", Title: "child"}}, nil
 			})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if unstarted {
+				madeAgain(t, s, l, rs[0], child)
+				return
 			}
 			if r := rs[0]; !r.Existed || r.LockFile() != nil || r.Child.ID != child || r.Delegation.State != test.state || r.Delegation.Own.Usage != test.usage {
 				t.Errorf("reserved again: %+v", r)
@@ -573,6 +582,31 @@ func TestKilledParent(t *testing.T) {
 				t.Errorf("child is %q after that, want %q", got, test.state)
 			}
 		})
+	}
+}
+
+// madeAgain holds a delegation of a new child that was reserved a second time to
+// what the first came to: nothing.
+func madeAgain(t *testing.T, s *Store, l *Log, r *Reservation, child ID) {
+	t.Helper()
+	d := r.Delegation
+	if r.Existed || r.LockFile() == nil || r.Child.ID != child || d.Child != child || d.State != "" || !d.Fresh || d.Unstarted || d.number != 1 {
+		t.Errorf("reserved again: %+v", r)
+	}
+	if got := mustGet(t, s.View, child).Status; got != StatusQueued {
+		t.Errorf("child is %q after that, want queued", got)
+	}
+	if _, err := l.Below().Settle(t.Context(), r, Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+		if st.Calls != 1 || st.Children != 1 {
+			t.Errorf("made again it is %d calls and %d children, want one", st.Calls, st.Children)
+		}
+		return []Child{{Call: "call"}}, nil
+	})
+	if err != nil || !rs[0].Existed || rs[0].Delegation.State != StateOK {
+		t.Errorf("reserved a third time: %+v, %v", rs, err)
 	}
 }
 

@@ -57,10 +57,11 @@ type record struct {
 	RunReason string `json:"run_reason,omitzero"`
 
 	// The ledger of its present turn.
-	Limits *Limits `json:"limits,omitempty"` // of the session, at the root of a ledger
-	Since  Spend   `json:"since,omitzero"`   // what it had spent when the turn began
-	Below  Spend   `json:"below,omitzero"`   // settled by the delegations that it made
-	Call   *Call   `json:"call,omitempty"`   // of a model, begun and not ended
+	Limits *Limits  `json:"limits,omitempty"` // of the session, at the root of a ledger
+	Since  Spend    `json:"since,omitzero"`   // what it had spent when the turn began
+	Below  Spend    `json:"below,omitzero"`   // settled by the delegations that it made
+	Call   *Call    `json:"call,omitempty"`   // of a model, begun and not ended
+	Made   *tallied `json:"made,omitempty"`   // by delegations; nil = not counted yet
 
 	// The number of the last delegation when it was imported. Those up to it were made by, or for, a
 	// conversation of the same id that was here before: they are in no account of this one.
@@ -81,6 +82,13 @@ func (r *record) run() *openRun {
 
 // ended leaves the delegation that ran it behind.
 func (r *record) ended() { r.Last, r.Run = r.Run, nil }
+
+// tallied counts what was made by delegations in the present turn of a conversation,
+// but for those that may be reserved again.
+type tallied struct {
+	Calls  int `json:"calls,omitzero"`  // delegations by the conversation itself
+	Forked int `json:"forked,omitzero"` // conversations for delegations of the ledger that it owns
+}
 
 // openRun is what a child knows of the delegation that runs it.
 type openRun struct {

@@ -3,7 +3,6 @@ package convstore
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +29,10 @@ type runner struct {
 // Caller returns the conversation whose scope this is. It is not in view itself.
 func (s Scope) Caller() ID { return s.root }
 
-const reasonLost = "the processes that ran it ended without settling it"
+const (
+	reasonLost      = "the processes that ran it ended without settling it"
+	reasonUnstarted = "the processes that were to run it ended before it began"
+)
 
 // Reserve decides about delegations and makes room for them, in one transaction:
 // it calls admit with the present standing, then forks or continues each child
@@ -41,7 +43,8 @@ const reasonLost = "the processes that ran it ended without settling it"
 // child that runs already, with a *BusyError, or one that is not a strict
 // descendant, with a *ScopeError or a *NotFoundError. A call that was made before,
 // if only by the child in front of it, reserves nothing: its reservation has
-// Existed set. Admit must not use the store but through the Standing.
+// Existed set. Where nothing came of it before a crash, its delegation is reserved
+// again. Admit must not use the store but through the Standing.
 //
 // Delegations of the ledger whose processes are gone are settled first: as the
 // child stored the end of its turn, or as lost.
@@ -131,12 +134,15 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	if st.Account, err = t.account(s.root, caller); err != nil {
 		return st, 0, err
 	}
-	if st.Children, err = t.forkedSince(ledger, root.Turns); err != nil {
+	of, err := t.tallied(s.root, caller)
+	if err != nil {
 		return st, 0, err
 	}
-	if st.Calls, err = t.callsIn(s.root, caller.Turns); err != nil {
+	st.Calls = of.Calls
+	if of, err = t.tallied(ledger, root); err != nil {
 		return st, 0, err
 	}
+	st.Children = of.Forked
 	st.Lookup = func(id ID) (Conversation, error) {
 		r, err := s.within(t, id)
 		if err != nil {
@@ -183,33 +189,32 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if err != nil {
 		return err
 	}
+	if made && !d.Unstarted {
+		return t.existed(r, d)
+	}
+	number, fresh := d.number, c.ID == 0
 	if made {
-		r.Delegation, r.Existed = d, true
-		r.Child = Conversation{ID: d.Child}
-		rec, err := t.load(d.Child)
-		var gone *NotFoundError
-		if errors.As(err, &gone) {
-			return nil
+		// Its child stays, unless somebody has moved or removed it.
+		_, err := s.within(t, d.Child)
+		if held, lockErr := t.held(d.Child); err == nil && (held || lockErr != nil) {
+			return cmp.Or(lockErr, t.existed(r, d))
 		}
 		if err == nil {
-			r.Child, err = t.conversation(d.Child, rec)
+			c.ID, fresh = d.Child, d.Fresh
 		}
-		return err
+	} else if number, err = t.bucket(bDelegations).NextSequence(); err != nil {
+		return fmt.Errorf("delegation: %w", err)
 	}
 	id, rec, err := s.child(t, r, caller, c)
 	if err != nil {
 		return err
-	}
-	number, err := t.bucket(bDelegations).NextSequence()
-	if err != nil {
-		return fmt.Errorf("delegation: %w", err)
 	}
 	d = Delegation{
 		ID: delegationID(number), number: number,
 		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
 		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
 		Depth: rec.Depth, Grant: c.Grant.clone(),
-		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: c.ID == 0, Reserved: t.now.UTC(),
+		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: fresh, Reserved: t.now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
 	}
 	if run := caller.run(); run != nil && run.Root == ledger {
@@ -217,6 +222,9 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	}
 	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.spend()}
 	if err := t.save(id, rec); err != nil {
+		return err
+	}
+	if err := t.tally(d, 1); err != nil {
 		return err
 	}
 	if err := t.saveDelegation(d); err != nil {
@@ -231,6 +239,21 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	}
 	r.Delegation = d
 	r.Child, err = t.conversation(id, rec)
+	return err
+}
+
+// existed fills in the reservation of a call that was made before.
+func (t *tx) existed(r *Reservation, d Delegation) error {
+	r.Delegation, r.Existed = d, true
+	r.Child = Conversation{ID: d.Child}
+	rec, err := t.load(d.Child)
+	var gone *NotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err == nil {
+		r.Child, err = t.conversation(d.Child, rec)
+	}
 	return err
 }
 
@@ -320,6 +343,11 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	var err error
 	if d.Own, d.Total, err = t.endRun(d); err != nil {
 		return d, err
+	}
+	if d.Unstarted = o.unstarted; d.Unstarted {
+		if err := t.tally(d, -1); err != nil {
+			return d, err
+		}
 	}
 	if err := t.saveDelegation(d); err != nil {
 		return d, err
@@ -411,6 +439,9 @@ func (t *tx) lastWord(d Delegation) (Outcome, error) {
 		return lost, err
 	case !rec.runs(d):
 		return lost, nil
+	case !rec.begun():
+		lost.Reason, lost.unstarted = reasonUnstarted, true
+		return lost, nil
 	case rec.Turns <= rec.Run.Turns || rec.TurnOpen || !rec.State.Terminal():
 		return lost, nil
 	}
@@ -492,45 +523,4 @@ func (t *tx) delegations(root ID) (ds []Delegation, err error) {
 		return err
 	})
 	return ds, err
-}
-
-// forkedSince counts the delegations of a ledger since a turn of its root that
-// forked their child. Numbers and turns both only grow, so it reads from the end;
-// it is asked before each of many, so it reads no more of one than it needs.
-func (t *tx) forkedSince(root ID, session int) (n int, err error) {
-	c := t.bucket(bDelegations).Cursor()
-	back := c.Prev
-	if after, _ := c.Seek(pairKey(root+1, 0)); after == nil {
-		back = c.Last
-	}
-	for k, v := back(); idAt(k, 0) == root; k, v = c.Prev() {
-		var d struct {
-			Session int  `json:"session"`
-			Fresh   bool `json:"fresh"`
-		}
-		if err := json.Unmarshal(v, &d); err != nil {
-			return 0, t.damaged("delegation of %s: %w", root, err)
-		}
-		if d.Session < session {
-			break
-		}
-		if d.Fresh {
-			n++
-		}
-	}
-	return n, nil
-}
-
-// callsIn counts the delegations that a caller has made in one of its turns.
-func (t *tx) callsIn(caller ID, turn int) (n int, err error) {
-	err = t.prefixed(bCalls, caller.key(), func(_, v []byte) error {
-		if len(v) != 20 {
-			return t.damaged("calls of %s: malformed entry", caller)
-		}
-		if int(binary.BigEndian.Uint32(v[16:])) == turn {
-			n++
-		}
-		return nil
-	})
-	return n, err
 }

@@ -354,7 +354,7 @@ func TestRemoveSettlesOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds, err := s.Delegations(t.Context(), root.ID)
-	if err != nil || len(ds) != 1 || ds[0].State != StateLost || ds[0].Reason != reasonLost || ds[0].Ended.IsZero() {
+	if err != nil || len(ds) != 1 || ds[0].State != StateLost || ds[0].Reason != reasonUnstarted || !ds[0].Unstarted || ds[0].Ended.IsZero() {
 		t.Errorf("Delegations = %+v, %v", ds, err)
 	}
 	// The caller, should it come back after all, learns how it ended.

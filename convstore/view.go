@@ -145,7 +145,7 @@ func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err er
 					if err != nil {
 						return err
 					}
-					d.State, d.Reason = o.State, o.Reason
+					d.State, d.Reason, d.Unstarted = o.State, o.Reason, o.unstarted
 				}
 			}
 			ds = append(ds, d)

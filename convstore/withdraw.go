@@ -37,6 +37,9 @@ func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 }
 
 func (t *tx) withdraw(d Delegation, rec *record) error {
+	if err := t.tally(d, -1); err != nil {
+		return err
+	}
 	k := pairKey(d.Root, d.number)
 	if err := t.drop(bOpen, k); err != nil {
 		return err

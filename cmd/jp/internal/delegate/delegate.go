@@ -254,7 +254,8 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 				if errs[i] = busy[ask.ID]; errs[i] != nil {
 					continue
 				}
-				if _, ok := s.Existing(ask.Call); ok {
+				// One that a crash kept from beginning is decided about again, and reserved under its call.
+				if d, ok := s.Existing(ask.Call); ok && !d.Unstarted {
 					children = append(children, convstore.Child{Call: ask.Call})
 					granted = append(granted, i)
 					continue

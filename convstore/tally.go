@@ -1,0 +1,96 @@
+package convstore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+)
+
+// What was made in a turn is counted where it is made, so that the last of many
+// delegations costs what the first did. Records of older versions say nothing of
+// it: there it is counted from the delegations, once.
+
+// tallied returns what was made in the present turn of a conversation.
+func (t *tx) tallied(id ID, r *record) (tallied, error) {
+	if r.Made != nil {
+		return *r.Made, nil
+	}
+	var m tallied
+	err := t.prefixed(bCalls, id.key(), func(_, v []byte) error {
+		if len(v) != 20 {
+			return t.damaged("calls of %s: malformed entry", id)
+		}
+		if int(binary.BigEndian.Uint32(v[16:])) != r.Turns {
+			return nil
+		}
+		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		if err == nil && !d.Unstarted {
+			m.Calls++
+		}
+		return err
+	})
+	if err == nil {
+		m.Forked, err = t.forkedSince(id, r)
+	}
+	return m, err
+}
+
+// forkedSince counts the delegations of a ledger in the present turn of its root
+// that forked their child. Numbers and turns both only grow, so it reads from the
+// end, and no more of one than it needs.
+func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
+	c := t.bucket(bDelegations).Cursor()
+	back := c.Prev
+	if after, _ := c.Seek(pairKey(root+1, 0)); after == nil {
+		back = c.Last
+	}
+	for k, v := back(); idAt(k, 0) == root; k, v = c.Prev() {
+		var d struct {
+			Session   int  `json:"session"`
+			Fresh     bool `json:"fresh"`
+			Imported  bool `json:"imported"`
+			Unstarted bool `json:"unstarted"`
+		}
+		if err := json.Unmarshal(v, &d); err != nil {
+			return 0, t.damaged("delegation of %s: %w", root, err)
+		}
+		if d.Session < r.Turns || num(k[8:]) <= r.After {
+			break
+		}
+		if d.Fresh && !d.Imported && !d.Unstarted {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// tally counts a delegation that is about to be stored, or that counts no more, for
+// its caller and for the root of its ledger.
+func (t *tx) tally(d Delegation, by int) error {
+	count := func(id ID, turn int, add func(*tallied)) error {
+		r, err := t.load(id)
+		var gone *NotFoundError
+		switch {
+		case errors.As(err, &gone):
+			return nil
+		case err != nil:
+			return err
+		case r.Turns != turn || d.number <= r.After:
+			return nil
+		}
+		m, err := t.tallied(id, r)
+		if err != nil {
+			return err
+		}
+		add(&m)
+		r.Made = &m
+		return t.save(id, r)
+	}
+	if err := count(d.Caller, d.Turn, func(m *tallied) { m.Calls += by }); err != nil {
+		return err
+	}
+	if !d.Fresh {
+		return nil
+	}
+	return count(d.Root, d.Session, func(m *tallied) { m.Forked += by })
+}

@@ -1,0 +1,45 @@
+package convstore
+
+import "testing"
+
+// TestTallyOfOlderStores: where a record does not say what was made in its turn, it
+// is counted, and kept from then on.
+func TestTallyOfOlderStores(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	delegate(t, s, l, "of an earlier turn", 0, 1, nil)
+	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{})
+	child := delegate(t, s, l, "new", 0, 1, nil)
+	delegate(t, s, l, "again", child, 1, nil)
+	forget := func() {
+		t.Helper()
+		if err := s.f.write(t.Context(), func(tx *tx) error {
+			r, err := tx.load(l.ID())
+			if err != nil {
+				return err
+			}
+			r.Made = nil
+			return tx.save(l.ID(), r)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []tallied{{Calls: 2, Forked: 1}, {Calls: 3, Forked: 2}, {Calls: 4, Forked: 3}} {
+		if i < 2 {
+			forget()
+		}
+		rs, err := l.Below().Reserve(t.Context(), func(st Standing) ([]Child, error) {
+			if got := (tallied{st.Calls, st.Children}); got != want {
+				t.Errorf("%d: standing of %+v, want %+v", i, got, want)
+			}
+			return []Child{{Call: string(rune('a' + i))}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
