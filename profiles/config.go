@@ -53,6 +53,8 @@ type Request struct {
 	BaseBackoff      time.Duration // base_backoff_ms, default 1 s
 	MaxBackoff       time.Duration // max_backoff_secs, default 60 s
 	StreamIdle       time.Duration // stream_idle_timeout_secs, default 60 s; 0 = no limit
+	ReplyIdle        time.Duration // reply_idle_timeout_secs, default 15 min; 0 = no limit
+	Reply            time.Duration // reply_timeout_secs, default 1 h; 0 = no limit
 	MaxResponseBytes int64         // default 8 MiB
 }
 

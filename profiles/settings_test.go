@@ -70,6 +70,8 @@ func TestSettings(t *testing.T) {
 		{"assistant.request.base_backoff_ms", "20", func(c Config) any { return c.Assistant.Request.BaseBackoff }, 20 * time.Millisecond, map[string]string{"20ms": "must be a whole number"}},
 		{"assistant.request.max_backoff_secs", "3", func(c Config) any { return c.Assistant.Request.MaxBackoff }, 3 * time.Second, nil},
 		{"assistant.request.stream_idle_timeout_secs", "0", func(c Config) any { return c.Assistant.Request.StreamIdle }, time.Duration(0), nil},
+		{"assistant.request.reply_idle_timeout_secs", "0", func(c Config) any { return c.Assistant.Request.ReplyIdle }, time.Duration(0), nil},
+		{"assistant.request.reply_timeout_secs", "7200", func(c Config) any { return c.Assistant.Request.Reply }, 2 * time.Hour, nil},
 		{"assistant.request.max_response_bytes", "1", func(c Config) any { return c.Assistant.Request.MaxResponseBytes }, int64(1), map[string]string{"0": "must be between 1 and 1099511627776"}},
 		{"conversation.context_window", "3", func(c Config) any { return c.Conversation.Window }, 3, map[string]string{"-1": "must be between 0 and 1000000"}},
 		{"conversation.max_turns", "3", func(c Config) any { return c.Conversation.MaxTurns }, 3, map[string]string{"0": "must be between 1 and 1000000"}},
@@ -178,7 +180,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Assistant:    Assistant{Request: Request{MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, MaxResponseBytes: 8 << 20}},
+		Assistant:    Assistant{Request: Request{MaxRetries: 5, BaseBackoff: time.Second, MaxBackoff: time.Minute, StreamIdle: time.Minute, ReplyIdle: 15 * time.Minute, Reply: time.Hour, MaxResponseBytes: 8 << 20}},
 		Conversation: Conversation{MaxTurns: 50, Parallel: 8, FromQuery: true, Compact: Compact{Mode: "auto", Threshold: 0.8}},
 		Delegation: Delegation{Enabled: true, InlineResult: 16384, MaxPerTurn: 5, MaxChildren: 64, MaxParallel: 4, MaxCostNano: ptr(int64(1e9)),
 			BudgetInheritance: 0.5, Timeout: 10 * time.Minute},

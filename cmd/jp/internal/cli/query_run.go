@@ -338,7 +338,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 	if idle == 0 {
 		idle = -1
 	}
-	limits := model.LimitOptions{Idle: idle, MaxBytes: r.MaxResponseBytes}
+	limits := model.LimitOptions{Idle: idle, Quiet: r.ReplyIdle, Whole: r.Reply, MaxBytes: r.MaxResponseBytes}
 	if info.Local && idle > 0 {
 		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
 	}

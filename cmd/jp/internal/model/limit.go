@@ -12,13 +12,18 @@ import (
 type LimitOptions struct {
 	Idle     time.Duration // longest silence between two signs of life; 0 = 60 s, negative = no limit
 	First    time.Duration // the same before the first one; 0 = Idle. Servers that load a model first need more
+	Quiet    time.Duration // longest time in which no part comes, once there was a sign of life; 0 = no limit
+	Whole    time.Duration // longest time of the whole reply; 0 = no limit
 	MaxBytes int64         // of text, reasoning and calls together; 0 = 32 MiB
+	MaxCalls int           // of tools; 0 = 1024
 }
 
+const defaultMaxCalls = 1024
+
 // Limit returns s with limits: silence ends a reply with an *Error of KindIdle, a flood with
-// KindTooLarge. Bytes that bring no part, such as keep-alives, count as signs of life; the time
-// that the consumer takes counts as nothing. Limit also holds s to what each Stream promises: a
-// reply that ends without a Stop becomes an *Error of KindStream.
+// KindTooLarge. Bytes that bring no part, such as keep-alives, count as signs of life for Idle
+// and First alone; the time that the consumer takes counts as nothing. Limit also holds s to
+// what each Stream promises: a reply that ends without a Stop becomes an *Error of KindStream.
 func Limit(s Stream, o LimitOptions) Stream {
 	if o.Idle == 0 {
 		o.Idle = 60 * time.Second
@@ -29,23 +34,32 @@ func Limit(s Stream, o LimitOptions) Stream {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = defaultMaxBytes
 	}
+	if o.MaxCalls <= 0 {
+		o.MaxCalls = defaultMaxCalls
+	}
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
-			timer := newWatch(cancel)
-			defer timer.stop()
-			ctx = context.WithValue(ctx, activityKey{}, func() { timer.start(o.Idle) })
+			w := &watches{options: o, cancel: cancel, left: o.Whole}
+			defer w.stop()
+			ctx = context.WithValue(ctx, activityKey{}, w.touch)
 
-			left, stopped := o.MaxBytes, false
-			timer.start(o.First)
+			left, calls, stopped := o.MaxBytes, 0, false
+			w.start(o.First)
 			for p, err := range s(ctx, r) {
-				timer.stop()
+				w.stop()
 				if err == nil && stopped {
 					err = &Error{Kind: KindStream, Message: "the reply went on after its end"}
 				}
 				if left -= p.size(); err == nil && left < 0 {
 					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply is larger than %d bytes", o.MaxBytes)}
+				}
+				if p.Call != nil {
+					calls++
+				}
+				if err == nil && calls > o.MaxCalls {
+					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools", o.MaxCalls)}
 				}
 				if err != nil {
 					// Whatever the stream made of the end of its context, the silence was the cause.
@@ -60,7 +74,7 @@ func Limit(s Stream, o LimitOptions) Stream {
 				if !yield(p, nil) {
 					return
 				}
-				timer.start(o.Idle)
+				w.said()
 			}
 			if !stopped {
 				err := error(&Error{Kind: KindStream, Message: "the reply ended too early"})
@@ -82,26 +96,72 @@ func (p Part) size() int64 {
 	return int64(n)
 }
 
-// watch ends a context when nothing happens for a while. One goroutine uses it at a time.
-type watch struct {
-	timer  *time.Timer
-	cancel context.CancelCauseFunc
+// watches end a context when a reply takes too long. They stand still while the consumer works. One goroutine uses them at a
+// time.
+type watches struct {
+	options LimitOptions
+	cancel  context.CancelCauseFunc
+
+	idle, quiet, whole *time.Timer // nil = does not run
+	left               time.Duration
+	since              time.Time // when the whole one was started
 }
 
-func newWatch(cancel context.CancelCauseFunc) *watch { return &watch{cancel: cancel} }
-
-func (w *watch) start(d time.Duration) {
-	w.stop()
-	if d > 0 {
-		w.timer = time.AfterFunc(d, func() {
-			w.cancel(&Error{Kind: KindIdle, Message: fmt.Sprintf("nothing came for %v", d)})
-		})
+// start begins to wait for a sign of life.
+func (w *watches) start(idle time.Duration) {
+	w.wait(idle)
+	if w.options.Whole > 0 {
+		w.since = time.Now()
+		w.whole = w.after(max(w.left, 0), &Error{Kind: KindIdle, Final: true, Message: fmt.Sprintf("the reply was not complete after %v", w.options.Whole),
+			Hint: "assistant.request.reply_timeout_secs bounds a whole reply"})
 	}
 }
 
-func (w *watch) stop() {
-	if w.timer != nil {
-		w.timer.Stop()
+// said goes on after a part.
+func (w *watches) said() {
+	w.start(w.options.Idle)
+	w.listen()
+}
+
+// touch is told of a sign of life.
+func (w *watches) touch() {
+	w.wait(w.options.Idle)
+	if w.quiet == nil {
+		w.listen()
+	}
+}
+
+func (w *watches) wait(d time.Duration) {
+	halt(&w.idle)
+	if d > 0 {
+		w.idle = w.after(d, &Error{Kind: KindIdle, Message: fmt.Sprintf("nothing came for %v", d)})
+	}
+}
+
+func (w *watches) listen() {
+	if d := w.options.Quiet; d > 0 {
+		w.quiet = w.after(d, &Error{Kind: KindIdle, Final: true, Message: fmt.Sprintf("nothing but signs of life came for %v", d),
+			Hint: "assistant.request.reply_idle_timeout_secs bounds how long a model may say nothing"})
+	}
+}
+
+func (w *watches) after(d time.Duration, err error) *time.Timer {
+	return time.AfterFunc(d, func() { w.cancel(err) })
+}
+
+func (w *watches) stop() {
+	halt(&w.idle)
+	halt(&w.quiet)
+	if w.whole != nil {
+		w.left -= time.Since(w.since)
+		halt(&w.whole)
+	}
+}
+
+func halt(t **time.Timer) {
+	if *t != nil {
+		(*t).Stop()
+		*t = nil
 	}
 }
 

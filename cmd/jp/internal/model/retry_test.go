@@ -289,11 +289,58 @@ func TestLimitActivity(t *testing.T) {
 	})
 }
 
+// TestLimitKeepAlives: a reply that shows signs of life and says nothing, or says little for ever, comes to an end.
+func TestLimitKeepAlives(t *testing.T) {
+	pinging := func(every time.Duration, p Part) Stream {
+		return func(ctx context.Context, _ Request) iter.Seq2[Part, error] {
+			return func(yield func(Part, error) bool) {
+				for {
+					if err := sleep(ctx, every); err != nil {
+						yield(Part{}, err)
+						return
+					}
+					activity(ctx)()
+					if p.content() && !yield(p, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		s       Stream
+		options LimitOptions
+		want    string
+		after   time.Duration
+	}{
+		{"pings alone", pinging(time.Second, Part{}), LimitOptions{Quiet: time.Minute, Whole: time.Hour}, "idle: nothing but signs of life came for 1m0s", 61 * time.Second},
+		{"a late first sign", pinging(4*time.Minute, Part{}), LimitOptions{Idle: 5 * time.Minute, First: 5 * time.Minute, Quiet: time.Minute},
+			"idle: nothing but signs of life came for 1m0s", 5 * time.Minute},
+		{"a byte now and then", pinging(50*time.Second, Part{Text: "x"}), LimitOptions{Quiet: time.Minute, Whole: time.Hour}, "idle: the reply was not complete after 1h0m0s", time.Hour},
+		{"a call that grows", pinging(50*time.Second, Part{CallDelta: "x"}), LimitOptions{Quiet: time.Minute, Whole: time.Hour}, "idle: the reply was not complete after 1h0m0s", time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, err := drain(t.Context(), Limit(tt.s, tt.options))
+				if message(err) != tt.want || time.Since(start) != tt.after {
+					t.Errorf("%v after %v, want %q after %v", err, time.Since(start), tt.want, tt.after)
+				}
+				var e *Error
+				if !errors.As(err, &e) || e.Temporary() {
+					t.Errorf("%v would be repeated", err)
+				}
+			})
+		})
+	}
+}
+
 // TestLimitSlowConsumer: the time of the consumer is not the provider's silence.
 func TestLimitSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := play([]step{text("a"), text("b"), done})
-		for _, err := range Limit(s, LimitOptions{Idle: time.Second})(t.Context(), Request{}) {
+		for _, err := range Limit(s, LimitOptions{Idle: time.Second, Quiet: time.Second, Whole: time.Second})(t.Context(), Request{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -326,11 +373,12 @@ func TestLimitContract(t *testing.T) {
 		{"after the end", []step{done, text("a")}, "stream: the reply went on after its end"},
 		{"flood", []step{text("1234567890"), text("x"), done}, "too_large: the reply is larger than 10 bytes"},
 		{"full", []step{text("1234567890"), done}, ""},
+		{"many calls", []step{{Part: Part{Call: &Call{}}}, {Part: Part{Call: &Call{}}}, {Part: Part{Call: &Call{}}}, done}, "too_large: the reply calls more than 2 tools"},
 		{"calls count", []step{{Part: Part{Call: &Call{Name: "12345", Arguments: []byte("123456")}}}, done}, "too_large: the reply is larger than 10 bytes"},
 	}
 	for _, tt := range tests {
 		s, _ := play(tt.steps)
-		if _, err := drain(t.Context(), Limit(s, LimitOptions{MaxBytes: 10})); message(err) != tt.want {
+		if _, err := drain(t.Context(), Limit(s, LimitOptions{MaxBytes: 10, MaxCalls: 2})); message(err) != tt.want {
 			t.Errorf("%s: error = %q, want %q", tt.name, message(err), tt.want)
 		}
 	}
