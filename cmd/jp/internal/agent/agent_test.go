@@ -18,14 +18,14 @@ import (
 
 // run is a conversation with a scripted model and one tool, echo.
 type run struct {
-	t     *testing.T
+	t     testing.TB
 	store *convstore.Store
 	id    convstore.ID
 	loop  *Loop
 	log   *convstore.Log
 }
 
-func newRun(t *testing.T, rules string) *run {
+func newRun(t testing.TB, rules string) *run {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := convstore.Open(filepath.Join(dir, "store"), convstore.Options{})

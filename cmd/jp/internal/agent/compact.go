@@ -68,7 +68,7 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 		}
 	}
 	c = convstore.Compaction{Reason: compactAsked, Before: t.sized(), Results: t.old(at)}
-	summarize := !o.ToolsOnly && t.covers(at)
+	summarize := !o.ToolsOnly && at > t.bare()
 	switch {
 	case !summarize && len(c.Results) == 0:
 		return c, usage, ErrNothingToCompact
@@ -208,16 +208,16 @@ func (t *turn) old(before int) (calls []string) {
 	return calls
 }
 
-// covers reports whether there is anything for a summary of what is before an event.
-func (t *turn) covers(at int) bool {
+// bare is how many events from the beginning hold nothing that a summary could cover, beside what the last one covers.
+func (t *turn) bare() int {
 	s := choose(t.events, t.Window)
-	return at > s.from && slices.ContainsFunc(t.events[s.from:at], func(ev convstore.Event) bool {
+	for i, ev := range s.all[s.from:] {
 		switch ev.Body.(type) {
 		case convstore.UserMessage, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
-			return true
+			return s.from + i
 		}
-		return false
-	})
+	}
+	return len(s.all)
 }
 
 // covering is c with a summary of what is before an event, to be estimated.
@@ -236,10 +236,10 @@ func expected(tokens int64) string {
 // place finds where the events begin that a summary leaves: the earliest place, at most last, with which the request has at most
 // want tokens. Where none has, it is last; 0 where the request would not become shorter by a tenth.
 func (t *turn) place(c convstore.Compaction, want int64, last int) int {
-	s := choose(t.events, t.Window)
+	begins := beginnings(t.events)
 	var places []int
-	for i := s.from + 1; i <= last; i++ {
-		if s.begins[i] && t.covers(i) {
+	for i := t.bare() + 1; i <= last; i++ {
+		if begins[i] {
 			places = append(places, i)
 		}
 	}

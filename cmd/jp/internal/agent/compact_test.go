@@ -256,3 +256,22 @@ func TestShorten(t *testing.T) {
 		t.Errorf("history =\n%s\nwant it to begin with\n%s", got, before)
 	}
 }
+
+// BenchmarkPlace finds where a summary ends in conversations of a few bytes an event.
+func BenchmarkPlace(b *testing.B) {
+	for _, n := range []int{1_000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r := newRun(b, "[[rule]]\ntext = \"x\"\n")
+			t := &turn{Loop: r.loop, tools: r.loop.Tools, turns: n}
+			for i := range n {
+				t.events = append(t.events, t.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
+			}
+			c := convstore.Compaction{Before: t.sized()}
+			for b.Loop() {
+				if t.place(c, c.Before/2, len(t.events)-3) == 0 {
+					b.Fatal("no place")
+				}
+			}
+		})
+	}
+}
