@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # jp as a server of other people's clients, and of our own: jp mcp serve of the command line of the official MCP inspector, and of
-# jp's client; jp acp of a client made with the official SDK of the Agent Client Protocol. Both come from the npm registry. Needs node
-# and npm. INSPECTOR=FILE and ACP_SDK=FOLDER use what is installed already.
+# jp's client; jp acp of a client made with the official SDK of the Agent Client Protocol; jp query of one made with the official
+# Claude agent SDK. They come from the npm registry. Needs node and npm. INSPECTOR=FILE, ACP_SDK=FOLDER and AGENT_SDK=FOLDER use what is
+# installed already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=2.12.0
 acp=2.4.0
+agent=0.3.330
 scripts=$PWD/scripts
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,6 +19,10 @@ fi
 if [ -z "${ACP_SDK:-}" ]; then
 	npm install --silent --no-audit --no-fund --prefix "$work/acp" "@agentclientprotocol/sdk@$acp"
 	ACP_SDK=$work/acp/node_modules/@agentclientprotocol/sdk
+fi
+if [ -z "${AGENT_SDK:-}" ]; then # without the agent that it brings along for each platform
+	npm install --silent --no-audit --no-fund --omit=optional --prefix "$work/agent" "@anthropic-ai/claude-agent-sdk@$agent"
+	AGENT_SDK=$work/agent/node_modules/@anthropic-ai/claude-agent-sdk
 fi
 
 export HOME=$work/home
@@ -96,3 +102,81 @@ text = "the answer"
 EOF
 "$work/jp" trust --yes -q > /dev/null
 timeout 60 node "$scripts/interop_acp.mjs" "$ACP_SDK/dist/v1/stable/acp.js" "$work/jp" "$work/editor"
+
+mkdir -p "$work/agent-ws/.jp/config/agent"
+cd "$work/agent-ws"
+echo 'a note' > note.txt
+cat > .jp/config.toml <<'EOF'
+[assistant]
+model = "script/root.toml"
+[conversation.tools.fs_read_file]
+source = "builtin"
+run = "unattended"
+[conversation.tools.fs_create_file]
+source = "builtin"
+[conversation.tools.wait]
+source = "local"
+description = "Waits."
+command = "sleep 1000"
+run = "unattended"
+[conversation.tools.jp_query]
+source = "delegation"
+run = "unattended"
+[delegation]
+profiles = ["agent/leaf"]
+EOF
+cat > .jp/config/agent/leaf.toml <<'EOF'
+[loader]
+reset = "none"
+[assistant]
+model = "script/leaf.toml"
+EOF
+cat > leaf.toml <<'EOF'
+[[rule]]
+text = "leaf"
+EOF
+cat > root.toml <<'EOF'
+[[rule]]
+query = "fail"
+error = { kind = "auth", status = 401, message = "no key" }
+[[rule]]
+query = "wait"
+round = 1
+tool_calls = [{ name = "wait", arguments = {} }]
+[[rule]]
+query = "make"
+round = 1
+tool_calls = [{ name = "fs_create_file", arguments = { path = "x", content = "y" } }]
+[[rule]]
+query = "look"
+round = 1
+text = "I look."
+tool_calls = [
+  { name = "fs_read_file", arguments = { path = "note.txt" } },
+  { name = "jp_query", arguments = { config = "agent/leaf", query = "leaf" } },
+]
+usage = { input = 10, output = 5, cache_read = 2, cache_write = 1 }
+[[rule]]
+query = "look"
+text = "Done."
+usage = { input = 20, output = 5 }
+[[rule]]
+query = "loop"
+tool_calls = [{ name = "fs_read_file", arguments = { path = "note.txt" } }]
+[[rule]]
+query = "data"
+text = "{\"a\":1}"
+[[rule]]
+system = "Be loud."
+text = "LOUD"
+[[rule]]
+turn = 1
+text = "First."
+[[rule]]
+turn = 2
+text = "Second."
+[[rule]]
+text = "Later."
+EOF
+"$work/jp" trust --yes -q > /dev/null
+timeout 120 node "$scripts/interop_agent.mjs" "$AGENT_SDK/sdk.mjs" "$work/jp" "$work/agent-ws"

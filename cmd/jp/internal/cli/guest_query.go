@@ -215,7 +215,8 @@ func (a *app) writeReport(r delegate.Report) error {
 		return a.resultDocument(inOtherWords(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
 			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
-		}, ""))
+			TotalCostUSD: usd(r.Cost),
+		}, "", nil))
 	}
 	if text == "" {
 		return nil

@@ -162,7 +162,7 @@ func (a *app) globalFlags() []*option {
 		countFlag(&g.verbose, "verbose", "say more on stderr; repeat for even more").alias("v"),
 		stringFlag(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
 		stringFlag(&g.workspace, "workspace", "PATH", "use the workspace at or above PATH").alias("w"),
-		boolFlag(&g.noPersist, "no-persist", "write nothing to the store"),
+		boolFlag(&g.noPersist, "no-persist", "write nothing to the store").alias("no-session-persistence"),
 		intFlag(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
 		boolFlag(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
 		boolFlag(&g.nonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),

@@ -419,11 +419,12 @@ func (a *app) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, e
 	}}, nil
 }
 
-// closeServers ends the MCP servers that this process started, all at the same time.
+// closeServers ends the MCP servers that this process started, all at the same time. Another run starts its own.
 func (a *app) closeServers() {
 	u := &a.mcp
 	u.mu.Lock()
 	clients, host := u.clients, u.host
+	u.clients, u.host = nil, nil
 	u.mu.Unlock()
 	var all sync.WaitGroup
 	for _, c := range clients {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -65,7 +66,7 @@ func newQueryCommand(a *app) *cli.Command {
 }
 
 // check finds what the flags do not allow together.
-func (o *queryOptions) check(noPersist bool) error {
+func (o *queryOptions) check(noPersist, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
@@ -82,6 +83,10 @@ func (o *queryOptions) check(noPersist bool) error {
 		return refusedf("--no-persist: not together with a delegation, whose conversation is kept")
 	case noPersist && (o.tmp.Set || o.hidden):
 		return usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
+	case o.heads.partial && !streams:
+		return usagef("--include-partial-messages: needs --output-format stream-json")
+	case o.heads.replayUsers && !(streams && o.input == inputStream):
+		return usagef("--replay-user-messages: needs --input-format stream-json and --output-format stream-json")
 	case o.maxDepth.Set && o.maxDepth.Value > 5:
 		return usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
 	}
@@ -102,6 +107,9 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 	}
 	if o.thoughts.Set {
 		add("--show-reasoning", "style.reasoning.display=%s", o.thoughts.Value)
+	}
+	if h := o.heads; h.sources.Set && !slices.Contains(h.sourceNames(), "project") {
+		add("--setting-sources", "assistant.instructions=")
 	}
 	if o.maxTurns.Set {
 		add("--max-turns", "conversation.max_turns:=%d", o.maxTurns.Value)
@@ -125,16 +133,19 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 }
 
 func runQuery(ctx context.Context, a *app, o queryOptions) error {
-	if err := o.check(a.globals.noPersist); err != nil {
+	if err := o.check(a.globals.noPersist, a.format() == formatStream); err != nil {
 		return err
 	}
 	if a.guest != nil {
 		return a.guest.query(ctx, a, o)
 	}
-	if o.print {
+	if o.headless() {
 		a.globals.nonInteractive = true
 	}
 	a.places.reset(o.directives)
+	if o.input == inputStream && a.format() == formatStream {
+		return a.converse(ctx, o)
+	}
 	d, err := a.compose(ctx, &o)
 	if err != nil {
 		return err
@@ -267,6 +278,8 @@ type query struct {
 	free      string // the title that this run has given; "" = none
 	began     time.Time
 	image     string // source of an image that is attached; "" = none
+	info      model.Info
+	denied    denials
 }
 
 // close gives up the conversation and the slot; a delegation by hand that did not come to its end is settled as that, or taken
@@ -346,17 +359,21 @@ func (q *query) run(ctx context.Context, t task) error {
 	show.stop()
 	unstored := (*agent.NotStoredError)(nil)
 	if err != nil && !errors.As(err, &unstored) {
-		return err
+		return errors.Join(err, show.broken(err))
 	}
 	left := q.finish(ctx, out)
 	show.unstored = unstored != nil
-	if err := show.result(q.result(loop, delegator, out)); errors.Is(err, term.ErrUnread) {
+	failed := outcomeError(ctx, q.conv.ID, out)
+	if unstored != nil {
+		failed = fmt.Errorf("conversation %s: %w", q.conv.ID, unstored)
+	}
+	if err := show.result(q.result(ctx, loop, delegator, out, failed)); errors.Is(err, term.ErrUnread) {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	} else if err != nil {
 		return err
 	}
 	if unstored != nil {
-		return errors.Join(fmt.Errorf("conversation %s: %w", q.conv.ID, unstored), left)
+		return errors.Join(failed, left)
 	}
 	if !q.delegated {
 		q.expire(ctx)
@@ -365,11 +382,10 @@ func (q *query) run(ctx context.Context, t task) error {
 	if out.State == convstore.StateCancelled && !q.delegated && !q.json() && !q.globals.noPersist {
 		q.note("stopped; go on with: jp query --id %s", q.conv.ID)
 	}
-	err = outcomeError(ctx, q.conv.ID, out)
-	if f := (*failure)(nil); q.globals.noPersist && errors.As(err, &f) {
+	if f := (*failure)(nil); q.globals.noPersist && errors.As(failed, &f) {
 		f.hint = "" // it names the conversation, which is gone
 	}
-	return errors.Join(err, left)
+	return errors.Join(failed, left)
 }
 
 // unmake removes the conversation that this run has made, and in which nothing was done.
@@ -416,13 +432,21 @@ func (q *query) finish(ctx context.Context, out agent.Outcome) (left error) {
 	return left
 }
 
-// result is the last word on stdout.
-func (q *query) result(loop *agent.Loop, d *delegate.Delegator, out agent.Outcome) *stream.Result {
-	return inOtherWords(&stream.Result{
+// result is the last word on stdout; failed is what the command ends with.
+func (q *query) result(ctx context.Context, loop *agent.Loop, d *delegate.Delegator, out agent.Outcome, failed error) *stream.Result {
+	r := &stream.Result{
 		ConversationID: q.conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
-		Model: loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
-		SubCalls: d.Calls(),
-	}, out.Limit)
+		Model: loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), TotalCostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
+		SubCalls: d.Calls(), PermissionDenials: q.denied.all(),
+	}
+	if q.json() && !q.delegated {
+		used := q.used(ctx, loop, d, out)
+		r.TotalCostUSD, r.ModelUsage = used.total(), q.modelUsage(used)
+		if c := q.o.client; c != nil {
+			c.run.tokens, c.run.cost = used.sum()
+		}
+	}
+	return inOtherWords(r, out.Limit, failed)
 }
 
 // outcomeError turns how a turn ended into what the command ends with. What was said is printed by then.

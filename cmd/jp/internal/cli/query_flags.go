@@ -44,6 +44,7 @@ type queryOptions struct {
 	composed   maybe[string] // in an editor, from the words and stdin
 	heads      headless
 	tape       tapeOptions
+	client     *client // whose message is run; nil = the request came in another way
 }
 
 // toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
@@ -86,7 +87,7 @@ func (o *queryOptions) flags() []*option {
 			boolFlag(&o.fresh, "new", "the same as --id new").alias("n"),
 			intMaybe(&o.fork, "fork", "N", 0, -1, "fork the target first, keeping its last N turns (all without N, 0 = a blank child)"),
 			stringFlag(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new the new conversation is delegated by ID"),
-			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
+			stringFlag(&o.title, "title", "T", "the title of the new conversation").alias("name"),
 			boolFlag(&o.hidden, "hidden", "hide the new conversation from listings"),
 			durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),
 			boolFlag(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
@@ -100,7 +101,7 @@ func (o *queryOptions) flags() []*option {
 		),
 		grouped("who answers", slices.Concat(configFlags(&o.directives), []*option{
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
-			choiceFlag(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high"),
+			choiceFlag(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high").alias("effort"),
 			toggled("tool", "t", "enable a tool that the config knows", true),
 			toggled("no-tool", "T", "disable a tool", false),
 			toggledAll("all-tools", "enable all tools that the config knows", true),
@@ -130,7 +131,7 @@ func (o *queryOptions) flags() []*option {
 		),
 		grouped("recordings", tapeFlags(&o.tape)...),
 		grouped("as other agents have it", slices.Concat([]*option{
-			boolFlag(&o.print, "print", "headless: implies --non-interactive").alias("p"),
+			boolFlag(&o.print, "print", "headless: a new conversation unless another is named, and --non-interactive").alias("p"),
 		}, headlessFlags(o))...),
 	)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,8 +20,30 @@ type headless struct {
 	denied  []string
 	prompts []string // that this run adds to the system prompt
 
+	partial     bool // the parts of a message are written as they come
+	replayUsers bool // the messages of a client are written once more
+	mode        maybe[string]
+	sources     maybe[string]
+
 	only []string // the names in allowed; nil = no --allowedTools
 }
+
+// The permission modes of other agents that are what happens here: nobody is asked where nobody can be.
+const (
+	modeDefault = "default"
+	modeDontAsk = "dontAsk"
+)
+
+// permissionMode refuses a mode that would permit what the definitions of the tools do not.
+func permissionMode(mode string) error {
+	if mode != modeDefault && mode != modeDontAsk {
+		return fmt.Errorf("permission mode %q: there are only %s and %s here: what a tool may do unasked is in its definition", mode, modeDefault, modeDontAsk)
+	}
+	return nil
+}
+
+// headless reports whether nobody is there to be asked: a script or a client has started the run.
+func (o *queryOptions) headless() bool { return o.print || o.input == inputStream }
 
 func headlessFlags(o *queryOptions) []*option {
 	h := &o.heads
@@ -37,6 +60,10 @@ func headlessFlags(o *queryOptions) []*option {
 		allowed,
 		listFlag(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").alias("disallowed-tools"),
 		listFlag(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
+		boolFlag(&h.partial, "include-partial-messages", "with --output-format stream-json: the parts of each message as they come, too"),
+		boolFlag(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: the messages of stdin once more on stdout"),
+		stringFlag(&h.sources, "setting-sources", "NAMES", "of user, project and local; without project the workspace's AGENTS.md or CLAUDE.md is not read"),
+		stringFlag(&h.mode, "permission-mode", "MODE", "default or dontAsk, which is what happens anyway"),
 	}
 }
 
@@ -60,6 +87,19 @@ func (o *queryOptions) inOurWords() error {
 	case h.fork:
 		return usagef("--fork-session: needs --resume or --continue").withHint("--fork forks this session's active conversation")
 	}
+	if o.headless() && !o.id.Set && !o.fork.Set && !o.rootID.Set {
+		o.fresh = true // whatever this session has active: scripts begin alike everywhere
+	}
+	if h.mode.Set {
+		if err := permissionMode(h.mode.Value); err != nil {
+			return usagef("--permission-mode: %v", err)
+		}
+	}
+	for _, name := range h.sourceNames() {
+		if !slices.Contains([]string{"user", "project", "local"}, name) {
+			return usagef("--setting-sources: %q is none of user, project, local", name)
+		}
+	}
 	if h.fork {
 		if o.fork.Set {
 			return errMixed("--fork", "--fork-session")
@@ -77,6 +117,10 @@ func (o *queryOptions) inOurWords() error {
 		o.heads.only, err = toolNamesIn("--allowedTools", h.allowed)
 	}
 	return err
+}
+
+func (h headless) sourceNames() []string {
+	return strings.FieldsFunc(h.sources.Value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // toolNamesIn reads names with commas or spaces between them. What other agents can say and a name cannot is refused.
@@ -126,7 +170,7 @@ func (h headless) ownPrompt() []model.Section {
 // foreignFlag tells what stands here for a flag of other agents, "" for all others.
 func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
-	case "dangerously-skip-permissions", "permission-mode", "permission-prompt-tool", "yolo", "full-auto", "approval-mode":
+	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "permission-prompt-tool", "yolo", "full-auto", "approval-mode":
 		return "what a tool may do unasked stands in its definition: run and detached; no flag lifts that"
 	case "system-prompt", "agent", "agents":
 		return "a profile holds prompt, model and tools of an agent: --cfg NAME"
@@ -136,8 +180,20 @@ func foreignFlag(spelling string) string {
 		return "what a tool can reach stands in its access.fs"
 	case "session-id":
 		return "jp names conversations itself: session_id in json and stream-json; --resume ID goes on"
-	case "include-partial-messages":
-		return "stream-json has whole messages"
+	case "mcp-config", "strict-mcp-config":
+		return "[providers.mcp.NAME] in the user's config.toml, or .mcp.json, names MCP servers; a tool with source = \"mcp.NAME\" uses one"
+	case "settings", "managed-settings":
+		return "jp reads its own config: --cfg KEY=VALUE or --cfg FILE sets it for a conversation"
+	case "fallback-model":
+		return "a run asks one model: -m MODEL; one that is overloaded is asked again"
+	case "thinking", "max-thinking-tokens":
+		return "--reasoning EFFORT says how much the model reasons"
+	case "plugin-dir", "plugin-dir-no-mcp":
+		return "there are no plugins here; skills are in .jp/skills"
+	case "resume-session-at", "resume-drops-turn":
+		return "--resume ID --fork=N goes on in a fork with the last N turns"
+	case "debug", "debug-file", "debug-to-stderr":
+		return "-v says more on stderr, --log-file PATH logs"
 	}
 	return ""
 }

@@ -35,6 +35,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
+	q.info = info
 	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +88,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	loop := &agent.Loop{
 		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
 		System:  slices.Concat(system(cfg, set), instructions, skills, q.o.heads.ownPrompt()),
-		Tools:   tools.Executor{Set: set, Permit: policy.Permit, Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
+		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
 		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools"
 )
 
 // show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
@@ -28,8 +30,11 @@ type show struct {
 
 	thoughts *thoughts // nil when they are not shown
 
+	turn    int           // that this is
+	parts   *stream.Parts // of the message that is coming, as its client reads them; nil = it does not
 	replies int           // of the model
 	asking  time.Duration // what they took
+	stopped *string       // why the last one ended; nil = it was cut off, or there was none
 }
 
 func (q *query) show(loop *agent.Loop) *show {
@@ -58,18 +63,44 @@ func (w escaping) Write(line []byte) (int, error) {
 
 // start opens the stream.
 func (s *show) start(c convstore.Conversation, resume bool) {
+	s.turn = c.Turns + 1
+	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
+		s.turn = c.Turns // the open turn goes on
+	}
 	if s.lines == nil {
 		return
 	}
-	turn := c.Turns + 1
-	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
-		turn = c.Turns // the open turn goes on
+	if s.o.client != nil {
+		s.o.client.run.id = c.ID
 	}
-	id := c.ID.String()
-	s.write(&stream.Init{
-		ConversationID: id, Turn: turn, Model: s.loop.Model, Profile: s.conv.Profile,
-		Tools: s.loop.Tools.Set.Names(),
-	})
+	set := s.loop.Tools.Set
+	init := &stream.Init{
+		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.conv.Profile, Tools: set.Names(),
+		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: pick(s.interactive(), modeDefault, modeDontAsk), SlashCommands: []string{},
+		APIKeySource: pick(s.info.KeyEnv == "", "none", pick(s.info.KeyEnv == "ANTHROPIC_API_KEY", s.info.KeyEnv, "user")),
+		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
+	}
+	for _, skill := range s.offered {
+		init.Skills = append(init.Skills, skill.Name)
+	}
+	if s.o.client != nil {
+		init.Capabilities = []string{"interrupt_receipt_v1", "interrupt_cancel_queued_v1"}
+	}
+	s.write(init)
+	if s.o.heads.replayUsers {
+		s.write(stream.NewReplay(s.o.client.run.in))
+	}
+}
+
+// serversOf are the MCP servers that tools of a set are of.
+func serversOf(set tools.Set) []stream.ServerStatus {
+	list := []stream.ServerStatus{}
+	for t := range set.All() {
+		if name, ok := t.MCP(); ok && !slices.Contains(list, stream.ServerStatus{Name: name, Status: "pending"}) {
+			list = append(list, stream.ServerStatus{Name: name, Status: "pending"})
+		}
+	}
+	return list
 }
 
 // stop ends everything that moves.
@@ -89,6 +120,10 @@ func (s *show) write(l stream.Line) {
 // watch is told by the loop.
 func (s *show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
+	if s.o.heads.partial && s.lines != nil {
+		s.parts = &stream.Parts{Model: s.loop.Model, Write: s.write, NewID: convstore.NewEventID}
+		w.Text = s.parts.Text
+	}
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
@@ -127,10 +162,12 @@ func (s *show) message(m agent.Message) {
 	s.shown, s.said = s.said, false
 	s.replies++
 	s.asking += m.Took
+	message := s.apiMessage(m)
+	if s.parts != nil {
+		s.parts.End(&message)
+	}
 	if s.lines != nil {
-		s.write(&stream.Assistant{
-			ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: s.apiMessage(m),
-		})
+		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
 	}
 }
 
@@ -207,12 +244,25 @@ func (s *show) delegation(d *stream.Delegation) {
 	s.tree.Update(d)
 }
 
+// broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
+func (s *show) broken(err error) error {
+	if !s.json() {
+		return nil
+	}
+	r := failedResult(s.conv.ID.String(), err)
+	r.Turn, r.Model, r.DurationMS = s.turn, s.loop.Model, time.Since(s.began).Milliseconds()
+	return s.result(r)
+}
+
 // result writes the last word.
 func (s *show) result(r *stream.Result) error {
 	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.unstored {
 		r.Result = "" // half of a reply that failed is no answer; it stands in the conversation
 	}
-	r.NumTurns, r.DurationAPIMS = s.replies, s.asking.Milliseconds()
+	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
+	if c := s.o.client; c != nil {
+		c.run.answered = true
+	}
 	switch {
 	case s.lines != nil:
 		s.write(r)

@@ -73,6 +73,13 @@ func (q *query) content(ctx context.Context) (task, error) {
 		return task{text: q.o.composed.Value}, nil
 	}
 	asked := q.asked(q.o)
+	if q.o.input == inputStream {
+		if asked != "" {
+			return task{}, errWordsBeside
+		}
+		text, err := q.oneMessage(ctx)
+		return task{text: text}, err
+	}
 	piped, err := q.stdin(ctx)
 	if err != nil {
 		return task{}, err
@@ -91,17 +98,6 @@ func (q *query) content(ctx context.Context) (task, error) {
 		}
 		t.text, err = clean(in.Query)
 		return t, err
-	}
-	if q.o.input == inputStream {
-		if asked != "" {
-			return task{}, usagef("--input-format stream-json: the query is in the message on stdin, not in words")
-		}
-		text, err := stream.ReadUserLine([]byte(piped))
-		if err != nil {
-			return task{}, usagef("stdin: %v", err)
-		}
-		text, err = clean(text)
-		return task{text: text}, err
 	}
 	text := asked
 	switch {

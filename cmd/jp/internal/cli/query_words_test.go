@@ -25,8 +25,8 @@ func TestInOtherWords(t *testing.T) {
 		{convstore.StateEmpty, "", "error_during_execution"},
 		{convstore.StateError, "", "error_during_execution"},
 	} {
-		r := inOtherWords(&stream.Result{Status: string(test.state)}, test.limit)
-		if r.Subtype != test.want || r.IsError != (test.state != convstore.StateOK) {
+		r := inOtherWords(&stream.Result{Status: string(test.state)}, test.limit, nil)
+		if r.Subtype != test.want || r.IsError != (test.state != convstore.StateOK) || len(r.Errors) > 0 != r.IsError {
 			t.Errorf("inOtherWords(%s, %q) = %s, %v, want %s", test.state, test.limit, r.Subtype, r.IsError, test.want)
 		}
 	}

@@ -10,61 +10,78 @@ import (
 	"jp/tools"
 )
 
-// ReadUserLine reads what `jp query --input-format=stream-json` takes on stdin: one line with the message of a user, as other
-// agents take it.
+// Input is a line that a client of `jp query --input-format=stream-json` writes on stdin, as other agents take it: the
+// message of a user, or a control request.
 //
 //	{"type":"user","message":{"role":"user","content":"Why?"}}
+//	{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}
 //
-// The content is a text or a list of {"type":"text","text":"..."}, which are joined by newlines. Other keys of the line are
-// left alone. A second message is an error, and so is a line of any other type: nobody would answer it.
-func ReadUserLine(b []byte) (string, error) {
-	found := false
-	var text string
-	for n, line := range bytes.Split(b, []byte("\n")) {
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		if found {
-			return "", fmt.Errorf("line %d: one message is one run; the next goes on with --resume", n+1)
-		}
-		found = true
-		var err error
-		if text, err = userLine(line); err != nil {
-			return "", fmt.Errorf("line %d: %w", n+1, err)
-		}
-	}
-	if !found {
-		return "", errors.New("no message; want one line of type user")
-	}
-	return text, nil
+// The content of a message is a text or a list of {"type":"text","text":"..."}, which are joined by newlines. Keys that
+// are not known are left alone. The zero value is a line that says nothing, such as keep_alive.
+type Input struct {
+	Text    string          // what the user says; "" = it is no message
+	UUID    string          // of the message, as its client named it; "" = it has none
+	Message json.RawMessage // the message as it came
+	Control *Control        // nil = it is no control request
 }
 
-func userLine(line []byte) (string, error) {
+// ReadInput reads one line. A type that nobody would answer is an error.
+func ReadInput(line []byte) (Input, error) {
 	var l struct {
-		Type    string `json:"type"`
-		Message *struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		} `json:"message"`
+		Type            string          `json:"type"`
+		UUID            string          `json:"uuid"`
+		Message         json.RawMessage `json:"message"`
+		ParentToolUseID string          `json:"parent_tool_use_id"`
+		ShouldQuery     *bool           `json:"shouldQuery"`
+		RequestID       string          `json:"request_id"`
+		Request         json.RawMessage `json:"request"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
-		return "", tools.ExplainJSON(err)
+		return Input{}, tools.ExplainJSON(err)
+	}
+	switch l.Type {
+	case "keep_alive", "control_cancel_request": // a request is answered at once: there is nothing to cancel
+		return Input{}, nil
+	case "control_request":
+		c, err := readControl(l.RequestID, l.Request)
+		return Input{Control: c}, err
+	case "user":
+	default:
+		return Input{}, fmt.Errorf("type %q is not read here; only user and control_request are", l.Type)
 	}
 	switch {
-	case l.Type != "user":
-		return "", fmt.Errorf("type %q is not read here; only user is", l.Type)
-	case l.Message == nil:
+	case l.ParentToolUseID != "":
+		return Input{}, fmt.Errorf("message: parent_tool_use_id is %q, and sub-agents take no messages", l.ParentToolUseID)
+	case l.ShouldQuery != nil && !*l.ShouldQuery:
+		return Input{}, errors.New("message: shouldQuery is false, and each message is answered here")
+	}
+	text, err := userText(l.Message)
+	return Input{Text: text, UUID: l.UUID, Message: l.Message}, err
+}
+
+func userText(message json.RawMessage) (string, error) {
+	var m *struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if len(message) > 0 {
+		if err := json.Unmarshal(message, &m); err != nil {
+			return "", fmt.Errorf("message: %w", tools.ExplainJSON(err))
+		}
+	}
+	switch {
+	case m == nil:
 		return "", errors.New("message: is missing")
-	case l.Message.Role != "user":
-		return "", fmt.Errorf("message: role is %q, not user", l.Message.Role)
+	case m.Role != "user":
+		return "", fmt.Errorf("message: role is %q, not user", m.Role)
 	}
 	var text string
-	if json.Unmarshal(l.Message.Content, &text) != nil {
+	if json.Unmarshal(m.Content, &text) != nil {
 		var blocks []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}
-		if err := json.Unmarshal(l.Message.Content, &blocks); err != nil {
+		if err := json.Unmarshal(m.Content, &blocks); err != nil {
 			return "", errors.New("message: content is neither a text nor a list of blocks")
 		}
 		parts := make([]string, len(blocks))
@@ -81,3 +98,42 @@ func userLine(line []byte) (string, error) {
 	}
 	return text, nil
 }
+
+// OneMessage takes the lines of a client that is answered in another form than stream-json, where nobody would read the answer
+// to a request. Exactly one is a message of a user, and no line may be anything else.
+type OneMessage struct {
+	n    int
+	text string
+}
+
+// Add reads the next line.
+func (m *OneMessage) Add(line []byte) error {
+	m.n++
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return nil
+	}
+	in, err := ReadInput(line)
+	switch {
+	case err != nil:
+	case in.Control != nil:
+		err = fmt.Errorf("a control request is answered with --output-format stream-json only")
+	case in.Text != "" && m.text != "":
+		err = errors.New("one message is one run; the next goes on with --resume")
+	}
+	if err != nil {
+		return fmt.Errorf("line %d: %w", m.n, err)
+	}
+	m.text += in.Text
+	return nil
+}
+
+// Text returns the message once all lines were added.
+func (m *OneMessage) Text() (string, error) {
+	if m.text == "" {
+		return "", ErrNoMessage
+	}
+	return m.text, nil
+}
+
+// ErrNoMessage says that the input of a client has ended before it said anything.
+var ErrNoMessage = errors.New("no message; want one line of type user")

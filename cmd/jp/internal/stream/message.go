@@ -1,6 +1,9 @@
 package stream
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // Message is a reply of the model in the shape of the Anthropic API, as other agents stream it.
 type Message struct {
@@ -69,15 +72,11 @@ func NewMessage(id, model, text, stop string, calls []ToolCall, u Usage) Message
 	return m
 }
 
-// User is what the model is told without having been asked by a person: the result of a call.
+// User is what the model is told: the result of a call or, as a replay, the message of a client as it came.
 type User struct {
-	Message UserMessage `json:"message"`
-}
-
-// UserMessage is a message of results in the shape of the Anthropic API.
-type UserMessage struct {
-	Role    string        `json:"role"` // "user"
-	Content []ResultBlock `json:"content"`
+	Message  json.RawMessage `json:"message"`
+	IsReplay bool            `json:"isReplay,omitempty"`
+	UUID     string          `json:"-"` // that the client gave the message; "" = one is made
 }
 
 // ResultBlock is the result of a call.
@@ -88,10 +87,20 @@ type ResultBlock struct {
 	IsError   bool   `json:"is_error"`
 }
 
-// NewUser is a ToolResult for readers of other agents' streams.
+// NewUser is a ToolResult for readers of other agents' streams: a message in the shape of the Anthropic API.
 func NewUser(r *ToolResult) *User {
-	return &User{UserMessage{Role: "user", Content: []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}}}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(struct { // which holds nothing that could not be encoded
+		Role    string        `json:"role"`
+		Content []ResultBlock `json:"content"`
+	}{"user", []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}})
+	return &User{Message: bytes.TrimSpace(b.Bytes())}
 }
+
+// NewReplay is the message of a client, once more.
+func NewReplay(in Input) *User { return &User{Message: in.Message, IsReplay: true, UUID: in.UUID} }
 
 // Subtypes of a result.
 const (

@@ -2,6 +2,7 @@
 // child process tells its parent. One object per line, "\n" only, told apart by "type".
 //
 //	{"type":"system","subtype":"init",...}   once, first
+//	{"type":"stream_event",...}              a part of an assistant message, where the client asked for them (partial.go)
 //	{"type":"assistant",...}                 a complete assistant message, with the usage of its model call
 //	{"type":"tool_call",...}                 a call about to run
 //	{"type":"tool_result",...}               its end
@@ -11,15 +12,17 @@
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
 //
-// Each line also has session_id, the conversation of the run, and parent_tool_use_id, the call of a tool that a sub-agent works
-// for and null in all that the run itself does. With these, with message in assistant and user and with what result says
-// twice, a program written for another agent's stream reads this one (message.go).
+// Each line also has session_id, the conversation of the run, parent_tool_use_id, the call of a tool that a sub-agent works
+// for and null in all that the run itself does, and uuid, its own. With these, with message in assistant and user and with what
+// result says twice, a program written for another agent's stream reads this one (message.go).
 //
 // A published key stays. Readers ignore types and keys that they do not know.
 package stream
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +31,7 @@ import (
 	"sync"
 )
 
-// Line is one of *Init, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction, *Delegation, *Result or, when read, *Other.
+// Line is one of *Init, *Partial, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction, *Delegation, *Result or, when read, *Other.
 type Line interface{ kind() string }
 
 // Usage counts tokens.
@@ -74,6 +77,23 @@ type Init struct {
 	Model          string   `json:"model"`
 	Profile        string   `json:"profile,omitempty"`
 	Tools          []string `json:"tools"`
+
+	// What readers of other agents' streams insist on.
+	CWD            string         `json:"cwd"`
+	MCPServers     []ServerStatus `json:"mcp_servers"` // those that a tool of this run is of
+	PermissionMode string         `json:"permissionMode"`
+	SlashCommands  []string       `json:"slash_commands"` // always empty
+	APIKeySource   string         `json:"apiKeySource"`
+	OutputStyle    string         `json:"output_style"` // "default"
+	Skills         []string       `json:"skills"`
+	Plugins        []struct{}     `json:"plugins"` // always empty
+	Capabilities   []string       `json:"capabilities,omitempty"`
+}
+
+// ServerStatus is an MCP server, and how far it has come.
+type ServerStatus struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // "pending": a server is started by the first call of its tools
 }
 
 // Assistant is one complete message of the model; Text is empty when it only called tools.
@@ -162,18 +182,51 @@ type Result struct {
 	DurationMS int64           `json:"duration_ms"`
 
 	// What other agents call it.
-	Subtype          string          `json:"subtype"` // Success or one of the errors
-	IsError          bool            `json:"is_error"`
-	NumTurns         int             `json:"num_turns"`       // replies of the model in this run
-	DurationAPIMS    int64           `json:"duration_api_ms"` // of all replies together
-	TotalCostUSD     *USD            `json:"total_cost_usd"`  // CostUSD
-	StructuredOutput json.RawMessage `json:"structured_output,omitempty"`
+	Subtype       string   `json:"subtype"` // Success or one of the errors
+	IsError       bool     `json:"is_error"`
+	Errors        []string `json:"errors,omitempty"` // what went wrong; nil = Success
+	NumTurns      int      `json:"num_turns"`        // replies of the model in this run
+	DurationAPIMS int64    `json:"duration_api_ms"`  // of all replies together
+	StopReason    *string  `json:"stop_reason"`      // of the last reply; nil = it was cut off, or there was none
+	// TotalCostUSD includes sub-agents. It is absent when a price is unknown: its readers take it for a number, and null would
+	// add up as nothing.
+	TotalCostUSD      *USD                  `json:"total_cost_usd,omitempty"`
+	ModelUsage        map[string]ModelUsage `json:"modelUsage"` // by model, sub-agents included; not empty after a reply
+	PermissionDenials []PermissionDenial    `json:"permission_denials"`
+	StructuredOutput  json.RawMessage       `json:"structured_output,omitempty"`
+}
+
+// ModelUsage is what the calls of one model used.
+type ModelUsage struct {
+	InputTokens              int64  `json:"inputTokens"`
+	OutputTokens             int64  `json:"outputTokens"`
+	CacheReadInputTokens     int64  `json:"cacheReadInputTokens"`
+	CacheCreationInputTokens int64  `json:"cacheCreationInputTokens"`
+	WebSearchRequests        int64  `json:"webSearchRequests"`
+	CostUSD                  *USD   `json:"costUSD,omitempty"` // absent when the price is unknown
+	CostBasis                string `json:"costBasis"`         // CostList or CostUnknown
+	ContextWindow            int    `json:"contextWindow"`     // 0 = unknown
+	MaxOutputTokens          int    `json:"maxOutputTokens"`   // 0 = unknown
+}
+
+// Where the costUSD of a ModelUsage comes from.
+const (
+	CostList    = "list"
+	CostUnknown = "unknown"
+)
+
+// PermissionDenial is a call of a tool that policy or a person denied.
+type PermissionDenial struct {
+	ToolName  string          `json:"tool_name"`
+	ToolUseID string          `json:"tool_use_id"`
+	ToolInput json.RawMessage `json:"tool_input"`
 }
 
 // Other is a line of a type that this version does not know.
 type Other struct{ Raw json.RawMessage }
 
 func (*Init) kind() string       { return "system" }
+func (*Partial) kind() string    { return "stream_event" }
 func (*Assistant) kind() string  { return "assistant" }
 func (*ToolCall) kind() string   { return "tool_call" }
 func (*ToolResult) kind() string { return "tool_result" }
@@ -195,8 +248,10 @@ func Encode(l Line, session string) ([]byte, error) {
 		return b.Bytes(), nil
 	}
 	var of envelope
-	of.Type, of.SessionID = l.kind(), session
+	of.Type, of.SessionID, of.UUID = l.kind(), session, newUUID()
 	switch l := l.(type) {
+	case *User:
+		of.UUID = cmp.Or(l.UUID, of.UUID)
 	case *Init:
 		of.Subtype = "init"
 	case *Delegation:
@@ -224,6 +279,15 @@ type envelope struct {
 	Subtype         string  `json:"subtype,omitempty"`
 	SessionID       string  `json:"session_id"`
 	ParentToolUseID *string `json:"parent_tool_use_id"`
+	UUID            string  `json:"uuid"`
+}
+
+// newUUID returns a random UUID of version 4, as RFC 9562 has it.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // Decode reads one line. Unknown types come back as *Other; what is not a JSON object is an error.
@@ -245,6 +309,8 @@ func Decode(line []byte) (Line, error) {
 			return &Other{Raw: bytes.Clone(line)}, nil
 		}
 		l = &Init{}
+	case "stream_event":
+		l = &Partial{}
 	case "assistant":
 		l = &Assistant{}
 	case "tool_call":

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// clientRun is jp query with a client that keeps stdin open, as the SDKs of other agents do.
+type clientRun struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+}
+
+func (s *site) clientRun(args ...string) *clientRun {
+	s.t.Helper()
+	argv := append([]string{"jp", "query", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json"}, args...)
+	c := &clientRun{t: s.t, cmd: &exec.Cmd{Path: "/proc/self/exe", Args: argv, Dir: s.dir, Env: s.environ()}}
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c.lines = bufio.NewScanner(out)
+	c.lines.Buffer(nil, 1<<20)
+	if err := c.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.cmd.Process.Kill() })
+	return c
+}
+
+func (c *clientRun) send(lines ...string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.in, strings.Join(lines, "\n")+"\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// say sends a message.
+func (c *clientRun) say(text string) {
+	c.t.Helper()
+	c.send(`{"type":"user","uuid":"` + text + `","message":{"role":"user","content":"` + text + `"},"parent_tool_use_id":null}`)
+}
+
+// until reads lines up to one of a type and returns it.
+func (c *clientRun) until(kind string) object {
+	c.t.Helper()
+	for c.lines.Scan() {
+		var o object
+		if err := json.Unmarshal(c.lines.Bytes(), &o); err != nil {
+			c.t.Fatalf("%s: %v", c.lines.Bytes(), err)
+		}
+		if o["type"] == kind {
+			return o
+		}
+	}
+	c.t.Fatalf("no line of type %s came: %v", kind, c.lines.Err())
+	return nil
+}
+
+// answer reads up to the answer to a control request: its response, and the error that stands there for one.
+func (c *clientRun) answer(id string) (response object, failed string) {
+	c.t.Helper()
+	r := object(need[map[string]any](c.until("control_response"), "response"))
+	if need[string](r, "request_id") != id {
+		c.t.Fatalf("an answer to %v came, want one to %s", r["request_id"], id)
+	}
+	if need[string](r, "subtype") == "error" {
+		return nil, need[string](r, "error")
+	}
+	return need[map[string]any](r, "response"), ""
+}
+
+// end closes stdin, reads what is left and returns the exit status.
+func (c *clientRun) end() int {
+	c.t.Helper()
+	_ = c.in.Close()
+	for c.lines.Scan() {
+		c.t.Errorf("behind the last result came %s", c.lines.Text())
+	}
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState.ExitCode()
+}
+
+func clientSite(t *testing.T) *site {
+	return newSite(t, map[string]string{
+		".jp/config.toml": `
+[assistant]
+model = "script/root.toml"
+[conversation.tools.fs_create_file]
+[conversation.tools.wait]
+source = "local"
+description = "Waits."
+command = "cat gate/fifo"
+run = "unattended"
+access.fs = [{ path = "gate", mode = "rw" }]
+`,
+		"gate/note": "",
+		"root.toml": `
+[[rule]]
+query = "fail"
+turn = 1
+error = { kind = "auth", status = 401, message = "no key" }
+[[rule]]
+query = "wait"
+round = 1
+tool_calls = [{ name = "wait", arguments = {} }]
+[[rule]]
+query = "make"
+round = 1
+tool_calls = [{ name = "fs_create_file", arguments = { path = "x", content = "y" } }]
+[[rule]]
+query = "dear"
+text = "Dear."
+usage = { input = 1000, output = 50 }
+[[rule]]
+turn = 1
+text = "First."
+[[rule]]
+text = "Later."
+`,
+	})
+}
+
+// gate makes the FIFO that the tool wait reads.
+func (s *site) gate() string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "gate/fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+const initialize = `{"type":"control_request","request_id":"i","request":{"subtype":"initialize","systemPrompt":[""]}}`
+
+// A client that keeps stdin open is answered: its requests at once, its messages one after the other, in one conversation.
+func TestClient(t *testing.T) {
+	s := clientSite(t)
+	s.gate()
+	c := s.clientRun()
+	c.send(initialize)
+	if r, failed := c.answer("i"); failed != "" || len(need[[]any](r, "models")) != 0 || need[string](r, "output_style") != "default" {
+		t.Errorf("initialize = %v, %q", r, failed)
+	}
+	c.send(`{"type":"keep_alive"}`)
+	c.say("wait")
+	first := c.until("system")
+	c.until("tool_call")
+	c.say("and")
+	c.say("dropped")
+	for _, test := range []struct{ request, want string }{
+		{`"subtype":"set_model","model":"x"`, "set_model: is not done here; --model of a run that goes on with --resume"},
+		{`"subtype":"rewind_files"`, "rewind_files: is not done here"},
+		{`"subtype":"set_permission_mode","mode":"default"`, ""},
+		{`"subtype":"set_permission_mode","mode":"bypassPermissions"`,
+			`permission mode "bypassPermissions": there are only default and dontAsk here: what a tool may do unasked is in its definition`},
+	} {
+		c.send(`{"type":"control_request","request_id":"r","request":{` + test.request + `}}`)
+		if _, failed := c.answer("r"); failed != test.want {
+			t.Errorf("%s: error %q, want %q", test.request, failed, test.want)
+		}
+	}
+	c.send(`{"type":"control_request","request_id":"stop","request":{"subtype":"interrupt"}}`)
+	if r, _ := c.answer("stop"); len(need[[]any](r, "still_queued")) != 2 {
+		t.Errorf("interrupt = %v, want two messages that wait", r)
+	}
+	stopped := c.until("result")
+	if stopped["status"] != "cancelled" || stopped["is_error"] != true || need[[]any](stopped, "errors")[0] != "interrupted by the client" {
+		t.Errorf("interrupted: %v", stopped)
+	}
+	for _, turn := range []float64{2, 3} {
+		if again := c.until("system"); again["session_id"] != first["session_id"] || again["turn"] != turn {
+			t.Errorf("a further message: %v, want turn %v of %v", again, turn, first["session_id"])
+		}
+		if r := c.until("result"); r["result"] != "Later." {
+			t.Errorf("turn %v: %v", turn, r)
+		}
+	}
+	// Nothing runs: there is nothing to interrupt.
+	c.send(`{"type":"control_request","request_id":"none","request":{"subtype":"interrupt","cancel_queued":true}}`)
+	if r, failed := c.answer("none"); failed != "" || len(need[[]any](r, "still_queued")) != 0 {
+		t.Errorf("interrupt of nothing = %v, %q", r, failed)
+	}
+	if status := c.end(); status != 0 {
+		t.Errorf("status %d, want that of the last message, 0", status)
+	}
+}
+
+// A request that cannot be granted ends the input, not what runs. What is left of a budget is all that the next one has.
+func TestClientQueue(t *testing.T) {
+	s := clientSite(t)
+	s.gate()
+	c := s.clientRun()
+	c.say("wait")
+	c.until("tool_call")
+	c.say("dropped")
+	c.send(initialize, `{"type":"control_request","request_id":"stop","request":{"subtype":"interrupt","cancel_queued":true}}`)
+	if _, failed := c.answer("i"); failed != "initialize: comes after a message" {
+		t.Errorf("initialize: error %q", failed)
+	}
+	// It ended the input: what was asked behind it is not read, what ran goes on.
+	if err := os.WriteFile(filepath.Join(s.dir, "gate/fifo"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if r := c.until("result"); r["is_error"] != false {
+			t.Errorf("result = %v", r)
+		}
+	}
+	if status := c.end(); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+
+	c = s.clientRun("--max-tokens", "3000")
+	for n, want := range []string{"ok", "ok", "partial"} {
+		c.say("dear")
+		if r := c.until("result"); r["status"] != want {
+			t.Errorf("message %d of 1050 tokens, 3000 in all: %v, want %s", n+1, r, want)
+		}
+	}
+	if status := c.end(); status != 7 {
+		t.Errorf("status %d, want 7", status)
+	}
+}
+
+// Whatever goes wrong, each message is answered by one result with errors.
+func TestClientErrors(t *testing.T) {
+	s := clientSite(t)
+	for _, test := range []struct {
+		args []string
+		say  string
+		want string
+		code int
+	}{
+		{nil, "fail", "no key", 8},
+		{[]string{"--resume", "jp-c17"}, "x", "conversation jp-c17: not found", 3},
+		{[]string{"--model", "script/gone.toml"}, "x", "gone.toml", 8},
+		{[]string{"--allowedTools", "Read"}, "x", `no tool "Read" is configured here`, 3},
+		{[]string{"--schema", "{"}, "x", "--schema: ", 2},
+	} {
+		c := s.clientRun(test.args...)
+		c.send(initialize)
+		c.answer("i")
+		c.say(test.say)
+		r := c.until("result")
+		if e, ok := need[[]any](r, "errors")[0].(string); !ok || !strings.Contains(e, test.want) || r["subtype"] != "error_during_execution" {
+			t.Errorf("%q: %v, want %q", test.args, r, test.want)
+		}
+		if status := c.end(); status != test.code {
+			t.Errorf("%q: status %d, want %d", test.args, status, test.code)
+		}
+	}
+	// A client that asks for what is not there is told so, and no message of it runs.
+	c := s.clientRun()
+	c.send(strings.Replace(initialize, `[""]`, `["You are x."]`, 1))
+	if _, failed := c.answer("i"); failed != "initialize: systemPrompt: a profile holds it: --cfg NAME; appendSystemPrompt adds to it" {
+		t.Errorf("initialize: error %q", failed)
+	}
+	if status := c.end(); status != 2 {
+		t.Errorf("status %d, want 2", status)
+	}
+	c = s.clientRun()
+	c.say("make")
+	denied := need[[]any](c.until("result"), "permission_denials")
+	if len(denied) != 1 || denied[0].(map[string]any)["tool_name"] != "fs_create_file" {
+		t.Errorf("permission_denials = %v", denied)
+	}
+	c.end()
+}
+
+// A run that has begun ends in one result object, also where the store fails meanwhile.
+func TestResultOfBrokenStore(t *testing.T) {
+	s := clientSite(t)
+	for _, format := range []string{"json", "stream-json"} {
+		fifo := s.gate()
+		store, aside := s.store.Path(), s.store.Path()+".aside"
+		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"jp", "query", "-p", "-F", format, "wait"}, Dir: s.dir, Env: s.environ()}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		gate, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the tool
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(store, aside); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(store, []byte(strings.Repeat("no store", 4096)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = gate.Close()
+		text, _ := io.ReadAll(out)
+		_ = cmd.Wait()
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		var r object
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
+			t.Fatalf("%s: %q: %v", format, text, err)
+		}
+		if r["type"] != "result" || r["status"] != "error" || r["is_error"] != true || len(need[[]any](r, "errors")) != 1 || r["turn"] != 1.0 {
+			t.Errorf("%s: %v", format, r)
+		}
+		if status := cmd.ProcessState.ExitCode(); status != 1 {
+			t.Errorf("%s: status %d, want 1", format, status)
+		}
+		for _, err := range []error{os.Rename(aside, store), os.Remove(fifo)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+)
+
+// A client is the program at the other end of `jp query --input-format stream-json --output-format stream-json`. It writes a
+// line for each message and each control request, keeps stdin open while it reads the answers, and closes it when it is done.
+// A message is one run, which ends in one result, whatever happens; the next one waits until then. Control requests are
+// answered as they come.
+type client struct {
+	app *app
+
+	mu     sync.Mutex
+	o      queryOptions            // of the next run
+	begun  bool                    // a message was read: Initialize would come too late
+	spoken bool                    // a request was answered
+	cancel context.CancelCauseFunc // of the run that is under way; nil = none is
+	queue  []stream.Input
+	end    error         // why nothing more is read: io.EOF, or what was wrong
+	news   chan struct{} // holds one: the queue or end changed
+
+	run clientRun
+}
+
+// clientRun is what the run of a message came to.
+type clientRun struct {
+	in       stream.Input
+	id       convstore.ID // of its conversation; 0 = it came to none
+	answered bool         // its result was written
+	tokens   int64        // that it used, sub-agents included
+	cost     int64        // nano-dollars
+}
+
+// errInterrupted is the cause of a run that its client interrupts.
+var errInterrupted = &failure{code: "interrupted", status: exitInterrupted, msg: "interrupted by the client"}
+
+var errWordsBeside = usagef("--input-format stream-json: the query is in the message on stdin, not in words")
+
+// converse answers a client until it closes stdin. The exit status is that of its last message.
+func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
+	if a.asked(o) != "" {
+		return errWordsBeside
+	}
+	c := &client{app: a, o: o, news: make(chan struct{}, 1)}
+	if o.timeout.Set {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
+		defer cancel()
+		c.o.timeout = maybe[time.Duration]{}
+	}
+	go c.read(a.io.In)
+	for runs := 0; ; runs++ {
+		run, in, err := c.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF) && runs == 0 && !c.spoken:
+			return usagef("stdin: %v", stream.ErrNoMessage)
+		case errors.Is(err, io.EOF):
+			return last
+		}
+		if last != nil {
+			a.fail(last)
+		}
+		if err == nil && runs > 0 {
+			err = c.again()
+		}
+		if err != nil {
+			return err
+		}
+		last = c.answer(run, in)
+		if c.run.id == 0 || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*signalError)) {
+			return last
+		}
+	}
+}
+
+// read takes the lines of the client until there are no more or one is wrong. It may be left behind when jp ends.
+func (c *client) read(in io.Reader) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, stdinMax)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if err := c.take(line); err != nil {
+			c.stop(usagef("stdin: line %d: %v", n, err))
+			return
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		c.stop(usagef("stdin: a line has more than %d MiB", stdinMax>>20))
+	case err != nil && !errors.Is(err, os.ErrClosed):
+		c.stop(fmt.Errorf("stdin: %w", err))
+	default:
+		c.stop(io.EOF)
+	}
+}
+
+func (c *client) take(line []byte) error {
+	if !utf8.Valid(line) {
+		return errors.New("not UTF-8 text")
+	}
+	in, err := stream.ReadInput(line)
+	switch {
+	case err != nil:
+		return err
+	case in.Control != nil:
+		return c.control(*in.Control)
+	case in.Text == "":
+		return nil
+	}
+	if in.Text, err = clean(in.Text); err != nil {
+		return err
+	}
+	in.Message = bytes.Clone(in.Message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = true
+	c.queue = append(c.queue, in)
+	c.tell()
+	return nil
+}
+
+func (c *client) stop(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = err
+	c.tell()
+}
+
+// tell wakes next; c.mu is held.
+func (c *client) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for a message, and returns it with the context of its run, which Interrupt ends. What was read before the input
+// ended is answered first.
+func (c *client) next(ctx context.Context) (context.Context, stream.Input, error) {
+	for {
+		if run, in, err := c.first(ctx); run != nil || err != nil {
+			return run, in, err
+		}
+		select {
+		case <-c.news:
+		case <-ctx.Done():
+			return nil, stream.Input{}, context.Cause(ctx)
+		}
+	}
+}
+
+// first takes the message that has waited longest; without one it returns no context and, when none will come, the reason.
+func (c *client) first(ctx context.Context) (context.Context, stream.Input, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		return nil, stream.Input{}, c.end
+	}
+	in := c.queue[0]
+	c.queue = c.queue[1:]
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	return ctx, in, nil
+}
+
+// control answers a request. An error ends the input.
+func (c *client) control(r stream.Control) error {
+	answer := stream.Answer{ID: r.ID}
+	c.mu.Lock()
+	c.spoken = true
+	switch r.Subtype {
+	case stream.Initialize:
+		if answer.Err = c.start(r); answer.Err == nil {
+			answer.Response = stream.NewInitialized()
+		}
+	case stream.Interrupt:
+		answer.Response = c.interrupt(r.CancelQueued)
+	case stream.SetPermissionMode:
+		answer.Err = permissionMode(r.Mode)
+	default:
+		answer.Err = usagef("%s: is not done here%s", r.Subtype, pick(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
+	}
+	c.mu.Unlock()
+	line, err := answer.Line()
+	if err == nil {
+		_, err = escaping{c.app.io.Out}.Write(line)
+	}
+	if r.Subtype == stream.Initialize && answer.Err != nil {
+		return answer.Err // nothing of what is asked next would be as the client wants it
+	}
+	return err
+}
+
+// start takes over what Initialize asks for; c.mu is held.
+func (c *client) start(r stream.Control) error {
+	switch {
+	case r.Err != nil:
+		return r.Err
+	case c.begun:
+		return errors.New("initialize: comes after a message")
+	}
+	s := r.Start
+	if s.Schema != nil && !c.o.schema.Set {
+		c.o.schema = maybe[string]{true, string(s.Schema)}
+	}
+	if s.Prompt != "" {
+		c.o.heads.prompts = append(c.o.heads.prompts, s.Prompt)
+	}
+	if s.Title != "" && c.o.fresh && !c.o.title.Set {
+		c.o.title = maybe[string]{true, s.Title}
+	}
+	return nil
+}
+
+// interrupt stops the run that is under way, if any; c.mu is held. Its result comes when it has ended.
+func (c *client) interrupt(queued bool) stream.Interrupted {
+	ids := []string{}
+	for _, in := range c.queue {
+		if in.UUID != "" {
+			ids = append(ids, in.UUID)
+		}
+	}
+	if c.cancel != nil {
+		c.cancel(errInterrupted)
+	}
+	if queued {
+		c.queue = nil
+		return stream.Interrupted{StillQueued: []string{}, Cancelled: ids}
+	}
+	return stream.Interrupted{StillQueued: ids}
+}
+
+// again prepares the run of a further message, which goes on in the conversation of the first.
+func (c *client) again() error {
+	o := &c.o
+	switch {
+	case c.app.globals.noPersist:
+		return usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
+	case c.app.tape != nil:
+		return usagef("stdin: with --record or --replay one message is one run")
+	}
+	o.id = maybe[string]{true, c.run.id.String()}
+	o.fresh, o.fork, o.hidden = false, maybe[int]{}, false
+	o.tmp, o.title = maybe[time.Duration]{}, maybe[string]{}
+	if n := o.maxTokens.Value; n != nil {
+		left := max(*n-c.run.tokens, 0)
+		o.maxTokens.Value = &left
+	}
+	if n := o.maxCost.Value; n != nil {
+		left := max(*n-c.run.cost, 0)
+		o.maxCost.Value = &left
+	}
+	return nil
+}
+
+// answer runs a message. What fails before there is a result gets one nevertheless: the client waits for it.
+func (c *client) answer(ctx context.Context, in stream.Input) error {
+	c.mu.Lock()
+	o := c.o
+	c.mu.Unlock()
+	c.run = clientRun{in: in, id: c.run.id}
+	o.composed, o.client = maybe[string]{true, in.Text}, c
+	err := c.app.ask(ctx, o)
+	cause := context.Cause(ctx)
+	c.mu.Lock()
+	c.cancel(nil)
+	c.cancel = nil
+	c.mu.Unlock()
+	if err == nil || c.run.answered {
+		return err
+	}
+	if cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
+	session := strings.TrimPrefix(o.id.Value, "new")
+	if c.run.id != 0 {
+		session = c.run.id.String()
+	}
+	return errors.Join(err, stream.NewWriter(escaping{c.app.io.Out}, session).Write(failedResult(session, err)))
+}
+
+// oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
+// the client may wait for an answer to it before it closes stdin.
+func (a *app) oneMessage(ctx context.Context) (string, error) {
+	type result struct {
+		text string
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() { // is left behind with ctx
+		var m stream.OneMessage
+		lines := bufio.NewScanner(a.io.In)
+		lines.Buffer(nil, stdinMax)
+		for lines.Scan() {
+			if err := m.Add(lines.Bytes()); err != nil {
+				read <- result{"", err}
+				return
+			}
+		}
+		text, err := m.Text()
+		if lines.Err() != nil {
+			err = lines.Err()
+		}
+		read <- result{text, err}
+	}()
+	select {
+	case r := <-read:
+		if r.err != nil {
+			return "", usagef("stdin: %v", r.err)
+		}
+		return clean(r.text)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
