@@ -338,6 +338,36 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// TestDumbTerminal: where TERM is dumb nothing moves the cursor, whatever the command.
+func TestDumbTerminal(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[assistant]\nmodel = \"script/model.toml\"\n[delegation]\nprofiles = [\"agent/scout\"]\n" +
+			"[conversation.tools.jp_query]\nrun = \"unattended\"\n",
+		".jp/config/agent/scout.toml": "[assistant]\nmodel = \"script/scout.toml\"\n[conversation.tools.fs_list_files]\nrun = \"unattended\"\n",
+		"model.toml":                  screenModel,
+		"scout.toml":                  scoutModel,
+	})
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	s.more = append(s.more, "TERM=dumb", "LC_ALL=C.UTF-8")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"query", "--new", "sub"}, "jp: agent/scout jp-c"},
+		{[]string{"c", "ls", "--hidden"}, ""},
+		{[]string{"c", "grep", "sub"}, ""},
+		{[]string{"trace"}, ""},
+		{[]string{"help"}, ""},
+	} {
+		screen, out, status := atTerminal(t, s, nil, tt.args...) // which takes the line breaks of a terminal out of the screen
+		if status != 0 || strings.ContainsAny(screen+out, "\x1b\r") || !strings.Contains(screen, tt.want) {
+			t.Errorf("jp %q: status %d, screen %q, stdout %q", tt.args, status, screen, out)
+		}
+	}
+}
+
 // TestScreenBatch: the tree of a batch leaves the rows on the screen, and stays below them.
 func TestScreenBatch(t *testing.T) {
 	s := newSite(t, map[string]string{

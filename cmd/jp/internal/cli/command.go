@@ -63,7 +63,7 @@ func (a *app) command(s spec) *cli.Command {
 
 // patiently runs f, with a line of progress on the terminal when it takes long and may.
 func (a *app) patiently(s spec, name string, f func() error) error {
-	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil || a.getenv("TERM") == "dumb" {
+	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil {
 		return f()
 	}
 	a.io, a.progress = a.io.Progress(name, term.ProgressOptions{})

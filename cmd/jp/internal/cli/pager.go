@@ -36,7 +36,7 @@ func (a *app) paged(f func() error) error {
 
 // pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
 func (a *app) pagerCommand() string {
-	if !a.io.OutTTY || a.globals.noPager || a.json() || a.guest != nil || a.getenv("TERM") == "dumb" {
+	if !a.io.OutTTY || a.globals.noPager || a.json() || a.guest != nil || a.io.Dumb {
 		return ""
 	}
 	for i, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {

@@ -34,7 +34,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 		q.warn("%v", inKey(err, titleKey))
 		return
 	}
-	if q.tree != nil && q.getenv("TERM") != "dumb" {
+	if q.tree != nil {
 		q.io, q.progress = q.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
 		defer q.progress.End()
 	}

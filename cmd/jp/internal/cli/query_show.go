@@ -42,10 +42,8 @@ func (q *query) show(loop *agent.Loop) *show {
 	if q.format() == formatStream {
 		q.lines = stream.NewWriter(escaping{q.io.Out}, q.conv.ID.String())
 	} else if !q.globals.quiet && !q.json() {
-		if q.getenv("TERM") != "dumb" {
-			// Until the first sign of life. A question of a tool comes after one.
-			q.io, q.progress = q.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		}
+		// Until the first sign of life. A question of a tool comes after one.
+		q.io, q.progress = q.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
 		q.tree = term.NewTree(q.io, term.TreeOptions{})
 	}
 	return s

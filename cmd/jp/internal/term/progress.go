@@ -29,9 +29,9 @@ type ProgressOptions struct {
 	Tick <-chan time.Time // when to draw; nil = every second
 }
 
-// Progress begins one, and returns s as it is to be used meanwhile. It is nil where stderr is no terminal.
+// Progress begins one, and returns s as it is to be used meanwhile. It is nil where nothing can be drawn on stderr.
 func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
-	if !s.ErrTTY {
+	if !s.draws() {
 		return s, nil
 	}
 	if o.Now == nil {

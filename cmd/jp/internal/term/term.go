@@ -49,6 +49,7 @@ type IO struct {
 	Err io.Writer // chrome; never fails: there is nobody left to tell
 
 	InTTY, OutTTY, ErrTTY bool
+	Dumb                  bool // TERM=dumb: a terminal without a cursor to move; it gets the lines of a pipe
 	OutFile               bool // stdout is a regular file: nobody watches it
 	Width                 int  // columns of stdout's terminal (of stderr's, when stdout is none); 0 = unlimited
 	Height                int  // lines of stderr's terminal; 0 = unknown
@@ -94,6 +95,7 @@ func New(o Options) *IO {
 	s.asked = max(o.Width, 0)
 	s.Color, s.ErrColor = colors(o.Environ, s.OutTTY), colors(o.Environ, s.ErrTTY)
 	s.UTF8 = utf8Locale(o.Environ)
+	s.Dumb = dumb(o.Environ)
 	return s
 }
 
@@ -248,8 +250,13 @@ func colors(environ []string, terminal bool) bool {
 	if v := lookup(environ, "CLICOLOR_FORCE"); v != "" && v != "0" {
 		return true
 	}
-	return terminal && lookup(environ, "CLICOLOR") != "0" && lookup(environ, "TERM") != "dumb"
+	return terminal && lookup(environ, "CLICOLOR") != "0" && !dumb(environ)
 }
+
+func dumb(environ []string) bool { return lookup(environ, "TERM") == "dumb" }
+
+// draws reports whether stderr is a terminal on which lines can be drawn again.
+func (s *IO) draws() bool { return s.ErrTTY && !s.Dumb }
 
 // utf8Locale reads the variable that decides LC_CTYPE. Without any the locale is C, which is not UTF-8.
 func utf8Locale(environ []string) bool {

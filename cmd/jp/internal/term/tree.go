@@ -13,8 +13,8 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// Tree shows the sub-agents of a run on stderr: on a terminal as lines that are drawn again and again, elsewhere as one
-// plain line per change. Safe for concurrent use. A nil *Tree shows nothing.
+// Tree shows the sub-agents of a run on stderr: on a terminal as lines that are drawn again and again, elsewhere, and where
+// TERM is dumb, as one plain line per change. Safe for concurrent use. A nil *Tree shows nothing.
 type Tree struct {
 	io   *IO
 	now  func() time.Time
@@ -74,7 +74,7 @@ func (t *Tree) Update(d *stream.Delegation) {
 	}
 	before := n.last
 	n.last, n.at = *d, t.now()
-	if !t.io.ErrTTY {
+	if !t.io.draws() {
 		if before.Phase != d.Phase || (before.Tool != d.Tool && d.Tool != "") {
 			fmt.Fprintf(t.io.Err, "jp: %s\n", Line(n.plain()))
 		}
@@ -123,7 +123,7 @@ func (t *Tree) Close() {
 		return
 	}
 	t.closed = true
-	if t.io.ErrTTY && len(t.order) > 0 {
+	if t.io.draws() && len(t.order) > 0 {
 		t.draw(true)
 	}
 	stop := t.stop
@@ -246,11 +246,11 @@ func (t *Tree) lines(width, height int) []drawn {
 			}
 			seen[n] = true
 			branch, deeper := Branch(i == len(kids)-1, t.io.UTF8)
-			text := t.text(n)
+			text := indent + branch
 			if width > 0 {
-				text = Cut(indent+branch+text, width-1, t.io.UTF8)
+				text = Cut(text+t.text(n, max(width-1-Width(text), 1)), width-1, t.io.UTF8)
 			} else {
-				text = indent + branch + text
+				text += t.text(n, 0)
 			}
 			out = append(out, drawn{t.paint(n, text), Width(text)})
 			if id := n.last.ConversationID; id != "" {
@@ -352,18 +352,45 @@ func Branch(last, utf8 bool) (branch, deeper string) {
 	return "|- ", "|  "
 }
 
-// text is a node's line on a terminal: profile, state, current tool, tokens, elapsed, title.
-func (t *Tree) text(n *node) string {
+// text is a node's line on a terminal: profile, state, current tool, tokens, elapsed, title. The title is what differs from row
+// to row: it has a third of the columns that there are room for (0 = unlimited), and the others give way.
+func (t *Tree) text(n *node, room int) string {
 	d := n.last
-	parts := []string{mark(d, t.io.UTF8) + " " + orDash(d.Profile), n.state()}
+	tokens := ""
 	if d.Tokens > 0 {
-		parts = append(parts, Count(d.Tokens)+" tokens")
+		tokens = Count(d.Tokens) + " tokens"
 	}
-	parts = append(parts, n.elapsed(t.now()))
-	if d.Title != "" {
-		parts = append(parts, d.Title)
+	head := func(profile, state, tokens, elapsed string) string {
+		parts := []string{mark(d, t.io.UTF8) + " " + profile}
+		for _, part := range []string{state, tokens, elapsed} {
+			if part != "" {
+				parts = append(parts, part)
+			}
+		}
+		return Line(strings.Join(parts, "  "))
 	}
-	return Line(strings.Join(parts, "  "))
+	title := Line(d.Title)
+	profile, state, elapsed := orDash(d.Profile), n.state(), n.elapsed(t.now())
+	short := profile[strings.LastIndex(profile, "/")+1:]
+	word, _, _ := strings.Cut(state, ":")
+	word, _, _ = strings.Cut(word, " ")
+	text := head(profile, state, tokens, elapsed)
+	if title == "" {
+		return text
+	}
+	least := min(Width(title), room/3) + 2
+	for _, shorter := range []string{
+		head(profile, state, "", elapsed), head(profile, state, "", ""), head(short, state, "", ""), head(short, word, "", ""), head(short, "", "", ""),
+	} {
+		if room <= 0 || Width(text)+least <= room {
+			break
+		}
+		text = shorter
+	}
+	if room > 0 {
+		text = Cut(text, max(room-least, 1), t.io.UTF8)
+	}
+	return text + "  " + title
 }
 
 // plain is a node's line in a log.

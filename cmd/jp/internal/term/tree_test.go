@@ -150,13 +150,42 @@ func TestTreeOnANarrowedScreen(t *testing.T) {
 	b.Reset()
 	io.Width = 25 // 58 columns take three rows of these
 	tree.Update(&d)
-	if got, want := b.String(), "\x1b[3A\r\x1b[J└─ ● agent  started  0.…\x1b[K\n"; got != want {
+	if got, want := b.String(), "\x1b[3A\r\x1b[J└─ ● agent  宽字符的标…\x1b[K\n"; got != want {
 		t.Errorf("drawn %q, want %q", got, want)
 	}
 	tree.Close()
 }
 
 // When every sub-agent has ended, their lines are left alone: text may follow them, and what comes then is a new tree.
+// The task is what differs from row to row: on a narrow screen the others give way.
+func TestTreeNarrow(t *testing.T) {
+	for _, tt := range []struct {
+		width int
+		want  string
+	}{
+		{0, "└─ ● agent/researcher  running fs_grep_files  12,345 tokens  3.0s  SUBTASK-1 reads the parser"},
+		{81, "└─ ● agent/researcher  running fs_grep_files  3.0s  SUBTASK-1 reads the parser"},
+		{72, "└─ ● agent/researcher  running fs_grep_files  SUBTASK-1 reads the parser"},
+		{61, "└─ ● researcher  running fs_grep_files  SUBTASK-1 reads the …"},
+		{40, "└─ ● researcher  running  SUBTASK-1 rea…"},
+		{20, "└─ ● researc…  SUBT…"},
+	} {
+		tree := NewTree(&IO{Err: new(bytes.Buffer), ErrTTY: true, UTF8: true}, TreeOptions{Now: func() time.Time { return time.Unix(1000, 0) }, Tick: make(chan time.Time)})
+		tree.Update(&stream.Delegation{
+			Phase: stream.Running, Tool: "fs_grep_files", ConversationID: "a", CallID: "c", Profile: "agent/researcher", Tokens: 12345, ElapsedMS: 3000,
+			Title: "SUBTASK-1 reads the parser",
+		})
+		width := tt.width
+		if width > 0 {
+			width++ // the last column stays free
+		}
+		if got := tree.lines(width, 24); len(got) != 1 || got[0].text != tt.want {
+			t.Errorf("%d columns: %+v, want %q", tt.width, got, tt.want)
+		}
+		tree.Close()
+	}
+}
+
 func TestTreeLeavesWhatHasEnded(t *testing.T) {
 	var s screen
 	tree := NewTree(&IO{Err: &s, ErrTTY: true}, TreeOptions{Tick: make(chan time.Time)})
