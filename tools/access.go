@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"jp/tools/proc"
@@ -51,6 +52,7 @@ type files struct {
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
 	closed    []string      // the same of env.Deny, without links: one may not be there yet
 	sealed    []string      // env.Sealed, without links above them: never written
+	plain     sync.Map      // by device number: file systems that hold files
 }
 
 // fileRule is an FSRule in the present file system.
@@ -261,6 +263,9 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 	if f.isDenied(here) {
 		return nil, "", &AccessError{given, "is not for tools"}
 	}
+	if err := f.ofFiles(dir, here); err != nil {
+		return nil, "", named(given, err)
+	}
 	p := &place{dir: dir, name: ".", info: here, path: at, shown: f.shown(at), rule: *r}
 	for i, name := range names {
 		last := i == len(names)-1
@@ -315,10 +320,32 @@ func (f *files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, er
 	case f.isDenied(is):
 		err = &AccessError{name, "is not for tools"}
 	default:
-		return sub, nil
+		if err = f.ofFiles(sub, is); err == nil {
+			return sub, nil
+		}
 	}
 	sub.Close()
 	return nil, err
+}
+
+// ofFiles refuses the folder dir, which info is of, where it is no folder of files but one of /proc or
+// the like.
+func (f *files) ofFiles(dir *os.Root, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if _, seen := f.plain.Load(st.Dev); seen {
+		return nil
+	}
+	switch kernel, err := proc.OfKernel(dir); {
+	case err != nil:
+		return reason(err)
+	case kernel:
+		return &AccessError{".", "is made up by the kernel, and no tool reads that"}
+	}
+	f.plain.Store(st.Dev, nil)
+	return nil
 }
 
 // errChanged is a file or folder that became another while it was opened.

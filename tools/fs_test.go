@@ -301,6 +301,25 @@ func TestFSGuarded(t *testing.T) {
 	expect(t, "beside", outer.modify("a.txt", "x", "y"), text("a.txt: 1 edit made: line 1"))
 }
 
+// What the kernel says about processes is not read as files, whatever a rule says.
+func TestFSKernel(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("there is no /proc")
+	}
+	f := newFS(t, map[string]string{"a.txt": "x"})
+	const no = ": is made up by the kernel, and no tool reads that"
+	for _, tt := range []struct{ rule, path string }{
+		{"/", "/proc/thread-self/environ"}, {"/", "/proc/1"}, {"/proc", "/proc/1/environ"}, {"/proc", "/proc"},
+		{"/proc/1/environ", "/proc/1/environ"}, {"/proc/1", "/proc/1/environ"}, {"/sys", "/sys/kernel"},
+	} {
+		f.fs = []FSRule{{Path: tt.rule, Mode: ReadOnly}}
+		expect(t, tt.rule+" read", f.read(tt.path), refusal(tt.path+no))
+		expect(t, tt.rule+" grep", f.grep("=", tt.path), refusal(tt.path+no))
+	}
+	f.fs = []FSRule{{Path: "/", Mode: ReadOnly}}
+	expect(t, "a file", f.read(f.at("a.txt")), text("x"))
+}
+
 // The rule with the longest path decides.
 func TestFSRules(t *testing.T) {
 	out := newFS(t, map[string]string{"lib/a.txt": "lib\n", "other.txt": "other\n", ".jp/x": "secret\n"})

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,9 @@ type CommandEnv struct {
 	// Program is the file of this jp, absolute, which every tool may execute
 	// wherever it lies; without a line it refuses to do anything. "" is none.
 	Program string
+	// Found is the path of the program, absolute, where it was looked up already; a shell text
+	// needs none.
+	Found string
 	// JP opens the line on which a call of a tool with access.jp runs jp; nil
 	// refuses such tools. It is closed when the tool's last process has ended.
 	JP func(ctx context.Context, def Definition, call Call) (*Line, error)
@@ -135,7 +139,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		return *refused("%v", err), nil
 	}
 	spec := proc.Spec{
-		Path: c.def.Command.Program,
+		Path: cmp.Or(c.env.Found, c.def.Command.Program),
 		Env:  proc.Environ(c.env.Environ, append(proc.ToolEnv(), c.def.Env...)...),
 		Dir:  c.env.Dir,
 		Kind: proc.Tool,

@@ -16,6 +16,7 @@ func main() {
 
 // run is main without the guard, for tests that run this program under its name.
 func run() int {
+	proc.Conceal()
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "" // it was removed: a command that needs one says so

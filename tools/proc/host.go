@@ -267,7 +267,7 @@ func (h *Host) complete(spec *Spec) error {
 	if dir, err := filepath.Abs(spec.Dir); err == nil {
 		spec.Dir = dir
 	}
-	path, err := lookPath(spec.Path, spec.Env)
+	path, err := LookPath(spec.Path, spec.Env)
 	if err != nil {
 		return err
 	}
@@ -275,9 +275,9 @@ func (h *Host) complete(spec *Spec) error {
 	return nil
 }
 
-// lookPath finds the program name in the PATH of env. Relative folders there
+// LookPath finds the program name in the PATH of env. Relative folders there
 // are skipped: they would run what lies where jp happens to stand.
-func lookPath(name string, env []string) (string, error) {
+func LookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}

@@ -208,6 +208,33 @@ func TestNotDumpable(t *testing.T) {
 	waitGone(t, tree, entry)
 }
 
+// conceal says who owns its environment in /proc, before and after Conceal, and what it can still be
+// called.
+func conceal([]string) int {
+	owner := func() uint32 {
+		info, err := os.Stat("/proc/self/environ")
+		if err != nil {
+			return 1
+		}
+		return info.Sys().(*syscall.Stat_t).Uid
+	}
+	before := owner()
+	Conceal()
+	takeName("another")
+	name, err := os.ReadFile("/proc/self/comm")
+	fmt.Printf("%d %d %s %v\n", before, owner(), bytes.TrimSpace(name), err)
+	return 0
+}
+
+func TestConceal(t *testing.T) {
+	who := nobody(t)
+	cmd := &exec.Cmd{Path: Self(), Args: []string{"jp", "as-conceal"}, SysProcAttr: &syscall.SysProcAttr{Credential: who}}
+	want := fmt.Sprintf("%d 0 another <nil>\n", who.Uid)
+	if out, err := cmd.Output(); err != nil || string(out) != want {
+		t.Errorf("said %q, %v, want %q", out, err, want)
+	}
+}
+
 // starve is a tool that leaves a daemon, and takes from its guard and the jp above the right to open
 // anything, by which they would look for it.
 func starve([]string) int {

@@ -39,8 +39,8 @@ var programs = map[string]func(args []string) int{
 	"settle": settle,
 	"probe":  probe,
 	"blind":  blind,
-	"starve": starve,
-	"bury":   bury,
+	"starve": starve, "conceal": conceal,
+	"bury": bury,
 }
 
 // tree is a jp: "tree N SCRIPT" has N agents in a chain below it, the last of

@@ -201,12 +201,12 @@ func TestLookPath(t *testing.T) {
 	if err := os.Mkdir(dir+"/sh", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got, err := lookPath("sh", []string{"PATH=/nonexistent", "PATH=" + dir + "::/bin"})
+	got, err := LookPath("sh", []string{"PATH=/nonexistent", "PATH=" + dir + "::/bin"})
 	if err != nil || got != "/bin/sh" {
-		t.Errorf("lookPath(sh) = %q, %v, want /bin/sh", got, err)
+		t.Errorf("LookPath(sh) = %q, %v, want /bin/sh", got, err)
 	}
-	if got, err := lookPath("./sh", nil); err != nil || got != "./sh" {
-		t.Errorf("lookPath(./sh) = %q, %v, want it unchanged", got, err)
+	if got, err := LookPath("./sh", nil); err != nil || got != "./sh" {
+		t.Errorf("LookPath(./sh) = %q, %v, want it unchanged", got, err)
 	}
 }
 

@@ -21,6 +21,12 @@ func Self() string {
 // takeName does nothing: the name of a process is that of its file, which is jp.
 func takeName(string) {}
 
+// Conceal does nothing: other programs of the user can look into this one.
+func Conceal() {}
+
+// OfKernel reports false: there are no such file systems.
+func OfKernel(*os.Root) (bool, error) { return false, nil }
+
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {
 	kq, err := unix.Kqueue()

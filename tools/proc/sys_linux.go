@@ -3,6 +3,8 @@ package proc
 import (
 	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -15,7 +17,40 @@ func Self() string { return "/proc/self/exe" }
 
 // takeName has lists of processes (ps, top, pgrep) call this process by name instead of exe, the last
 // word of Self. That it fails where there is no /proc is not told.
-func takeName(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
+func takeName(name string) {
+	// Of a process that is not dumpable it may write this file, and not /proc/self/comm.
+	_ = os.WriteFile("/proc/self/task/"+strconv.Itoa(os.Getpid())+"/comm", []byte(name), 0)
+}
+
+// Conceal keeps programs of the same user from reading this process's memory, environment and
+// descriptors. A jp calls it first: its environment may hold keys.
+func Conceal() {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // arm does it again, and says what is wrong
+}
+
+// kernelMagic are the file systems that hold what the kernel says about processes and itself. They
+// are no files of anybody's, and /proc/self/environ holds keys.
+var kernelMagic = []int64{
+	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC,
+	unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC, unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.NSFS_MAGIC,
+	unix.DEVPTS_SUPER_MAGIC, unix.BINFMTFS_MAGIC,
+}
+
+// OfKernel reports whether the folder root is in a file system like /proc and /sys.
+func OfKernel(root *os.Root) (bool, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	var st unix.Statfs_t
+	for {
+		if err = unix.Fstatfs(int(f.Fd()), &st); err != unix.EINTR {
+			break
+		}
+	}
+	return slices.Contains(kernelMagic, int64(st.Type)), os.NewSyscallError("fstatfs", err)
+}
 
 // awaitEnd returns when the child pid has ended, without collecting it.
 func awaitEnd(pid int) error {

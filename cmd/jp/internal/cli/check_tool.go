@@ -152,7 +152,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
 	too := "" // where else leave is to be given
-	own, off := l.app.offByUser(d)
+	own, _, off := l.app.offByUser(d)
 	if child && off {
 		d, too = d.WithLeaveOf(own), " in your own config.toml too"
 	}

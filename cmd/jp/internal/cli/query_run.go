@@ -118,8 +118,8 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 	for _, def := range defs {
 		if def.Local() {
 			own := env
-			if users, off := q.offByUser(def); off && !env.Main {
-				own.AllowOff, def = true, def.WithLeaveOf(users)
+			if users, program, off := q.offByUser(def); off && !env.Main {
+				own.AllowOff, own.Found, def = true, program, def.WithLeaveOf(users)
 			}
 			t, err := tools.Command(def, own)
 			if err != nil {

@@ -7,28 +7,53 @@ import (
 
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/proc"
 )
 
 // offByUser reports whether the user's own config.toml lets the tool d run without a sandbox for a sub-agent, and returns that
-// tool: leave to run is what it gives at most. It does when it defines the very same tool, what is run, with which arguments and variables, and says sandbox = "off" there. A sub-agent's
+// tool and the path of its program: leave to run is what it gives at most. It does when it defines the very same tool, what is run, with which arguments and variables, and says sandbox = "off" there. A sub-agent's
 // stored config no longer tells who wrote it, and need not: a workspace or a profile that says "off" gets nothing by it, and one
-// that gives the user's tool another command has another tool. A program that the workspace brings along is never meant.
-func (a *app) offByUser(d tools.Definition) (own tools.Definition, ok bool) {
+// that gives the user's tool another command has another tool. A program that the workspace brings along is never meant, wherever its
+// name was found.
+func (a *app) offByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
 	if !d.Local() || d.Sandbox != tools.SandboxOff {
-		return own, false
+		return own, "", false
 	}
-	if p := d.Command.Program; strings.Contains(p, "/") && !filepath.IsAbs(p) {
-		return own, false
+	if program, ok = a.outsideProgram(d); !ok {
+		return own, "", false
 	}
 	src := a.userSources()
 	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") }) // files only
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
-		return own, false // a broken config allows nothing
+		return own, "", false // a broken config allows nothing
 	}
 	if _, ok := r.Tools[d.Name]; !ok {
-		return own, false
+		return own, "", false
 	}
 	own, err = defined(d.Name, r, nil)
-	return own, err == nil && own.Sandbox == tools.SandboxOff && own.Authority() != "" && own.Authority() == d.Authority()
+	return own, program, err == nil && own.Sandbox == tools.SandboxOff && own.Authority() != "" && own.Authority() == d.Authority()
+}
+
+// outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
+// and lies behind no link of it.
+func (a *app) outsideProgram(d tools.Definition) (path string, ok bool) {
+	path, err := proc.LookPath(d.Command.Program, proc.Environ(a.env.Environ, append(proc.ToolEnv(), d.Env...)...))
+	if err != nil || !filepath.IsAbs(path) {
+		return "", false
+	}
+	ws, err := a.workspace()
+	if err != nil {
+		return path, true // there is none
+	}
+	if ws, err = filepath.EvalSymlinks(ws); err != nil {
+		return "", false
+	}
+	// Every link is followed but one of the workspace.
+	real, err := proc.Links{Workspace: ws, Closed: []string{"/"}}.Resolve(path)
+	if err != nil {
+		return "", false
+	}
+	in, err := filepath.Rel(ws, real)
+	return path, err == nil && (in == ".." || strings.HasPrefix(in, "../"))
 }
