@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -276,9 +277,38 @@ func TestLostCall(t *testing.T) {
 		t.Errorf("a call that is made: %+v", got)
 	}
 	mustAppend(t, l, ToolResult{ID: "x"}) // of this process: it is still being made
+	charged := func() (lost, calls int) {
+		t.Helper()
+		sp, err := s.Spent(t.Context(), c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := sp.Charges
+		for ch, err := range s.Charges(t.Context(), time.Time{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, ch)
+		}
+		for _, ch := range list {
+			if ch.Lost && ch.Usage == call.Usage && *ch.CostNano == cost && ch.Turn == 1 {
+				lost++
+			}
+		}
+		return lost, len(list)
+	}
+	if lost, calls := charged(); lost != 0 || calls != 0 {
+		t.Errorf("while it is made: %d lost of %d charges", lost, calls)
+	}
 	_ = l.Close()
+	if lost, calls := charged(); lost != 2 || calls != 2 {
+		t.Errorf("once nobody makes it: %d lost of %d charges, want it in the tree and in the store", lost, calls)
+	}
 	l = mustLock(t, s, c.ID)
 	mustAppend(t, l, Note{Text: "went on"})
+	if lost, calls := charged(); lost != 2 || calls != 2 {
+		t.Errorf("once an event says so: %d lost of %d charges", lost, calls)
+	}
 	want := []Body{TurnStart{}, UserMessage{Text: "q"}, ToolResult{ID: "x"},
 		ModelCall{Model: "m", Usage: call.Usage, CostNano: &cost, Stop: "lost", Estimated: true}, Note{Text: "went on"}}
 	var got []Body

@@ -23,6 +23,10 @@ type Charge struct {
 	CostNano     *int64        // billionths of a dollar, nil = price unknown
 	Took         time.Duration // of a model call, 0 when Recorded
 
+	// Lost marks a call that was begun and whose process died: what it has used is not
+	// known, and the most that it may have is counted.
+	Lost bool
+
 	// Recorded marks a run that stands for all model calls in it, which are gone.
 	Recorded bool
 }
@@ -98,17 +102,23 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 			byChild[all[i].Child] = &all[i]
 		}
 		for _, member := range append([]ID{id}, s.Below...) {
-			profile := ""
-			if run := byChild[member]; run != nil {
+			profile, from := "", len(s.Charges)
+			run := byChild[member]
+			if run != nil {
 				profile = run.Profile
-			} else {
+			}
+			if run == nil || run.Ended.IsZero() || member == id { // else no call of it is open
 				r, err := t.load(member)
+				if err == nil && run == nil {
+					profile = r.Profile
+				}
+				if err == nil {
+					s.Charges, err = t.lostCall(s.Charges, member, r, profile)
+				}
 				if err != nil {
 					return err
 				}
-				profile = r.Profile
 			}
-			from := len(s.Charges)
 			if s.Charges, err = t.charges(s.Charges, member, profile, time.Time{}); err != nil {
 				return err
 			}
@@ -186,10 +196,26 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 		m := call.(ModelCall)
 		list = append(list, Charge{
 			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.turn),
-			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration,
+			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == callLost,
 		})
 	}
 	return list, nil
+}
+
+// lostCall adds the call that a conversation was making when the last of its processes
+// died to a list. An event says so once somebody writes to the conversation again.
+func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge, error) {
+	if r.Call == nil {
+		return list, nil
+	}
+	held, err := t.held(id)
+	if held || err != nil {
+		return list, err
+	}
+	return append(list, Charge{
+		Conversation: id, Profile: profile, Model: r.Call.Model, Turn: r.Turns,
+		Time: r.UpdatedAt, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Lost: true,
+	}), nil
 }
 
 // recordedCharges stand for the runs of children that are not here any more. A run of which two
@@ -325,6 +351,9 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 					}
 					if err == nil && !r.UpdatedAt.Before(since) {
 						charges, err = t.charges(charges, todo[done], r.Profile, since)
+						if err == nil {
+							charges, err = t.lostCall(charges, todo[done], r, r.Profile)
+						}
 					}
 					if err != nil {
 						return err

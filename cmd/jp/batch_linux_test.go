@@ -85,6 +85,65 @@ func TestBatchGoesOn(t *testing.T) {
 	}
 }
 
+// TestBatchKilledIsCounted: the calls that a batch was making when all of it was killed count, with the most that they may have
+// used, whether anybody goes on with it or not; the next batch settles them.
+func TestBatchKilledIsCounted(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": treeConfig, ".jp/config/agent/child.toml": childProfile,
+		"main.toml": "[[rule]]\ntext = \"x\"\n", "child.toml": "[[rule]]\nquery = \"hang\"\nhang = true\n[[rule]]\ntext = \"fine\"\n",
+	})
+	s.stdin = "\"hang\"\n"
+	cmd, _ := s.start(nil, "jp", "batch", "-q", "-c", "agent/child")
+	var call convstore.Spend
+	s.eventually("the call of the model", func() bool {
+		for _, c := range s.conversations() {
+			if a, err := s.store.Account(t.Context(), c.ID); err == nil && c.Depth > 0 {
+				call = a.Call
+			}
+		}
+		return call.Tokens() > 0
+	})
+	_ = cmd.Process.Signal(syscall.SIGSTOP) // the child shall not be judged
+	for _, pid := range s.running("--root-id=") {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	_ = cmd.Wait()
+	s.gone()
+	root := s.all()["batch of 1 query"].ID
+	counted := func(when string) {
+		t.Helper()
+		for _, argv := range [][]string{{"usage", root.String(), "--check", "-F", "json"}, {"usage", "--all", "-F", "json"}} {
+			out, code := s.jp(argv...)
+			if want := fmt.Sprintf(`"model_calls":1,`); code != 0 || !strings.Contains(out, want) || !strings.Contains(out, `"lost_calls":1`) ||
+				!strings.Contains(out, fmt.Sprintf(`"tokens":%d,`, call.Tokens())) {
+				t.Errorf("%s: %v = %d %s, want a lost call of %d tokens", when, argv, code, out, call.Tokens())
+			}
+		}
+	}
+	counted("at once")
+	if ds, err := s.store.Delegations(t.Context(), root); err != nil || ds[0].State != convstore.StateLost || ds[0].Total.Tokens() != 0 {
+		t.Errorf("delegations = %s, %v, want one that nobody settled", dump(ds), err)
+	}
+	s.stdin = "not JSON"
+	if out, code := s.jp("batch", "-c", "agent/child"); code != 2 {
+		t.Fatalf("batch = %d %s", code, out)
+	}
+	if ds, err := s.store.Delegations(t.Context(), root); err != nil || ds[0].Total.Tokens() != 0 {
+		t.Errorf("delegations = %s, %v: a mistake settles nothing", dump(ds), err)
+	}
+	s.stdin = "\"fine\"\n"
+	if out, code := s.jp("batch", "-c", "agent/child"); code != 0 {
+		t.Fatalf("batch = %d %s", code, out)
+	}
+	if ds, err := s.store.Delegations(t.Context(), root); err != nil || ds[0].Total.Tokens() != call.Tokens() {
+		t.Errorf("delegations = %s, %v, want %d tokens charged", dump(ds), err, call.Tokens())
+	}
+	if out, code := s.jp("usage", root.String(), "--check"); code != 0 {
+		t.Errorf("usage --check = %d %s", code, out)
+	}
+}
+
 // TestBatchToolAfterCrash: a batch that is repeated answers from the runs that exist, and runs what had not begun.
 func TestBatchToolAfterCrash(t *testing.T) {
 	s := killSite(t)

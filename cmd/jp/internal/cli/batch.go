@@ -192,6 +192,9 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 			return err
 		}
 		defer a.tape.remove()
+		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
+			return err
+		}
 		b := &batch{query: q, o: o, items: items, total: len(items)}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()

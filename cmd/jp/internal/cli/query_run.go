@@ -379,8 +379,12 @@ func modelPrice(p profiles.Price) model.Price {
 	return model.PerMillion(float64(p.Input)/1e9, float64(p.Output)/1e9, cache(p.CacheRead), cache(p.CacheWrite))
 }
 
-// expire removes what has expired. It is never silent with -v, and never the reason for a failure.
+// expire settles what runs that died have left, and removes what has expired. It is never silent with -v, and never the reason for a
+// failure.
 func (q *query) expire(ctx context.Context) {
+	if err := q.store.Reconcile(context.WithoutCancel(ctx)); err != nil {
+		q.warn("what runs that died have left: %v", err)
+	}
 	gone, err := q.store.Expire(context.WithoutCancel(ctx))
 	if err != nil {
 		q.warn("expired conversations: %v", err)

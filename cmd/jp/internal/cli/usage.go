@@ -65,6 +65,7 @@ type tally struct {
 	CostUSD    *stream.USD     `json:"cost_usd"` // null when some price is unknown
 	Unpriced   int             `json:"unpriced"` // model calls, and runs of removed conversations, without a price
 	ModelMS    int64           `json:"model_ms"`
+	Lost       int             `json:"lost_calls"` // model calls whose process died: the most that they may have used is counted
 
 	nano int64
 	took time.Duration
@@ -77,6 +78,9 @@ func (t *tally) add(c convstore.Charge) {
 	t.Usage = t.Usage.Add(c.Usage)
 	t.Tokens += c.Usage.Input + c.Usage.CacheWrite + c.Usage.Output
 	t.took += c.Took
+	if c.Lost {
+		t.Lost++
+	}
 	if c.CostNano == nil {
 		t.Unpriced++
 	} else {
@@ -327,10 +331,18 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 	if u.Life.Total.Unpriced > 0 {
 		fmt.Fprintf(w, "\ncost unknown: %s without a price; [providers.llm.prices] can name it\n", plural(u.Life.Total.Unpriced, "call"))
 	}
+	writeLost(w, u.Life.Total)
 	if u.Removed > 0 {
 		fmt.Fprintf(w, "\n%s of removed conversations: counted from their records, without calls and time\n", plural(u.Removed, "run"))
 	}
 	return nil
+}
+
+// writeLost says what is counted without being known.
+func writeLost(w *bufio.Writer, t tally) {
+	if t.Lost > 0 {
+		fmt.Fprintf(w, "\n%s of processes that died: counted with the most that they may have used\n", plural(t.Lost, "call"))
+	}
 }
 
 func writePeriod(w *bufio.Writer, what string, p period) {
@@ -402,6 +414,7 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 				return err
 			}
 		}
+		writeLost(w, u.Total)
 		return nil
 	})
 }

@@ -1,0 +1,47 @@
+package convstore
+
+import "context"
+
+// Reconcile settles, in all ledgers, the delegations that nobody can settle any more,
+// as Reserve does in the one that it is about.
+func (s *Store) Reconcile(ctx context.Context) error {
+	var ledgers []ID
+	err := s.f.read(ctx, func(t *tx) (err error) {
+		ledgers, err = t.abandonedLedgers()
+		return err
+	})
+	if err == errAbsent || err == nil && len(ledgers) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.f.write(ctx, func(t *tx) error {
+		ledgers, err := t.abandonedLedgers() // some may have been settled since
+		if err == nil && len(ledgers) == 0 {
+			return errUnchanged
+		}
+		for _, ledger := range ledgers {
+			if err == nil {
+				err = t.reconcile(ledger, runner{})
+			}
+		}
+		return err
+	})
+}
+
+// abandonedLedgers returns those with an open delegation that is abandoned, each once.
+func (t *tx) abandonedLedgers() (ledgers []ID, err error) {
+	err = t.prefixed(bOpen, nil, func(k, v []byte) error {
+		ledger := idAt(k, 0)
+		if n := len(ledgers); n > 0 && ledgers[n-1] == ledger {
+			return nil
+		}
+		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), runner{})
+		if abandoned {
+			ledgers = append(ledgers, ledger)
+		}
+		return err
+	})
+	return ledgers, err
+}
