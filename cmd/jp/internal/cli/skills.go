@@ -32,6 +32,9 @@ func (q *query) skills(ctx context.Context) []profiles.Skill {
 	var list []profiles.Skill
 	size := 0
 	for _, s := range found {
+		for _, note := range s.Notes {
+			q.note("skill %s: %s", s.Name, note)
+		}
 		if key := inSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.holds(key, s.SHA256)) {
 			q.warn("skill %s: not as it was trusted; left out", s.Name)
 			continue

@@ -169,12 +169,13 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
-		if d.Name == skillTool {
-			break
-		}
 		root, err := a.workspace()
 		if err != nil {
 			return tools.Tool{}, err
+		}
+		if d.Name == skillTool {
+			q := &query{app: a, workspace: root}
+			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
 		}
 		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
