@@ -30,9 +30,11 @@ type Foreign struct {
 	// has every tool.
 	Tools  []string
 	Listed bool
+	Skills []string // those that it begins with
 
-	Left []string // keys that a profile has nothing for, sorted
-	Odd  string   // how the file had to be read, where it is not what it should be; "" = it is
+	Left  []string // keys that a profile has nothing for, sorted
+	Notes []string // what is left out beside keys and tools
+	Odd   string   // how the file had to be read, where it is not what it should be; "" = it is
 }
 
 const maxForeignBytes = 256 << 10
@@ -191,24 +193,74 @@ func yamlValue(n *yaml.Node, depth int) (any, error) {
 	return n.Value, nil
 }
 
-// plainKeys reads lines of `key: text`, nothing else.
-func plainKeys(head string) (map[string]any, bool) {
-	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?: +(.*))?$`)
-	keys := map[string]any{}
-	for _, line := range strings.Split(head, "\n") {
-		if line = strings.TrimRight(line, " \t"); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		m := plainKey.FindStringSubmatch(line)
-		if m == nil {
-			return nil, false
-		}
-		if _, ok := keys[m[1]]; ok {
-			return nil, false
-		}
-		keys[m[1]] = m[2]
+// foreignKeys are the keys that the programs know. In a frontmatter that is not YAML only they begin a new value.
+func foreignKeys() []string {
+	return []string{
+		"name", "description", "tools", "disallowedTools", "model", "color", "permissionMode", "maxTurns", "skills", "mcpServers", "hooks",
+		"memory", "background", "effort", "isolation", "initialPrompt", "category", "temperature", "max_turns", "kind", "mode", "steps",
+		"maxSteps", "permission", "timeout_mins", "display_name", "version", "author", "license", "metadata", "tags", "allowed-tools",
+		"displayName", "field", "expertise", "argument-hint",
 	}
-	return keys, true
+}
+
+// plainKeys reads a frontmatter as the programs do that write text there which is no YAML: a line that begins with a key they
+// know begins its value, and all other lines belong to the value before them. A key that stands twice could be part of a text:
+// nobody can tell, and false is returned.
+func plainKeys(head string) (map[string]any, bool) {
+	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$`)
+	values := map[string][]string{}
+	last := ""
+	for _, line := range strings.Split(head, "\n") {
+		line = strings.TrimRight(line, " \t")
+		m := plainKey.FindStringSubmatch(line)
+		switch {
+		case m != nil && slices.Contains(foreignKeys(), m[1]):
+			last = m[1]
+			if _, ok := values[last]; ok {
+				return nil, false
+			}
+			values[last] = []string{m[2]}
+		case last == "" && (line == "" || strings.HasPrefix(line, "#")):
+		case last == "":
+			return nil, false
+		default:
+			values[last] = append(values[last], line)
+		}
+	}
+	keys := map[string]any{}
+	for key, lines := range values {
+		keys[key] = plainValue(lines)
+	}
+	return keys, len(keys) > 0
+}
+
+// plainValue is the value in lines, of which the first stood behind the key: a list where all others are its items, else text.
+func plainValue(lines []string) any {
+	first, more := strings.TrimSpace(lines[0]), lines[1:]
+	more = slices.DeleteFunc(more, func(l string) bool { return strings.TrimSpace(l) == "" })
+	var items []any
+	for _, l := range more {
+		if item, ok := strings.CutPrefix(strings.TrimSpace(l), "- "); ok && first == "" {
+			items = append(items, unquoted(strings.TrimSpace(item)))
+		}
+	}
+	switch {
+	case len(more) == 0:
+		return unquoted(first)
+	case len(items) == len(more):
+		return items
+	case first != "" && strings.Trim(first, ">|+-0123456789") == "":
+		first = ""
+	}
+	return strings.TrimSpace(strings.Join(append([]string{first}, lines[1:]...), "\n"))
+}
+
+// unquoted takes quotes off that are around all of a text.
+func unquoted(s string) string {
+	if n := len(s); n > 1 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') && !strings.ContainsRune(s[1:n-1], rune(s[0])) {
+		return s[1 : n-1]
+	}
+	return s
 }
 
 // take reads the keys that a profile has something for.
@@ -226,11 +278,13 @@ func (f *Foreign) take(keys map[string]any) error {
 		case "description":
 			f.Description, err = foreignText(v)
 		case "model":
-			if f.Model, err = foreignText(v); f.Model == "inherit" {
+			if f.Model, err = foreignText(v); f.Model == "inherit" || f.Model == "default" {
 				f.Model = ""
 			}
 		case "tools":
 			f.Tools, f.Listed, err = f.tools(v)
+		case "skills":
+			f.Skills, err = foreignNames(v)
 		case "disallowedTools":
 			denied, err = foreignNames(v)
 		case "temperature":
@@ -264,6 +318,11 @@ func (f *Foreign) take(keys map[string]any) error {
 			return &Error{Key: quotePart(key), Msg: err.Error()}
 		}
 	}
+	if len(f.Skills) > 0 && f.Listed && foreignTools[f.Format]["Skill"] != "" {
+		f.Tools = append(f.Tools, "Skill")
+	} else if len(f.Skills) > 0 {
+		f.Left = append(f.Left, "skills")
+	}
 	f.Tools = slices.DeleteFunc(f.Tools, func(name string) bool { return slices.Contains(denied, name) })
 	if len(denied) > 0 && !f.Listed {
 		f.Left = append(f.Left, "disallowedTools") // all but these is still no list
@@ -271,7 +330,8 @@ func (f *Foreign) take(keys map[string]any) error {
 	return nil
 }
 
-// tools reads a list of tools, or opencode's switches. Switches that do not begin with all off only take some away.
+// tools reads a list of tools, or opencode's switches. Switches that are all off only take some away; of those that are on, and
+// of no others, an author has said that the agent needs them.
 func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
 	switches, ok := v.(map[string]any)
 	if !ok {
@@ -279,26 +339,30 @@ func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
 			return nil, false, nil
 		}
 		names, err = foreignNames(v)
-		if slices.Contains(names, "*") {
+		if slices.ContainsFunc(names, func(n string) bool { return slices.Contains([]string{"*", "all", "all tools"}, strings.ToLower(n)) }) {
 			return nil, false, err
 		}
 		return names, err == nil, err
 	}
+	all := false
 	for _, name := range sortedKeys(switches) {
 		on, ok := switches[name].(bool)
 		switch {
 		case !ok:
 			return nil, false, fmt.Errorf("%s: is neither true nor false", quotePart(name))
 		case name == "*":
-			listed = !on
+			all, listed = on, !on
 		case on:
 			names = append(names, name)
 		}
 	}
-	if !listed {
-		names = nil
+	if all || !listed && len(names) == 0 {
+		return nil, false, nil
 	}
-	return names, listed, nil
+	if !listed {
+		f.Notes = append(f.Notes, "tools that it does not name: elsewhere it has them too")
+	}
+	return names, true, nil
 }
 
 // foreignNames reads a list, or a text with commas between names.

@@ -15,14 +15,17 @@ var foreignTools = map[string]map[string]string{
 	"claude": {
 		"Read": "fs_read_file", "Grep": "fs_grep_files", "Glob": "fs_list_files", "LS": "fs_list_files",
 		"Write": "fs_create_file", "Edit": "fs_modify_file", "MultiEdit": "fs_modify_file",
+		"Skill": "skill",
 	},
 	"gemini": {
 		"read_file": "fs_read_file", "read_many_files": "fs_read_file", "list_directory": "fs_list_files", "glob": "fs_list_files",
 		"grep_search": "fs_grep_files", "search_file_content": "fs_grep_files", "write_file": "fs_create_file", "replace": "fs_modify_file",
+		"activate_skill": "skill",
 	},
 	"opencode": {
 		"read": "fs_read_file", "list": "fs_list_files", "glob": "fs_list_files", "grep": "fs_grep_files",
 		"write": "fs_create_file", "edit": "fs_modify_file", "patch": "fs_modify_file",
+		"skill": "skill",
 	},
 }
 
@@ -93,7 +96,7 @@ func (f Foreign) Profile(im Imported) []byte {
 	for _, t := range im.Tools {
 		run := `run = "unattended"`
 		if !t.Unattended {
-			run = `run = "ask" # nobody can ask for a sub-agent: "unattended" lets it`
+			run = "run = \"ask\" # \"unattended\" lets a sub-agent, for whom nobody can be asked\ndetached = \"deny\" # until then it is refused to one"
 		}
 		fmt.Fprintf(&b, "\n[conversation.tools.%s]\nsource = %s\n%s\n", tomlKey([]string{t.Name}), tomlString(t.Source), run)
 	}

@@ -159,7 +159,8 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	asks := d.Run == "" || d.Run == tools.RunAsk
 	if child {
 		const nobody = "nobody answers a sub-agent, and detached denies: "
-		if asks && denies(d.Detached.Run) {
+		meant := d.Detached.Run == tools.DetachedDeny && at("detached") != at("") // its author has said that a sub-agent does not get it
+		if asks && denies(d.Detached.Run) && !meant {
 			say("run", nobody+"the tool can never run", `write run = "unattended"`+too+`, or leave the tool out`)
 		}
 		if d.Result == tools.ResultAsk && denies(d.Detached.Deliver) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
@@ -23,6 +24,7 @@ type importOptions struct {
 	from  string
 	tools maybe[string]
 	model maybe[string]
+	as    maybe[string]
 }
 
 func newProfileImportCommand(a *app) *cli.Command {
@@ -31,7 +33,8 @@ func newProfileImportCommand(a *app) *cli.Command {
 		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
 		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
 			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +
-			"Prompt, model, temperature and limits are kept as far as a profile has them; tools that have one here that can do no " +
+			"Prompt, model, temperature and limits are kept as far as a profile has them; sonnet, opus and haiku become the latest that jp " +
+			"knows, and where a file names no model, or one that is not known, the config's stands in the profile. Tools that have one here that can do no " +
 			"more become that. What is left out is listed, and stands in the profile. A file that lists no tools means all of " +
 			"them elsewhere; here somebody has to say which: on a terminal jp asks, otherwise it needs --tools. Tools that write ask " +
 			"before each call until the profile says otherwise.\n\n" +
@@ -41,12 +44,14 @@ func newProfileImportCommand(a *app) *cli.Command {
 			boolFlag(&o.check, "check", "show the profiles, write nothing"),
 			choiceFlag(&o.from, "from", "PROGRAM", profiles.ForeignFormats(), "whose files these are: "+strings.Join(profiles.ForeignFormats(), ", ")),
 			stringFlag(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
-			stringFlag(&o.model, "model", "ID", "the model of agents whose own is not known here").alias("m"),
+			stringFlag(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").alias("m"),
+			stringFlag(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
 		},
 		Exits: []Status{exitNotFound, exitBusy, exitRefused},
 		Examples: []string{
 			"jp profile import .claude/agents/*.md --check",
 			"jp profile import .codex/agents/explorer.toml --tools fs_read_file,fs_grep_files",
+			"jp profile import .claude/agents/planner.md --prefix claude",
 		},
 		Run: func(ctx context.Context, args []string) error { return runProfileImport(ctx, a, o, args) },
 	})
@@ -66,6 +71,8 @@ type imported struct {
 	TOML    string            `json:"toml"`
 
 	data []byte
+	left []omission // as LeftOut
+	odd  string     // how the file had to be read
 }
 
 func runProfileImport(ctx context.Context, a *app, o importOptions, args []string) error {
@@ -73,10 +80,8 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if err != nil {
 		return err
 	}
-	if o.model.Set {
-		if _, err := (profiles.Config{}).ResolveModel(o.model.Value); err != nil {
-			return usagef("--model: %q is not provider/model", o.model.Value)
-		}
+	if o.as.Set && (profiles.Foreign{Name: o.as.Value}).ProfileName() != o.as.Value {
+		return usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
 	if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
 		return err
@@ -87,8 +92,16 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if err != nil {
 		return err
 	}
+	if o.model.Set {
+		id, err := config.Config.ResolveModel(o.model.Value)
+		if e := (*profiles.Error)(nil); errors.As(err, &e) {
+			return usagef("--model: %s", e.Msg).withHint("%s", or(e.Hint, "such as "+modelExamples))
+		}
+		o.model.Value = id
+	}
 	list := make([]imported, len(args))
 	taken := map[string]string{}
+	there := 0
 	for i, arg := range args {
 		if list[i], err = a.readImport(ctx, config.Config, o, arg); err != nil {
 			return err
@@ -99,26 +112,38 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 		}
 		taken[path] = arg
 		if _, err := os.Lstat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
-			return usagef("profile import %s: %s exists; it is not overwritten", arg, path).withHint("move it away to import again")
+			f := usagef("profile import %s: %s exists; it is not overwritten", arg, path).withHint("--prefix WORD calls it agent/WORD-%s; or move that file away", filepath.Base(list[i].Profile))
+			if !o.check {
+				return f
+			}
+			there++
+			a.note("%s (%s)", f.msg, f.hint)
 		}
 	}
 	if err := a.writeImports(ctx, src, list, o.check); err != nil {
 		return err
 	}
-	for _, im := range list {
-		for _, text := range im.LeftOut {
-			a.note("%s: left out: %s", im.File, text)
-		}
+	a.noteImports(list)
+	if err := a.writeImported(list, o.check); err != nil {
+		return err
 	}
+	if there > 0 {
+		return quiet(exitUsage)
+	}
+	return nil
+}
+
+// writeImported writes what was made, or would be.
+func (a *app) writeImported(list []imported, check bool) error {
 	if a.json() {
 		return a.document(list)
 	}
-	if a.pretty() && !o.check {
+	if a.pretty() && !check {
 		defer a.note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, im := range list {
-			if o.check {
+			if check {
 				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.io.Text(im.TOML))
 				continue
 			}
@@ -148,16 +173,21 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	if err != nil {
 		return imported{}, err
 	}
-	name := f.ProfileName()
-	if name == "" {
+	if f.ProfileName() == "" {
 		return imported{}, usagef("profile import %s: its name %q has no letter or digit that a profile's can have", arg, f.Name)
 	}
+	if o.as.Set {
+		f.Name = o.as.Value + "-" + f.Name
+	}
+	name := f.ProfileName()
 	im := imported{File: arg, Format: format, Profile: "agent/" + name, Path: ".jp/config/agent/" + name + ".toml", Mapped: map[string]string{}, LeftOut: []string{}}
-	leave := func(format string, args ...any) {
-		im.LeftOut = append(im.LeftOut, term.Line(fmt.Sprintf(format, args...)))
+	leave := func(kind, thing, reason string) {
+		l := omission{kind: kind, thing: term.Line(thing), reason: reason}
+		im.left = append(im.left, l)
+		im.LeftOut = append(im.LeftOut, l.String())
 	}
 	if f.Odd != "" {
-		a.note("%s: %s", arg, f.Odd)
+		im.odd = f.Odd
 	}
 	names, unknown := f.MapTools()
 	for _, t := range f.Tools {
@@ -166,7 +196,13 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 		}
 	}
 	for _, t := range unknown {
-		leave("tool %s: there is none here that does the same", t)
+		leave("tool", t, "there is none here that does the same")
+	}
+	if len(f.Skills) > 0 && f.Listed {
+		leave("skill", strings.Join(f.Skills, " "), "not part of the prompt; the tool skill reads it")
+	}
+	for _, note := range f.Notes {
+		leave("", "", note)
 	}
 	if !f.Listed {
 		if names, err = a.chooseTools(ctx, o, arg); err != nil {
@@ -179,24 +215,31 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	if err != nil {
 		return imported{}, err
 	}
-	if im.Model = foreignModel(cfg, f); im.Model == "" {
-		switch {
-		case o.model.Set && f.Model == "":
-			im.Model = o.model.Value
-		case o.model.Set:
-			im.Model = o.model.Value
-			leave("model %s: not known here; %s stands in its place", f.Model, im.Model)
-		case f.Model == "":
-			leave("model: that of whoever calls; set assistant.model, or give --model")
-		default:
-			leave("model %s: no alias of that name in providers.llm.aliases; set assistant.model, or give --model", f.Model)
+	im.Model = a.foreignModel(cfg, f)
+	if im.Model == "" && !o.model.Set {
+		im.Model = foreignFamily(f.Model)
+	}
+	if im.Model == "" {
+		im.Model = o.model.Value
+		if !o.model.Set {
+			im.Model, _ = cfg.RequireModel() // without one the profile has none
+		}
+		switch inPlace := pick(o.model.Set, "--model", "that of the config"); {
+		case im.Model == "" && f.Model == "":
+			leave("model", "", "that of whoever calls, and the config has none; set assistant.model, or give --model")
+		case im.Model == "":
+			leave("model", f.Model, "not known here; set assistant.model, or give --model")
+		case f.Model != "":
+			leave("model", f.Model, fmt.Sprintf("not known here; %s stands in its place, %s", im.Model, inPlace))
+		case !o.model.Set:
+			leave("model", "", fmt.Sprintf("that of whoever calls; %s stands in its place, %s", im.Model, inPlace))
 		}
 	}
 	if f.Reasoning != "" && !slices.Contains(reasoningEfforts(), f.Reasoning) {
-		leave("reasoning %s: not known here", f.Reasoning)
+		leave("reasoning", f.Reasoning, "not known here")
 	}
 	for _, key := range f.Left {
-		leave("%s: a profile has nothing for it", key)
+		leave("key", key, "a profile has nothing for it")
 	}
 	im.data = f.Profile(profiles.Imported{Source: filepath.ToSlash(a.relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
 	im.TOML = string(im.data)
@@ -245,15 +288,28 @@ func heldTools(names []string) ([]profiles.Held, error) {
 }
 
 // foreignModel is what a file's model is called here, "" when that is not known.
-func foreignModel(cfg profiles.Config, f profiles.Foreign) string {
+func (a *app) foreignModel(cfg profiles.Config, f profiles.Foreign) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
-		return id
+		_, err := model.Lookup(id, a.modelProviders(cfg))
+		return pick(err == nil, id, "") // it may be of a provider that is not there
 	}
+	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
 	switch {
-	case f.Format == "claude" && strings.HasPrefix(f.Model, "claude-"):
-		return "anthropic/" + f.Model
-	case f.Format == "codex" && strings.HasPrefix(f.Model, "gpt-"):
-		return "openai/" + f.Model
+	case strings.HasPrefix(name, "claude-"):
+		return "anthropic/" + name
+	case strings.HasPrefix(name, "gpt-"):
+		return "openai/" + name
+	case strings.HasPrefix(name, "gemini-"):
+		return "gemini/" + name
+	}
+	return ""
+}
+
+// foreignFamily is the latest model of a family that Claude's files name, "" when a word is none.
+func foreignFamily(name string) string {
+	name, _, _ = strings.Cut(name, "[")
+	if slices.Contains([]string{"sonnet", "opus", "haiku", "fable"}, name) {
+		return model.Meant("claude-" + name)
 	}
 	return ""
 }

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+)
+
+// omission is something of a file that its profile does not have.
+type omission struct {
+	kind   string // tool, model and the like; "" = the reason says all
+	thing  string // its name; "" = there is one only
+	reason string
+}
+
+// String is a line about one file.
+func (l omission) String() string {
+	name := strings.TrimSpace(pick(l.kind == "key", "", l.kind) + " " + l.thing)
+	if name == "" {
+		return l.reason
+	}
+	return name + ": " + l.reason
+}
+
+// noteImports says what was left out: of one file each thing, of several a line for each kind and reason.
+func (a *app) noteImports(list []imported) {
+	if len(list) == 1 || a.globals.verbose > 0 {
+		for _, im := range list {
+			if im.odd != "" {
+				a.note("%s: %s", im.File, im.odd)
+			}
+			for _, text := range im.LeftOut {
+				a.note("%s: left out: %s", im.File, text)
+			}
+		}
+		return
+	}
+	odd := 0
+	type group struct{ kind, reason string }
+	var order []group
+	files, things := map[group]int{}, map[group]map[string]int{}
+	for _, im := range list {
+		odd += pick(im.odd != "", 1, 0)
+		seen := map[group]bool{}
+		for _, l := range im.left {
+			g := group{l.kind, l.reason}
+			if things[g] == nil {
+				order, things[g] = append(order, g), map[string]int{}
+			}
+			if !seen[g] {
+				files[g]++
+			}
+			seen[g] = true
+			things[g][l.thing]++
+		}
+	}
+	if odd > 0 {
+		a.note("%s: the frontmatter is not YAML; it was read line by line", plural(odd, "file"))
+	}
+	for _, g := range order {
+		names := slices.Collect(maps.Keys(things[g]))
+		slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(things[g][y], things[g][x]), cmp.Compare(x, y)) })
+		const most = 6
+		more := len(names) - most
+		names = names[:min(len(names), most)]
+		for i, name := range names {
+			names[i] = term.Cut(name, 60, true) + pick(things[g][name] > 1, fmt.Sprintf(" (%d)", things[g][name]), "")
+		}
+		what := strings.TrimSpace(pick(g.kind == "key", "", g.kind+" ") + strings.Join(names, ", ") + pick(more > 0, fmt.Sprintf(" and %d more", more), ""))
+		if len(things[g]) == 1 && things[g][""] > 0 {
+			what = g.kind
+		}
+		a.note("%s: left out: %s", plural(files[g], "file"), pick(what == "", "", what+": ")+g.reason)
+	}
+	a.note("what was left out of which file stands at the top of its profile; -v lists all of it")
+}
