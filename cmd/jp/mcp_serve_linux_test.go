@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -120,6 +121,44 @@ func TestServeMCP(t *testing.T) {
 	text, err = again.ask(t.Context(), "jp_conversation_list", nil)
 	if err != nil || !strings.Contains(text, "quick one") {
 		t.Errorf("list = %s, %v", text, err)
+	}
+}
+
+// TestServeMCPReadOnly: a client may run at the same time what changes nothing. What delegates does so where no profile can change
+// anything.
+func TestServeMCPReadOnly(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml":              "[assistant]\nmodel = \"script/m.toml\"\n",
+		".jp/config/agent/reader.toml": "[conversation.tools.fs_read_file]\n[conversation.tools.jp_conversation_list]\n",
+		".jp/config/agent/writer.toml": "[conversation.tools.fs_read_file]\n[conversation.tools.fs_create_file]\n",
+		".jp/config/agent/asker.toml":  "[conversation.tools.jp_query]\n",
+		"m.toml":                       "[[rule]]\ntext = \"x\"\n",
+	})
+	reading := []string{"jp_conversation_grep", "jp_conversation_list", "jp_conversation_print"}
+	for list, want := range map[string][]string{
+		`["agent/reader"]`:                 {"jp_batch_query", "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print", "jp_query"},
+		`["agent/reader", "agent/writer"]`: reading,
+		`["agent/asker"]`:                  reading,
+		`["agent/gone"]`:                   reading,
+	} {
+		config := "[assistant]\nmodel = \"script/m.toml\"\n[delegation]\nprofiles = " + list + "\n"
+		if err := os.WriteFile(filepath.Join(s.dir, ".jp/config.toml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := serveMCP(s)
+		var got []string
+		for tool, err := range c.Tools(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := tool.Annotations; a != nil && a.ReadOnlyHint {
+				got = append(got, tool.Name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with %s read-only are %v, want %v", list, got, want)
+		}
+		_ = c.Close()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/profiles"
 	"jp/tools"
 )
 
@@ -61,7 +62,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 			return err
 		}
 		failed := mcp.Service{
-			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, Call: s.call, Texts: s.texts, Read: s.read,
+			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
 			Bound: a.io.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, a.io.In, a.io.Out)
 		if errors.Is(failed, term.ErrUnread) {
@@ -145,6 +146,36 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	var err error
 	s.d.Set, err = tools.NewSet(set...)
 	return err
+}
+
+// readOnly finds out which tools change nothing: those that read conversations and, where no profile holds a tool that does more
+// than read files and conversations, those that delegate. A profile that cannot be resolved counts as one that does.
+func (s *mcpService) readOnly(ctx context.Context) func(tools.Tool) bool {
+	delegations := !slices.ContainsFunc(s.d.Limits.Profiles, func(name string) bool { return !s.onlyReads(ctx, name) })
+	return func(t tools.Tool) bool {
+		return t.Source == tools.SourceConversation || t.Source == tools.SourceDelegation && delegations
+	}
+}
+
+func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
+	reading, err := profiles.Role(profiles.RoleSynthesis)
+	if err != nil {
+		return false
+	}
+	src, err := s.sources(ctx, nil)
+	if err != nil {
+		return false
+	}
+	found, err := profiles.Find(src, profile)
+	if err != nil {
+		return false
+	}
+	r, err := s.app.resolve(src, underNone(found.Arg), nil)
+	if err != nil {
+		return false
+	}
+	defs, err := s.definitions(ctx, r)
+	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
 // call carries out one call of the client. Whoever started this server gave leave.

@@ -114,7 +114,8 @@ func TestHTTP(t *testing.T) {
 	c.Close()
 
 	s.Headers = nil
-	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+	if _, _, err := open(t, s, Options{}).List(t.Context()); err == nil || err.Error() != `MCP server s: it answers "401 Unauthorized": `+
+		`headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the variable NAME; jp cannot sign in by itself (OAuth)` {
 		t.Errorf("without the header: %v", err)
 	}
 	s.URL, s.Headers = srv.URL+"/away", map[string]string{"Authorization": "Bearer ${TOKEN}"}

@@ -41,6 +41,10 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	switch {
 	case err != nil:
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		_ = resp.Body.Close()
+		return nil, c.bounds.fault(fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
+			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
 	case isEvents(resp):
 		resp.Body = &events{resp.Body, c.bounds}
 	default:

@@ -69,7 +69,7 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 
 // transport is what the SDK speaks over.
 func (p *process) transport() sdk.Transport {
-	return &sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: maxMessage}
+	return &sdk.IOTransport{Reader: &frames{ReadCloser: p.out}, Writer: p.in, MaxLineLength: maxMessage}
 }
 
 // end lets the program go and returns when it has ended: asked first, by the end of its input.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -20,6 +21,9 @@ type Service struct {
 	Version      string
 	Instructions string // for the client's model
 	Tools        tools.Set
+	// ReadOnly reports of a tool whether nothing changes through it but what jp itself keeps. A client may run such calls at the
+	// same time. nil = none is.
+	ReadOnly func(tools.Tool) bool
 	// Call carries out one call. tell says how it goes, in a few words, and may be called from any goroutine until Call returns.
 	// When the client cancels the call, ctx ends.
 	Call func(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result
@@ -59,7 +63,11 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = cacheScope },
 	})
 	for t := range s.Tools.All() {
-		server.AddTool(&sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema}, func(asked context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		tool := &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema}
+		if s.ReadOnly != nil && s.ReadOnly(t) {
+			tool.Annotations = &sdk.ToolAnnotations{ReadOnlyHint: true}
+		}
+		server.AddTool(tool, func(asked context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			asked, stop := context.WithCancelCause(asked)
 			defer stop(nil)
 			defer context.AfterFunc(left, func() { stop(context.Cause(left)) })()
@@ -89,7 +97,58 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 	// The SDK lets what runs come to its end when its input ends; nobody waits for that.
 	client := input{in, func() { leave(errors.New("the MCP client has gone")) }}
-	return server.Run(ctx, &sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage})
+	return server.Run(ctx, dropping{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}})
+}
+
+// dropping keeps the answers to calls from the client that it has cancelled: it does not know them any more.
+type dropping struct{ sdk.Transport }
+
+func (d dropping) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := d.Transport.Connect(ctx)
+	return &undropped{Connection: c, calls: map[jsonrpc.ID]bool{}}, err
+}
+
+type undropped struct {
+	sdk.Connection
+	mu    sync.Mutex
+	calls map[jsonrpc.ID]bool // that are not answered yet; true = cancelled
+}
+
+func (c *undropped) Read(ctx context.Context) (jsonrpc.Message, error) {
+	msg, err := c.Connection.Read(ctx)
+	r, ok := msg.(*jsonrpc.Request)
+	if err != nil || !ok {
+		return msg, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var cancelled struct {
+		RequestID any `json:"requestId"`
+	}
+	switch {
+	case r.IsCall():
+		c.calls[r.ID] = false
+	case r.Method == "notifications/cancelled" && json.Unmarshal(r.Params, &cancelled) == nil:
+		if id, err := jsonrpc.MakeID(cancelled.RequestID); err == nil {
+			if _, open := c.calls[id]; open {
+				c.calls[id] = true
+			}
+		}
+	}
+	return msg, nil
+}
+
+func (c *undropped) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if r, ok := msg.(*jsonrpc.Response); ok {
+		c.mu.Lock()
+		cancelled := c.calls[r.ID]
+		delete(c.calls, r.ID)
+		c.mu.Unlock()
+		if cancelled {
+			return nil
+		}
+	}
+	return c.Connection.Write(ctx, msg)
 }
 
 // input tells its end. Closing it leaves the stream open: it is the process's own.

@@ -44,7 +44,11 @@ func run(t *testing.T, s Service) (in io.WriteCloser, out io.ReadCloser, ended c
 		t.Fatal(err)
 	}
 	ended = make(chan error, 1)
-	go func() { ended <- s.Run(t.Context(), theirIn, theirOut) }()
+	go func() {
+		err := s.Run(t.Context(), theirIn, theirOut)
+		_ = theirOut.Close()
+		ended <- err
+	}()
 	t.Cleanup(func() {
 		for _, f := range []io.Closer{in, out, theirIn, theirOut} {
 			_ = f.Close()
@@ -94,5 +98,58 @@ func TestServePages(t *testing.T) {
 	_ = c.Close()
 	if err := <-ended; err != nil {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// A call that the client has cancelled is not answered: the client does not know it any more. All others are.
+func TestServeCancelled(t *testing.T) {
+	s := served(0)
+	begun := make(chan string, 2)
+	def, ok := tools.Embedded("jp_conversation_list")
+	if !ok {
+		t.Fatal("no jp_conversation_list")
+	}
+	var err error
+	if s.Tools, err = tools.NewSet(tools.Tool{Definition: def, Func: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	s.Call = func(ctx context.Context, name string, _ json.RawMessage, _ func(string)) tools.Result {
+		begun <- name
+		<-ctx.Done()
+		return tools.Result{Text: "stopped"}
+	}
+	in, out, ended := run(t, s)
+	say := func(line string) {
+		t.Helper()
+		if _, err := io.WriteString(in, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"jp_conversation_list","arguments":{}}}`)
+	say(`{"jsonrpc":"2.0","id":"3","method":"tools/call","params":{"name":"jp_conversation_list","arguments":{}}}`)
+	<-begun
+	<-begun
+	say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`)
+	say(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+	var ids []string
+	for dec := json.NewDecoder(out); ; {
+		var m struct{ ID json.RawMessage }
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if ids = append(ids, string(m.ID)); string(m.ID) == "4" {
+			_ = in.Close() // all calls end
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if slices.Contains(ids, "2") || !slices.Contains(ids, "1") || !slices.Contains(ids, "4") {
+		t.Errorf("answers to %v, want none to 2", ids)
 	}
 }

@@ -17,6 +17,7 @@ import (
 //	kinds     content of kinds that there are not
 //	error     an error with control characters
 //	large     an answer that is larger than a client takes
+//	large-end the same with its id behind the result
 //	stray     a line that is no message before the answer
 //	batch     an answer in a list, as an old version of the protocol has it
 //	pings     many pings, and the number of answers that it got
@@ -105,6 +106,8 @@ func raw(way string) {
 				say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no\u001b[31m such thing"}}`, m.ID)
 			case "large":
 				text(m.ID, strings.Repeat("x", 9<<20))
+			case "large-end":
+				say(`{"result":{"content":[{"type":"text","text":"%s,\"id\":1}"}]},"jsonrpc":"2.0","id":%s}`, strings.Repeat("x", 9<<20), m.ID)
 			case "stray":
 				say("debug: called")
 				text(m.ID, "answer")
