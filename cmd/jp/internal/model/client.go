@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -47,16 +48,25 @@ func NewClient() *http.Client {
 // scheme, host and port. net/http drops Authorization on the way to another host, but not the
 // x-api-key of Anthropic, and it turns most redirected POSTs into GETs.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	from := via[0]
-	if len(via) >= 5 || req.Method != from.Method || req.URL.Scheme != from.URL.Scheme || req.URL.Host != from.URL.Host {
-		to := *req.URL
-		to.User, to.RawQuery, to.Fragment = nil, "", ""
-		return &Error{Kind: KindBadRequest, Final: true,
-			Message: fmt.Sprintf("redirected to %s: refused, since a key would go along", clean(to.String(), "")),
-			Hint:    "check the base URL"}
+	from, why := via[0], ""
+	switch {
+	case req.URL.Scheme != from.URL.Scheme || req.URL.Host != from.URL.Host:
+		why = "a key would go along"
+	case req.Method != from.Method:
+		why = "the request would not be sent there, only its address opened"
+	case len(via) >= maxRedirects:
+		why = fmt.Sprintf("it is the redirect number %d", len(via))
+	default:
+		return nil
 	}
-	return nil
+	to := *req.URL
+	to.User, to.RawQuery, to.Fragment = nil, "", ""
+	return &Error{Kind: KindBadRequest, Final: true,
+		Message: fmt.Sprintf("redirected to %s: refused, since %s", clean(to.String(), ""), why),
+		Hint:    "check the base URL"}
 }
+
+const maxRedirects = 5
 
 // maxErrorBody bounds what is read of a response that is an error.
 const maxErrorBody = 64 << 10
@@ -83,6 +93,14 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 	}
 	// Some servers name no type, or text/plain; only what is surely something else is refused.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	events := bufio.NewReader(resp.Body)
+	if kind == "application/json" && startsEvents(events) {
+		kind = "text/event-stream" // mislabelled
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{events, resp.Body}
 	if kind == "text/html" || kind == "application/json" {
 		if body := readError(resp); kind == "application/json" && parseErrorBody(body).message != "" {
 			return nil, c.StreamError(body)
@@ -93,6 +111,10 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 	}
 	answered(ctx)
 	resp.Body = &limitedBody{ReadCloser: resp.Body, left: c.MaxBytes, config: c, touch: touch}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{&eventLines{from: resp.Body}, resp.Body}
 	return resp, nil
 }
 

@@ -59,14 +59,17 @@ func TestRedirectAtHome(t *testing.T) {
 		if !strings.Contains(body, `"model":"wire"`) {
 			t.Errorf("the body after the redirect = %q", body)
 		}
-		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} { // a GET, and a circle
+		for status, why := range map[int]string{
+			http.StatusFound:             "the request would not be sent there, only its address opened",
+			http.StatusTemporaryRedirect: "it is the redirect number 5",
+		} {
 			got = answer(t, id, func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPost {
 					t.Errorf("%d: the request became a %s", status, r.Method)
 				}
 				http.Redirect(w, r, r.URL.Path, status)
 			})
-			if e := got.want(t, model.KindBadRequest); !strings.HasPrefix(e.Message, "redirected to") {
+			if e := got.want(t, model.KindBadRequest); !strings.HasPrefix(e.Message, "redirected to") || !strings.HasSuffix(e.Message, ": refused, since "+why) {
 				t.Errorf("%d: error = %v", status, e)
 			}
 		}
@@ -110,6 +113,7 @@ func TestNotAStream(t *testing.T) {
 	}{
 		{"application/json", `{"error":{"message":"overloaded","code":503}}`, "overloaded (503): overloaded"},
 		{"application/json; charset=utf-8", `{"id":"x","choices":[{"message":{"content":"hi"}}]}`, "stream (200): answered with application/json, not with an event stream"},
+		{"application/json", "data: {\"choices\":[]}\n\n", "stream: the reply broke off"}, // it is one
 		{"text/html", `<html>`, "stream (200): answered with text/html, not with an event stream"},
 		{"text/plain", "hello", "stream: the reply broke off"},
 		{"text/event-stream", "", "stream: the reply broke off"},

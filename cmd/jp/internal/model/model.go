@@ -28,6 +28,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"strconv"
 
 	"jp/convstore"
 )
@@ -186,3 +187,13 @@ const (
 	StopMaxTokens Stop = "max_tokens" // cut off; a call that was cut with it is not yielded
 	StopRefusal   Stop = "refusal"
 )
+
+// UnknownStop is the rule of all providers for a reason to stop that they do not know: a reply that says something is complete, one
+// that says nothing is an error, which to ask again would not change.
+func (c Config) UnknownStop(reason string, said bool) (Stop, error) {
+	if said {
+		return StopEnd, nil
+	}
+	return "", &Error{Provider: c.Name, Kind: KindStream, Final: true,
+		Message: "the reply says nothing and stopped for an unknown reason " + c.Clean(strconv.Quote(reason))}
+}

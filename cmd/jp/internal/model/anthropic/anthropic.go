@@ -100,6 +100,7 @@ type reply struct {
 	usage    convstore.Usage
 	counted  bool // usage was told
 	stop     sdk.StopReason
+	said     bool // text of the answer
 	complete bool // message_stop was seen
 }
 
@@ -172,6 +173,7 @@ func (r *reply) start(e sdk.MessageStreamEventUnion) error {
 		return r.config.Bad(model.KindStream, "content block %d has no type", e.Index)
 	case "text":
 		if c.Text != "" {
+			r.said = true
 			return r.part(model.Part{Text: c.Text})
 		}
 	case "thinking":
@@ -201,6 +203,7 @@ func (r *reply) delta(e sdk.MessageStreamEventUnion) error {
 			return r.config.Bad(model.KindStream, "a text delta without text, or in a block of type %s", b.kind)
 		}
 		if d.Text != "" {
+			r.said = true
 			return r.part(model.Part{Text: d.Text})
 		}
 	case "thinking_delta":
@@ -264,8 +267,11 @@ func (r *reply) finish(ctx context.Context) {
 		r.fail(ctx, r.config.Bad(model.KindStream, "the reply broke off"))
 		return
 	case !ok:
-		r.fail(ctx, r.config.Bad(model.KindStream, "the reply stopped for an unknown reason %q", r.stop))
-		return
+		var err error
+		if stop, err = r.config.UnknownStop(string(r.stop), r.said || r.calls.Len() > 0); err != nil {
+			r.fail(ctx, err)
+			return
+		}
 	}
 	for _, b := range r.blocks {
 		// Only the limit may cut a block off, and then a call in it is none.

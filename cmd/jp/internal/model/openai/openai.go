@@ -258,8 +258,7 @@ func (r *reply) addCalls() error {
 	return nil
 }
 
-// stop maps the finish reason. One that we do not know ends a reply that says something, and
-// is an error in one that says nothing.
+// stop maps the finish reason.
 func (r *reply) stop() (model.Stop, error) {
 	switch r.finished {
 	case "stop":
@@ -278,8 +277,5 @@ func (r *reply) stop() (model.Stop, error) {
 	case "insufficient_system_resource":
 		return "", r.config.Bad(model.KindOverloaded, "the server ended the reply with %q", r.finished)
 	}
-	if r.said || len(r.pending) > 0 {
-		return model.StopEnd, nil
-	}
-	return "", r.config.Bad(model.KindStream, "the reply stopped for an unknown reason %q", r.finished)
+	return r.config.UnknownStop(r.finished, r.said || len(r.pending) > 0)
 }

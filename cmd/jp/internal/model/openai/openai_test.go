@@ -102,7 +102,7 @@ func TestEvents(t *testing.T) {
 		{"no finish reason", []string{delta(`{"content":"a"}`)}, "text a\n", "openai: stream: the reply broke off"},
 		{"nothing", nil, "", "openai: stream: the reply broke off"},
 		{"usage, no finish reason", []string{usage}, told, "openai: stream: the reply broke off"},
-		{"unknown end without words", []string{ends("eos")}, "", `openai: stream: the reply stopped for an unknown reason "eos"`},
+		{"unknown end without words", []string{ends("eos")}, "", `openai: stream: the reply says nothing and stopped for an unknown reason "eos"`},
 		{"ended by the server", []string{delta(`{"content":"a"}`), ends("error")}, "text a\n", `openai: server: the server ended the reply with "error"`},
 		{"no resources", []string{ends("insufficient_system_resource")}, "", `openai: overloaded: the server ended the reply with "insufficient_system_resource"`},
 		{"call without a name", []string{delta(`{"tool_calls":[{"index":0,"id":"1","function":{"arguments":"{}"}}]}`), ends("tool_calls")}, "", "openai: stream: a tool call without a name"},

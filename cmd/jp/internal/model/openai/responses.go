@@ -62,6 +62,7 @@ type response struct {
 	end     model.Stop // "" = it goes on
 	failure error      // that the server told
 	refused bool
+	said    bool            // text of the answer
 	thought strings.Builder // reasoning shown of the item under way
 	spoken  map[int64]bool  // output indexes whose text came in pieces
 }
@@ -82,7 +83,7 @@ func (r *response) event(e responses.ResponseStreamEventUnion) bool {
 		if r.spoken == nil {
 			r.spoken = map[int64]bool{}
 		}
-		r.spoken[e.OutputIndex] = true
+		r.spoken[e.OutputIndex], r.said = true, true
 		return e.Delta == "" || r.yield(model.Part{Text: e.Delta}, nil)
 	case "response.reasoning_summary_part.added":
 		if r.thought.Len() > 0 {
@@ -138,7 +139,7 @@ func (r *response) item(index int64, i item) bool {
 		r.queue = append(r.queue, queued{})
 	case "message":
 		for _, c := range i.Content {
-			r.refused = r.refused || c.Type == "refusal"
+			r.refused, r.said = r.refused || c.Type == "refusal", true
 			if text := cmp.Or(c.Text, c.Refusal); !r.spoken[index] && text != "" && !r.yield(model.Part{Text: text}, nil) {
 				return false
 			}
@@ -188,15 +189,20 @@ func (r *response) ends(e responses.ResponseStreamEventUnion) {
 		r.usage = model.Tokens(convstore.Usage{Input: u.InputTokens - cached - written, Output: u.OutputTokens, CacheRead: cached, CacheWrite: written})
 	}
 	r.end = model.StopEnd
-	switch {
-	case e.Type == "response.failed":
+	// Servers that follow OpenAI's send one last event for all ends, and say in the response which it is.
+	status := cmp.Or(string(e.Response.Status), strings.TrimPrefix(e.Type, "response."))
+	if e.Type != "response.completed" {
+		status = strings.TrimPrefix(e.Type, "response.")
+	}
+	switch reason := e.Response.IncompleteDetails.Reason; {
+	case status == "failed" || status == "cancelled":
 		r.failure = r.config.StreamError([]byte(`{"error":` + cmp.Or(e.Response.JSON.Error.Raw(), "null") + `}`))
-	case e.Type == "response.incomplete" && e.Response.IncompleteDetails.Reason == "content_filter":
+	case reason == "content_filter", r.refused:
 		r.end = model.StopRefusal
-	case e.Type == "response.incomplete":
+	case status == "incomplete":
 		r.end = model.StopMaxTokens
-	case r.refused:
-		r.end = model.StopRefusal
+	case status != "completed":
+		_, r.failure = r.config.UnknownStop(status, r.said || r.calls.Len() > 0)
 	}
 }
 
