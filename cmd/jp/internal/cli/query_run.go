@@ -90,7 +90,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		System:  slices.Concat(system(cfg, set), instructions, skills, q.o.heads.ownPrompt()),
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
-		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: cfg.Assistant.Parameters.Temperature,
+		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
 		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
@@ -105,6 +105,16 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	}
 	d.Closing = agent.Closing(loop.Price)
 	return loop, d, nil
+}
+
+// temperature is the configured one, where the model takes it.
+func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
+	set := cfg.Assistant.Parameters
+	send, why := info.Temperature(set.Temperature, set.Reasoning)
+	if why != "" {
+		q.warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
+	}
+	return send
 }
 
 // arm gives every definition what runs it.

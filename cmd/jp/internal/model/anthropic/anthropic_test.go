@@ -307,3 +307,36 @@ func FuzzStream(f *testing.F) {
 		_, _ = modeltest.Read(t, t.Context(), s, modeltest.Ask("q")) // it checks the reply
 	})
 }
+
+// TestThinkingBegins: the API refuses thinking in a turn whose first reply has none.
+func TestThinkingBegins(t *testing.T) {
+	tr := &modeltest.Replay{}
+	s, err := New(model.Config{Name: "anthropic", BaseURL: "https://api.anthropic.com/", Client: &http.Client{Transport: tr}, MaxBytes: 1,
+		Model: model.Info{Format: "anthropic", Endpoint: "https://api.anthropic.com/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := model.Message{Role: model.User, Content: []model.Content{{Text: "q"}}}
+	thought := model.Content{Reasoning: &model.Reasoning{Text: "h", Signature: "s", Provider: "anthropic"}}
+	foreign := model.Content{Reasoning: &model.Reasoning{Text: "h", Provider: "openai"}}
+	call := model.Content{Call: &model.Call{ID: "1", Name: "t", Arguments: []byte("{}")}}
+	calls := func(first ...model.Content) []model.Message {
+		return []model.Message{user, {Role: model.Assistant, Content: append(first, call)},
+			{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{ID: "1", Text: "r"}}}}}
+	}
+	for name, tt := range map[string]struct {
+		messages []model.Message
+		want     bool
+	}{
+		"a new turn":                      {[]model.Message{user}, true},
+		"a new turn after one without":    {append(calls(), model.Message{Role: model.Assistant, Content: []model.Content{{Text: "a"}}}, user), true},
+		"a turn that began with thinking": {calls(thought), true},
+		"one that began without":          {calls(), false},
+		"one that began elsewhere":        {calls(foreign), false},
+	} {
+		_, _ = modeltest.Read(t, t.Context(), s, model.Request{Model: "claude-haiku-4-5", Reasoning: "high", Messages: tt.messages})
+		if got := strings.Contains(string(tr.Sent), `"thinking":{"budget`); got != tt.want {
+			t.Errorf("%s: thinking is asked for: %v, want %v: %s", name, got, tt.want, tr.Sent)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/base64"
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -49,7 +48,7 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema}) // checked to be JSON
 		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(format))
 	}
-	reason(&out, r)
+	p.reason(&out, r)
 
 	for _, m := range r.Messages {
 		role := sdk.MessageParamRoleUser
@@ -126,11 +125,11 @@ func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool)
 // at all up to 4.8, where nothing is the default; the least there is where thinking is always
 // on; "between_tools" for Sonnet from 5.5; "disabled" for the others. Models that we do not
 // know are taken for new ones.
-func reason(out *sdk.MessageNewParams, r model.Request) {
+func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
 	if r.Reasoning == "" {
 		return
 	}
-	family, version := generation(r.Model)
+	family, version := model.Generation(r.Model)
 	switch {
 	case r.Reasoning == "none":
 		switch {
@@ -144,7 +143,7 @@ func reason(out *sdk.MessageNewParams, r model.Request) {
 		}
 	case version > 0 && version <= 405:
 		budget := map[string]int64{"low": 4_096, "medium": 10_240, "high": 24_576}[r.Reasoning]
-		if budget = min(budget, out.MaxTokens/2); budget >= 1_024 {
+		if budget = min(budget, out.MaxTokens/2); budget >= 1_024 && p.begunThinking(r) {
 			out.Thinking.OfEnabled = &sdk.ThinkingConfigEnabledParam{BudgetTokens: budget}
 		}
 	default:
@@ -154,24 +153,28 @@ func reason(out *sdk.MessageNewParams, r model.Request) {
 	}
 }
 
-// generation reads a model's name: "claude-sonnet-4-5-20250929" is "sonnet", 405;
-// "claude-3-7-sonnet-20250219" is "sonnet", 307. A name that says nothing has version 0.
-func generation(name string) (family string, version int) {
-	var numbers []int
-	for _, word := range strings.Split(strings.TrimPrefix(name, "claude-"), "-") {
-		n, err := strconv.Atoi(word)
-		switch {
-		case err != nil && family == "":
-			family = word
-		case err == nil && n < 100 && len(numbers) < 2:
-			numbers = append(numbers, n)
+// begunThinking reports whether the turn of the request has no reply yet or begins with a block of thinking, without which the API
+// does not let the model think in the rest of it: one that was asked for no thinking, or was cut off, has none.
+func (p provider) begunThinking(r model.Request) bool {
+	turn := 0
+	for i, m := range r.Messages {
+		if m.Role == model.User {
+			turn = i
 		}
 	}
-	switch len(numbers) {
-	case 1:
-		return family, numbers[0] * 100
-	case 2:
-		return family, numbers[0]*100 + numbers[1]
+	for _, m := range r.Messages[turn:] {
+		if m.Role != model.Assistant {
+			continue
+		}
+		for _, c := range m.Content {
+			if c.Reasoning != nil {
+				_, ok := p.thinking(*c.Reasoning)
+				return ok
+			}
+			if c.Call != nil || strings.TrimSpace(c.Text) != "" {
+				return false
+			}
+		}
 	}
-	return family, 0
+	return true
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"jp/cmd/jp/internal/model"
 )
 
 // native reports whether the vendor's own API can hold its model to a schema; it refuses requests with other schemas. Where it
@@ -11,7 +13,7 @@ import (
 // unknown, and so is recursion.
 // Source: platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
 func (p provider) native(name string, schema json.RawMessage) bool {
-	if _, version := generation(name); !p.config.Official() || version > 0 && version < 405 {
+	if _, version := model.Generation(name); !p.config.Official() || version > 0 && version < 405 {
 		return false
 	}
 	var root map[string]any

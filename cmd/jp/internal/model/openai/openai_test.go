@@ -166,6 +166,7 @@ func TestParams(t *testing.T) {
 		want             string // of the body, without messages, model and stream
 	}{
 		{"vendor", vendor, "gpt-5", model.Request{MaxTokens: 9, Temperature: &temperature}, `{"max_completion_tokens":9,"temperature":0.5,` + usageVendor + `}`},
+		{"reasoning behind a proxy", other, "gpt-5", model.Request{MaxTokens: 9}, `{"max_completion_tokens":9,` + usageOther + `}`},
 		{"other", other, "x", model.Request{MaxTokens: 9000}, `{"max_tokens":5000,` + usageOther + `}`},
 		{"schema", other, "x", model.Request{Schema: json.RawMessage(`{"type":"object"}`)},
 			`{"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}},` + usageOther + `}`},

@@ -35,8 +35,8 @@ func (p provider) params(r model.Request) (sdk.ChatCompletionNewParams, error) {
 	}
 	if r.MaxTokens > 0 {
 		n := p.config.Model.Output(r.MaxTokens)
-		// The vendor's reasoning models know only the one, many other servers only the other.
-		if official {
+		// The vendor's reasoning models know only the one, behind a proxy too; many other servers only the other.
+		if official || model.Reasons(r.Model) {
 			out.MaxCompletionTokens = sdk.Int(int64(n))
 		} else {
 			out.MaxTokens = sdk.Int(int64(n))
