@@ -57,7 +57,7 @@ type Grant struct {
 	Authority   map[string]string `json:"authority,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
 	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
-	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, at that time
+	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, as its clock was then; to read, and for nothing else
 	Timeout     time.Duration     `json:"timeout_ns,omitzero"`   // of a run, from its start; 0 = none
 	Budget                        // of this run and all below it
 	Caps        Budget            `json:"caps,omitzero"` // that its profile sets itself; no run is granted more

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 // They are for jp alone: a tool's environment is built too, and has none of them.
 func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
-	for _, provider := range q.childProviders(ctx, cfg, child) {
+	for _, provider := range q.childProviders(cfg, child) {
 		allow = append(allow, providerVariables(cfg, provider)...)
 		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
 		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
@@ -39,9 +38,9 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 	return env
 }
 
-// childProviders names the providers of the models that a child can call: its own, the one that writes its summaries, and any where
-// it may start sub-agents of its own, whose profiles say which.
-func (q *query) childProviders(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
+// childProviders names the providers of the models that a child can call: its own, which writes its summaries too, and any where it
+// may start sub-agents of its own, whose profiles say which.
+func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string {
 	var names []string
 	if child.Delegates {
 		for _, b := range model.Builtins() {
@@ -51,37 +50,15 @@ func (q *query) childProviders(ctx context.Context, cfg profiles.Config, child d
 			names = append(names, name)
 		}
 	}
-	for _, id := range []string{child.Model, q.summariesOf(ctx, child)} {
-		if resolved, err := cfg.ResolveModel(id); err == nil {
-			id = resolved // it may be an alias
-		}
-		if provider, _, ok := strings.Cut(id, "/"); ok {
-			names = append(names, provider)
-		}
+	id := child.Model
+	if resolved, err := cfg.ResolveModel(id); err == nil {
+		id = resolved // it may be an alias
+	}
+	if provider, _, ok := strings.Cut(id, "/"); ok {
+		names = append(names, provider)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// summariesOf is the model that the config of a child has its summaries written by, "" for its own.
-func (q *query) summariesOf(ctx context.Context, child delegate.Run) string {
-	config := child.Config
-	if config == nil {
-		stored, err := q.store.Config(ctx, child.ID)
-		if err != nil {
-			return "" // the child will not run on it either, and says so
-		}
-		config = stored.JSON
-	}
-	var c struct {
-		Conversation struct {
-			Compact struct {
-				Model string `json:"model"`
-			} `json:"compact"`
-		} `json:"conversation"`
-	}
-	_ = json.Unmarshal(config, &c) // as jp stored it
-	return c.Conversation.Compact.Model
 }
 
 // providerVariables are the environment variables that the models of a provider are found by.

@@ -233,16 +233,12 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	return a.tape.end(ctx, q.run(ctx, t))
 }
 
-// withGrant bounds a delegated run by its time, which runs from here, and by the deadline of its caller.
+// withGrant bounds a delegated run by its time, which runs from here. What is left of its caller's comes as --timeout.
 func withGrant(ctx context.Context, g convstore.Grant) (context.Context, context.CancelFunc) {
-	end := g.Deadline
-	if t := time.Now().Add(g.Timeout); g.Timeout > 0 && (end.IsZero() || t.Before(end)) {
-		end = t
-	}
-	if end.IsZero() {
+	if g.Timeout <= 0 {
 		return ctx, nil
 	}
-	return context.WithDeadlineCause(ctx, end, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, g.Timeout, fmt.Errorf("deadline of the delegation: %w", context.DeadlineExceeded))
 }
 
 func errNothing() error {

@@ -74,11 +74,9 @@ type Delegator struct {
 
 // Run is a child that is about to be started.
 type Run struct {
-	ID        convstore.ID
-	Model     string          // as the override or the profile names it
-	Config    json.RawMessage // of a new child; nil where it goes on with what is stored
-	Delegates bool            // its grant lets it start sub-agents of its own
-	Call      string          // on whose behalf, as the ledger identifies it
+	Model     string // as the override or the profile names it
+	Delegates bool   // its grant lets it start sub-agents of its own
+	Call      string // on whose behalf, as the ledger identifies it
 	Query     string
 }
 

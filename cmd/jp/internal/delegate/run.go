@@ -140,9 +140,9 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	tail := &tailWriter{limit: 4 << 10}
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
-		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON), Dir: d.Dir,
+		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON, left(ctx)), Dir: d.Dir,
 		Env: f.environ(d.Environ(ctx, Run{
-			ID: child, Model: cmp.Or(r.Model, del.Model), Config: json.RawMessage(r.Profile.Config.JSON), Delegates: del.Grant.MaxDepth > del.Depth,
+			Model: cmp.Or(r.Model, del.Model), Delegates: del.Grant.MaxDepth > del.Depth,
 			Call: del.Call, Query: r.query,
 		})),
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
@@ -199,8 +199,11 @@ func grace(del convstore.Delegation) time.Duration {
 }
 
 // argv is what the child is started with: the boundary in plain sight. The store's word decides, not this.
-func (d *Delegator) argv(child convstore.ID, fresh bool, r request, asJSON bool) []string {
+func (d *Delegator) argv(child convstore.ID, fresh bool, r request, asJSON bool, left time.Duration) []string {
 	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
+	if left > 0 {
+		argv = append(argv, "--timeout="+left.String())
+	}
 	if fresh {
 		argv = append(argv, "--cfg=NONE", "--cfg="+r.Profile.Arg)
 	}
@@ -211,6 +214,16 @@ func (d *Delegator) argv(child convstore.ID, fresh bool, r request, asJSON bool)
 		argv = append(argv, "--input-format=json")
 	}
 	return append(argv, "--root-id="+d.Caller.String(), "--id="+child.String())
+}
+
+// left is what is left of the caller's time, 0 where it has no end. It is a duration and no moment: a clock that is set, or a machine
+// that sleeps, changes the one and not the other.
+func left(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(end).Round(time.Millisecond), time.Millisecond)
 }
 
 // stdin is what the child reads: the query, or a task where there is more to tell it.

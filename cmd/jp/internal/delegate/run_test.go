@@ -1,0 +1,37 @@
+package delegate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLeft: a child is told how long its caller goes on, as a duration: it has the same time whatever the clock says by then.
+func TestLeft(t *testing.T) {
+	if got := left(t.Context()); got != 0 {
+		t.Errorf("left without a deadline = %v, want none", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if got := left(ctx); got <= 0 || got > time.Hour {
+		t.Errorf("left = %v, want at most an hour", got)
+	}
+	late, cancel := context.WithTimeout(t.Context(), -time.Hour)
+	defer cancel()
+	if got := left(late); got != time.Millisecond {
+		t.Errorf("left after the end = %v, want next to nothing and not for ever", got)
+	}
+	d := &Delegator{}
+	for _, test := range []struct {
+		left time.Duration
+		want string
+	}{{0, ""}, {90 * time.Second, "--timeout=1m30s"}} {
+		argv := d.argv(1, false, request{}, false, test.left)
+		i := slices.IndexFunc(argv, func(a string) bool { return strings.HasPrefix(a, "--timeout") })
+		if i < 0 && test.want != "" || i >= 0 && argv[i] != test.want {
+			t.Errorf("argv with %v left = %q, want %q", test.left, argv, test.want)
+		}
+	}
+}
