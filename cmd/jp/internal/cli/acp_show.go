@@ -202,7 +202,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 // callTitle is one line that names a call.
 func callTitle(name, what string) string {
 	const most = 120
-	return term.Cut(term.Line(name+" "+what[:min(len(what), 4*most)]), most, true)
+	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+tools.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
 }
 
 // rawInput returns arguments as they are told to an editor: the JSON that they are, or the text that is none.

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/tools/unseen"
 )
 
 // completeCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
@@ -47,6 +48,9 @@ func (a *app) complete(words []string) error {
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for _, c := range a.candidates(words[:len(words)-1], words[len(words)-1]) {
+			if unseen.Spell(c.word) != c.word {
+				continue // a word of which not all shows would be more than one candidate, or another than it seems
+			}
 			fmt.Fprintln(w, c.word+"\t"+term.Line(c.text))
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
+	"jp/tools/unseen"
 )
 
 func newConfigCommand(a *app) *cli.Command {
@@ -125,8 +126,8 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	if !v.Default {
 		origin = a.relative(v.Origin.String())
 	}
-	line := term.Line(fmt.Sprintf("%s = %s", v.Key, text))
-	comment := "  # " + term.Line(origin)
+	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
+	comment := "  # " + unseen.Spell(origin)
 	if a.pretty() && a.io.Width > 0 {
 		line = term.Cut(line, max(a.io.Width-term.Width(comment), 20), a.io.UTF8)
 	}

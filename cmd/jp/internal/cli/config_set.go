@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"jp/cmd/jp/internal/term"
 	"jp/profiles"
+	"jp/tools/unseen"
 )
 
 // settingWritten is one setting that `config set` wrote.
@@ -116,7 +117,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "%s\n", term.Line(fmt.Sprintf("%s:%d: %s = %s", a.relative(s.File), s.Line, s.Key, b)))
+			fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s:%d: %s = %s", a.relative(s.File), s.Line, s.Key, strings.TrimSpace(string(b)))))
 		}
 		return nil
 	})

@@ -123,18 +123,18 @@ func newProfileShowCommand(a *app) *cli.Command {
 
 func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
-		term.Line(s.Name), s.Source, term.Line(s.Arg), s.SHA256, pick(s.Model == "", "none", term.Line(s.Model)))
+		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, pick(s.Model == "", "none", unseen.Spell(s.Model)))
 	fmt.Fprintf(w, "\ntools:\n")
 	if len(s.Tools) == 0 {
 		fmt.Fprintf(w, "  none\n")
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, term.Line(a.relative(t.Origin)))
+		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(a.relative(t.Origin)))
 		if t.Run == string(tools.RunAsk) {
 			fmt.Fprintf(w, "    with nobody to ask: %s\n", t.Detached)
 		}
 		for _, rule := range t.Access {
-			fmt.Fprintf(w, "    access %s\n", term.Line(rule))
+			fmt.Fprintf(w, "    access %s\n", unseen.Spell(rule))
 		}
 		if t.Sandbox == "" {
 			continue
@@ -150,11 +150,11 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		}
 		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, or(strings.Join(t.Env, " "), "none"))
 		if t.Defined != "" {
-			fmt.Fprintf(w, "    defined in %s\n", term.Line(t.Defined))
+			fmt.Fprintf(w, "    defined in %s\n", unseen.Spell(t.Defined))
 		}
 	}
 	if len(s.Profiles) > 0 {
-		fmt.Fprintf(w, "\nmay start: %s\n", term.Line(strings.Join(s.Profiles, ", ")))
+		fmt.Fprintf(w, "\nmay start: %s\n", unseen.Spell(strings.Join(s.Profiles, ", ")))
 	}
 	fmt.Fprintf(w, "\nsettings:\n")
 	for _, v := range s.Settings {

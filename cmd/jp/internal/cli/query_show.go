@@ -13,6 +13,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
@@ -183,7 +184,7 @@ func (s *show) call(c convstore.ToolCall) {
 	if s.io.Width > 20 {
 		width = s.io.Width - 2
 	}
-	line := term.Cut(term.Line(c.Name+" "+string(c.Arguments)), width, s.io.UTF8)
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+tools.Prefix(string(c.Arguments), 16*width))), width, s.io.UTF8)
 	s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, "· "+line+"\n") })
 }
 

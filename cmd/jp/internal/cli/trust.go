@@ -11,6 +11,7 @@ import (
 
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // A workspace is code: its config names models, gives tools commands and lets them run unattended. Until a person has trusted
@@ -224,7 +225,7 @@ func (j judgement) refusal() error {
 	}
 	names := make([]string, 0, 4)
 	for _, c := range j.changes[:min(len(j.changes), 3)] {
-		names = append(names, c.Path+" ("+c.State+")")
+		names = append(names, unseen.Word(c.Path)+" ("+c.State+")")
 	}
 	if more := len(j.changes) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

@@ -11,8 +11,9 @@
     children.set(span.parent_id, list);
   }
   const $ = (id) => document.getElementById(id);
-  // Characters that reorder or hide text are left out, so that what is read is what was written.
-  const clean = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]|[\u{e0000}-\u{e007f}]/gu, "");
+  // Characters that reorder text or are not seen are left out, so that what is read is what was written; but for joiners of emojis
+  // and letters.
+  const clean = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]|(?![\u200c\u200d\ufe0f])[\p{Cf}\p{Default_Ignorable_Code_Point}]/gu, "");
   const make = (tag, className, text) => {
     const e = document.createElement(tag);
     if (className) e.className = className;
