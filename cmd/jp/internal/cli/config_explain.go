@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -32,15 +34,19 @@ type layerValue struct {
 func newConfigExplainCommand(a *app) *cli.Command {
 	var o configOptions
 	return a.command(spec{
-		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "KEY", Min: 1, Max: 1,
-		About: "What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
+		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
+		About: "Without KEY: all settings there are, a line for each: key, what its values are, default, meaning; of a table of keys " +
+			"those below it too. What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
 			"read: whether it holds, is covered by a later one or was dropped by a reset; its value; its place.",
 		Flags: append([]*option{
 			stringFlag(&o.id, "id", "TARGET", "in the config of this conversation").alias("i"),
 		}, configFlags(&o.directives)...),
 		Exits:    []Status{exitNotFound, exitBusy, exitRefused},
-		Examples: []string{"jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
+		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
+			if len(args) == 0 {
+				return a.writeSettings(profiles.Settings())
+			}
 			s, err := profiles.Describe(args[0])
 			if err != nil {
 				return err
@@ -53,9 +59,39 @@ func newConfigExplainCommand(a *app) *cli.Command {
 			if a.json() {
 				return a.document(e)
 			}
-			return a.text(func(w *bufio.Writer) error { return a.writeExplained(w, e) })
+			if err := a.text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
+				return err
+			}
+			below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
+			if len(below) == 0 {
+				return nil
+			}
+			if _, err := io.WriteString(a.io.Out, "\n"); err != nil {
+				return err
+			}
+			return a.writeSettings(below)
 		},
 	})
+}
+
+// writeSettings lists settings, whatever holds here.
+func (a *app) writeSettings(list []profiles.Setting) error {
+	if a.json() {
+		return a.document(list)
+	}
+	rows := make([][]string, len(list))
+	for i, s := range list {
+		def := "-"
+		if s.Default != nil {
+			b, err := encodeJSON(s.Default, false)
+			if err != nil {
+				return err
+			}
+			def = strings.TrimSuffix(string(b), "\n")
+		}
+		rows[i] = []string{s.Key, s.Kind, def, s.Doc + pick(s.Machine, " (only your own config.toml, the environment and flags)", "")}
+	}
+	return a.table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
 }
 
 func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {

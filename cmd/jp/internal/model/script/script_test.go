@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,36 @@ func parse(t testing.TB, text string) *Script {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// The page for people has all keys of a rule, and no others.
+func TestDocumentedKeys(t *testing.T) {
+	page, err := os.ReadFile("../../../../../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "\n[[rule]]\nname = ")
+	block, _, ok := strings.Cut("name = "+block, "\n```")
+	if !ok {
+		t.Fatal("docs/models.md has no block that begins with a rule's name")
+	}
+	documented := map[string]bool{"captures": strings.Contains(block, "[rule.captures]")}
+	for line := range strings.Lines(block) {
+		if key, _, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, "#") {
+			documented[key] = true
+		}
+	}
+	rule := reflect.TypeFor[ruleTOML]()
+	for i := range rule.NumField() {
+		key := rule.Field(i).Tag.Get("toml")
+		if !documented[key] {
+			t.Errorf("docs/models.md does not have %s", key)
+		}
+		delete(documented, key)
+	}
+	for key := range documented {
+		t.Errorf("docs/models.md has %s, which no rule has", key)
+	}
 }
 
 func user(text string) model.Message {
