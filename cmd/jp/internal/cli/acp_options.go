@@ -43,7 +43,7 @@ type acpOptionsOf struct {
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
 func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
 	a := q.resolved.Config.Assistant
-	models := q.knownModels(ctx)
+	models := q.knownModels(ctx, q.hasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stored, o.models = acpChoice{a.Model, or(a.Parameters.Reasoning, acpAsIs), or(q.conv.Role, profiles.RoleMain)}, models

@@ -29,7 +29,7 @@ func (a *app) known(ctx context.Context, arg, word string) []candidate {
 	case "ID", "TARGET":
 		out = a.knownConversations(ctx, word)
 	case "MODEL":
-		out = a.knownModels(ctx)
+		out = a.knownModels(ctx, func(string) bool { return true })
 	case "PROFILE":
 		out = a.knownProfiles(ctx)
 	case "TOOL":
@@ -115,8 +115,9 @@ func (a *app) knownTools(ctx context.Context) []candidate {
 	return out
 }
 
-// knownModels are the aliases and the models in use: the config's and those of the latest conversations.
-func (a *app) knownModels(ctx context.Context) []candidate {
+// knownModels are the aliases, the models in use (the config's and those of the latest conversations) and those of the built-in
+// table that which takes.
+func (a *app) knownModels(ctx context.Context, which func(id string) bool) []candidate {
 	var out []candidate
 	seen := map[string]bool{"": true}
 	add := func(model, text string) {
@@ -135,9 +136,18 @@ func (a *app) knownModels(ctx context.Context) []candidate {
 		add(c.Model, "used before")
 	}
 	for _, id := range model.Known() {
-		add(id, "known")
+		if which(id) {
+			add(id, "known")
+		}
 	}
 	return out
+}
+
+// hasKey reports whether a key for a model of the built-in table is set.
+func (a *app) hasKey(id string) bool {
+	provider, _, _ := strings.Cut(id, "/")
+	b, ok := model.FindBuiltin(provider)
+	return ok && a.getenv(b.KeyEnv(a.getenv)) != ""
 }
 
 // knownKeys are the settings, those with a name in them left out.
