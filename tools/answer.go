@@ -39,7 +39,7 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if key, ok := keyTwice(raw); ok {
 		return nil, fmt.Errorf("has the key %s twice in one object", quoteShort(key))
 	}
-	var b bounds
+	b := bounds{enums: maxEnum}
 	if err := b.check(v, 0); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,10 @@ func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
 // bounds adds up what makes a schema slow: the states of all patterns, of which regex.MaxStates is the
 // most, and the values of enums. Keywords are counted in any case and wherever they stand, since any part of a schema
 // may be referred to.
-type bounds struct{ states, values int }
+type bounds struct {
+	states, values int
+	enums          int // most values; 0 = any number
+}
 
 func (b *bounds) check(v any, depth int) error {
 	if depth > maxSchemaAt {
@@ -123,8 +126,8 @@ func (b *bounds) keyword(k string, v any) error {
 	switch {
 	case b.states > regex.MaxStates:
 		return errors.New("its patterns are too large")
-	case b.values > maxEnum:
-		return fmt.Errorf("its enums have more than %d values", maxEnum)
+	case b.enums > 0 && b.values > b.enums:
+		return fmt.Errorf("its enums have more than %d values", b.enums)
 	}
 	return nil
 }

@@ -60,6 +60,10 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	if !ok {
 		return nil, errors.New("is no object")
 	}
+	var b bounds // a server wrote it, or a model answers by it: no pattern may take hours to match
+	if err := b.check(m, 0); err != nil {
+		return nil, err
+	}
 	more := false
 	s, err := readSchema(m, &more)
 	if err != nil || !more {

@@ -139,6 +139,7 @@ func TestValidateFullSchemas(t *testing.T) {
 		`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `{"properties":{"a":{"$ref":"#/properties/a"}}}`,
 		multiplying(12), strings.Repeat(`{"not":`, 200) + "{}" + strings.Repeat("}", 200),
 		`{"type":"objekt"}`, `[]`, `"x"`, `{`, `{"properties":[]}`, `{"required":[1]}`, `{"pattern":"("}`, `{"minimum":"1"}`, `{"minLength":1.5}`,
+		`{"properties":{"a":{"pattern":"(?:a?){1000}(?:a?){1000}"}}}`, `{"patternProperties":{"(?:a?){1000}":{},"(?:b?){1000}":{}}}`,
 	} {
 		if s, err := parseSchema(json.RawMessage(schema)); err == nil {
 			t.Errorf("parseSchema(%s) = %+v, want an error", schema, s)

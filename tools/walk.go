@@ -82,9 +82,13 @@ func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 	}
 	ig := at.ig.withFile(at.dir, at.path)
 	list = slices.DeleteFunc(list, func(e fs.DirEntry) bool {
-		return strings.EqualFold(e.Name(), ".git") || strings.EqualFold(e.Name(), workspaceFolder) ||
+		// A folder can have very many entries, and .gitignore very many patterns.
+		return w.ctx.Err() != nil || strings.EqualFold(e.Name(), ".git") || strings.EqualFold(e.Name(), workspaceFolder) ||
 			ig.match(join(at.path, e.Name()), e.IsDir())
 	})
+	if w.ctx.Err() != nil {
+		return nil, nil, context.Cause(w.ctx)
+	}
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(orderKey(a), orderKey(b)) })
 	return list, ig, nil
 }
