@@ -39,7 +39,12 @@ func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
 		next, v := s.below(k), tree[k]
 		switch {
 		case next == nil:
-			c.fail(parts, "unknown key", c.schema.suggestion(parts))
+			const enough = 100 // a file can have very many, and each is compared with every key that there is
+			hint := ""
+			if len(c.errs) < enough {
+				hint = c.schema.suggestion(parts)
+			}
+			c.fail(parts, "unknown key", hint)
 		case next.row != nil:
 			c.leaf(leaf{parts, v, next.row})
 		default:
