@@ -155,3 +155,16 @@ func TestUncounted(t *testing.T) {
 		})
 	}
 }
+
+// TestToldCost: what a provider says of the cost counts where no price is known, and nowhere else.
+func TestToldCost(t *testing.T) {
+	r := reply{usage: convstore.Usage{Input: 2, Output: 1}, told: some(7)}
+	for name, tt := range map[string]struct {
+		loop Loop
+		want int64
+	}{"no price": {Loop{}, 7}, "a price": {Loop{Price: pricey}, 16}} {
+		if c := r.call(&tt.loop); c.CostNano == nil || *c.CostNano != tt.want {
+			t.Errorf("%s: %+v, want a cost of %d", name, c, tt.want)
+		}
+	}
+}

@@ -256,7 +256,7 @@ func (s *show) broken(err error) error {
 // result writes the last word.
 func (s *show) result(r *stream.Result) error {
 	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.unstored {
-		r.Result = "" // half of a reply that failed is no answer; it stands in the conversation
+		r.Said, r.Result = r.Result, "" // half of a reply that failed is no answer
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
 	if c := s.o.client; c != nil {

@@ -173,6 +173,7 @@ type Result struct {
 	Status         string `json:"status"`
 	Reason         string `json:"reason,omitempty"`
 	Result         string `json:"result"`
+	Said           string `json:"said,omitempty"` // by a run that failed: the beginning of an answer that is none
 	// Structured is Result as a value, where the answer had a schema to match.
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Model      string          `json:"model"`

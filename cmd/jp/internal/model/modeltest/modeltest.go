@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -91,6 +92,9 @@ func Read(t testing.TB, ctx context.Context, s model.Stream, r model.Request) (s
 				t.Fatal(err)
 			}
 			b.WriteString("usage " + string(text))
+			if p.Cost != nil {
+				fmt.Fprintf(&b, " cost %d", *p.Cost)
+			}
 		case p.Stop != "":
 			ended = true
 			b.WriteString("stop " + string(p.Stop))

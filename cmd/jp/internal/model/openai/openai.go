@@ -16,6 +16,7 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -67,11 +68,13 @@ type reply struct {
 	pending   []*call
 	calls     *model.Calls
 	usage     *convstore.Usage
+	cost      *int64 // that the server told
 	finished  string // the finish reason
 	said      bool
 	refused   bool
 	reasoning []byte
 	memory    memory
+	tags      thinkTags
 }
 
 // call is one tool call in the making.
@@ -104,6 +107,7 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 			CacheRead:  cached,
 			CacheWrite: written,
 		})
+		r.cost = dollars(u.JSON.ExtraFields["cost"].Raw())
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -130,13 +134,12 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		if d.Refusal != "" {
 			r.refused = true
 		}
-		for _, text := range []string{d.Content, d.Refusal} {
-			if text != "" {
-				r.said = true
-				if !r.yield(model.Part{Text: text}, nil) {
-					return false
-				}
-			}
+		thought, said := "", d.Content
+		if r.memory.Field == "" && !r.config.Official() {
+			thought, said = r.tags.take(d.Content)
+		}
+		if !r.say(thought, said) || !r.say("", d.Refusal) {
+			return false
 		}
 		for _, t := range d.ToolCalls {
 			r.toolCall(t)
@@ -146,6 +149,31 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		}
 	}
 	return true
+}
+
+// say yields a piece of thinking, then of the answer.
+func (r *reply) say(thought, said string) bool {
+	if thought != "" {
+		r.reasoning = append(r.reasoning, thought...)
+		if !r.yield(model.Part{ReasoningDelta: thought}, nil) {
+			return false
+		}
+	}
+	if said == "" {
+		return true
+	}
+	r.said = true
+	return r.yield(model.Part{Text: said}, nil)
+}
+
+// dollars reads OpenRouter's usage.cost, in nano-dollars; nil where there is none that makes sense.
+func dollars(raw string) *int64 {
+	var usd float64
+	if raw == "" || json.Unmarshal([]byte(raw), &usd) != nil || !(usd >= 0 && usd < 1e6) || raw == "null" {
+		return nil
+	}
+	nano := int64(math.Round(usd * 1e9))
+	return &nano
 }
 
 // text returns the string in a field that the SDK does not know.
@@ -200,6 +228,9 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 // reason. Once there is one, nothing but usage can follow, so a connection that breaks then
 // breaks nothing.
 func (r *reply) finish(ctx context.Context, err error) {
+	if !r.say(r.tags.end()) {
+		return
+	}
 	stop, problem := r.stop()
 	if ctx.Err() != nil {
 		err = r.config.Fail(ctx, err)
@@ -212,7 +243,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 		err = r.addCalls()
 	}
 	if err != nil {
-		if r.usage == nil || r.yield(model.Part{Usage: r.usage}, nil) {
+		if r.usage == nil || r.yield(model.Part{Usage: r.usage, Cost: r.cost}, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return
@@ -235,7 +266,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 			return
 		}
 	}
-	if r.usage != nil && !r.yield(model.Part{Usage: r.usage}, nil) {
+	if r.usage != nil && !r.yield(model.Part{Usage: r.usage, Cost: r.cost}, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

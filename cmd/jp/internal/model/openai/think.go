@@ -1,0 +1,79 @@
+package openai
+
+import "strings"
+
+// The tags that models put around their thinking where a server does not take it apart.
+const (
+	thinkBegin = "<think>"
+	thinkEnd   = "</think>"
+)
+
+// thinkTags takes thinking out of what a reply says. It knows the tags at the beginning of a reply alone: later they are words.
+type thinkTags struct {
+	state thinkState
+	held  string // that may be a part of a tag
+}
+
+type thinkState int
+
+const (
+	thinkMay    thinkState = iota // nothing but space was said
+	thinkInside                   // between the tags
+	thinkAfter                    // behind them, before the first word
+	thinkNever                    // what comes is said
+)
+
+// take returns what a piece adds to the thinking and to the answer.
+func (t *thinkTags) take(piece string) (thought, said string) {
+	if t.state == thinkNever {
+		return "", piece
+	}
+	text := t.held + piece
+	t.held = ""
+	if t.state == thinkMay {
+		start := strings.TrimLeft(text, " \t\r\n")
+		switch {
+		case len(start) < len(thinkBegin) && strings.HasPrefix(thinkBegin, start):
+			t.held = text
+			return "", ""
+		case !strings.HasPrefix(start, thinkBegin):
+			t.state = thinkNever
+			return "", text
+		}
+		t.state, text = thinkInside, start[len(thinkBegin):]
+	}
+	if t.state == thinkInside {
+		at := strings.Index(text, thinkEnd)
+		if at < 0 {
+			n := partOf(text, thinkEnd)
+			t.held = text[len(text)-n:]
+			return text[:len(text)-n], ""
+		}
+		thought, text = text[:at], text[at+len(thinkEnd):]
+		t.state = thinkAfter
+	}
+	if said = strings.TrimLeft(text, " \t\r\n"); said != "" {
+		t.state = thinkNever
+	}
+	return thought, said
+}
+
+// end returns what was held back.
+func (t *thinkTags) end() (thought, said string) {
+	held := t.held
+	t.held = ""
+	if t.state == thinkInside {
+		return held, ""
+	}
+	return "", held
+}
+
+// partOf is how many bytes at the end of text begin tag.
+func partOf(text, tag string) int {
+	for n := min(len(tag)-1, len(text)); n > 0; n-- {
+		if strings.HasSuffix(text, tag[:n]) {
+			return n
+		}
+	}
+	return 0
+}
