@@ -69,9 +69,9 @@ text = "done"
 			t.Errorf("updates = %q", got)
 		}
 	}
-	if len(e.asked) != 2 {
-		t.Errorf("asked %q", e.asked)
-	}
+	wantLines(t, "asked", e.asked, []string{
+		"start MCP server notes: mcp-server plain", "start MCP server notes: mcp-server plain", "let agents use the tools of MCP server notes",
+	})
 	if got := e.say(id, "delegate"); got != "end_turn" {
 		t.Fatal(got)
 	}

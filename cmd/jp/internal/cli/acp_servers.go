@@ -92,8 +92,8 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 	return e
 }
 
-// approve asks the editor's user whether one of its MCP servers may be started.
-func (s *acpShow) approve(ctx context.Context, server mcpServer) error {
+// approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
+func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool) error {
 	shown, err := s.mcpShown(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
@@ -102,9 +102,18 @@ func (s *acpShow) approve(ctx context.Context, server mcpServer) error {
 		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: callTitle("start MCP server "+server.Server.Name+":", server.Server.Address()),
 		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(mcpText(shown))},
 	}
+	yesText := "Start it and look at its tools"
+	if list != nil {
+		text := toolsText(list)
+		if len(text) > maxShown {
+			return refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, maxShown>>10)
+		}
+		call.ID, call.Title = call.ID+"-tools", callTitle("let agents use the tools of MCP server", server.Server.Name)
+		call.ToolKind, call.Content, yesText = acp.KindOther, []acp.CallContent{acp.TextContent(text)}, "Let agents use these tools"
+	}
 	s.client.Tell(call)
 	chosen, err := s.client.Permit(ctx, call, []acp.Option{
-		{ID: acpAllow, Name: "Start it and let agents use its tools", Kind: acp.AllowAlways}, {ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
+		{ID: acpAllow, Name: yesText, Kind: acp.AllowAlways}, {ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
 	})
 	yes := err == nil && chosen == acpAllow
 	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: pick(yes, acp.Completed, acp.Failed)})

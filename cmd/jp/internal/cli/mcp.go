@@ -30,9 +30,11 @@ type mcpUse struct {
 	host    *proc.Host           // that their processes are below
 	clients map[string]*mcp.Client
 
-	editor  map[string]mcpServer                         // those that an editor brings along
-	look    bool                                         // nothing is started: see startable
-	approve func(ctx context.Context, s mcpServer) error // asks about one of these; nil = nobody can be asked
+	editor map[string]mcpServer // those that an editor brings along
+	look   bool                 // nothing is started: see startable
+	// approve asks whether one of these may be started, and, with the tools that it has then, whether they may be used; nil =
+	// nobody can be asked.
+	approve func(ctx context.Context, s mcpServer, list []mcp.Tool) error
 }
 
 // mcpServer is a server that tools may name.
@@ -299,7 +301,7 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	switch {
 	case s.Own, a.trustByEnv():
 	case s.Origin == ofEditor && a.mcp.approve != nil:
-		if err := a.mcp.approve(ctx, s); err != nil {
+		if err := a.mcp.approve(ctx, s, nil); err != nil {
 			return nil, err
 		}
 	default:
@@ -311,6 +313,9 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 			withHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
+	if err == nil && s.Origin == ofEditor && !a.trustByEnv() && len(list) > 0 {
+		err = a.mcp.approve(ctx, s, list)
+	}
 	if err != nil {
 		return nil, err
 	}
