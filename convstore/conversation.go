@@ -54,7 +54,9 @@ func (u Usage) sub(v Usage) Usage {
 type Grant struct {
 	Tools []string `json:"tools"`
 	// Authority says of each tool what it was when it was granted; a tool of the same name that is something else was not.
-	Authority   map[string]string `json:"authority,omitempty"`
+	Authority map[string]string `json:"authority,omitempty"`
+	// Leave says of each tool what it may do unasked, in words of whoever grants; no leave is more than that of those above.
+	Leave       map[string]string `json:"leave,omitempty"`
 	MaxDepth    int               `json:"max_depth"`
 	MaxParallel int               `json:"max_parallel,omitzero"` // sub-agents of the whole tree that work at the same time
 	Deadline    time.Time         `json:"deadline,omitzero"`     // of whoever delegated, as its clock was then; to read, and for nothing else

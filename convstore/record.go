@@ -286,7 +286,7 @@ func (t *tx) held(id ID) (bool, error) {
 }
 
 func (g Grant) clone() Grant {
-	g.Tools, g.Authority = slices.Clone(g.Tools), maps.Clone(g.Authority)
+	g.Tools, g.Authority, g.Leave = slices.Clone(g.Tools), maps.Clone(g.Authority), maps.Clone(g.Leave)
 	g.Budget, g.Caps = g.Budget.clone(), g.Caps.clone()
 	return g
 }

@@ -205,7 +205,7 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	if from.Grant != nil {
 		// What a sub-agent was held to holds for a copy of it too; its deadline
 		// and its money were its own.
-		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), MaxDepth: from.Grant.MaxDepth}
+		r.Grant = &Grant{Tools: slices.Clone(from.Grant.Tools), Authority: maps.Clone(from.Grant.Authority), Leave: maps.Clone(from.Grant.Leave), MaxDepth: from.Grant.MaxDepth}
 	}
 	if f.Title != "" {
 		r.Title = f.Title

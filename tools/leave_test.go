@@ -26,3 +26,32 @@ func TestWithLeaveOf(t *testing.T) {
 		}
 	}
 }
+
+// TestLeave: what a store keeps of a definition's leave narrows as the definition does; what it cannot read gives none.
+func TestLeave(t *testing.T) {
+	ask := Definition{Run: RunAsk, Result: ResultAsk, Detached: Detached{Run: DetachedAuto}}
+	free := Definition{Run: RunUnattended, Detached: Detached{DetachedAuto, DetachedAuto, DetachedAuto}}
+	for _, c := range []struct {
+		leave string
+		want  string
+		runs  bool
+	}{
+		{"", "unattended unattended auto auto auto", false},
+		{free.Leave(), "unattended unattended auto auto auto", true},
+		{ask.Leave(), "ask ask auto deny deny", true},
+		{Definition{}.Leave(), "ask unattended deny deny deny", false},
+		{Definition{Run: RunDeny}.Leave(), "deny unattended deny deny deny", false},
+		{"unattended", "deny unattended deny deny deny", false},
+		{"later ask auto auto auto", "deny ask auto auto auto", false},
+	} {
+		if got := free.WithLeave(c.leave).Leave(); got != c.want {
+			t.Errorf("WithLeave(%q) = %q, want %q", c.leave, got, c.want)
+		}
+		if got := StricterLeave(free.Leave(), c.leave); got != c.want {
+			t.Errorf("StricterLeave(%q) = %q, want %q", c.leave, got, c.want)
+		}
+		if got := RunsUnasked(c.leave); got != c.runs {
+			t.Errorf("RunsUnasked(%q) = %v, want %v", c.leave, got, c.runs)
+		}
+	}
+}

@@ -126,6 +126,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 	armed := make([]tools.Tool, 0, len(defs))
 	var builtin []tools.Definition
 	for _, def := range defs {
+		def = q.withinLeave(def)
 		if def.Local() {
 			own := env
 			if users, program, off := q.offByUser(def); off && !env.Main {
@@ -155,6 +156,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 				if !q.says(def.Name, "run") {
 					def.Run = tools.RunUnattended // what it reads was trusted
 				}
+				def = q.withinLeave(def)
 				q.offered = q.skills(ctx)
 				armed = append(armed, tools.Tool{Definition: def, Func: q.readSkill(q.offered)})
 				continue
@@ -186,6 +188,14 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		armed = append(armed, own...)
 	}
 	return tools.NewSet(armed...)
+}
+
+// withinLeave holds a tool of a sub-agent to what its grant lets it do unasked.
+func (q *query) withinLeave(d tools.Definition) tools.Definition {
+	if q.conv.Grant == nil {
+		return d
+	}
+	return d.WithLeave(q.conv.Grant.Leave[d.Name])
 }
 
 // talksAsMain reports whether this run is one of the role main: one that a person started, in a conversation
@@ -318,7 +328,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 	}
 	return delegate.Profile{
 		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs),
+		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs), Leave: leaveOf(defs, r),
 		Caps: caps(r.Config),
 	}, nil
 }

@@ -122,7 +122,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		}
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}
-	special.Profile.Sources, special.Profile.Authority = sourcesOf(defs), authorityOf(defs)
+	special.Profile.Sources, special.Profile.Authority, special.Profile.Leave = sourcesOf(defs), authorityOf(defs), leaveOf(defs, r)
 	return special, nil
 }
 

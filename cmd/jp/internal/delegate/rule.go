@@ -9,6 +9,7 @@ import (
 
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools"
 )
 
 // DepthCeiling is the deepest that any delegation may ever be, whatever is configured.
@@ -88,6 +89,7 @@ type Profile struct {
 	Config    convstore.Config  // resolved; Tools are the names it enables
 	Sources   map[string]string // of these tools, by name
 	Authority map[string]string // what each of them is, by name
+	Leave     map[string]string // what each of them may do unasked, by name
 	MaxDepth  int
 	Caps      convstore.Budget // what it sets itself: token_budget, max_cost_per_session
 }
@@ -176,22 +178,32 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	if a.ID != 0 && child.Profile != a.Profile.Name {
 		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
-	held, is := a.Profile.Config.Tools, a.Profile.Authority
+	held, is, may := a.Profile.Config.Tools, a.Profile.Authority, a.Profile.Leave
 	if a.ID != 0 && child.Grant != nil {
-		held, is = child.Grant.Tools, child.Grant.Authority
+		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
 	}
 	role, err := profiles.Role(roleSubagent)
 	if err != nil {
 		return convstore.Child{}, err
 	}
-	granted, authority := make([]string, 0, len(held)), make(map[string]string, len(held))
+	granted, authority, leave := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
 		// What a child holds that goes on was cut to its role when it was forked.
 		ceiling := a.ID != 0 && child.Grant != nil || role.Matches(t, a.Profile.Sources[t])
 		// A tool that only bears the name of one that the caller holds is another tool.
 		if ceiling && (p.Grant == nil || slices.Contains(p.Grant.Tools, t) && p.Grant.Authority[t] == is[t]) {
+			unasked, above := may[t], ""
+			if p.Grant != nil {
+				above = p.Grant.Leave[t]
+			}
+			if above != "" && !tools.RunsUnasked(above) {
+				continue // what the caller cannot run it cannot have run for it
+			}
 			granted = append(granted, t)
 			authority[t] = is[t]
+			if unasked = tools.StricterLeave(unasked, above); unasked != "" {
+				leave[t] = unasked
+			}
 		}
 	}
 	total := len(held)
@@ -218,7 +230,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		parallel = p.Grant.MaxParallel
 	}
 	grant := convstore.Grant{
-		Tools: granted, Authority: authority, MaxDepth: min(ceiling, own), MaxParallel: parallel,
+		Tools: granted, Authority: authority, Leave: leave, MaxDepth: min(ceiling, own), MaxParallel: parallel,
 		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
 	}
 	if a.ID != 0 {
