@@ -122,6 +122,19 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 	return nil
 }
 
+// noneAtTop is what surprises in a workspace that is open to be written.
+const noneAtTop = "the sandbox lets nothing be made, renamed or removed in the workspace's top folder itself: name the folders that are written in access.fs"
+
+// deniedAtTop reports whether a tool that said stderr may have met with noneAtTop.
+func (c command) deniedAtTop(stderr string) bool {
+	low := strings.ToLower(stderr)
+	if c.def.Sandbox == SandboxOff || c.env.Dir == "" || !strings.Contains(low, "permission denied") && !strings.Contains(low, "eacces") {
+		return false
+	}
+	f, err := newFiles(FSEnv{Workspace: c.env.Dir, Deny: c.env.Deny, Sealed: c.env.Sealed}, c.def, ReadOnly)
+	return err == nil && slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
+}
+
 // opensHome reports whether a rule for path is meant to open the user's home or something in it: the workspace mostly lies
 // there too, and is no part of it in this sense.
 func (f *files) opensHome(path, home string) bool {

@@ -41,6 +41,17 @@ true
 		expect(t, tt.rules, c.run(t.Context(), sh("access.fs = "+tt.rules), ``), text(tt.want))
 	}
 
+	// A tool that wants to make something at the top is told why it cannot.
+	top := newCommands(t, map[string]string{"dir/f": "x"})
+	const hint = "\nhint: the sandbox lets nothing be made, renamed or removed in the workspace's top folder itself: name the folders that are written in access.fs"
+	for _, tt := range []struct{ rules, want string }{
+		{`[{ path = ".", mode = "rw" }]`, hint},
+		{`[{ path = ".", mode = "ro" }, { path = "dir", mode = "rw" }]`, ""},
+	} {
+		said := failed("exit status 1\nstderr:\ntouch: cannot touch 'new': Permission denied" + tt.want)
+		expect(t, tt.rules, top.run(t.Context(), "command = \"touch new\"\naccess.fs = "+tt.rules, ``), said)
+	}
+
 	c := newCommands(t, nil)
 	for i := range maxInside + 1 {
 		write(t, c.dir, map[string]string{strconv.Itoa(i): ""})

@@ -270,6 +270,9 @@ func (c command) failed(why string, stdout *head, stderr *tail) Result {
 			title = "stderr, last lines:"
 		}
 		fmt.Fprintf(&b, "\n%s\n%s", title, text)
+		if c.deniedAtTop(text) {
+			b.WriteString("\nhint: " + noneAtTop)
+		}
 	}
 	if stdout.size > 0 {
 		b.WriteString("\nstdout:\n")
