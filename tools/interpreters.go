@@ -22,11 +22,13 @@ type interpreter struct {
 	pairs  []string // long options with a name and a value
 	ends   bool     // what follows the code or script goes to it, options too
 	mixes  bool     // options may follow operands
+	opens  string   // one-letter options that have it open its operands, and run some
 }
 
 const (
 	runsOthers = "runs what its arguments name: name that program directly"
 	ownCode    = "reads its arguments as code of its own"
+	opensPipes = "is opened there, and what begins or ends with | is run"
 )
 
 // interpreters by programName.
@@ -40,7 +42,7 @@ func interpreterOf(program string) (interpreter, bool) {
 	case "python", "pypy", "ipython":
 		return interpreter{flags: "bBdEhiIOPqsSuvVx", valued: "WX", code: "cm", ends: true}, true
 	case "perl":
-		return interpreter{flags: "acnpsStTuUvwWX", valued: "I", code: "eE"}, true
+		return interpreter{flags: "acnpsStTuUvwWX", valued: "I", code: "eE", opens: "np"}, true
 	case "ruby":
 		return interpreter{flags: "aclnpsSvwW", valued: "Ir", code: "e"}, true
 	case "node", "nodejs":
@@ -78,6 +80,8 @@ func interpreterOf(program string) (interpreter, bool) {
 		"start-stop-daemon", "daemonize", "run-parts", "crontab", "gosu", "su-exec", "tini", "dumb-init", "chpst", "softlimit", "envdir",
 		"setlock", "setuidgid", "torsocks", "proxychains", "faketime", "eatmydata", "ccache", "distcc", "unbuffer", "dtach", "abduco", "tmate",
 		"hyperfine", "watchexec", "nodemon", "xdg-open", "npm", "yarn", "pnpm", "poetry", "pipenv", "uv", "hatch", "tox", "nox", "bundle",
+		"docker-compose", "lein", "mix", "cabal", "stack", "opam", "dotnet", "swift", "zx", "ts-node", "tsx", "vite-node", "electron", "gradlew.bat",
+		"invoke", "fab", "jupyter", "accelerate", "torchrun", "mpirun", "mpiexec", "srun", "sbatch", "parallel-ssh", "pssh", "ccache-swig", "scala-cli",
 		"rbenv", "pyenv", "asdf", "mise", "devbox", "nix", "guix", "ansible", "ansible-playbook", "vagrant", "fzf":
 		return interpreter{all: runsOthers}, true
 	case "pip", "gem", "apt", "apt-get", "aptitude", "dpkg", "rpm", "yum", "dnf", "brew", "conda", "composer", "cpan":
@@ -88,6 +92,8 @@ func interpreterOf(program string) (interpreter, bool) {
 		"less", "more", "most", "nano", "pico", "mail", "mailx", "mutt", "sendmail", "ftp", "lftp", "gs", "tex", "latex", "pdflatex", "xelatex", "lualatex",
 		"luatex", "pdftex", "gnuplot", "maxima", "gp", "convert", "magick", "mogrify", "rake", "just", "task", "ninja", "ant", "mvn", "gradle",
 		"gradlew", "bazel", "scons", "cmake", "meson", "sage", "mongosh", "mongo", "redis-cli", "clickhouse", "trino", "elixir", "erl", "iex",
+		"irb", "pry", "nu", "xonsh", "elvish", "osh", "ysh", "murex", "scsh", "jshell", "jython", "jruby", "bb", "babashka", "janet", "raku", "crystal",
+		"kotlin", "runghc", "runhaskell", "coffee", "sftp", "smbclient", "telnet", "tftp", "telnet-ssl", "bpftrace", "stap", "systemtap",
 		"clojure", "clj", "sml", "ocaml", "swipl", "vimdiff", "rvim", "view", "nvimdiff":
 		return interpreter{all: ownCode}, true
 	}
@@ -97,6 +103,24 @@ func interpreterOf(program string) (interpreter, bool) {
 // checkInterpreters refuses placeholders where a value would be code. dash
 // names the parameters whose values may start with '-'.
 func (c CommandLine) checkInterpreters(dash map[string]bool) error {
+	switch programName(c.Program) {
+	case "python", "pypy", "ipython":
+		if name := pythonModule(c.args); slices.Contains(runningModules, name) {
+			return interpreter{all: runsOthers}.check(c.Program+" -m "+name, c.args, dash)
+		}
+	case "perl":
+		for _, a := range c.args {
+			if text, ok := a.literal(); ok && strings.Contains(strings.ReplaceAll(text, "<<>>", ""), "<>") {
+				return interpreter{all: opensPipes}.check(c.Program, c.args, dash)
+			}
+		}
+	case "java":
+		return checkJava(c.args)
+	case "docker", "podman", "nerdctl", "kubectl", "oc":
+		if err := checkContainer(c.Program, c.args, dash); err != nil {
+			return err
+		}
+	}
 	if in, ok := interpreterOf(c.Program); ok {
 		return in.check(c.Program, c.args, dash)
 	}
@@ -147,7 +171,7 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 			}
 			continue
 		}
-		if in.all != "" || code && in.ends {
+		if code && in.ends || in.all != "" && in.opens == "" {
 			continue
 		}
 		switch {
@@ -182,6 +206,13 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 			}
 		case strings.HasPrefix(text, "-") && text != "-":
 			took, isCode, ok := in.cluster(text[1:])
+			letters := text[1:]
+			if at := strings.IndexAny(letters, in.code+in.valued); at >= 0 {
+				letters = letters[:at]
+			}
+			if strings.ContainsAny(letters, in.opens) {
+				in.all = opensPipes
+			}
 			known = known && ok
 			if took && i+1 < len(args) {
 				next := args[i+1]
@@ -247,8 +278,14 @@ func checkGit(args []argument) error {
 			return fmt.Errorf("a placeholder in argument %d of git: before the subcommand it would be configuration, and that names programs", i+1)
 		}
 		switch {
-		case text == "-C" || text == "--git-dir" || text == "--work-tree" || text == "--namespace":
+		case text == "--namespace":
 			i++
+		case text == "-C" || text == "--git-dir" || text == "--work-tree":
+			if i++; i < len(args) {
+				if _, literal := args[i].literal(); !literal {
+					return fmt.Errorf("a placeholder in argument %d of git: it would choose a repository, and its configuration names programs", i+1)
+				}
+			}
 		case text == "-c" || text == "--config-env" || text == "--exec-path":
 			if i++; i < len(args) {
 				if _, literal := args[i].literal(); !literal {

@@ -12,6 +12,7 @@ type runningOptions struct {
 	short string   // one letter each
 	long  []string // with their dashes; those with two may be shortened, as getopt_long allows
 	but   string   // a literal option that makes them harmless; "" = none
+	files bool     // @FILE stands for options in a file
 }
 
 // runningOptionsOf knows programs by programName. Like that of interpreters the table is a lint: the sandbox is the boundary.
@@ -47,7 +48,22 @@ func runningOptionsOf(program string) (runningOptions, bool) {
 	case "pandoc":
 		return runningOptions{short: "FLd", long: []string{"--filter", "--lua-filter", "--defaults", "--pdf-engine", "--pdf-engine-opt", "--data-dir", "--to", "--from"}}, true
 	case "gcc", "g++", "cc", "c++", "clang", "clang++":
-		return runningOptions{short: "B", long: []string{"-wrapper", "-specs", "-fplugin", "-Xclang", "-load", "--config"}}, true
+		return runningOptions{short: "B", files: true, long: []string{"-wrapper", "-specs", "-fplugin", "-Xclang", "-load", "--config"}}, true
+	case "hg":
+		return runningOptions{short: "R", long: []string{"--config", "--config-file", "--cwd", "--repository", "--ssh", "--remotecmd", "--tool"}}, true
+	case "svn":
+		return runningOptions{long: []string{"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option", "--config-dir", "--extensions"}}, true
+	case "helm":
+		return runningOptions{long: []string{"--post-renderer", "--post-renderer-args"}}, true
+	case "pytest", "py.test":
+		return runningOptions{short: "pco", long: []string{"--rootdir", "--confcutdir", "--override-ini", "--config-file", "--import-mode"}}, true
+	case "eslint", "prettier", "stylelint", "jest", "vitest", "mocha", "babel", "webpack", "rollup", "vite", "tsc":
+		return runningOptions{short: "crfp", long: []string{
+			"--config", "--rulesdir", "--plugin", "--plugins", "--parser", "--resolve-plugins-relative-to", "--format", "--formatter", "--custom-formatter",
+			"--require", "--import", "--loader", "--reporter", "--runner", "--setupFiles", "--project", "--rootDir", "--presets",
+		}}, true
+	case "mypy", "pylint", "flake", "black", "ruff", "bandit":
+		return runningOptions{long: []string{"--config-file", "--config", "--rcfile", "--python-executable", "--load-plugins", "--init-hook", "--append-config"}}, true
 	case "go":
 		return runningOptions{long: []string{
 			"-exec", "-toolexec", "-vettool", "-overlay", "-ldflags", "-gcflags", "-asmflags", "-gccgoflags", "-modfile",
@@ -73,7 +89,7 @@ func (o runningOptions) check(program string, args []argument, dash map[string]b
 	takes := false // the argument before takes this one
 	for i, a := range args {
 		text, literal := a.literal()
-		if literal && text == "--" {
+		if literal && text == "--" && !o.files {
 			return nil
 		}
 		if !literal {
@@ -81,6 +97,8 @@ func (o runningOptions) check(program string, args []argument, dash map[string]b
 			switch prefix := a.prefix(); {
 			case takes, o.runs(prefix):
 				why = "names what is run"
+			case o.files && (prefix == "" || prefix == "@"):
+				why = "may be @FILE, a file of options, and some of those name what is run: write ./ in front of it"
 			case strings.HasPrefix(prefix, "-") && !strings.Contains(prefix, "=") && (prefix == "-" || strings.HasPrefix(prefix, "--")):
 				why = "chooses an option, and some of those name what is run"
 			case prefix == "" && a.mayDash(dash):

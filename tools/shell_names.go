@@ -33,7 +33,7 @@ var specialVariables = strings.Fields(`
 // assignable says why a value cannot be assigned to name; "" if it can.
 func (r *shellReading) assignable(name string) string {
 	lower := strings.ToLower(name) == name
-	upper := strings.ToUpper(name) == name && name != "" && name[0] != '_'
+	upper := isUpper(name)
 	exported := slices.ContainsFunc(append(proc.ToolEnv(), r.rules.env...), func(v string) bool {
 		prefix, ok := strings.CutSuffix(v, "*")
 		return v == name || ok && strings.HasPrefix(name, prefix)
@@ -42,14 +42,27 @@ func (r *shellReading) assignable(name string) string {
 	case !isIdent(name) || strings.Contains(name, "-") || !lower && !upper:
 		return fmt.Sprintf("is assigned to %s: name the variable in lower case", name)
 	case exported, slices.Contains(specialVariables, name), strings.HasPrefix(name, "LC_"), badVariable(name) != "",
-		strings.HasPrefix(name, "COMP_"), strings.HasPrefix(name, "READLINE_"):
+		strings.HasPrefix(name, "COMP_"), strings.HasPrefix(name, "READLINE_"), strings.HasPrefix(name, "npm_"):
 		return fmt.Sprintf("is assigned to %s, which means something to the shell or to programs", name)
+	case upper && (r.exports || r.exported[name]):
+		return givenToPrograms(name)
 	case r.declared[name] != "":
 		return fmt.Sprintf("is assigned to %s, which is declared with %s", name, r.declared[name])
 	case r.dynamic != "":
 		return fmt.Sprintf("is assigned to %s, and %s may declare that as anything", name, r.dynamic)
 	}
 	return ""
+}
+
+// isUpper reports whether name is in upper case, as the names are that programs take settings from.
+func isUpper(name string) bool {
+	return strings.ToUpper(name) == name && name != "" && name[0] != '_'
+}
+
+// givenToPrograms says why a value cannot be assigned to name where programs are given that: nobody
+// can know which of them takes it for options, or for what it runs (TAR_OPTIONS, GIT_DIR, CC).
+func givenToPrograms(name string) string {
+	return fmt.Sprintf("is assigned to %s, which programs are given: name the variable in lower case", name)
 }
 
 // declarers are the commands that give variables attributes.
@@ -120,8 +133,14 @@ func (r *shellReading) survey(file *syntax.File) error {
 			case name == "set":
 				for i, w := range n.Args[1:] {
 					s, ok := r.static(w)
+					if s == "--" || s == "-" {
+						break
+					}
 					if ok && (len(s) > 1 && s[0] == '-' && s[1] != '-' && strings.Contains(s, "k") || i > 0 && s == "keyword") {
 						refuse(n, "set -k makes assignments of arguments, and no text with placeholders may have it")
+					}
+					if !ok || len(s) > 1 && s[0] == '-' && s[1] != '-' && strings.Contains(s, "a") || i > 0 && s == "allexport" {
+						r.exports = true
 					}
 				}
 			}
@@ -162,7 +181,7 @@ func (r *shellReading) survey(file *syntax.File) error {
 
 // declare notes what a declaration gives attributes to.
 func (r *shellReading) declare(command string, words []*syntax.Word) {
-	attributes := ""
+	attributes, exports := "", command == "export"
 	if command == "nameref" {
 		attributes = command
 	}
@@ -171,6 +190,7 @@ func (r *shellReading) declare(command string, words []*syntax.Word) {
 		s, ok := r.static(w)
 		switch {
 		case ok && len(s) > 1 && (s[0] == '-' || s[0] == '+'):
+			exports = exports || strings.Contains(s, "x")
 			if strings.Trim(s[1:], "agrxpf-") != "" { // those that change no value
 				attributes = command + " " + s
 			}
@@ -186,11 +206,13 @@ func (r *shellReading) declare(command string, words []*syntax.Word) {
 			}
 		}
 	}
-	if attributes == "" {
-		return
-	}
 	for _, n := range names {
-		r.declared[n] = attributes
+		if exports {
+			r.exported[n] = true
+		}
+		if attributes != "" {
+			r.declared[n] = attributes
+		}
 	}
 }
 

@@ -55,6 +55,8 @@ type shellReading struct {
 	commands map[*syntax.CallExpr]shellCommand
 	funcs    map[string]bool   // functions that the text defines
 	declared map[string]string // variables with attributes, and how they got them
+	exported map[string]bool   // variables that programs are given
+	exports  bool              // all are
 	dynamic  string            // a declaration of names that are not written out; "" = none
 }
 
@@ -70,7 +72,7 @@ func (s *shellText) readAs(lang syntax.LangVariant, chunks []chunk, rules shellR
 	}
 	r := &shellReading{
 		lang: lang, src: src, rules: rules, uses: make([]shellUse, len(src.leaves)),
-		commands: map[*syntax.CallExpr]shellCommand{}, funcs: map[string]bool{}, declared: map[string]string{},
+		commands: map[*syntax.CallExpr]shellCommand{}, funcs: map[string]bool{}, declared: map[string]string{}, exported: map[string]bool{},
 	}
 	if len(src.leaves) == 0 {
 		return r, nil
@@ -227,11 +229,15 @@ func (r *shellReading) step(u *shellUse, c *climb, stack []syntax.Node) (why str
 		}
 		return r.argument(u, c, in, n)
 	case *syntax.Assign:
-		if _, ok := stack[top-2].(*syntax.CallExpr); !ok {
+		call, ok := stack[top-2].(*syntax.CallExpr)
+		if !ok {
 			return "stands in a declaration: declare the name first, then write name={{...}}"
 		}
 		if n == syntax.Node(in.Name) || n == syntax.Node(in.Index) || in.Index != nil {
 			return "stands in or at a subscript or name, and a shell evaluates that"
+		}
+		if len(call.Args) > 0 && isUpper(in.Name.Value) {
+			return givenToPrograms(in.Name.Value)
 		}
 		return r.assignable(in.Name.Value)
 	case *syntax.ArrayElem:

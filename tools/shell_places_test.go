@@ -83,7 +83,7 @@ func places() []shellPlace {
 	add(inBoth, `show -- @`, "<--><@>")
 	add(inBoth, `show --q=@ "a @" 'b @'`, "<--q=@><a @><b @>")
 	add(inBoth, `show x "$(printf %s "@"; printf .)"`, "<x><@.>")
-	add(inBoth, `V=@ showenv`, "@")
+	add(inBoth, `v=@ showenv`, "@")
 	add(inBoth, `printf '%s' "{{#if tool.arguments.x}}<@>{{/if}}"`, "")
 	add(inBoth, "{{#for e in tool.arguments.list}}\nprintf '<%s>' {{e}} \"{{e}}\"\n{{/for}}", "<@><@><-@><-@>")
 	add(inBoth, `printf '<%s>' {{#for e in tool.arguments.list}}"{{e}}" {{/for}} end`, "<@><-@><end>")
@@ -128,7 +128,7 @@ func newTestShell(t testing.TB) testShell {
 	sh := testShell{t.TempDir(), t.TempDir()}
 	for name, text := range map[string]string{
 		"show":    "#!/bin/sh\nprintf '<%s>' \"$@\"\n",
-		"showenv": "#!/bin/sh\nprintf '%s' \"$V\"\n",
+		"showenv": "#!/bin/sh\nprintf '%s' \"$v\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(sh.bin, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
