@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -88,7 +89,11 @@ func plainWord(w string) string {
 // errAttach is what is wrong with a word @FILE or an --attachment.
 func errAttach(word string, err error) error {
 	if !strings.HasPrefix(word, "@") {
-		return usagef("--attachment: %v", err)
+		f := usagef("--attachment: %v", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			return f.withHint("a file or folder, from the current folder; an address, cmd:LINE and jp:ID are the other forms")
+		}
+		return f
 	}
 	return usagef("@%v", err).withHint("a word that begins with @ names a file; @@ is a literal @, and what stands behind -- is literal")
 }
