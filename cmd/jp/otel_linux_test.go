@@ -407,7 +407,7 @@ func TestTraceModels(t *testing.T) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
 	const key = "sk-the-key-of-this-test"
 	for _, tt := range []struct{ model, api, provider, id string }{
-		{"anthropic/claude-test", "", "anthropic", "msg_wire"},
+		{"anthropic/claude-sonnet-4-5", "", "anthropic", "msg_wire"},
 		{"openai/gpt-test", "chat", "openai", "chatcmpl-wire"},
 		{"openai/gpt-test", "responses", "openai", "resp_wire"},
 	} {
