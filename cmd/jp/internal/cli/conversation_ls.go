@@ -221,7 +221,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// printTree draws conversations below their parents; those whose parent is not listed stand at the edge.
+// printTree draws conversations below their parents; those whose parent is not listed are at the edge. A conversation that is
+// deeper than maxIndent is drawn as if it were there, with its level: a chain of forks may be very long.
 func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 	children := map[convstore.ID][]convstore.Conversation{}
 	listed := map[convstore.ID]bool{}
@@ -236,23 +237,27 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 		children[parent] = append(children[parent], c)
 	}
 	return a.text(func(w *bufio.Writer) error {
-		var walk func(parent convstore.ID, indent string)
-		walk = func(parent convstore.ID, indent string) {
+		const maxIndent = 30
+		var walk func(parent convstore.ID, indent string, level int)
+		walk = func(parent convstore.ID, indent string, level int) {
 			kids := children[parent]
 			for i, c := range kids {
 				branch, deeper := "", ""
 				if parent != 0 {
 					branch, deeper = term.Branch(i == len(kids)-1, a.io.UTF8)
 				}
+				if level > maxIndent {
+					branch, deeper = fmt.Sprintf("%s[%d] ", branch, level), ""
+				}
 				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
 				if a.io.Width > 0 {
 					line = term.Cut(line, a.io.Width, a.io.UTF8)
 				}
 				fmt.Fprintln(w, line)
-				walk(c.ID, indent+deeper)
+				walk(c.ID, indent+deeper, level+1)
 			}
 		}
-		walk(0, "")
+		walk(0, "", 0)
 		return nil
 	})
 }
