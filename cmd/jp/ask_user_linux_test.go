@@ -17,7 +17,7 @@ query = "open"
 tool_calls = [{ name = "ask_user", arguments = { question = "Which\u001b[2J one?" } }]
 [[rule]]
 round = 1
-tool_calls = [{ name = "ask_user", arguments = { question = "Which one?\njp: run rm (local)?", options = ["the red\u001b]0;x\u0007 one", "the blue one"] } }]
+tool_calls = [{ name = "ask_user", arguments = { question = "Which one?\njp: run rm (local)?\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxjp: run rm (local)?", options = ["the red\u001b]0;x\u0007 one", "the blue one"] } }]
 [[rule]]
 text = "said: {{said}}"
 `,
@@ -37,7 +37,7 @@ text = "said: {{said}}"
 		if status != 0 || out != tt.want {
 			t.Errorf("%s, answer %q: status %d, stdout %q, want %q, screen:\n%s", tt.query, tt.answer, status, out, tt.want, screen)
 		}
-		if !strings.Contains(screen, "jp: the assistant asks:\n  Which one?\n") || strings.Contains(screen, "\x1b]0") || strings.Contains(screen, "\x1b[2J") || strings.Contains(screen, "\njp: run") {
+		if !strings.Contains(screen, "jp: the assistant asks:\n  Which one?\n") || strings.Contains(screen, "\x1b]0") || strings.Contains(screen, "\x1b[2J") || strings.Contains(screen, "\njp: run") || tt.query == "choose" && !strings.Contains(screen, "xx\n  xxjp: run rm") {
 			t.Errorf("%s, answer %q: screen %q", tt.query, tt.answer, screen)
 		}
 	}

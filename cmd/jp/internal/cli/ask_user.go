@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/unseen"
 )
 
 // askUser runs the tool ask_user: it puts a question of the model to the person at the terminal. Where nobody can answer,
@@ -43,15 +44,16 @@ func (q *query) askUser(def tools.Definition) tools.Func {
 }
 
 // putQuestion asks until something is typed. The number of an option stands for it; io.EOF is Ctrl-D. The lines of the question are
-// indented, so that none looks like one of jp's own.
+// indented, and so are the rows that they take, so that none looks like one of jp's own.
 func putQuestion(ctx context.Context, tty *term.TTY, question string, options []string) (string, error) {
 	var b strings.Builder
 	b.WriteString("jp: the assistant asks:\n")
 	for line := range strings.Lines(strings.TrimSpace(term.Clean(question))) {
-		b.WriteString("  " + strings.TrimRight(line, "\n") + "\n")
+		line = "  " + strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")
+		b.WriteString(strings.Join(unseen.Rows(line, tty.Width(), "  "), "\n") + "\n")
 	}
 	for i, o := range options {
-		fmt.Fprintf(&b, "  %d) %s\n", i+1, term.Line(o))
+		b.WriteString(strings.Join(unseen.Rows(fmt.Sprintf("  %d) %s", i+1, term.Line(o)), tty.Width(), "     "), "\n") + "\n")
 	}
 	b.WriteString("answer: ")
 	for text := b.String(); ; text = "answer, or Ctrl-D for none: " {
