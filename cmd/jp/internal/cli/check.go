@@ -79,20 +79,33 @@ func newProfileCheckCommand(a *app) *cli.Command {
 }
 
 func newToolCheckCommand(a *app) *cli.Command {
+	var directives []profiles.Directive
 	return a.command(spec{
 		Name: "check", Summary: "find what is wrong with tools",
 		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
 			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
 			"too. A line for each finding: file:line: tool NAME: key: reason. " +
-			"Status 2 says that there are findings.",
+			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
+		Flags:    configFlags(&directives),
 		Exits:    []Status{exitNotFound, exitRefused},
-		Examples: []string{"jp tool check", "jp tool check -F json"},
+		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
 		Run: func(ctx context.Context, _ []string) error {
 			l, err := a.newLinter(ctx)
 			if err != nil {
 				return err
 			}
-			l.allTools()
+			if len(directives) == 0 {
+				l.allTools()
+				return l.report()
+			}
+			r, err := a.resolve(l.src, directives, nil)
+			if errors.Is(err, profiles.ErrNotFound) {
+				return err
+			} else if err != nil {
+				l.add(err)
+			} else {
+				l.enabled(r, true)
+			}
 			return l.report()
 		},
 	})

@@ -34,6 +34,8 @@ func (a *app) known(ctx context.Context, arg, word string) []candidate {
 		out = a.knownProfiles(ctx)
 	case "TOOL":
 		out = a.knownTools(ctx)
+	case "SERVER":
+		out = a.knownServers(ctx)
 	case "KEY":
 		out = knownKeys("")
 	case "KEY=VALUE":
@@ -111,6 +113,20 @@ func (a *app) knownTools(ctx context.Context) []candidate {
 		if name != "*" {
 			out = append(out, candidate{name, ""})
 		}
+	}
+	return out
+}
+
+// knownServers are the MCP servers of the user's config and of a workspace that is trusted.
+func (a *app) knownServers(ctx context.Context) []candidate {
+	a.trustedAlready(ctx)
+	all, err := a.mcpServers(ctx)
+	if err != nil {
+		return nil
+	}
+	var out []candidate
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, candidate{name, all[name].Origin})
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -45,7 +46,10 @@ func (a *app) commandPath(words []string) ([]*cli.Command, error) {
 func (a *app) manual(path []*cli.Command) string {
 	m := manText{b: &strings.Builder{}}
 	name := strings.ReplaceAll(commandName(path), " ", "-")
-	m.macro("TH", strings.ToUpper(name), "1", "", "jp "+version, "jp")
+	v := versionInfo{Version: version}
+	info, _ := debug.ReadBuildInfo()
+	v.built(info)
+	m.macro("TH", strings.ToUpper(name), "1", v.day, "jp "+v.Version, "jp")
 	m.macro("SH", "NAME")
 	if len(path) == 0 {
 		m.text(name + " - " + a.root.Usage)

@@ -109,7 +109,7 @@ func newMCPListCommand(a *app) *cli.Command {
 
 func newMCPShowCommand(a *app) *cli.Command {
 	return a.command(spec{
-		Name: "show", Summary: "show an MCP server and its approved tools", Args: "NAME", Min: 1, Max: 1,
+		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
 		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
 		Exits:    []Status{exitNotFound, exitRefused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
@@ -202,7 +202,7 @@ func mcpText(v mcpShown) string {
 func newMCPApproveCommand(a *app) *cli.Command {
 	var yes bool
 	return a.command(spec{
-		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "NAME", Min: 1, Max: 1,
+		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "SERVER", Min: 1, Max: 1,
 		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
 			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",

@@ -16,6 +16,7 @@ const version = "0.1.0-dev"
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // "" when the build does not know it
+	day      string // of the commit, as 2026-11-22; "" when the build does not know it
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
@@ -53,8 +54,11 @@ func (v *versionInfo) built(info *debug.BuildInfo) {
 		v.Version = strings.TrimPrefix(m, "v")
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
+		switch s.Key {
+		case "vcs.revision":
 			v.Revision = s.Value
+		case "vcs.time":
+			v.day, _, _ = strings.Cut(s.Value, "T")
 		}
 	}
 }
