@@ -123,7 +123,7 @@ func (sc *scan) give(number int, matches []Match, err error) {
 	f := &sc.found[number%searchAhead]
 	f.searched, f.matches, f.err = true, append(f.matches, matches...), err
 	sc.pass()
-	if sc.head == len(sc.todo) || sc.found[sc.head%searchAhead].searched {
+	if sc.readable() {
 		sc.ready.Signal()
 	}
 }
@@ -135,7 +135,7 @@ func (sc *scan) giveSome(number int, matches []Match, wait bool) bool {
 	defer sc.mu.Unlock()
 	f := &sc.found[number%searchAhead]
 	f.matches = append(f.matches, matches...)
-	if number == sc.head {
+	if sc.readable() {
 		sc.ready.Signal()
 	}
 	for wait && !sc.over && len(f.matches) > 0 {
@@ -153,6 +153,16 @@ func (sc *scan) pass() {
 		}
 		sc.advance()
 	}
+}
+
+// readable reports whether await has something to return. The one who makes it so signals, also
+// where head has moved to a candidate that was given some matches before and waits for the reader.
+func (sc *scan) readable() bool {
+	if sc.over || sc.head == len(sc.todo) {
+		return true
+	}
+	f := &sc.found[sc.head%searchAhead]
+	return f.searched || len(f.matches) > 0
 }
 
 // advance moves head by one.

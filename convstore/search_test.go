@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -467,4 +468,21 @@ func TestSearchHandsOver(t *testing.T) {
 	if n := len(mustSearch(t, s.View, Query{Pattern: "needle", MaxMatches: 5000})); n != 15_000 {
 		t.Errorf("%d matches of 5000 in each of three, want 15,000", n)
 	}
+}
+
+// TestScanHeadMoves: a candidate waits for the reader with some matches, and the reader for the
+// candidates before it, in which nothing is found.
+func TestScanHeadMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScan(&search{todo: make([]candidate, 2)})
+		first, second := sc.take(true), sc.take(true)
+		read := make(chan finding)
+		go func() { read <- sc.await() }()
+		go sc.giveSome(second, []Match{{ID: 2}}, true)
+		synctest.Wait()
+		sc.give(first, nil, nil)
+		if f := <-read; f.searched || len(f.matches) != 1 || f.matches[0].ID != 2 {
+			t.Errorf("await = %+v, want the match of the second", f)
+		}
+	})
 }
