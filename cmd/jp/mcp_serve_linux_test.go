@@ -124,6 +124,39 @@ func TestServeMCP(t *testing.T) {
 	}
 }
 
+// TestServeMCPShares: calls that a client makes at the same time get even parts of what there is, and those that have to wait
+// reserve nothing meanwhile.
+func TestServeMCPShares(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": "[delegation]\nprofiles = [\"agent/child\"]\nmax_parallel = 4\ntoken_budget = 80000\n", ".jp/config/agent/child.toml": childProfile,
+		"child.toml": "[[rule]]\nusage = { input = 900, output = 100 }\ntext = \"fine\"\n",
+	})
+	c := serveMCP(s, "--title", "root")
+	var calls sync.WaitGroup
+	texts := make([]string, 10)
+	for i := range texts {
+		calls.Go(func() {
+			text, err := c.ask(t.Context(), "jp_query", map[string]any{"config": "agent/child", "query": fmt.Sprint("task ", i)})
+			texts[i] = fmt.Sprint(text, err)
+		})
+	}
+	calls.Wait()
+	for i, text := range texts {
+		if !strings.Contains(text, `status="ok"`) {
+			t.Errorf("call %d: %s", i, text)
+		}
+	}
+	ds, err := s.store.Delegations(t.Context(), s.all()["root"].ID)
+	if err != nil || len(ds) != len(texts) {
+		t.Fatalf("%d delegations, %v", len(ds), err)
+	}
+	for _, d := range ds[:4] {
+		if n := *d.Grant.Tokens; n < 19_000 {
+			t.Errorf("%s was granted %d of 80,000 tokens, want a quarter", d.ID, n)
+		}
+	}
+}
+
 // TestServeMCPReadOnly: a client may run at the same time what changes nothing. What delegates does so where no profile can change
 // anything.
 func TestServeMCPReadOnly(t *testing.T) {

@@ -112,6 +112,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		}
 		// A session is one turn, whose calls the limits of the session bound.
 		l := &caller.Limits
+		l.Share = 1 // nothing is kept for a main agent, and the calls share it evenly
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
 		session := sessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
@@ -123,7 +124,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		scope = s.log.Below()
 	}
 	s.d = s.delegator(cfg, scope)
-	s.d.Limits, s.d.Watch = caller.Limits, s.watch
+	s.d.Limits, s.d.Watch, s.d.Lanes = caller.Limits, s.watch, caller.Limits.MaxParallel
 	var set []tools.Tool
 	for _, name := range append(names, "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep") {
 		def, ok := tools.Embedded(name)

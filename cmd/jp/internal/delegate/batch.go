@@ -64,8 +64,12 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	items := make([]admission, len(a.Queries))
 	for i := range items {
 		var ok bool
-		if items[i], ok = d.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for leave
-			d.admit(ctx, d.items(ctx, c))
+		if items[i], ok = d.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for leave, or it is a reply of its own
+			leave, err := d.lane(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+			if err != nil {
+				return tools.Result{}, err
+			}
+			defer leave()
 			items[i], _ = d.claim(itemCall(c.ID, i+1))
 		}
 	}

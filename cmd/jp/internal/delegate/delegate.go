@@ -48,6 +48,10 @@ type Delegator struct {
 	// Special says what stands behind a delegation tool other than jp_query; nil when the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
+	// Lanes is how many calls that are replies of their own, as those of an MCP client are, run at the same time: each is given an
+	// even part of what is free, and the others wait before they reserve. 0 = as many as come, each as if it were the only one.
+	Lanes int
+
 	Host    *proc.Host
 	Dir     string                              // the child's working directory
 	Environ func(context.Context, Run) []string // the child's environment, with what its model needs
@@ -60,6 +64,7 @@ type Delegator struct {
 	Checkpoint func(point string)
 
 	once   sync.Once
+	lanes  lanes
 	tree   treeSlots
 	starts starts
 
@@ -102,6 +107,7 @@ func (d *Delegator) init() {
 	d.once.Do(func() {
 		d.admitted, d.profiles, d.specials = map[string]admission{}, map[string]Profile{}, map[string]Special{}
 		d.recalled, d.told = map[string]bool{}, map[string]bool{}
+		d.lanes.free = make(chan struct{}, max(d.Lanes, 0))
 		if d.Log == nil {
 			d.Log = slog.New(slog.DiscardHandler)
 		}

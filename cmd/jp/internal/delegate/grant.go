@@ -24,11 +24,12 @@ func pool(s convstore.Standing, c Caller) convstore.Budget {
 func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []error) []convstore.Budget {
 	admitted := func(i int) bool { return vs[i].Err == nil && over[i] == nil }
 	items := map[*Batch]int{}
-	calls := 0
+	calls, among := 0, 0
 	for i, a := range asks {
 		if !admitted(i) {
 			continue
 		}
+		among = max(among, a.Among)
 		if a.Batch == nil || items[a.Batch] == 0 {
 			calls++
 		}
@@ -36,6 +37,7 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 			items[a.Batch]++
 		}
 	}
+	calls = max(calls, among)
 	whole := pool(s, c)
 	out := make([]convstore.Budget, len(asks))
 	for i, a := range asks {

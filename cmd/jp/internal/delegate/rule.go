@@ -70,6 +70,7 @@ type Ask struct {
 	Want     convstore.Budget // the most that it shall be granted; nil = as much as the rule gives
 	Batch    *Batch           // the call that it is an item of; nil = a call of its own
 	Deadline time.Time        // the caller's own; zero = none
+	Among    int              // calls that share what is free, at least: those of the reply, and others that may come while it runs
 
 	Fixed  bool   // the tool has one sub-agent, which a person fixed; its children are leaves
 	Sticky string // the child is the one of its caller with this label; "" = not so

@@ -23,8 +23,12 @@ import (
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
 	a, ok := d.claim(c.ID)
-	if !ok { // a person was asked for leave
-		d.admit(ctx, d.read(ctx, c))
+	if !ok { // a person was asked for leave, or it is a reply of its own
+		leave, err := d.lane(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+		if err != nil {
+			return tools.Result{}, err
+		}
+		defer leave()
 		a, _ = d.claim(c.ID)
 	}
 	o, err := d.carryOut(ctx, a)
