@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -82,6 +84,64 @@ func TestBatchGoesOn(t *testing.T) {
 	}
 	if want := []string{"killed", "ok", "ok"}; !slices.Equal(got, want) || cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("rows = %v, exit %d, want %v and 1\n%s", got, cmd.ProcessState.ExitCode(), want, out)
+	}
+}
+
+// TestBatchResumedAfterKill: what was answered and stored behind a slow query, and is in no row since the batch was killed, is not
+// asked again. The killed run is settled, and a batch that still runs is not gone on with.
+func TestBatchResumedAfterKill(t *testing.T) {
+	s := killSite(t)
+	s.stdin = "\"escape\"\n\"quick one\"\n\"quick two\"\n\"quick one\"\n"
+	for _, name := range []string{"none.jsonl"} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := func() (ok, lost int) {
+		list, err := s.store.List(t.Context(), convstore.Filter{Hidden: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			switch {
+			case c.Link != convstore.DelegationLink:
+			case c.Status == convstore.Status(convstore.StateOK):
+				ok++
+			case c.Status != convstore.StatusRunning && c.Status != convstore.StatusQueued:
+				lost++
+			}
+		}
+		return ok, lost
+	}
+	cmd, out := s.start(nil, "jp", "batch", "-q", "-c", "agent/child", "--parallel", "4")
+	s.loose()
+	s.eventually("three answers", func() bool { ok, _ := answered(); return ok == 3 })
+	if out, code := s.jp("batch", "-c", "agent/child", "--resume", "none.jsonl"); code != 5 {
+		t.Errorf("resumed while it runs: %d %s, want 5", code, out)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	s.gone()
+	if list := rows(t, out.String()); len(list) != 0 {
+		t.Fatalf("rows of the killed batch: %v", list)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "escape.sh"), []byte("exit 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds all of it
+		text, code := s.jp("batch", "-c", "agent/child", "--resume", "none.jsonl")
+		var got []string
+		for _, r := range rows(t, text) {
+			got = append(got, r.Status+" "+r.Text)
+		}
+		if want := []string{"ok back again", "ok quick answer", "ok quick answer", "ok quick answer"}; code != 0 || !slices.Equal(got, want) {
+			t.Errorf("resumed: %d %q, want 0 and %q\n%s", code, got, want, text)
+		}
+		if ok, lost := answered(); ok != 4 || lost != 1 {
+			t.Errorf("%d sub-agents have answered and %d were lost, want 4 and 1", ok, lost)
+		}
 	}
 }
 

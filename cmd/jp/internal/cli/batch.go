@@ -45,7 +45,8 @@ func newBatchCommand(a *app) *cli.Command {
 			"so in its line. The exit status is 0 when all are ok, 7 when all that are not were stopped at a " +
 			"limit, 6 when nothing was allowed to run, else 1. The first Ctrl-C stops what runs and keeps what is done; with --resume and " +
 			"what was written until then, the same queries on stdin go on: those that were ok are not run again, and their rows are " +
-			"repeated, so that the new output has all of them.",
+			"repeated, so that the new output has all of them. After a kill the store has more answers than FILE, which may be empty: they " +
+			"are found below the conversation of the batch.",
 		Flags: append([]*option{
 			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
 			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
@@ -72,6 +73,9 @@ type batchLine struct {
 	ID      string `json:"id"`
 	Context string `json:"context_query"`
 }
+
+// maxRow bounds the text of an answer in a row, in bytes.
+const maxRow = 1 << 20
 
 // maxBatch bounds the lines of a batch.
 const maxBatch = 100_000
@@ -130,6 +134,7 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 				return nil, bad("id: %v", err)
 			}
 		}
+		it.Place = len(items) + 1
 		if items = append(items, it); len(items) > maxBatch {
 			return nil, bad("more than %d queries", maxBatch)
 		}
@@ -195,7 +200,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
-		b := &batch{query: q, o: o, items: items, total: len(items)}
+		b := &batch{query: q, o: o, items: items, total: len(items), sum: sumOf(items)}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()
 			if err := b.resume(ctx, o.resume.Value); err != nil {
@@ -220,6 +225,7 @@ type batch struct {
 	o     batchOptions
 	items []delegate.Item // to run
 	total int             // queries there are
+	sum   string          // of all queries: two batches with the same one ask the same
 
 	// With --resume: what is known, where the items stand among all queries, and up to which query the output has come.
 	earlier *earlier
@@ -295,7 +301,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		scope = b.log.Below()
 	}
 	d := b.delegator(cfg, scope)
-	d.Limits, d.InlineResult = caller.Limits, 1<<20
+	d.Limits, d.InlineResult = caller.Limits, maxRow
 	for _, name := range []string{"jp_batch_query", "jp_query"} {
 		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
 			f, _ := d.Func(name)
@@ -321,7 +327,7 @@ func (b *batch) divide(all convstore.Budget) {
 // begin makes the conversation of a batch and begins its turn, with what its session may use.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	about := "batch of " + pick(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
-	if err := b.query.begin(ctx, or(b.o.title.Value, about), about+", from a shell", session); err != nil {
+	if err := b.query.begin(ctx, or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
 	b.note("batch below %s", b.conv.ID)
@@ -336,7 +342,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
 	defer span.End()
-	failed := d.Batch(ctx, "batch-"+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
+	failed := d.Batch(ctx, b.call()+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	failed = b.finish(failed)
 	came := endOf(ctx, failed, b.cameTo())

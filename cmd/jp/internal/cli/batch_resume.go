@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,13 +11,24 @@ import (
 	"os"
 	"syscall"
 
+	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
 )
 
-// earlier is what an earlier run of a batch has written: the rows that were ok. They stay in the file until it is their turn.
+// earlier is what an earlier run of a batch has come to: the rows that were ok. They stay in the file, or in the store, until it
+// is their turn. A run that was killed had answers that waited for the one of a query before them, and were in no row.
 type earlier struct {
-	file *os.File
-	rows map[int]struct{ at, size int64 } // by the place of their query
+	file   *os.File
+	rows   map[int]struct{ at, size int64 } // by the place of their query, from 0
+	stored map[int]convstore.Delegation     // those that are in the store only
+	read   func(convstore.Delegation) (delegate.Row, error)
+	below  convstore.ID // what the latest of the earlier runs ran below; 0 = none was found
+}
+
+func (e *earlier) known(place int) bool {
+	_, row := e.rows[place]
+	_, stored := e.stored[place]
+	return row || stored
 }
 
 func (e *earlier) close() {
@@ -27,7 +40,8 @@ func (e *earlier) close() {
 // resume reads what an earlier run of the same batch has written and leaves the queries that were answered there out of those to
 // run. That they are the same is seen by the conversations that the rows name: each was asked that query.
 func (b *batch) resume(ctx context.Context, path string) (err error) {
-	e := &earlier{rows: map[int]struct{ at, size int64 }{}}
+	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
+	var below []convstore.ID // what the runs that rows name ran below
 	// Not blocking: it may be a pipe that nobody writes to.
 	if e.file, err = os.OpenFile(b.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
 		return usagef("--resume %s: %v", path, withoutPath(err))
@@ -50,6 +64,9 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		var raw json.RawMessage
 		switch err := dec.Decode(&raw); {
 		case err == io.EOF, err == io.ErrUnexpectedEOF: // what was cut off in a row is run again
+			if err := b.findStored(ctx, below); err != nil {
+				return err
+			}
 			return b.leaveOut()
 		case err != nil:
 			return usagef("--resume %s: row %d: %v", path, place+1, err)
@@ -67,58 +84,185 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		if convstore.State(row.Status) != convstore.StateOK {
 			continue
 		}
-		if err := b.answers(ctx, row.ID, place); err != nil {
+		parent, err := b.answers(ctx, row.ID, place)
+		if err != nil {
 			return usagef("--resume %s: row %d: %v", path, place+1, err)
 		}
+		below = append(below, parent)
 		e.rows[place] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}
 	}
 }
 
-// answers checks that a conversation was asked the query at a place, under its profile.
-func (b *batch) answers(ctx context.Context, word *string, place int) error {
+// answers checks that a conversation was asked the query at a place, under its profile, and returns its parent.
+func (b *batch) answers(ctx context.Context, word *string, place int) (parent convstore.ID, err error) {
 	if word == nil {
-		return errors.New("names no conversation")
+		return 0, errors.New("names no conversation")
 	}
 	id, err := convstore.ParseID(*word)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	conv, err := b.store.Get(ctx, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	it := b.items[place]
 	if it.ID == "" && conv.Profile != it.Config {
-		return fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
+		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	}
 	for ev, err := range b.store.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if u, ok := ev.Body.(convstore.UserMessage); ok && u.Text == it.Query {
-			return nil
+			return conv.Parent, nil
 		}
 	}
-	return fmt.Errorf("%s was not asked what query %d asks", id, place+1)
+	return 0, fmt.Errorf("%s was not asked what query %d asks", id, place+1)
+}
+
+// The labels of the conversation that a batch runs below.
+const (
+	labelBatch   = "batch"         // the sum of its queries
+	labelResumes = "batch_resumes" // the conversation of the run that it goes on with
+)
+
+func (b *batch) labels() map[string]string {
+	l := map[string]string{labelBatch: b.sum}
+	if b.earlier != nil && b.earlier.below != 0 {
+		l[labelResumes] = b.earlier.below.String()
+	}
+	return l
+}
+
+// call begins the ids of all calls of this batch, whoever makes them.
+func (b *batch) call() string { return "batch-" + b.sum + "-" }
+
+// sumOf tells one batch from others: same queries, in the same order, under the same profiles.
+func sumOf(items []delegate.Item) string {
+	h := sha256.New()
+	for _, it := range items {
+		fmt.Fprintf(h, "%q %q %q %q\n", it.Config, it.Query, it.ID, it.Context)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// findStored finds the answers that earlier runs of this batch have stored and not written: below what the rows name and the
+// latest run that asked the same, and below those that these went on with.
+func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
+	if b.o.rootID.Set {
+		caller, err := b.resolveTarget(ctx, b.o.rootID.Value)
+		for at := caller; err == nil; { // up to the root of its ledger
+			var conv convstore.Conversation
+			if conv, err = b.store.Get(ctx, at); err == nil {
+				err = b.storedBelow(ctx, at, caller)
+			}
+			if conv.Link != convstore.DelegationLink {
+				break
+			}
+			at = conv.Parent
+		}
+		return err
+	}
+	list, err := b.store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
+	if err != nil {
+		return err
+	}
+	runs := make(map[convstore.ID]convstore.Conversation, len(list))
+	for _, c := range list {
+		runs[c.ID] = c
+		b.earlier.below = max(b.earlier.below, c.ID)
+	}
+	seen := map[convstore.ID]bool{}
+	for _, id := range append([]convstore.ID{b.earlier.below}, below...) {
+		for run, ok := runs[id]; ok && !seen[run.ID]; run, ok = runs[id] {
+			seen[run.ID] = true
+			if err := b.leave(ctx, run); err != nil {
+				return err
+			}
+			if err := b.storedBelow(ctx, run.ID, run.ID); err != nil {
+				return err
+			}
+			if id, err = convstore.ParseID(run.Labels[labelResumes]); err != nil {
+				break // it went on with none
+			}
+		}
+	}
+	return nil
+}
+
+// leave ends an earlier run that was killed: what it left open is settled. One that still runs is left alone, and so is its batch.
+func (b *batch) leave(ctx context.Context, run convstore.Conversation) error {
+	if run.Status != convstore.StatusInterrupted && run.Status != convstore.StatusRunning {
+		return nil
+	}
+	log, err := b.store.Lock(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
+	if err == nil {
+		err = log.Append(ctx, at(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; the batch goes on elsewhere"}))
+	}
+	return errors.Join(err, log.Close())
+}
+
+// storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
+func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
+	list, err := b.store.Delegations(ctx, root)
+	if err != nil {
+		return err
+	}
+	for _, del := range list {
+		place := delegate.PlaceOf(del, b.call()) - 1
+		if place < 0 || place >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(place) {
+			continue
+		}
+		word := del.Child.String()
+		if parent, err := b.answers(ctx, &word, place); err == nil && parent == caller { // not where it was removed or moved since
+			b.earlier.stored[place] = del
+		}
+	}
+	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
+		scope, err := b.store.Below(context.WithoutCancel(ctx), del.Caller)
+		if err != nil {
+			return delegate.Row{}, err
+		}
+		d := b.delegator(b.resolved.Config, scope)
+		d.InlineResult = maxRow
+		return d.Recorded(context.WithoutCancel(ctx), del)
+	}
+	return nil
 }
 
 // leaveOut takes the answered queries out of those to run.
 func (b *batch) leaveOut() error {
 	rest := b.items[:0:0]
 	for place, it := range b.items {
-		if _, known := b.earlier.rows[place]; !known {
+		if !b.earlier.known(place) {
 			rest = append(rest, it)
 			b.places = append(b.places, place)
 		}
 	}
 	b.items = rest
-	b.note("%d of %d queries were answered before", len(b.earlier.rows), b.total)
+	b.note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
 
 // repeat writes the known rows that stand before a place.
 func (b *batch) repeat(before int) error {
 	for ; b.written < before && b.earlier != nil; b.written++ {
+		if del, ok := b.earlier.stored[b.written]; ok {
+			row, err := b.earlier.read(del)
+			if err != nil {
+				return fmt.Errorf("--resume: %w", err)
+			}
+			b.ok++
+			if err := b.rows.add(row); err != nil {
+				return err
+			}
+			continue
+		}
 		row, ok := b.earlier.rows[b.written]
 		if !ok {
 			continue

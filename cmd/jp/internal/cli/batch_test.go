@@ -35,8 +35,8 @@ func FuzzReadBatch(f *testing.F) {
 		}
 		var lines strings.Builder
 		enc := json.NewEncoder(&lines)
-		for _, it := range items {
-			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context}); !reflect.DeepEqual(it, want) {
+		for i, it := range items {
+			if want := (delegate.Item{Query: it.Query, Config: it.Config, ID: it.ID, Context: it.Context, Place: i + 1}); !reflect.DeepEqual(it, want) {
 				t.Fatalf("readBatch(%q): an item says more than a line can: %+v", text, it)
 			}
 			if strings.TrimSpace(it.Query) == "" || strings.ContainsRune(it.Query+it.Context, 0) || it.Config != profile && !profileName(it.Config) {

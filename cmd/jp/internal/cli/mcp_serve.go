@@ -117,7 +117,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		session := sessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
-		if err := s.begin(ctx, or(o.title.Value, about), about, session); err != nil {
+		if err := s.begin(ctx, or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
 		s.note("serving below %s", s.conv.ID)

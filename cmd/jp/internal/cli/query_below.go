@@ -54,14 +54,14 @@ func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
 }
 
 // begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
-func (q *query) begin(ctx context.Context, title, about string, session convstore.Limits) error {
+func (q *query) begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
 	defs, err := q.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}
 	r := q.resolved
 	if q.conv, err = q.store.Create(ctx, convstore.New{
-		Title: title, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
+		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
 		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
 	}); err != nil {
 		return err

@@ -1,7 +1,10 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
+	"strconv"
+	"strings"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/convstore"
@@ -12,6 +15,31 @@ type Item struct {
 	Config, Query string
 	ID            string // of a sub-conversation that goes on; "" = a new one
 	Context       string // what its context tool is asked first; "" = nothing
+	Place         int    // among all tasks of the batch, from 1; 0 = as it comes
+}
+
+// PlaceOf returns the place of the task that a delegation of a batch with this call carried out, 0 where it is of another call.
+func PlaceOf(del convstore.Delegation, call string) int {
+	rest, ok := strings.CutPrefix(del.Call, call)
+	if !ok {
+		return 0
+	}
+	_, number, _ := strings.Cut(rest, "#")
+	place, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	return place
+}
+
+// Recorded is the row of a delegation that has ended, as the store has it.
+func (d *Delegator) Recorded(ctx context.Context, del convstore.Delegation) (Row, error) {
+	e, _, err := d.recorded(ctx, del)
+	if err != nil {
+		return Row{}, err
+	}
+	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
+	return o.row(nil, d.InlineResult), nil
 }
 
 // Batch carries out the tasks of a person, parallel of them at a time, and tells each end in the order of the tasks, as soon as
@@ -42,7 +70,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 			slots <- struct{}{}
 			var a admission
 			if run.Err() == nil {
-				a.request, a.err = d.request(run, itemCall(call, i+1), tool, arguments{
+				a.request, a.err = d.request(run, itemCall(call, cmp.Or(it.Place, i+1)), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
 				a.Want, a.Batch = most, new(Batch)

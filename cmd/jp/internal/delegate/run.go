@@ -95,16 +95,21 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 	if del.State == "" {
 		return outcome{denied: fmt.Errorf("%s is still being worked on by an earlier run of this call", del.Child)}, nil
 	}
-	events, err := d.turn(ctx, del.Child, del.ChildTurn)
+	e, events, err := d.recorded(ctx, del)
 	if err != nil {
 		return outcome{}, err
 	}
-	e := ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Total: del.Total}
 	e.check(r, events)
 	d.mu.Lock()
 	d.recalled[del.Call] = true
 	d.mu.Unlock()
 	return outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}, nil
+}
+
+// recorded is the end of a delegation as the store has it, with the events of its turn.
+func (d *Delegator) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
+	events, err := d.turn(ctx, del.Child, del.ChildTurn)
+	return ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Total: del.Total}, events, err
 }
 
 // run starts the child, follows it to the end of its process tree, judges and settles.
