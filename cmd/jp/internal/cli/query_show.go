@@ -197,7 +197,8 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 		}
 		return
 	}
-	if s.tree != nil && r.IsError && c.Source != "delegation" {
+	ran := c.Source == "delegation" && !strings.HasPrefix(r.Text, "error: ") // its row says how it ended
+	if s.tree != nil && r.IsError && !ran {
 		line, _, _ := strings.Cut(r.Text, "\n")
 		s.tree.Around(func() { s.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.io.UTF8)) })
 	}
