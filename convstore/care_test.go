@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -249,6 +250,64 @@ func TestBackup(t *testing.T) {
 	if err := s.Backup(ctx, filepath.Join(path, "below a file")); err == nil {
 		t.Error("a backup below a file succeeded")
 	}
+}
+
+// TestBackupBesideWriters: while a backup is copied others write. What has changed since is copied too, and
+// the backup is as the store is at the one moment in which it is read with its lock held. Nothing has
+// a name before it is complete.
+func TestBackupBesideWriters(t *testing.T) {
+	for _, writes := range []int{0, 1, snapshotRounds + 2} { // between what is copied ahead and the lock
+		s, keep := holey(t)
+		l := mustLock(t, s, keep)
+		dir := memoryDir(t)
+		copied, err := os.CreateTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = copied.Close() }()
+		var moment []byte
+		calls := 0
+		if err := s.f.copyTo(t.Context(), copied, func(use func(*os.File) error) error {
+			if calls++; calls <= writes {
+				// More than is kept in memory, when it is many times.
+				mustAppend(t, l, UserMessage{Text: strings.Repeat("w", 1<<20)})
+				if calls == 2 {
+					if _, _, err := s.Compact(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return s.f.soundly(t.Context())(func(file *os.File) error {
+				moment = mustRead(t, s.Path())
+				return use(file)
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(mustRead(t, copied.Name()), moment) {
+			t.Errorf("after %d writes the copy differs from the store as it was when its lock was held", writes)
+		}
+		mustAppend(t, l, UserMessage{Text: "later"})
+		mustNot(t, l.Close())
+	}
+	s, _ := holey(t)
+	dir := memoryDir(t)
+	file, name, err := nameless(dir, "pattern")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustNot(t, s.f.copyTo(t.Context(), file, s.f.anyhow(t.Context())))
+	if left := filesIn(t, dir); runtime.GOOS == "linux" && len(left) != 0 {
+		t.Errorf("what a kill would leave: %v", left)
+	}
+	mustNot(t, name(filepath.Join(dir, "backup.db")))
+	if err := name(filepath.Join(dir, "backup.db")); !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("naming it again = %v", err)
+	}
+	if !bytes.Equal(mustRead(t, filepath.Join(dir, "backup.db")), mustRead(t, s.Path())) {
+		t.Error("the named file differs from the store")
+	}
+	mustNot(t, file.Close())
 }
 
 // TestSalvage: of a sound store everything is found; of one with a broken page

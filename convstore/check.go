@@ -12,32 +12,57 @@ import (
 	"time"
 )
 
+// checkInPlace is the size in bytes up to which a store is checked with its lock held: that takes a
+// second or two.
+const checkInPlace = 128 << 20
+
 // Check reads the whole store and reports, as a *DamagedError, everything that is
 // not as it must be: first the file's pages, then bbolt's own rules and, when
-// these hold, what the drawing in the package comment promises. Others wait as if
-// a long transaction were being written. A store that is not there is sound.
+// these hold, what the drawing in the package comment promises. A store that is not there is sound.
+//
+// Of a large store it makes a copy beside it, which vanishes afterwards, so that nobody waits for
+// longer than it takes to read the file once; where there is no room for one others wait as if a
+// long transaction were being written.
 func (s *Store) Check(ctx context.Context) error {
-	err := s.f.session(ctx, false, func(h *handle) error {
-		if err := s.f.checkPages(h.file); err != nil {
-			return err
-		}
-		return s.f.view(h, func(t *tx) error {
-			// The walk above has touched every page that bbolt will now touch.
-			var problems []error
-			for problem := range t.b.Check() {
-				problems = append(problems, problem)
-			}
-			if len(problems) > 0 {
-				return t.damaged("%w", errors.Join(problems...))
-			}
-			c := checker{t: t, records: make(map[ID]*record), found: make(map[ID]counts)}
-			return c.run(ctx)
-		})
-	})
+	err := s.f.check(ctx, checkInPlace)
 	if err == errAbsent {
 		return nil
 	}
 	return err
+}
+
+func (f *folder) check(ctx context.Context, inPlace int64) error {
+	check := func(h *handle) error { return f.checkAll(ctx, h) }
+	if info, err := os.Lstat(f.path(fileStore)); err == nil && info.Size() > inPlace {
+		file, err := f.aside(ctx, f.anyhow(ctx))
+		if err != nil {
+			return err
+		}
+		if file != nil {
+			defer file.Close()
+			return f.guarded(func(h *handle) error { return f.openCopy(file, h) }, check)
+		}
+	}
+	return f.session(ctx, false, check)
+}
+
+// checkAll checks an open file.
+func (f *folder) checkAll(ctx context.Context, h *handle) error {
+	if err := f.checkPages(h.file); err != nil {
+		return err
+	}
+	return f.view(h, func(t *tx) error {
+		// The walk above has touched every page that bbolt will now touch.
+		var problems []error
+		for problem := range t.b.Check() {
+			problems = append(problems, problem)
+		}
+		if len(problems) > 0 {
+			return t.damaged("%w", errors.Join(problems...))
+		}
+		c := checker{t: t, records: make(map[ID]*record), found: make(map[ID]counts)}
+		return c.run(ctx)
+	})
 }
 
 func (f *folder) checkPages(file *os.File) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -234,28 +233,25 @@ func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
 }
 
 // Backup copies the store, as it is at one moment, to a file that must not exist:
-// complete and flushed, or not at all. Writers wait while it copies. The pages of
-// the copy have been checked when it gets its name. An error that wraps
-// fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
+// complete and flushed, or not at all. Writers wait for no longer than it takes to read
+// the store once, see copyTo. The pages of the copy have been checked when it gets its name. An
+// error that wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	tmp, name, err := nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return backupError(path, err)
 	}
+	named := false
 	defer func() {
 		tmp.Close()
-		_ = os.Remove(tmp.Name()) // when linked, this is its second name
-	}()
-	err = s.f.session(ctx, false, func(h *handle) error {
-		// The schema is looked at, and bbolt has looked at its own pages.
-		if err := s.f.view(h, func(*tx) error { return nil }); err != nil {
-			return err
+		if !named && tmp.Name() != filepath.Dir(path) {
+			_ = os.Remove(tmp.Name())
 		}
-		return copyFile(ctx, tmp, h.file)
-	})
+	}()
+	err = s.f.copyTo(ctx, tmp, s.f.soundly(ctx))
 	switch {
 	case err == errAbsent:
 		return fmt.Errorf("%s: %w", s.Path(), ErrNoStore)
@@ -268,13 +264,10 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := tmp.Sync(); err != nil {
 		return backupError(path, err)
 	}
-	err = os.Link(tmp.Name(), path) // unlike a renaming, never over another file
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) {
-		err = os.Rename(tmp.Name(), path) // a file system without links
-	}
-	if err != nil {
+	if err := name(path); err != nil {
 		return backupError(path, err)
 	}
+	named = true
 	return syncDir(filepath.Dir(path))
 }
 
@@ -286,26 +279,4 @@ func backupError(path string, err error) error {
 		return err
 	}
 	return fmt.Errorf("backup %s: nothing was written: %w", path, err)
-}
-
-// copyFile copies all of a file that nobody writes to, by reference where the file
-// system can.
-func copyFile(ctx context.Context, dst, src *os.File) error {
-	info, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	const piece = 64 << 20
-	for left := info.Size(); left > 0; left -= piece {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if _, err := io.CopyN(dst, src, min(left, piece)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -42,7 +42,11 @@ func touchEverything(t testing.TB, s *Store) (err error) {
 	for _, e := range s.Salvage(ctx, func(error) {}) {
 		note(e)
 	}
-	note(s.Check(ctx))
+	inPlace, ofCopy := s.Check(ctx), s.f.check(ctx, 0)
+	note(inPlace)
+	if (inPlace == nil) != (ofCopy == nil) {
+		t.Errorf("Check of a copy = %v, in place %v", ofCopy, inPlace)
+	}
 	_, e = s.Create(ctx, New{})
 	note(e)
 	_, e = s.Expire(ctx)

@@ -31,7 +31,11 @@ type Salvaged struct {
 // iteration ends with an error when nothing at all can be read.
 func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvaged, error] {
 	return func(yield func(Salvaged, error) bool) {
-		file, err := s.f.acquire(ctx, false)
+		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
+		file, err := s.f.aside(ctx, s.f.anyhow(ctx))
+		if err == nil && file == nil {
+			file, err = s.f.acquire(ctx, false)
+		}
 		if err == errAbsent {
 			return
 		}

@@ -129,6 +129,10 @@ func (f *folder) commitError(err error) error {
 // has. Both become a *DamagedError; any other panic goes on, with the lock given
 // up.
 func (f *folder) session(ctx context.Context, write bool, use func(*handle) error) (err error) {
+	return f.guarded(func(h *handle) error { return f.open(ctx, write, h) }, use)
+}
+
+func (f *folder) guarded(open, use func(*handle) error) (err error) {
 	var h handle
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	orderly := false
@@ -147,7 +151,7 @@ func (f *folder) session(ctx context.Context, write bool, use func(*handle) erro
 		}
 		err = &DamagedError{Path: f.path(fileStore), Err: cause}
 	}()
-	if err := f.open(ctx, write, &h); err != nil {
+	if err := open(&h); err != nil {
 		orderly = true
 		return err
 	}

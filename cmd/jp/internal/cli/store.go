@@ -91,7 +91,8 @@ func newStoreBackupCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
-			"FILE must not exist. Others can read meanwhile, and wait to write.\n\n" +
+			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
+			" A kill leaves nothing.\n\n" +
 			"To go back to it, put it where `jp store path` says while no jp runs.",
 		Min: 1, Max: 1,
 		Exits:    []Status{exitNotFound, exitBusy},
