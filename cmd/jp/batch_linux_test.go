@@ -175,7 +175,7 @@ func TestBatchKilledIsCounted(t *testing.T) {
 		t.Helper()
 		for _, argv := range [][]string{{"usage", root.String(), "--check", "-F", "json"}, {"usage", "--all", "-F", "json"}} {
 			out, code := s.jp(argv...)
-			if want := fmt.Sprintf(`"model_calls":1,`); code != 0 || !strings.Contains(out, want) || !strings.Contains(out, `"lost_calls":1`) ||
+			if want := `"model_calls":1,`; code != 0 || !strings.Contains(out, want) || !strings.Contains(out, `"lost_calls":1`) ||
 				!strings.Contains(out, fmt.Sprintf(`"tokens":%d,`, call.Tokens())) {
 				t.Errorf("%s: %v = %d %s, want a lost call of %d tokens", when, argv, code, out, call.Tokens())
 			}
