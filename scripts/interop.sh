@@ -1,29 +1,24 @@
 #!/usr/bin/env bash
 # jp as a server of other people's clients, and of our own: jp mcp serve of the command line of the official MCP inspector, and of
 # jp's client; jp acp of a client made with the official SDK of the Agent Client Protocol; jp query of one made with the official
-# Claude agent SDK. They come from the npm registry. Needs node and npm. INSPECTOR=FILE, ACP_SDK=FOLDER and AGENT_SDK=FOLDER use what is
-# installed already.
+# Claude agent SDK. They come from the npm registry. Needs node and npm. CLIENTS=FOLDER keeps what is installed there and uses it
+# again. Each step says when it begins and ends within a bound, so that a slow registry or a hang shows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=2.12.0
-acp=2.4.0
-agent=0.3.330
 scripts=$PWD/scripts
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-CGO_ENABLED=0 go build -trimpath -tags urfave_cli_no_docs -o "$work/jp" ./cmd/jp
-if [ -z "${INSPECTOR:-}" ]; then
-	npm install --silent --no-audit --no-fund --prefix "$work/npm" "@modelcontextprotocol/inspector@$version"
-	INSPECTOR=$work/npm/node_modules/.bin/mcp-inspector
-fi
-if [ -z "${ACP_SDK:-}" ]; then
-	npm install --silent --no-audit --no-fund --prefix "$work/acp" "@agentclientprotocol/sdk@$acp"
-	ACP_SDK=$work/acp/node_modules/@agentclientprotocol/sdk
-fi
-if [ -z "${AGENT_SDK:-}" ]; then # without the agent that it brings along for each platform
-	npm install --silent --no-audit --no-fund --omit=optional --prefix "$work/agent" "@anthropic-ai/claude-agent-sdk@$agent"
-	AGENT_SDK=$work/agent/node_modules/@anthropic-ai/claude-agent-sdk
-fi
+step() { echo "==   $(date +%T) $*"; }
+step 'go build (minutes when nothing of it is cached)'
+CGO_ENABLED=0 timeout 900 go build -tags urfave_cli_no_docs -o "$work/jp" ./cmd/jp
+clients=${CLIENTS:-$work/clients}
+mkdir -p "$clients"
+step 'npm install'
+# Without the agent that the agent SDK brings along for each platform.
+timeout 600 npm install --loglevel error --no-audit --no-fund --omit=optional --fetch-timeout 60000 --prefix "$clients" \
+	@modelcontextprotocol/inspector@2.12.0 @agentclientprotocol/sdk@2.4.0 @anthropic-ai/claude-agent-sdk@0.3.330 ||
+	{ echo "FAIL npm install: status $?"; exit 1; }
+modules=$clients/node_modules
 
 export HOME=$work/home
 unset JP_STORE JP_TRUST_WORKSPACE XDG_CONFIG_HOME XDG_STATE_HOME XDG_DATA_HOME
@@ -55,7 +50,7 @@ EOF
 root=$("$work/jp" conversation new \
 	--cfg 'conversation.tools.jp_query.run=unattended' --cfg 'conversation.tools.jp_batch_query.run=unattended')
 
-inspect() { timeout 60 "$INSPECTOR" --cli "$work/jp" mcp serve -q --root-id "$root" "$@"; }
+inspect() { timeout 60 "$modules/.bin/mcp-inspector" --cli "$work/jp" mcp serve -q --root-id "$root" "$@"; }
 expect() { # NAME TEXT COMMAND...
 	local name=$1 text=$2 out
 	shift 2
@@ -63,6 +58,7 @@ expect() { # NAME TEXT COMMAND...
 	grep -qF -- "$text" <<< "$out" || { echo "FAIL $name: no $text in: $out"; exit 1; }
 	echo "ok   $name"
 }
+step 'MCP inspector'
 expect 'inspector: tools/list, the enum of profiles' '"agent/reader"' inspect --method tools/list
 expect 'inspector: tools/call jp_query' 'the answer' inspect --method tools/call --tool-name jp_query --tool-arg config=agent/reader --tool-arg 'query=what is it?'
 expect 'inspector: tools/call jp_batch_query' '\"tokens_used\":' inspect --method tools/call --tool-name jp_batch_query \
@@ -72,6 +68,7 @@ expect 'inspector: resources/templates/list' 'jp://conversation/{id}' inspect --
 expect 'inspector: resources/list' '"title": "one"' inspect --method resources/list
 uri=$(inspect --method resources/list 2>/dev/null | grep -o 'jp://conversation/jp-c[0-9]*' | head -1)
 expect 'inspector: resources/read' 'the answer' inspect --method resources/read --uri "$uri"
+step 'jp as its own client'
 expect 'jp: approves itself' 'jp_query' "$work/jp" mcp approve jp
 expect 'jp: calls jp_query' 'the answer' "$work/jp" tool run ask --cfg 'conversation.tools.ask.source=mcp.jp.jp_query' \
 	--args '{"config":"agent/reader","query":"what is it?"}'
@@ -101,7 +98,8 @@ tool_calls = [{ name = "wait", arguments = {} }]
 text = "the answer"
 EOF
 "$work/jp" trust --yes -q > /dev/null
-timeout 60 node "$scripts/interop_acp.mjs" "$ACP_SDK/dist/v1/stable/acp.js" "$work/jp" "$work/editor"
+step 'ACP SDK'
+timeout 120 node "$scripts/interop_acp.mjs" "$modules/@agentclientprotocol/sdk/dist/v1/stable/acp.js" "$work/jp" "$work/editor"
 
 mkdir -p "$work/agent-ws/.jp/config/agent"
 cd "$work/agent-ws"
@@ -179,4 +177,6 @@ text = "Second."
 text = "Later."
 EOF
 "$work/jp" trust --yes -q > /dev/null
-timeout 120 node "$scripts/interop_agent.mjs" "$AGENT_SDK/sdk.mjs" "$work/jp" "$work/agent-ws"
+step 'agent SDK'
+timeout 300 node "$scripts/interop_agent.mjs" "$modules/@anthropic-ai/claude-agent-sdk/sdk.mjs" "$work/jp" "$work/agent-ws"
+step 'all of it passed'
