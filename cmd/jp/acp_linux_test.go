@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/coder/acp-go-sdk"
+
+	"jp/convstore"
 )
 
 const acpConfig = `
@@ -126,14 +128,19 @@ func TestACP(t *testing.T) {
 		t.Errorf("list = %+v, %v", list, err)
 	}
 	e.endWell()
-	for _, c := range s.all() {
-		if c.ID.String() == string(blank) {
-			t.Errorf("a session that was asked nothing is left: %+v", c)
-		}
+	blankID, err := convstore.ParseID(string(blank))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.store.Get(t.Context(), blankID); err != nil || !c.Hidden || c.ExpiresAt.IsZero() {
+		t.Errorf("a session that was asked nothing = %+v, %v; want it hidden, to expire", c, err)
 	}
 
 	// In another process.
 	e = startEditor(s)
+	if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: blank, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {
+		t.Errorf("load of a session that was asked nothing: %v", err)
+	}
 	again := e.open(s.dir)
 	for range 2 { // loaded before anything was asked it is as it was
 		if _, err := e.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: again, Cwd: s.dir, McpServers: []acp.McpServer{}}); err != nil {

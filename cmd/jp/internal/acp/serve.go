@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"jp/tools"
 )
@@ -52,8 +51,6 @@ type Session interface {
 	// Prompt carries out one prompt. It is not called while another is under way. When ctx ends it returns as soon as nothing
 	// of it runs any more.
 	Prompt(ctx context.Context, prompt []Block, c *Client) (StopReason, error)
-	// Close gives the session up. No prompt is under way. It is not called of one that was loaded again.
-	Close(ctx context.Context)
 }
 
 // Options are who serves.
@@ -71,9 +68,6 @@ var errCancelled = errors.New("cancelled by the client")
 const (
 	maxRequests = 64   // of a client under way at the same time
 	maxSessions = 1024 // that a client has open
-
-	// closePatience is how long sessions have to close when their client has gone.
-	closePatience = 5 * time.Second
 )
 
 // Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
@@ -337,11 +331,6 @@ func (c *conn) end() {
 	c.ended = true
 	c.mu.Unlock()
 	c.work.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-	defer cancel()
-	for _, s := range c.sessions { // nobody else is left
-		s.Close(ctx)
-	}
 }
 
 // send writes a message. When that fails everything ends: what was not said cannot be made up for.

@@ -50,7 +50,7 @@ func (c *conn) newSession(ctx context.Context, raw json.RawMessage) (func() (any
 			case !errors.Is(err, errElsewhere):
 				return nil, err
 			}
-			s.Close(ctx) // and the next one has another id
+			// The next one has another id; this one is left to expire.
 		}
 	}, nil
 }
@@ -273,7 +273,6 @@ func (c *conn) closeSession(ctx context.Context, raw json.RawMessage) (func() (a
 		if done != nil {
 			<-done
 		}
-		s.Close(ctx)
 		return struct{}{}, nil
 	}, nil
 }

@@ -148,7 +148,7 @@ func (s *acpServer) within(own *app) error {
 	return nil
 }
 
-// New makes the conversation of a session: hidden, and gone again unless it is asked something.
+// New makes the conversation of a session: hidden, and expiring unless it is asked something.
 func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
 	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
 	return n, acpError(n.begin(ctx, setup))

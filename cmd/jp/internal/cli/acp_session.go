@@ -25,7 +25,8 @@ type acpSession struct {
 	options acpOptionsOf
 }
 
-// acpLeft is how long a conversation stays that was made and not asked anything, when the editor or jp did not end properly.
+// acpLeft is how long a conversation that nobody asked anything stays hidden before it expires. Clients begin a session in one
+// process and prompt it in another.
 const acpLeft = 30 * 24 * time.Hour
 
 // untouched reports whether a session began the conversation and nobody has asked anything in it.
@@ -127,23 +128,6 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 	s.options.learn(ctx, q)
 	s.replay = q.replay
 	return nil
-}
-
-// Close removes the conversation again if nothing was asked.
-func (s *acpSession) Close(ctx context.Context) {
-	if !s.fresh {
-		return
-	}
-	q, leave, err := s.take(ctx)
-	if err == nil {
-		defer leave()
-		if untouched(q.conv) {
-			_, err = q.store.Remove(ctx, s.id, convstore.RemoveOptions{})
-		}
-	}
-	if err != nil {
-		s.server.app.verbosef("session %s: %v", s.id, err)
-	}
 }
 
 // Prompt runs one turn.
