@@ -72,11 +72,16 @@ func (f *frames) end() {
 	line := f.line
 	if f.size > maxMessage && len(f.line) > 0 {
 		if id := answered(line[:tailBytes], f.tail); id != nil {
-			line = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
+			line = tooLarge(id)
 		}
 	}
 	f.out = append(append(f.out, line...), '\n')
 	f.line, f.tail, f.size = nil, nil, 0
+}
+
+// tooLarge stands for an answer that is larger than a message may be.
+func tooLarge(id []byte) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
 }
 
 // What begins an answer, and where its id is: before its result, or behind it. What is in a string of the result cannot look like either.

@@ -143,41 +143,82 @@ func TestHTTPFlood(t *testing.T) {
 		"requests": {`{"jsonrpc":"2.0","id":ID,"method":"ping"}`, 2 * maxAsked, died + "it sent more than 1000 requests that nobody asked for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				var m struct {
-					ID     json.RawMessage `json:"id"`
-					Method string          `json:"method"`
-				}
-				_ = json.NewDecoder(r.Body).Decode(&m)
-				w.Header().Set("Content-Type", "application/json")
-				switch {
-				case r.Method != http.MethodPost:
-					w.WriteHeader(http.StatusMethodNotAllowed)
-				case m.Method == "initialize":
-					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
-				case m.Method == "tools/list":
-					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)
-				case m.Method == "tools/call":
-					w.Header().Set("Content-Type", "text/event-stream")
-					for i := range tt.times {
-						if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", strings.Replace(tt.event, "ID", strconv.Itoa(i), 1)); err != nil {
-							return
-						}
+			c := openHTTP(t, func(w http.ResponseWriter, r *http.Request, _ json.RawMessage) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				for i := range tt.times {
+					if _, err := fmt.Fprintf(w, "event: message\ndata: %s\n\n", strings.Replace(tt.event, "ID", strconv.Itoa(i), 1)); err != nil {
+						return
 					}
-					w.(http.Flusher).Flush()
-					<-r.Context().Done()
-				case m.ID != nil && m.Method != "":
-					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
-				default:
-					w.WriteHeader(http.StatusAccepted)
 				}
-			}))
-			defer srv.Close()
-			c := open(t, Server{Name: "s", URL: srv.URL}, Options{})
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			})
 			if got, isError := call(t, c, "echo", "x"); got != tt.want || !isError {
 				t.Errorf("echo = %q, %v, want %q", got, isError, tt.want)
 			}
-			c.Close() // before the server, which waits for who is connected
 		})
 	}
+}
+
+// An answer over HTTP that is too large is an error of that call, and only of it.
+func TestHTTPLarge(t *testing.T) {
+	for name, tt := range map[string]struct{ kind, before, after string }{
+		"body":         {"application/json", "", ""},
+		"event":        {"text/event-stream", "event: message\ndata: ", "\n\n"},
+		"second event": {"text/event-stream", `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}` + "\r\n\r\nid: 7\r\ndata: ", "\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size := 0
+			c := openHTTP(t, func(w http.ResponseWriter, _ *http.Request, id json.RawMessage) {
+				w.Header().Set("Content-Type", tt.kind)
+				fmt.Fprintf(w, `%s{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}%s`, tt.before, id, strings.Repeat("x", size), tt.after)
+			})
+			for _, tt := range []struct {
+				size int
+				want string
+			}{
+				{1, "x"}, {maxMessage, "MCP server s: the result is larger than 8 MB"}, {2, "xx"}, {maxMessage - 1000, strings.Repeat("x", maxMessage-1000)},
+			} {
+				size = tt.size
+				got, isError := call(t, c, "echo", "x")
+				if got != tt.want || isError != (size == maxMessage) {
+					t.Errorf("echo of %d bytes = %d bytes, %q, %v", size, len(got), got[:min(len(got), 200)], isError)
+				}
+			}
+			if c.begun != 1 {
+				t.Errorf("%d connections", c.begun)
+			}
+		})
+	}
+}
+
+// openHTTP opens a server behind an address that answers calls of its tool echo as answer does.
+func openHTTP(t *testing.T, answer func(http.ResponseWriter, *http.Request, json.RawMessage)) *Client {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method != http.MethodPost:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case m.Method == "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
+		case m.Method == "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)
+		case m.Method == "tools/call":
+			answer(w, r, m.ID)
+		case m.ID != nil && m.Method != "":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	c := open(t, Server{Name: "s", URL: srv.URL}, Options{})
+	t.Cleanup(c.Close) // before the server, which waits for who is connected
+	return c
 }

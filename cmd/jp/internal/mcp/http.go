@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,10 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := c.bounds.err(); err != nil {
 		return nil, err
 	}
+	id, err := asked(r)
+	if err != nil {
+		return nil, err
+	}
 	r = r.Clone(r.Context())
 	for name, value := range c.headers {
 		r.Header.Set(name, value)
@@ -46,25 +51,104 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, c.bounds.fault(fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
 			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
 	case isEvents(resp):
-		resp.Body = &events{resp.Body, c.bounds}
+		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
+	case resp.StatusCode == http.StatusOK && id != nil:
+		resp.Body = &answer{ReadCloser: resp.Body, id: id}
 	default:
 		resp.Body = &bounded{resp.Body, maxMessage}
 	}
 	return resp, err
 }
 
-// events is a body of events that fails when there are too many of them. Each takes two lines at least.
+// asked returns the id of the request of the protocol that r carries; nil = it carries none.
+func asked(r *http.Request) (json.RawMessage, error) {
+	if r.Method != http.MethodPost || r.GetBody == nil {
+		return nil, nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if err := json.NewDecoder(body).Decode(&m); err != nil || m.Method == "" || bytes.Equal(m.ID, []byte("null")) {
+		return nil, nil // no request, for the server to judge
+	}
+	return m.ID, nil
+}
+
+// answer is a body that answers the request id. One that is too large is replaced by an error.
+type answer struct {
+	io.ReadCloser
+	id   json.RawMessage
+	text *bytes.Reader // nil = not read yet
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	if a.text == nil {
+		b, err := io.ReadAll(io.LimitReader(a.ReadCloser, maxMessage+1))
+		if err != nil {
+			return 0, err
+		}
+		if len(b) > maxMessage {
+			b = tooLarge(a.id)
+		}
+		a.text = bytes.NewReader(b)
+	}
+	return a.text.Read(p)
+}
+
+// events is a body of events, which it hands on whole. It fails when there are too many of them; each takes two lines at least. The
+// first that is too large in the answer to the request id is replaced by an error, and ends the answer.
 type events struct {
 	io.ReadCloser
 	bounds *bounds
+	id     json.RawMessage // nil = they answer no request
+
+	event []byte // the present one, as far as it has come
+	out   []byte // is handed on
+	err   error  // comes behind out
 }
 
 func (e *events) Read(p []byte) (int, error) {
-	n, err := e.ReadCloser.Read(p)
-	if fault := e.bounds.said(bytes.Count(p[:n], []byte("\n")), 2*maxUnasked); fault != nil {
-		return 0, fault
+	for len(e.out) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.more()
 	}
-	return n, err
+	n := copy(p, e.out)
+	e.out = e.out[n:]
+	return n, nil
+}
+
+func (e *events) more() {
+	var buf [32 << 10]byte
+	n, err := e.ReadCloser.Read(buf[:])
+	if fault := e.bounds.said(bytes.Count(buf[:n], []byte("\n")), 2*maxUnasked); fault != nil {
+		e.err = fault
+		return
+	}
+	behind := max(0, len(e.event)-len("\n\r\n")+1)
+	e.event, e.err = append(e.event, buf[:n]...), err
+	first, end := len(e.event), 0
+	for _, blank := range []string{"\n\n", "\n\r\n"} {
+		if i := bytes.Index(e.event[behind:], []byte(blank)); i >= 0 {
+			first = min(first, behind+i+len(blank))
+			end = max(end, behind+bytes.LastIndex(e.event[behind:], []byte(blank))+len(blank))
+		}
+	}
+	switch {
+	case first > maxMessage && e.id != nil:
+		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooLarge(e.id)), nil, io.EOF
+	case end > 0:
+		e.out, e.event = e.event[:end:end], bytes.Clone(e.event[end:])
+	case err != nil || first > maxMessage: // for the reader to judge
+		e.out, e.event = e.event, nil
+	}
 }
 
 // isEvents reports whether a response is read event by event, each of which is bounded. An error's body is read whole, whatever
