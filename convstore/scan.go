@@ -371,7 +371,20 @@ func (sc *scan) matchSoon(ctx context.Context, p *part, x text) {
 		p.later = &x
 		return
 	}
-	_ = sc.match(ctx, x, func(m Match) bool { return sc.add(p, m) }) // an end of ctx is seen by the next look at it
+	soon, cancel := context.WithTimeout(ctx, visitTime)
+	defer cancel()
+	var found []Match
+	err := sc.match(soon, x, func(m Match) bool {
+		found = append(found, m)
+		return !sc.full(p.count + len(found))
+	})
+	if err != nil { // an end of ctx is seen by the next look at it
+		p.later = &x
+		return
+	}
+	for _, m := range found {
+		sc.add(p, m)
+	}
 }
 
 // matchLater matches what matchSoon has left, and hands over what was found when

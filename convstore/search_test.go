@@ -424,6 +424,26 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
+// TestMatchSoon: while the store is open nothing is matched that takes longer than a moment, a short line with
+// many matches neither.
+func TestMatchSoon(t *testing.T) {
+	search, err := newSearch(openStore(t).View, Query{Pattern: "a.*x|a", Regexp: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := newScan(search)
+	for _, test := range []struct {
+		letters int
+		later   bool
+	}{{3, false}, {20_000, true}} {
+		p, x := &part{seq: 1}, text{lines: []string{strings.Repeat("a", test.letters)}}
+		sc.matchSoon(t.Context(), p, x)
+		if later := p.later != nil; later != test.later || later == (len(p.found) > 0) {
+			t.Errorf("%d letters: left for later = %v with %d matches, want %v", test.letters, later, len(p.found), test.later)
+		}
+	}
+}
+
 // TestSearchHandsOver reads the matches of one event that has more than wait to be read: the
 // searcher is no further ahead than that, and a bound of conversations counts them as one.
 func TestSearchHandsOver(t *testing.T) {

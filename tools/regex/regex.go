@@ -99,10 +99,7 @@ func (r *Regexp) Piece() int {
 // Find returns where the leftmost match in s begins and ends, nil for none. The error is the cause
 // of the end of ctx.
 func Find[T string | []byte](ctx context.Context, r *Regexp, s T) ([]int, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if !r.text && len(s) <= r.Piece() {
+	if !r.text && ctx.Err() == nil && len(s) <= r.Piece() {
 		switch s := any(s).(type) {
 		case string:
 			return r.re.FindStringIndex(s), nil
@@ -116,12 +113,19 @@ func Find[T string | []byte](ctx context.Context, r *Regexp, s T) ([]int, error)
 // All returns where the matches in s begin and end, as regexp.FindAllStringIndex does: at most most
 // of them. The error is the cause of the end of ctx.
 func (r *Regexp) All(ctx context.Context, s string, most int) ([][]int, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	// A match may have taken a look at all that is behind it: every one of a.*b|a does where there is no b.
+	looks := min(len(s)+1, most)
+	if r.text {
+		looks = 1
 	}
-	if len(s) <= r.Piece() {
+	if ctx.Err() == nil && len(s)*looks <= r.Piece() {
 		return r.re.FindAllStringIndex(s, most), nil
 	}
+	return r.each(ctx, s, most)
+}
+
+// each is All, match by match.
+func (r *Regexp) each(ctx context.Context, s string, most int) ([][]int, error) {
 	var all [][]int
 	for at, last := 0, -1; len(all) < most && at <= len(s); {
 		loc, err := find(ctx, r, s, at)
@@ -147,6 +151,9 @@ func (r *Regexp) All(ctx context.Context, s string, most int) ([][]int, error) {
 
 // find is where the leftmost match begins and ends that begins at or behind from.
 func find[T string | []byte](ctx context.Context, r *Regexp, s T, from int) ([]int, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	at := index(s[from:], r.prefix)
 	if at < 0 {
 		return nil, nil
@@ -161,8 +168,12 @@ func find[T string | []byte](ctx context.Context, r *Regexp, s T, from int) ([]i
 	}
 	// The character before tells whether a line or a word begins here.
 	begin := at - lastRune(s[:at])
-	in := &reader[T]{ctx: ctx, text: s[begin:]}
-	loc := r.again.FindReaderSubmatchIndex(in)
+	var loc []int
+	if rest, ok := any(s[begin:]).(string); ok && len(rest) <= r.Piece() {
+		loc = r.again.FindStringSubmatchIndex(rest) // much faster
+	} else {
+		loc = r.again.FindReaderSubmatchIndex(&reader[T]{ctx: ctx, text: s[begin:]})
+	}
 	if loc == nil {
 		return nil, context.Cause(ctx)
 	}

@@ -107,6 +107,10 @@ func FuzzLongLines(f *testing.F) {
 
 func check(t *testing.T, expr, text string) {
 	t.Helper()
+	want := regexp.MustCompile(expr).FindAllStringIndex(text, -1)
+	if got, err := regex.Each(compile(t, expr), t.Context(), text, math.MaxInt); !reflect.DeepEqual(got, want) || err != nil {
+		t.Errorf("each match of %q in %q = %v, %v, want %v", expr, text, got, err, want)
+	}
 	for _, expr := range padded(expr) {
 		checkLong(t, expr, text)
 	}
@@ -146,6 +150,14 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s = %v, want %v", what, err, gone)
 		}
 		cancel()
+	}
+
+	// Neither does a text that is searched at once, where each of its matches takes a look at all of it.
+	r, text = compile(t, `a.*b|a`), strings.Repeat("a", 200_000)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
+	defer cancel()
+	if all, err := r.All(ctx, text, 10_000); err != gone {
+		t.Errorf("All of many matches = %d, %v, want %v", len(all), err, gone)
 	}
 }
 
