@@ -329,10 +329,14 @@ func TestFindAndNames(t *testing.T) {
 	w := newWorld(t, map[string]string{
 		"WS/.jp/config/p.toml": "", "WS/.jp/config/agent/planner.toml": "", "WS/.jp/config/x.txt": "", "WS/.jp/config/d.toml/inner.toml": "",
 		"WS/.jp/config/NONE.toml": "", "WS/.jp/config/a=b.toml": "", "WS/.jp/config/two.toml.toml": "", "WS/.jp/config/a\\b.toml": "",
-		"USER/config/p.toml": "", "USER/config/deep/er/u.toml": "", "OUT/o.toml": "",
+		"USER/config/p.toml": "", "USER/config/deep/er/u.toml": "", "OUT/o.toml": "", "WS/.jp/more/deep/m.toml": "",
 	})
 	w.link("p.toml", "WS/.jp/config/l.toml")
 	w.link("../../../OUT/o.toml", "WS/.jp/config/out.toml")
+	w.link("../more", "WS/.jp/config/folder")
+	w.link("..", "WS/.jp/more/deep/up")
+	w.link("../../../OUT", "WS/.jp/config/outer")
+	w.link("../../OUT", "USER/config/outer")
 	w.link("nowhere", "USER/config/dangling.toml")
 	w.fifo("USER/config/pipe.toml")
 	list, err := Names(w.src)
@@ -357,7 +361,7 @@ func TestFindAndNames(t *testing.T) {
 		"agent/planner WS/.jp/config/agent/planner.toml workspace", "agent/planner builtin:agent/planner builtin shadowed",
 		"agent/researcher builtin:agent/researcher builtin", "agent/reviewer builtin:agent/reviewer builtin",
 		"d.toml/inner WS/.jp/config/d.toml/inner.toml workspace", "deep/er/u USER/config/deep/er/u.toml user",
-		"l WS/.jp/config/l.toml workspace", "p WS/.jp/config/p.toml workspace", "p USER/config/p.toml user shadowed",
+		"folder/deep/m WS/.jp/config/folder/deep/m.toml workspace", "l WS/.jp/config/l.toml workspace", "p WS/.jp/config/p.toml workspace", "p USER/config/p.toml user shadowed",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("Names:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

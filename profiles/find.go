@@ -52,8 +52,8 @@ func Find(src Sources, name string) (Profile, error) {
 	return Profile{Name: name, Arg: at.abs(), Source: r.source(at)}, nil
 }
 
-// Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. Folders
-// reached only over symbolic links are not listed.
+// Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. Folders of
+// the user reached only over symbolic links are not listed; those of a workspace are, since people judge it by this list.
 func Names(src Sources) ([]Profile, error) {
 	r, err := searcher(src)
 	if err != nil {
@@ -197,7 +197,8 @@ func (f *files) list(dir location) ([]string, error) {
 	}
 	var names []string
 	seen := 0
-	err = fs.WalkDir(fsys, ".", func(p string, e fs.DirEntry, err error) error {
+	var visit fs.WalkDirFunc
+	visit = func(p string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && p == "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)):
 			return fs.SkipAll
@@ -206,6 +207,9 @@ func (f *files) list(dir location) ([]string, error) {
 		}
 		if seen++; seen > maxListed {
 			return fmt.Errorf("holds more than %d files", maxListed)
+		}
+		if dir.place.confined && e.Type()&fs.ModeSymlink != 0 && leadsDown(fsys, p) {
+			return fs.WalkDir(fsys, p, visit)
 		}
 		name, ok := strings.CutSuffix(p, ".toml")
 		if !ok || e.IsDir() {
@@ -218,9 +222,25 @@ func (f *files) list(dir location) ([]string, error) {
 			}
 		}
 		return nil
-	})
+	}
+	err = fs.WalkDir(fsys, ".", visit)
 	slices.Sort(names)
 	return names, err
+}
+
+// leadsDown reports whether a link leads to a folder that is none of those it is in.
+func leadsDown(fsys fs.FS, link string) bool {
+	to, err := fs.Stat(fsys, link)
+	if err != nil || !to.IsDir() {
+		return false
+	}
+	for up := link; up != "."; {
+		up = path.Dir(up)
+		if above, err := fs.Stat(fsys, up); err != nil || os.SameFile(above, to) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *resolver) source(at location) string {
