@@ -24,5 +24,4 @@ show trust --yes
 show query --new "How does this program make sure that nothing outlives it, and how is its store shared?"
 show conversation ls --tree --hidden
 show conversation grep --hidden --scope assistant turnstile
-printf '\n$ %s\n' 'jp query -F json "And in one line?" | tail -c 400'
-"$jp" query -F json "And in one line?"
+show query -F json "And in one line?"
