@@ -101,9 +101,10 @@ func (r *reply) whole() bool { return false }
 func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 	if u := c.Usage; c.JSON.Usage.Valid() {
 		cached, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
+		// Some vendors, such as xAI, count reasoning beside the completion, and only the total says what is paid.
 		r.usage = model.Tokens(convstore.Usage{
 			Input:      u.PromptTokens - cached - written,
-			Output:     u.CompletionTokens,
+			Output:     max(u.CompletionTokens, u.TotalTokens-u.PromptTokens),
 			CacheRead:  cached,
 			CacheWrite: written,
 		})

@@ -65,6 +65,10 @@ func TestEvents(t *testing.T) {
 			`usage {"input_tokens":1,"output_tokens":2,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"usage that cannot be", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":-5,"prompt_tokens_details":{"cached_tokens":7}}}`},
 			`usage {"input_tokens":0,"output_tokens":0,"cache_read_tokens":7,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"reasoning beside the completion", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":1,"total_tokens":399,"completion_tokens_details":{"reasoning_tokens":386}}}`},
+			`usage {"input_tokens":12,"output_tokens":387,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
+		{"reasoning within it", []string{ends("stop"), `{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":387,"total_tokens":399,"completion_tokens_details":{"reasoning_tokens":386}}}`},
+			`usage {"input_tokens":12,"output_tokens":387,"cache_read_tokens":0,"cache_write_tokens":0}` + "\nstop end\n", ""},
 		{"other choices", []string{`{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"},{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`},
 			"text a\nstop end\n", ""},
 		{"calls by index", []string{
