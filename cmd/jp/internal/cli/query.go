@@ -374,6 +374,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	if !q.delegated {
 		q.expire(ctx)
 		q.name(ctx, loop, out)
+		q.tellClient(ctx)
 	}
 	if out.State == convstore.StateCancelled && !q.delegated && !q.json() && !q.globals.noPersist {
 		q.note("stopped; go on with: jp query --id %s", q.conv.ID)

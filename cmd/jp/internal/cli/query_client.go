@@ -270,6 +270,21 @@ func (c *client) again() error {
 	return nil
 }
 
+// tellClient tells the client what the ledger says that its message has used, which what came after the answer is a part of.
+func (q *query) tellClient(ctx context.Context) {
+	c := q.o.client
+	if c == nil || q.globals.noPersist {
+		return
+	}
+	a, err := q.store.Account(context.WithoutCancel(ctx), q.conv.ID)
+	if err != nil {
+		q.warn("%s: what it used: %v", q.conv.ID, err)
+		return
+	}
+	spent := a.Own.Add(a.Below)
+	c.run.tokens, c.run.cost = max(c.run.tokens, spent.Tokens()), max(c.run.cost, spent.CostNano)
+}
+
 // answer runs a message. What fails before there is a result gets one nevertheless: the client waits for it.
 func (c *client) answer(ctx context.Context, in stream.Input) error {
 	c.mu.Lock()
