@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"jp/tools/proc"
 )
@@ -43,6 +44,11 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 // confinement.
 func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 	box := proc.System()
+	exec, err := env.systemOnly(box.Exec)
+	if err != nil {
+		return nil, proc.Report{}, fmt.Errorf("sandbox: %w", err)
+	}
+	box.Exec = exec
 	box.TmpDir, box.Network = true, def.Network == NetworkAny
 	box.Require = def.Sandbox == SandboxRequire
 	enforceable := proc.Enforceable
@@ -60,6 +66,69 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 		return nil, can, fmt.Errorf("access.fs: %w", err)
 	}
 	return &box, can, nil
+}
+
+// systemOnly is what belongs to the system of its folders dirs. The user's home, the store and what else no
+// tool reaches may lie in one of them, as /opt/service does: then the folder is opened entry by entry, without these.
+func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
+	var own []string
+	for _, dir := range env.Deny {
+		own = append(own, withoutLinks(dir))
+	}
+	// A home that is somebody else's, such as /usr/sbin of a daemon, is a folder of the system.
+	if home := variable(env.Environ, "HOME"); filepath.IsAbs(home) {
+		if info, err := os.Stat(home); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
+				own = append(own, withoutLinks(home))
+			}
+		}
+	}
+	var out []string
+	for _, dir := range dirs {
+		real := withoutLinks(dir)
+		if !slices.ContainsFunc(own, func(o string) bool { return within(real, o) }) {
+			out = append(out, dir)
+			continue
+		}
+		beside, err := openBeside(real, own)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", visiblePath(dir), err)
+		}
+		out = append(out, beside...)
+	}
+	return out, nil
+}
+
+// openBeside returns what is in the folder dir but own, which is dir or lies in it. Links are left out: where they lead has a
+// rule of its own, or none.
+func openBeside(dir string, own []string) (out []string, err error) {
+	if slices.Contains(own, dir) {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
+		return nil, nil // what cannot be listed is not opened
+	case err != nil:
+		return nil, reason(err)
+	case len(entries) > maxInside:
+		return nil, fmt.Errorf("holds more than %d entries, among them what no tool reaches", maxInside)
+	}
+	for _, e := range entries {
+		at := filepath.Join(dir, e.Name())
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+		case slices.ContainsFunc(own, func(o string) bool { return within(at, o) }):
+			beside, err := openBeside(at, own)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, beside...)
+		default:
+			out = append(out, at)
+		}
+	}
+	return out, nil
 }
 
 // open adds the rules of access.fs of def to box.
