@@ -149,7 +149,8 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 		j, err = a.settled(ctx, root, j)
 	}
 	if err == nil && a.distrustByEnv() {
-		err = j.refusal()
+		err = (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not used: %s=none", root, trustVar)}).
+			withHint("unset %s%s", trustVar, pick(j.none, "; --cfg NONE works with it", ""))
 	} else if err == nil && !j.ok() {
 		err = a.askTrust(ctx, j)
 	}
