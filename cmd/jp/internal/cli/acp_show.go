@@ -219,6 +219,9 @@ func rawInput(b json.RawMessage) any {
 // delegation is told by the delegator, from any goroutine: the call that a sub-agent works for shows a line of each, those
 // below others indented.
 func (s *acpShow) delegation(d *stream.Delegation) {
+	if d.ConversationID == "" {
+		return // refused: the result of the call says so
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.below == nil {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
@@ -36,6 +37,9 @@ type show struct {
 	replies int           // of the model
 	asking  time.Duration // what they took
 	stopped *string       // why the last one ended; nil = it was cut off, or there was none
+
+	rowsMu sync.Mutex
+	rows   map[string]bool // calls that the tree shows
 }
 
 func (q *query) show(loop *agent.Loop) *show {
@@ -197,8 +201,7 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 		}
 		return
 	}
-	ran := c.Source == "delegation" && !strings.HasPrefix(r.Text, "error: ") // its row says how it ended
-	if s.tree != nil && r.IsError && !ran {
+	if s.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
 		s.tree.Around(func() { s.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.io.UTF8)) })
 	}
@@ -241,7 +244,21 @@ func (s *show) delegation(d *stream.Delegation) {
 		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
 		return
 	}
+	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
+	s.rowsMu.Lock()
+	if s.rows == nil {
+		s.rows = map[string]bool{}
+	}
+	s.rows[call] = true
+	s.rowsMu.Unlock()
 	s.tree.Update(d)
+}
+
+// hasRow reports whether the tree shows what became of a call.
+func (s *show) hasRow(call string) bool {
+	s.rowsMu.Lock()
+	defer s.rowsMu.Unlock()
+	return s.rows[call]
 }
 
 // broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.

@@ -75,6 +75,7 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 		if refused(a.err) || errors.As(a.err, &busy) {
 			d.Log.Info("delegation refused", "caller", d.Caller, "why", a.err)
 		}
+		d.tellDenied(a)
 		return outcome{denied: a.err}, nil
 	}
 	if a.res.Existed {
@@ -82,6 +83,25 @@ func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) 
 	}
 	d.aged(a.res, a.Ask)
 	return d.run(ctx, a.res, a.request)
+}
+
+// tellDenied shows a delegation that was not begun. It has no conversation.
+func (d *Delegator) tellDenied(a admission) {
+	if d.Watch == nil {
+		return
+	}
+	l := &stream.Delegation{
+		Phase: stream.Ended, ParentID: d.Caller.String(), CallID: a.Call, Profile: a.Profile.Name, Title: a.Title,
+		Status: string(convstore.StateError), Reason: a.err.Error(),
+	}
+	if refused(a.err) {
+		l.Status = string(convstore.StateRefused)
+	}
+	var no *Refusal
+	if errors.As(a.err, &no) {
+		l.Reason = no.Text
+	}
+	d.Watch(l)
 }
 
 // unstarted is the end of what was stopped while it waited.

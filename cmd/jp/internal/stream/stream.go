@@ -153,7 +153,7 @@ const (
 // what a Waiting one waits for.
 type Delegation struct {
 	Phase          string `json:"phase"`
-	ConversationID string `json:"conversation_id"`
+	ConversationID string `json:"conversation_id"` // "" for what was refused, whose only phase is Ended
 	ParentID       string `json:"parent_id"`
 	CallID         string `json:"call_id"`
 	Profile        string `json:"profile"`

@@ -396,12 +396,18 @@ func (t *Tree) text(n *node, room int) string {
 // plain is a node's line in a log.
 func (n *node) plain() string {
 	d := n.last
+	if n.denied() {
+		return fmt.Sprintf("%s: %s", orDash(d.Profile), n.state())
+	}
 	text := fmt.Sprintf("%s %s: %s", orDash(d.Profile), orDash(d.ConversationID), n.state())
 	if d.Phase == stream.Ended {
 		text += fmt.Sprintf(", %s tokens, %s", Count(d.Tokens), Elapsed(time.Duration(d.ElapsedMS)*time.Millisecond))
 	}
 	return text
 }
+
+// denied reports whether the sub-agent was never begun: it has no conversation, used nothing and took no time.
+func (n *node) denied() bool { return n.last.ConversationID == "" && n.last.Phase == stream.Ended }
 
 func (n *node) state() string {
 	d := n.last
@@ -419,6 +425,9 @@ func (n *node) state() string {
 }
 
 func (n *node) elapsed(now time.Time) string {
+	if n.denied() {
+		return ""
+	}
 	e := time.Duration(n.last.ElapsedMS) * time.Millisecond
 	if p := n.last.Phase; p == stream.Running || p == stream.Started || p == stream.Waiting {
 		e += max(0, now.Sub(n.at))
