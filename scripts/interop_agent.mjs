@@ -1,5 +1,5 @@
 // A client made with the official agent SDK drives jp as it drives the agent that the SDK is of: text, tools, delegation, errors,
-// resume, several messages, interrupt. Arguments: the SDK's module, jp, a workspace that scripts/interop.sh has filled.
+// permissions, resume, several messages, interrupt. Arguments: the SDK's module, jp, a workspace that scripts/interop.sh has filled.
 const [sdk, jp, cwd] = process.argv.slice(2);
 const { query } = await import(sdk);
 const base = { pathToClaudeCodeExecutable: jp, executableArgs: ['query'], cwd, env: process.env };
@@ -60,6 +60,22 @@ r = await all('shout', { systemPrompt: { type: 'preset', preset: 'claude_code', 
 check('a prompt of this run', r.result.result === 'LOUD', r);
 r = await all('make', {});
 check('denied tool', r.result.permission_denials.length === 1 && r.result.permission_denials[0].tool_name === 'fs_create_file', r);
+
+const asked = [];
+const canUseTool = (answer) => async (name, input, options) => {
+	asked.push(`${options.title} ${JSON.stringify(input)} ${typeof options.toolUseID}`);
+	return answer(input);
+};
+r = await all('make', { canUseTool: canUseTool(() => ({ behavior: 'deny', message: 'Not today.' })) });
+check('canUseTool, asked', r.init.permissionMode === 'default' && asked.join() === 'fs_create_file x {"content":"y","overwrite":false,"path":"x"} string', [r, asked]);
+const denial = (m) => m.messages.filter((x) => x.type === 'user').flatMap((x) => x.message.content).find((b) => b.type === 'tool_result');
+check('canUseTool, no', r.result.permission_denials.length === 1 && denial(r).content.includes('Not today.'), r);
+r = await all('make', { canUseTool: canUseTool((input) => ({ behavior: 'allow', updatedInput: { ...input, content: 'z' } })) });
+check('canUseTool, changed arguments', r.result.permission_denials.length === 1 && denial(r).is_error, r);
+r = await all('make', { canUseTool: canUseTool(() => { throw new Error('oops'); }) });
+check('canUseTool, a failure', r.result.permission_denials.length === 1 && denial(r).content.includes('oops'), r);
+r = await all('make', { canUseTool: canUseTool((input) => ({ behavior: 'allow', updatedInput: input })) });
+check('canUseTool, yes', !r.error && r.result.permission_denials.length === 0 && !denial(r).is_error, r);
 
 r = await all('fail');
 check('error of the model', r.result.subtype === 'error_during_execution' && r.result.errors[0].includes('no key') && r.error?.message.includes('no key'), r);

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,19 +55,19 @@ func (c *clientRun) say(text string) {
 	c.send(`{"type":"user","uuid":"` + text + `","message":{"role":"user","content":"` + text + `"},"parent_tool_use_id":null}`)
 }
 
-// until reads lines up to one of a type and returns it.
-func (c *clientRun) until(kind string) object {
+// until reads lines up to one of one of the types and returns it.
+func (c *clientRun) until(kinds ...string) object {
 	c.t.Helper()
 	for c.lines.Scan() {
 		var o object
 		if err := json.Unmarshal(c.lines.Bytes(), &o); err != nil {
 			c.t.Fatalf("%s: %v", c.lines.Bytes(), err)
 		}
-		if o["type"] == kind {
+		if kind, _ := o["type"].(string); slices.Contains(kinds, kind) {
 			return o
 		}
 	}
-	c.t.Fatalf("no line of type %s came: %v", kind, c.lines.Err())
+	c.t.Fatalf("no line of type %s came: %v", kinds, c.lines.Err())
 	return nil
 }
 
@@ -278,6 +279,95 @@ func TestClientErrors(t *testing.T) {
 	if len(denied) != 1 || denied[0].(map[string]any)["tool_name"] != "fs_create_file" {
 		t.Errorf("permission_denials = %v", denied)
 	}
+	c.end()
+}
+
+// A client that says so is asked about tools that ask. Only its yes to the very arguments lets a call run.
+func TestClientPermission(t *testing.T) {
+	s := clientSite(t)
+	file := filepath.Join(s.dir, "x")
+	c := s.clientRun("--permission-prompt-tool", "stdio")
+	c.send(initialize)
+	c.answer("i")
+	const success = `"subtype":"success","request_id":"ID","response":`
+	for _, test := range []struct {
+		reply string // "" = the run is interrupted instead
+		made  bool
+		want  string // of the call, a part
+	}{
+		{success + `{"behavior":"allow","updatedInput":{"overwrite":false,"content":"y","path":"x"},"toolUseID":"z"}`, true, "created"},
+		{success + `{"behavior":"allow"}`, true, "created"},
+		{success + `{"behavior":"allow","updatedInput":null}`, true, "created"},
+		{success + `{"behavior":"deny","message":"not\u200b today"}`, false, "the user said no: not today"},
+		{success + `{"behavior":"allow","updatedInput":{"overwrite":true,"content":"y","path":"x"}}`, false, "the user said no: the arguments were changed, and calls run as they are or not at all"},
+		{success + `{"behavior":"allow","updatedInput":{}}`, false, "the arguments were changed"},
+		{success + `{"behavior":"yes"}`, false, `the user said no: the client's answer is none: its behavior is "yes"`},
+		{success + `null`, false, `the client's answer is none`},
+		{success + `[]`, false, `the client's answer is none`},
+		{`"subtype":"error","request_id":"ID","error":"canUseTool callback is not provided."`, false, "the user said no: the client failed to answer: canUseTool callback is not provided."},
+		{success + `{"behavior":"deny","message":"stop","interrupt":true}`, false, ""},
+		{"", false, ""},
+	} {
+		_ = os.Remove(file)
+		c.say("make")
+		if mode := c.until("system")["permissionMode"]; mode != "default" {
+			t.Errorf("permissionMode %v", mode)
+		}
+		ask := c.until("control_request")
+		r := object(need[map[string]any](ask, "request"))
+		if in := need[map[string]any](r, "input"); r["subtype"] != "can_use_tool" || r["tool_name"] != "fs_create_file" || r["tool_use_id"] == "" ||
+			r["title"] != "fs_create_file x" || len(in) != 3 || in["overwrite"] != false || in["path"] != "x" || in["content"] != "y" {
+			t.Fatalf("request = %v", ask)
+		}
+		id := need[string](ask, "request_id")
+		if test.reply == "" {
+			c.send(`{"type":"control_request","request_id":"stop","request":{"subtype":"interrupt"}}`)
+			came := map[any]object{} // in any order
+			for range 3 {
+				o := c.until("control_cancel_request", "control_response", "result")
+				came[o["type"]] = o
+			}
+			if gone, end := came["control_cancel_request"], came["result"]; gone["request_id"] != id || end["status"] != "cancelled" || len(came) != 3 {
+				t.Errorf("interrupted: %v, want %s withdrawn", came, id)
+			}
+		} else {
+			c.send(`{"type":"control_response","response":{"subtype":"success","request_id":"x"}}`, // that nobody waits for
+				`{"type":"control_response","response":{`+strings.Replace(test.reply, "ID", id, 1)+`}}`)
+		}
+		if test.reply == "" {
+		} else if test.want == "" {
+			if end := c.until("result"); end["status"] != "cancelled" {
+				t.Errorf("%s: %v, want it cancelled", test.reply, end)
+			}
+		} else if got := need[string](c.until("tool_result"), "text"); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.reply, got, test.want)
+		} else if n := len(need[[]any](c.until("result"), "permission_denials")); test.made != (n == 0) {
+			t.Errorf("%s: %d denials", test.reply, n)
+		}
+		if _, err := os.Stat(file); (err == nil) != test.made {
+			t.Errorf("%s: %v", test.reply, err)
+		}
+	}
+	c.send(`{"type":"control_request","request_id":"mode","request":{"subtype":"set_permission_mode","mode":"dontAsk"}}`)
+	c.answer("mode")
+	c.say("make")
+	if got := need[string](c.until("tool_result"), "text"); !strings.Contains(got, "nobody can answer") {
+		t.Errorf("dontAsk: %q", got)
+	}
+	c.until("result")
+	if status := c.end(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+
+	// Who closes stdin instead of answering has said no.
+	c = s.clientRun("--permission-prompt-tool", "stdio")
+	c.say("make")
+	c.until("control_request")
+	_ = c.in.Close()
+	if got := need[string](c.until("tool_result"), "text"); !strings.Contains(got, "the user said no: the client has closed stdin") {
+		t.Errorf("closed: %q", got)
+	}
+	c.until("result")
 	c.end()
 }
 

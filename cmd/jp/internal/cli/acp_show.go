@@ -325,12 +325,20 @@ func besideDiff(q tools.Question) string {
 			lines = append(lines, line)
 		}
 	}
-	if hidden := hiddenIn(q.Call.Arguments); len(hidden) > 0 {
-		const most = 8
-		lines = append(lines, fmt.Sprintf("holds %s: %s", plural(len(hidden), "invisible character"),
-			strings.Join(hidden[:min(len(hidden), most)], " ")+pick(len(hidden) > most, " ...", "")), q.Detail)
+	if text := hiddenText(q.Call.Arguments); text != "" {
+		lines = append(lines, text, q.Detail)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// hiddenText says which characters of a JSON value do not show; "" = none.
+func hiddenText(raw json.RawMessage) string {
+	const most = 8
+	hidden := hiddenIn(raw)
+	if len(hidden) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("holds %s: %s", plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+pick(len(hidden) > most, " ...", ""))
 }
 
 // hiddenIn are the characters that do not show in the texts of a JSON value.

@@ -85,6 +85,9 @@ func (o *queryOptions) check(noPersist, streams bool) error {
 		return usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
 	case o.heads.partial && !streams:
 		return usagef("--include-partial-messages: needs --output-format stream-json")
+	case o.heads.prompt.Set && !(streams && o.input == inputStream):
+		return usagef("--permission-prompt-tool: needs --input-format stream-json and --output-format stream-json").
+			withHint("%s", foreignFlag("--yolo"))
 	case o.heads.replayUsers && !(streams && o.input == inputStream):
 		return usagef("--replay-user-messages: needs --input-format stream-json and --output-format stream-json")
 	case o.maxDepth.Set && o.maxDepth.Value > 5:
@@ -193,6 +196,9 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		}
 	}
 	q := &query{app: a, o: o, workspace: ws, store: store, host: host}
+	if o.client != nil && o.heads.prompt.Set {
+		q.asks = clientAsker{q, o.client}
+	}
 	if a.globals.noPersist {
 		remove, err := q.vanishing()
 		if err != nil {

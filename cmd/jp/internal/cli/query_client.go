@@ -33,6 +33,10 @@ type client struct {
 	queue  []stream.Input
 	end    error         // why nothing more is read: io.EOF, or what was wrong
 	news   chan struct{} // holds one: the queue or end changed
+	closed chan struct{} // closed when nothing more is read
+
+	asked   int // questions of ours
+	replies map[string]chan<- stream.Reply
 
 	run clientRun
 }
@@ -56,7 +60,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 	if a.asked(o) != "" {
 		return errWordsBeside
 	}
-	c := &client{app: a, o: o, news: make(chan struct{}, 1)}
+	c := &client{app: a, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
 	if o.timeout.Set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
@@ -122,6 +126,9 @@ func (c *client) take(line []byte) error {
 		return err
 	case in.Control != nil:
 		return c.control(*in.Control)
+	case in.Reply != nil:
+		c.replied(*in.Reply)
+		return nil
 	case in.Text == "":
 		return nil
 	}
@@ -141,6 +148,7 @@ func (c *client) stop(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = err
+	close(c.closed)
 	c.tell()
 }
 
@@ -193,15 +201,14 @@ func (c *client) control(r stream.Control) error {
 	case stream.Interrupt:
 		answer.Response = c.interrupt(r.CancelQueued)
 	case stream.SetPermissionMode:
-		answer.Err = permissionMode(r.Mode)
+		if answer.Err = permissionMode(r.Mode); answer.Err == nil {
+			c.o.heads.mode = maybe[string]{true, r.Mode}
+		}
 	default:
 		answer.Err = usagef("%s: is not done here%s", r.Subtype, pick(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
 	}
 	c.mu.Unlock()
-	line, err := answer.Line()
-	if err == nil {
-		_, err = escaping{c.app.io.Out}.Write(line)
-	}
+	err := c.write(answer.Line())
 	if r.Subtype == stream.Initialize && answer.Err != nil {
 		return answer.Err // nothing of what is asked next would be as the client wants it
 	}

@@ -24,6 +24,7 @@ type headless struct {
 	replayUsers bool // the messages of a client are written once more
 	mode        maybe[string]
 	sources     maybe[string]
+	prompt      maybe[string] // who is asked whether a tool may run: promptStdio
 
 	only []string // the names in allowed; nil = no --allowedTools
 }
@@ -63,7 +64,8 @@ func headlessFlags(o *queryOptions) []*option {
 		boolFlag(&h.partial, "include-partial-messages", "with --output-format stream-json: the parts of each message as they come, too"),
 		boolFlag(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: the messages of stdin once more on stdout"),
 		stringFlag(&h.sources, "setting-sources", "NAMES", "of user, project and local; without project the workspace's AGENTS.md or CLAUDE.md is not read"),
-		stringFlag(&h.mode, "permission-mode", "MODE", "default or dontAsk, which is what happens anyway"),
+		stringFlag(&h.mode, "permission-mode", "MODE", "default or dontAsk: with dontAsk a client is not asked either"),
+		stringFlag(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: ask the client about tools that ask"),
 	}
 }
 
@@ -94,6 +96,9 @@ func (o *queryOptions) inOurWords() error {
 		if err := permissionMode(h.mode.Value); err != nil {
 			return usagef("--permission-mode: %v", err)
 		}
+	}
+	if h.prompt.Set && h.prompt.Value != promptStdio {
+		return usagef("--permission-prompt-tool %q: only %s, the client, is asked here", h.prompt.Value, promptStdio)
 	}
 	for _, name := range h.sourceNames() {
 		if !slices.Contains([]string{"user", "project", "local"}, name) {
@@ -170,7 +175,7 @@ func (h headless) ownPrompt() []model.Section {
 // foreignFlag tells what stands here for a flag of other agents, "" for all others.
 func foreignFlag(spelling string) string {
 	switch strings.TrimLeft(spelling, "-") {
-	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "permission-prompt-tool", "yolo", "full-auto", "approval-mode":
+	case "dangerously-skip-permissions", "allow-dangerously-skip-permissions", "yolo", "full-auto", "approval-mode":
 		return "what a tool may do unasked stands in its definition: run and detached; no flag lifts that"
 	case "system-prompt", "agent", "agents":
 		return "a profile holds prompt, model and tools of an agent: --cfg NAME"

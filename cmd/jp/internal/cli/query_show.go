@@ -79,7 +79,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	set := s.loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.conv.Profile, Tools: set.Names(),
-		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: pick(s.interactive(), modeDefault, modeDontAsk), SlashCommands: []string{},
+		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: pick(s.interactive() || s.asks != nil && s.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
 		APIKeySource: pick(s.info.KeyEnv == "", "none", pick(s.info.KeyEnv == "ANTHROPIC_API_KEY", s.info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Input is a line that a client of `jp query --input-format=stream-json` writes on stdin, as other agents take it: the
-// message of a user, or a control request.
+// message of a user, a control request, or the answer to one of ours.
 //
 //	{"type":"user","message":{"role":"user","content":"Why?"}}
 //	{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}
@@ -23,6 +23,7 @@ type Input struct {
 	UUID    string          // of the message, as its client named it; "" = it has none
 	Message json.RawMessage // the message as it came
 	Control *Control        // nil = it is no control request
+	Reply   *Reply          // nil = it is no answer to a Permission
 }
 
 // ReadInput reads one line. A type that nobody would answer is an error.
@@ -35,6 +36,7 @@ func ReadInput(line []byte) (Input, error) {
 		ShouldQuery     *bool           `json:"shouldQuery"`
 		RequestID       string          `json:"request_id"`
 		Request         json.RawMessage `json:"request"`
+		Response        json.RawMessage `json:"response"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
 		return Input{}, tools.ExplainJSON(err)
@@ -45,6 +47,9 @@ func ReadInput(line []byte) (Input, error) {
 	case "control_request":
 		c, err := readControl(l.RequestID, l.Request)
 		return Input{Control: c}, err
+	case "control_response":
+		r, err := readReply(l.Response)
+		return Input{Reply: r}, err
 	case "user":
 	default:
 		return Input{}, fmt.Errorf("type %q is not read here; only user and control_request are", l.Type)
@@ -117,6 +122,8 @@ func (m *OneMessage) Add(line []byte) error {
 	case err != nil:
 	case in.Control != nil:
 		err = fmt.Errorf("a control request is answered with --output-format stream-json only")
+	case in.Reply != nil:
+		err = errors.New("an answer came, and nothing was asked")
 	case in.Text != "" && m.text != "":
 		err = errors.New("one message is one run; the next goes on with --resume")
 	}

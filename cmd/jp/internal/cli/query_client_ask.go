@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/unseen"
+)
+
+// promptStdio is the one value of --permission-prompt-tool: the client at stdin and stdout answers.
+const promptStdio = "stdio"
+
+// clientAsker asks a client whether calls may run. It is the asker of a run.
+type clientAsker struct {
+	*query
+	client *client
+}
+
+// Ask puts the question whether a call may run; it is a tools.Prompter. What a model may see is not a question that the protocol
+// has. The client answers yes or no for this call: rules that it would add are not ours to keep, and arguments that it changed
+// are a no.
+func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
+	no := func(format string, args ...any) (tools.Answer, error) {
+		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf(format, args...)}, nil
+	}
+	if q.Kind != tools.KindRun {
+		return tools.Answer{}, tools.ErrNobody
+	}
+	if n := len(q.Call.Arguments); n > maxShown {
+		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, maxShown>>10)
+	}
+	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: hiddenText(q.Call.Arguments)}
+	p.Title = a.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
+	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
+		return no("its arguments are no object")
+	}
+	r, err := a.client.permit(ctx, p)
+	switch {
+	case err != nil:
+		return tools.Answer{}, err
+	case r.Err != nil:
+		return no("%s", unseen.Strip(tools.Prefix(r.Err.Error(), maxReason)))
+	case r.Interrupt:
+		a.client.stopRun()
+		return tools.Answer{}, errInterrupted
+	case !r.Allow:
+		return no("%s", strings.TrimSpace(unseen.Strip(tools.Prefix(r.Reason, maxReason))))
+	case !r.Same(p.Input):
+		return no("the arguments were changed, and calls run as they are or not at all")
+	}
+	return tools.Answer{Choice: tools.AllowOnce}, nil
+}
+
+// maxReason bounds the reason of a no, in bytes.
+const maxReason = 4 << 10
+
+// question is that of ask_user, which clients have no request for.
+func (a clientAsker) question(context.Context, string, string, []string) (string, error) {
+	return "", term.ErrNobody
+}
+
+// permit asks the client and waits for its reply. The error wraps tools.ErrNobody where it was not asked; a client that closes
+// stdin instead of answering has said no.
+func (c *client) permit(ctx context.Context, p stream.Permission) (stream.Reply, error) {
+	reply := make(chan stream.Reply, 1)
+	c.mu.Lock()
+	if c.end != nil || c.o.heads.mode.Value == modeDontAsk {
+		c.mu.Unlock()
+		return stream.Reply{}, fmt.Errorf("%w: the client cannot be asked", tools.ErrNobody)
+	}
+	c.asked++
+	p.ID = fmt.Sprintf("jp-%d", c.asked)
+	c.replies[p.ID] = reply
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.replies, p.ID)
+		c.mu.Unlock()
+	}()
+	if err := c.write(p.Line()); err != nil {
+		return stream.Reply{}, err
+	}
+	select {
+	case r := <-reply:
+		return r, nil
+	case <-c.closed:
+		select {
+		case r := <-reply: // its last line
+			return r, nil
+		default:
+			return stream.Reply{Err: errors.New("the client has closed stdin")}, nil
+		}
+	case <-ctx.Done():
+		if err := c.write(stream.Withdrawn(p.ID)); err != nil {
+			return stream.Reply{}, err
+		}
+		return stream.Reply{}, context.Cause(ctx)
+	}
+}
+
+// replied hands a reply to the question that waits for it. One that comes too late is left alone.
+func (c *client) replied(r stream.Reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if reply := c.replies[r.ID]; reply != nil {
+		delete(c.replies, r.ID)
+		reply <- r
+	}
+}
+
+// stopRun stops the run that is under way.
+func (c *client) stopRun() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupt(false)
+}
+
+// write writes a line for the client.
+func (c *client) write(line []byte, err error) error {
+	if err == nil {
+		_, err = escaping{c.app.io.Out}.Write(line)
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+package stream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"jp/tools"
+)
+
+// Permission is a question of ours to the client: may this call run? Reply answers it.
+type Permission struct {
+	ID          string // of the request
+	Tool        string
+	Call        string
+	Input       json.RawMessage // the arguments, an object
+	Title       string          // one line that names the call
+	Description string          // what Input does not show; "" = nothing
+}
+
+// Line returns it as JSON with its newline.
+func (p Permission) Line() ([]byte, error) {
+	type request struct {
+		Subtype     string          `json:"subtype"`
+		Tool        string          `json:"tool_name"`
+		Input       json.RawMessage `json:"input"`
+		Call        string          `json:"tool_use_id"`
+		Title       string          `json:"title"`
+		Description string          `json:"description,omitempty"`
+	}
+	return controlLine("control_request", p.ID, request{"can_use_tool", p.Tool, p.Input, p.Call, p.Title, p.Description})
+}
+
+// Withdrawn is the line by which a question is taken back.
+func Withdrawn(id string) ([]byte, error) { return controlLine("control_cancel_request", id, nil) }
+
+func controlLine(kind, id string, request any) ([]byte, error) {
+	b, err := json.Marshal(struct {
+		Type    string `json:"type"`
+		ID      string `json:"request_id"`
+		Request any    `json:"request,omitempty"`
+	}{kind, id, request})
+	return append(b, '\n'), err
+}
+
+// Reply is what the client answers to a Permission.
+type Reply struct {
+	ID        string // of the request
+	Allow     bool
+	Input     json.RawMessage // the arguments that it allows; nil = those that it was asked about
+	Reason    string          // of a no
+	Interrupt bool            // with a no: the run is to stop
+	Err       error           // why it is no answer
+}
+
+func readReply(response json.RawMessage) (*Reply, error) {
+	var r struct {
+		Subtype  string          `json:"subtype"`
+		ID       string          `json:"request_id"`
+		Response json.RawMessage `json:"response"`
+		Error    string          `json:"error"`
+	}
+	if err := json.Unmarshal(response, &r); err != nil || r.ID == "" {
+		return nil, errors.New("control_response: response: has no request_id")
+	}
+	if r.Subtype != "success" {
+		return &Reply{ID: r.ID, Err: fmt.Errorf("the client failed to answer: %s", r.Error)}, nil
+	}
+	var a struct {
+		Behavior  string          `json:"behavior"`
+		Input     json.RawMessage `json:"updatedInput"`
+		Message   string          `json:"message"`
+		Interrupt bool            `json:"interrupt"`
+	}
+	if err := json.Unmarshal(r.Response, &a); err != nil {
+		return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: %w", tools.ExplainJSON(err))}, nil
+	}
+	switch a.Behavior {
+	case "allow":
+		if string(a.Input) == "null" {
+			a.Input = nil
+		}
+		return &Reply{ID: r.ID, Allow: true, Input: a.Input}, nil
+	case "deny":
+		return &Reply{ID: r.ID, Reason: a.Message, Interrupt: a.Interrupt}, nil
+	}
+	return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: its behavior is %q", tools.Prefix(a.Behavior, 64))}, nil
+}
+
+// Same reports whether the reply allows the call with the arguments that it was asked about. Clients write them anew: keys may be
+// in another order, and numbers in another form.
+func (r Reply) Same(input json.RawMessage) bool {
+	if r.Input == nil {
+		return true
+	}
+	var a, b any
+	return json.Unmarshal(r.Input, &a) == nil && json.Unmarshal(input, &b) == nil && reflect.DeepEqual(a, b)
+}
