@@ -1,14 +1,16 @@
 package convstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 )
 
 // schemaVersion is the version of the drawing in the package comment.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // bucketNumber names a bucket in the code.
 type bucketNumber int
@@ -81,6 +83,7 @@ type migration struct {
 var migrations = []migration{
 	{1, makeListing},
 	{2, makeImports},
+	{3, markImported},
 }
 
 // makeListing gives every conversation its entry in the listing, which version 1
@@ -107,6 +110,45 @@ func makeImports(t *tx) error {
 		}
 	}
 	return nil
+}
+
+// markImported gives imported conversations the number of the last delegation
+// before they came, by which their accounts tell their own delegations from those
+// of conversations of the same ids that were removed. Not everything that writes
+// version 3 keeps it.
+func markImported(t *tx) error {
+	var made []Delegation
+	if err := t.prefixed(bDelegations, nil, func(k, v []byte) error {
+		d, err := t.parseDelegation(k, v)
+		if !d.Imported {
+			made = append(made, d)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	slices.SortFunc(made, func(a, b Delegation) int { return cmp.Compare(a.number, b.number) })
+	return t.prefixed(bImported, nil, func(k, _ []byte) error {
+		id := idAt(k, 0)
+		im, err := t.imported(id)
+		if err != nil {
+			return err
+		}
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		later := func(d Delegation) bool { return d.Reserved.After(im.At) }
+		n := slices.IndexFunc(made, later)
+		if n < 0 {
+			n = len(made)
+		}
+		if n == 0 || made[n-1].number <= r.After {
+			return nil
+		}
+		r.After = made[n-1].number
+		return t.save(id, r)
+	})
 }
 
 // migrate runs, inside the transaction, all the steps that lead to want. A store

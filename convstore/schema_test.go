@@ -344,6 +344,45 @@ func TestMigrateImports(t *testing.T) {
 	}
 }
 
+// TestMigrateImported brings a store of version 3 to the present one, in which a
+// conversation that was imported again has lost which delegations it has not made.
+func TestMigrateImported(t *testing.T) {
+	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	root := mustCreate(t, s, New{})
+	for again := range 2 {
+		l := mustLock(t, s, root.ID)
+		mustAppend(t, l, TurnStart{})
+		delegate(t, s, l, "c", 0, 7, nil)
+		mustAppend(t, l, TurnEnd{State: StateOK})
+		mustNot(t, l.Close())
+		if again == 0 {
+			lines := exportSome(t, s, true, root.ID)
+			if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); err != nil {
+				t.Fatal(err)
+			}
+			mustImport(t, s, lines, ImportOptions{})
+		}
+	}
+	mustNot(t, s.f.write(t.Context(), func(t *tx) error {
+		r, err := t.load(root.ID)
+		if err != nil {
+			return err
+		}
+		r.After = 0
+		return t.save(root.ID, r)
+	}))
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("what is lost is not missed")
+	}
+	setSchema(t, s.Path(), 3)
+	if _, err := s.Get(t.Context(), root.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func schemaOf(t testing.TB, s *Store) uint64 {
 	t.Helper()
 	db := rawOpen(t, s.Path(), true)
