@@ -280,7 +280,8 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	} else {
 		// What a person starts from a shell is as much as that person gives it.
 		l := &caller.Limits
-		l.MaxPerTurn, l.MaxChildren, l.Profiles = len(b.items), len(b.items), names
+		each := 1 + l.MaxChildren // a line and what it makes below it, as if it were asked by itself
+		l.MaxPerTurn, l.MaxChildren, l.Profiles = len(b.items), len(b.items)*each, names
 		if b.o.parallel.Set {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
