@@ -343,7 +343,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
 	defer span.End()
-	failed := d.Batch(ctx, b.call()+convstore.NewEventID(), b.items, b.parallel, b.most, b.row)
+	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
 	b.tree.Close()
 	failed = b.finish(failed)
 	came := endOf(ctx, failed, b.cameTo())

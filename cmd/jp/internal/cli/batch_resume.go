@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/convstore"
@@ -23,6 +25,7 @@ type earlier struct {
 	stored map[int]convstore.Delegation     // those that are in the store only
 	read   func(convstore.Delegation) (delegate.Row, error)
 	below  convstore.ID // what the latest of the earlier runs ran below; 0 = none was found
+	line   string       // with --root-id: names the latest run and those that it went on with; "" = none was found
 }
 
 func (e *earlier) known(place int) bool {
@@ -138,6 +141,22 @@ func (b *batch) labels() map[string]string {
 // call begins the ids of all calls of this batch, whoever makes them.
 func (b *batch) call() string { return "batch-" + b.sum + "-" }
 
+// newCall begins the ids of the calls of this run: a run that goes on with another one begins as that did.
+func (b *batch) newCall() string {
+	if b.earlier != nil && b.earlier.line != "" {
+		return b.call() + b.earlier.line + "-" + convstore.NewEventID()
+	}
+	return b.call() + convstore.NewEventID()
+}
+
+// lineOf is what the calls of a run, and of those that went on with it, begin with after call.
+func (b *batch) lineOf(del convstore.Delegation) string {
+	rest, _ := strings.CutPrefix(del.Call, b.call())
+	rest, _, _ = strings.Cut(rest, "#")
+	line, _, _ := strings.Cut(rest, "-")
+	return line
+}
+
 // sumOf tells one batch from others: same queries, in the same order, under the same profiles.
 func sumOf(items []delegate.Item) string {
 	h := sha256.New()
@@ -152,17 +171,31 @@ func sumOf(items []delegate.Item) string {
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
 		caller, err := b.resolveTarget(ctx, b.o.rootID.Value)
+		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
-			var conv convstore.Conversation
-			if conv, err = b.store.Get(ctx, at); err == nil {
-				err = b.storedBelow(ctx, at, caller)
+			var list []convstore.Delegation
+			if list, err = b.store.Delegations(ctx, at); err != nil {
+				break
 			}
-			if conv.Link != convstore.DelegationLink {
+			all = append(all, list...)
+			var conv convstore.Conversation
+			if conv, err = b.store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
 				break
 			}
 			at = conv.Parent
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		// The same queries may have been asked on behalf of it before, by runs that this one does not go on with.
+		var latest time.Time
+		for _, del := range all {
+			if delegate.PlaceOf(del, b.call()) > 0 && del.Caller == caller && del.Reserved.After(latest) {
+				latest, b.earlier.line = del.Reserved, b.lineOf(del)
+			}
+		}
+		b.stored(ctx, all, caller)
+		return nil
 	}
 	list, err := b.store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
 	if err != nil {
@@ -210,11 +243,18 @@ func (b *batch) leave(ctx context.Context, run convstore.Conversation) error {
 // storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
 func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
 	list, err := b.store.Delegations(ctx, root)
-	if err != nil {
-		return err
+	if err == nil {
+		b.stored(ctx, list, caller)
 	}
+	return err
+}
+
+func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller convstore.ID) {
 	for _, del := range list {
 		place := delegate.PlaceOf(del, b.call()) - 1
+		if line := b.earlier.line; line != "" && b.lineOf(del) != line {
+			continue
+		}
 		if place < 0 || place >= b.total || del.Caller != caller || del.State != convstore.StateOK || b.earlier.known(place) {
 			continue
 		}
@@ -232,7 +272,6 @@ func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) erro
 		d.InlineResult = maxRow
 		return d.Recorded(context.WithoutCancel(ctx), del)
 	}
-	return nil
 }
 
 // leaveOut takes the answered queries out of those to run.
