@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"jp/cmd/jp/internal/delegate"
@@ -26,6 +28,9 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 			}
 		}
 	}
+	if prices := pricesFor(cfg.Providers.Prices); prices != "" {
+		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
+	}
 	allow = append(allow, q.mcpVariables(ctx)...)
 	env = append(proc.Environ(q.app.env.Environ, allow...), env...)
 	if say := q.trustForChild(); say != "" {
@@ -36,6 +41,28 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env
+}
+
+// pricesFor writes the prices that were set as JSON, "" when there are none: what the one rule goes by in granting money must be what a
+// child counts by, and a flag or a variable may have set them.
+func pricesFor(set map[string]profiles.Price) string {
+	if len(set) == 0 {
+		return ""
+	}
+	prices := map[string]map[string]json.Number{}
+	for id, p := range set {
+		prices[id] = map[string]json.Number{}
+		for key, nano := range map[string]*int64{"input": &p.Input, "output": &p.Output, "cache_read": p.CacheRead, "cache_write": p.CacheWrite} {
+			if nano != nil {
+				prices[id][key] = json.Number(strconv.FormatFloat(float64(*nano)/1e9, 'f', -1, 64))
+			}
+		}
+	}
+	data, err := json.Marshal(prices)
+	if err != nil {
+		return "" // numbers and texts are always JSON
+	}
+	return string(data)
 }
 
 // childProviders names the providers of the models that a child can call: its own, which writes its summaries too, and any where it
