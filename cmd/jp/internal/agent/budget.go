@@ -103,6 +103,10 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 		want, least = min(want, closingTokens), min(want, closingLeast)
 	}
 	if t.most(0, 0) == nil {
+		if left.CostNano != nil && a.Limits != nil && a.Limits.Strict {
+			why := "the price of the model " + t.Model + " is not known, and a limit of cost is set"
+			return 0, 0, &limit{kind: LimitCost, reason: why, told: why, state: convstore.StateBudget}
+		}
 		left.CostNano = nil // what has no price is bounded by tokens alone
 	}
 	if !closing {
