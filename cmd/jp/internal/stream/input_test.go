@@ -94,6 +94,8 @@ func FuzzReadInput(f *testing.F) {
 	f.Add([]byte(`{"type":"user","message":{"role":"user","content":"a"}}`))
 	f.Add([]byte(`{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"}]}}`))
 	f.Add([]byte(`{"type":"control_request","request_id":"1","request":{"subtype":"initialize","systemPrompt":[""]}}`))
+	f.Add([]byte(`{"type":"control_response","response":{"subtype":"success","request_id":"jp-1","response":{"behavior":"allow","updatedInput":{"a":1}}}}`))
+	f.Add([]byte(`{"type":"control_response","response":{"subtype":"error","request_id":"jp-1","error":"x"}}`))
 	f.Add([]byte("\n\n{"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in, err := ReadInput(b)
@@ -101,6 +103,8 @@ func FuzzReadInput(f *testing.F) {
 		case err != nil:
 		case in.Control != nil && (in.Control.ID == "" || in.Control.Subtype == "" || in.Control.Subtype == Initialize && (in.Control.Start == nil) != (in.Control.Err != nil)):
 			t.Fatalf("ReadInput(%q) = %+v", b, *in.Control)
+		case in.Reply != nil && (in.Reply.ID == "" || in.Reply.Allow && (in.Reply.Err != nil || in.Reply.Interrupt)):
+			t.Fatalf("ReadInput(%q) = %+v", b, *in.Reply)
 		case in.Control == nil && in.Text != "" && (strings.TrimSpace(in.Text) == "" || !json.Valid(in.Message)):
 			t.Fatalf("ReadInput(%q) = %+v", b, in)
 		}
