@@ -232,7 +232,7 @@ func (d *Delegator) settle(ctx context.Context, res *convstore.Reservation, e *e
 		_ = res.Release()
 		return err
 	}
-	e.Total = settled.Total
+	e.Own, e.Total = settled.Own, settled.Total
 	LogEnd(d.Log, settled)
 	return nil
 }

@@ -22,7 +22,8 @@ type ending struct {
 	Reason   string
 	Text     string
 	Calls    int             // of its model
-	Total    convstore.Spend // what it has used, with all below it; known once it is settled
+	Own      convstore.Spend // what it has used; known once it is settled
+	Total    convstore.Spend // with all below it
 	PID      int
 	Started  time.Time
 	Stderr   string

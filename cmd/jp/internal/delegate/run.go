@@ -193,6 +193,10 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	e.Stderr, e.LastTool = tail.String(), f.lastTool
 	e.PID, e.Started = pid, f.begun
 	err = d.settle(ctx, res, &e)
+	if err == nil {
+		// The store counts what the stream does not carry: attempts that failed, summaries, a reply that a kill cut off.
+		f.tokens, f.cost = e.Own.Tokens(), (*stream.USD)(e.Own.Cost())
+	}
 	f.end(e.State, e.Reason)
 	f.record(del, e)
 	d.Log.Debug("process of a sub-agent ended", "child", child, "exit", exit.Code, "rss", exit.MaxRSS)
