@@ -52,6 +52,8 @@ type Spending struct {
 	Charges      []Charge
 	Below        []ID  // strict descendants by delegation links, each before its children
 	Runs         []Run // delegations by the conversation or below it, oldest first, those of removed conversations too
+
+	earlier []Run // of descendants, in the ledger that the tree was moved out of
 }
 
 // Spent adds up what the events of a conversation and of its strict descendants by
@@ -95,6 +97,11 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 			return err
 		}
 		s.Runs = madeBelow(all, here)
+		if top.Grant != nil { // the owner of the ledger was delegated itself, before it was moved or copied
+			if s.earlier, err = t.runsElsewhere(s.Ledger, here); err != nil {
+				return err
+			}
+		}
 		byTurn := make(map[turnOf]*Run, len(all))
 		byChild := make(map[ID]*Run, len(all))
 		for i := range all {
@@ -155,6 +162,21 @@ func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 			return t.damaged("delegation of %s: %w", idAt(k, 0), err)
 		}
 		runs = append(runs, r)
+		return nil
+	})
+	return runs, err
+}
+
+// runsElsewhere returns the runs of some conversations that other ledgers have.
+func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
+	err = t.prefixed(bDelegations, nil, func(k, v []byte) error {
+		var r Run
+		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
+			return t.damaged("delegation of %s: %w", idAt(k, 0), err)
+		}
+		if idAt(k, 0) != ledger && of[r.Child] {
+			runs = append(runs, r)
+		}
 		return nil
 	})
 	return runs, err
@@ -285,7 +307,7 @@ func (s Spending) Differences() []Difference {
 			add(events, c.Conversation, c.Usage, c.CostNano)
 		}
 	}
-	for _, d := range s.Runs {
+	for _, d := range slices.Concat(s.earlier, s.Runs) {
 		if recorded[d.Child] == nil {
 			continue
 		}

@@ -133,6 +133,54 @@ func TestSpent(t *testing.T) {
 }
 
 // What a child used beyond what was settled for it is told.
+// TestSpentMoved: what was spent before a tree was moved is in the ledger that it has left.
+func TestSpentMoved(t *testing.T) {
+	s := openStore(t)
+	five := int64(5)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	spend(t, l, "m/main", 100, &five)
+	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "c1", Kind: "sub_complete", Profile: "agent/r"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mid := rs[0].Child.ID
+	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lm, err := s.Adopt(t.Context(), mid, os.NewFile(uintptr(fd), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spend(t, lm, "m/mid", 30, &five)
+	leaf := delegate(t, s, lm, "c2", 0, 10, &five)
+	if err := lm.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Below().Settle(t.Context(), rs[0], Outcome{State: StateOK}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Edit(t.Context(), mid, func(c *Conversation) error { c.Parent = 0; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{"c3", "c4"} {
+		for _, id := range []ID{root.ID, mid} {
+			if got, err := s.Spent(t.Context(), id); err != nil || got.Differences() != nil {
+				t.Errorf("Spent(%s).Differences() = %+v, %v, want none", id, got.Differences(), err)
+			}
+		}
+		lm = mustLock(t, s, mid)
+		delegate(t, s, lm, call, leaf, 20, &five)
+		if err := lm.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSpentDifferences(t *testing.T) {
 	s := openStore(t)
 	seven := int64(7)
