@@ -213,30 +213,11 @@ func (f *files) explain(l location, err error) error {
 // glob resolves one entry of `extends` in the file at from: a path or a pattern, relative to its folder.
 // It returns the locations sorted. A plain path is returned whether it exists or not.
 func (f *files) glob(from location, entry string) ([]location, error) {
-	if strings.ContainsRune(entry, 0) || entry == "" {
-		return nil, errors.New("is no path")
-	}
-	fixed, pattern := splitPattern(entry)
-	var base location // the folder in which the pattern is matched, or the file itself
-	if from.place.confined {
-		if path.IsAbs(entry) || strings.HasPrefix(entry, "~/") {
-			return nil, errors.New("must be relative: the workspace's files stay in its .jp folder")
-		}
-		base = location{place: from.place, path: path.Join(path.Dir(from.path), fixed)}
-		if !fs.ValidPath(base.path) {
-			return nil, errors.New("leads out of the workspace's .jp folder")
-		}
-	} else {
-		abs, err := f.tilde(fixed)
-		if err != nil {
-			return nil, err
-		}
-		if !filepath.IsAbs(abs) {
-			abs = filepath.Join(filepath.Dir(from.path), abs)
-		}
-		base = f.at(filepath.Clean(abs))
-	}
-	if pattern == "" {
+	base, pattern, err := f.base(from, entry)
+	switch {
+	case err != nil:
+		return nil, err
+	case pattern == "":
 		return []location{base}, nil
 	}
 	fsys, err := f.folder(base)
@@ -295,6 +276,33 @@ func splitPattern(entry string) (fixed, pattern string) {
 	}
 	slash := strings.LastIndexByte(entry[:i], '/')
 	return entry[:slash+1], entry[slash+1:]
+}
+
+// base splits an entry of `extends` in the file at from into the folder in which its pattern is matched, and the pattern; without
+// a pattern base is the file itself.
+func (f *files) base(from location, entry string) (base location, pattern string, err error) {
+	if strings.ContainsRune(entry, 0) || entry == "" {
+		return base, "", errors.New("is no path")
+	}
+	fixed, pattern := splitPattern(entry)
+	if from.place.confined {
+		if path.IsAbs(entry) || strings.HasPrefix(entry, "~/") {
+			return base, "", errors.New("must be relative: the workspace's files stay in its .jp folder")
+		}
+		base = location{place: from.place, path: path.Join(path.Dir(from.path), fixed)}
+		if !fs.ValidPath(base.path) {
+			return base, "", errors.New("leads out of the workspace's .jp folder")
+		}
+		return base, pattern, nil
+	}
+	abs, err := f.tilde(fixed)
+	if err != nil {
+		return base, "", err
+	}
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(filepath.Dir(from.path), abs)
+	}
+	return f.at(filepath.Clean(abs)), pattern, nil
 }
 
 func hashHex(data []byte) string {

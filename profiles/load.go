@@ -41,6 +41,7 @@ func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*docu
 	if err != nil {
 		return nil, err
 	}
+	r.claim(d, entries)
 	var docs []*document
 	for i, entry := range entries {
 		fail := func(msg string, err error) ([]*document, error) {
@@ -72,6 +73,25 @@ func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*docu
 		}
 	}
 	return append(docs, d), nil
+}
+
+// claim notes what the user's own config reads as soon as it is there: what its patterns match, and profiles.
+func (r *resolver) claim(d *document, extends []string) {
+	if d.layer.Kind != UserLayer {
+		return
+	}
+	for _, entry := range extends {
+		if base, pattern, err := r.files.base(d.from, entry); err == nil && pattern != "" {
+			r.UserPatterns = append(r.UserPatterns, Pattern{base.abs(), pattern})
+		}
+	}
+	list, _ := d.tree["config_load_paths"].([]any)
+	for _, item := range list {
+		entry, _ := item.(string)
+		if at, err := r.searchDir(d, entry); err == nil && entry != "" {
+			r.UserFolders = append(r.UserFolders, at.abs())
+		}
+	}
 }
 
 func (d *document) parse(data []byte) error {

@@ -55,6 +55,10 @@ type Resolved struct {
 	Layers   []Layer  // everything read, in order, dropped ones included
 	Warnings []string // what the user should know, one line each
 
+	// What the user's own config reads as soon as it is there.
+	UserPatterns []Pattern
+	UserFolders  []string // of config_load_paths
+
 	schema  *schema
 	applied []*applied
 	plain   map[string]any // merged: what is stored
@@ -62,6 +66,12 @@ type Resolved struct {
 	paths   []any          // config_load_paths as written; nil = the default
 
 	iniName string // delegation.specializations as written; "" = the default
+}
+
+// Pattern is a pattern of `extends`.
+type Pattern struct {
+	Dir   string // absolute
+	Match string // below Dir; of path.Match
 }
 
 // applied is a document in the pile of layers.

@@ -52,6 +52,7 @@ type files struct {
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
 	closed    []string      // the same of env.Deny, without links: one may not be there yet
 	sealed    []string      // env.Sealed, without links above them: never written
+	growing   []Growing     // env.Growing, without links
 	plain     sync.Map      // by device number: file systems that hold files
 }
 
@@ -84,6 +85,9 @@ func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
 	}
 	for _, path := range env.Sealed {
 		f.sealed = append(f.sealed, filepath.Join(withoutLinks(filepath.Dir(path)), filepath.Base(path)))
+	}
+	for _, g := range env.Growing {
+		f.growing = append(f.growing, Growing{withoutLinks(g.Dir), g.Match})
 	}
 	rules := def.Access.FS
 	if rules == nil {
@@ -222,7 +226,8 @@ func (f *files) find(path string, write bool) (*place, error) {
 			at = f.absolute(link)
 			continue
 		}
-		if write && slices.ContainsFunc(f.sealed, func(path string) bool { return within(path, p.path) }) {
+		if write && (slices.ContainsFunc(f.sealed, func(path string) bool { return within(path, p.path) }) ||
+			slices.ContainsFunc(f.growing, func(g Growing) bool { return g.matches(p.path, false) })) {
 			p.Close()
 			return nil, &AccessError{path, "is written by no tool"}
 		}

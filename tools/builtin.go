@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -66,9 +67,33 @@ func CheckSource(def Definition, pos func(key string) string) error {
 
 // FSEnv is what the built-in tools work on.
 type FSEnv struct {
-	Workspace string   // the folder that holds .jp, absolute
-	Deny      []string // folders that no rule opens, such as the store's
-	Sealed    []string // files and folders, and links to such, that no rule opens to be written
+	Workspace string    // the folder that holds .jp, absolute
+	Deny      []string  // folders that no rule opens, such as the store's
+	Sealed    []string  // files and folders, and links to such, that no rule opens to be written
+	Growing   []Growing // files that no rule lets a tool make
+}
+
+// Growing is where files count as soon as they are there.
+type Growing struct {
+	Dir   string // absolute
+	Match string // below Dir; of path.Match
+}
+
+// matches reports whether the absolute path is such a file or, with above, may hold one too.
+func (g Growing) matches(at string, above bool) bool {
+	if !within(g.Dir, at) {
+		return false
+	}
+	names, want := components(g.Dir, at), strings.Split(g.Match, "/")
+	if len(names) > len(want) || len(names) < len(want) && !above {
+		return false
+	}
+	for i, name := range names {
+		if ok, err := filepath.Match(want[i], name); !ok && err == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // fsFunc runs one call of a built-in tool.

@@ -139,7 +139,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		}
 		return nil
 	}
-	f, err := newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed}, def, ReadOnly)
+	f, err := newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, def, ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
@@ -171,6 +171,11 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(path))
 			}
 		}
+		for _, g := range f.growing {
+			if r.mode == ReadWrite && (within(r.path, g.Dir) || g.matches(r.path, true)) {
+				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(filepath.Join(g.Dir, g.Match)))
+			}
+		}
 		if f.opensHome(r.path, variable(env.Environ, "HOME")) {
 			box.KeepHome = true
 		}
@@ -200,7 +205,7 @@ func (c command) deniedAtTop(stderr string) bool {
 	if c.def.Sandbox == SandboxOff || c.env.Dir == "" || !strings.Contains(low, "permission denied") && !strings.Contains(low, "eacces") {
 		return false
 	}
-	f, err := newFiles(FSEnv{Workspace: c.env.Dir, Deny: c.env.Deny, Sealed: c.env.Sealed}, c.def, ReadOnly)
+	f, err := newFiles(FSEnv{Workspace: c.env.Dir, Deny: c.env.Deny, Sealed: c.env.Sealed, Growing: c.env.Growing}, c.def, ReadOnly)
 	return err == nil && slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
 }
 

@@ -49,6 +49,8 @@ type CommandEnv struct {
 	// Sealed are files and folders, and links to such, that no rule of
 	// access.fs may open to be written, or lie in.
 	Sealed []string
+	// Growing are patterns: what one matches is as Sealed, once it is there.
+	Growing []Growing
 	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
 	// Program is the file of this jp, absolute, which every tool may execute

@@ -119,7 +119,7 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders(), Sealed: q.sealed()}
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders(), Sealed: q.sealed(), Growing: q.places.growing}
 	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
@@ -220,7 +220,7 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.closedFolders(), Sealed: a.sealed(), Program: ownProgram(),
+		Notice: tools.Once(func(text string) { a.warn("%s", text) }), Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing, Program: ownProgram(),
 	}
 }
 

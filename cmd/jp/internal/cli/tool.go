@@ -180,7 +180,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: a.closedFolders(), Sealed: a.sealed()}, d)
+		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
