@@ -31,6 +31,7 @@ type client struct {
 	spoken bool                    // a request was answered
 	cancel context.CancelCauseFunc // of the run that is under way; nil = none is
 	queue  []stream.Input
+	waits  int           // bytes that the queue takes, about
 	end    error         // why nothing more is read: io.EOF, or what was wrong
 	news   chan struct{} // holds one: the queue or end changed
 	closed chan struct{} // closed when nothing more is read
@@ -139,10 +140,18 @@ func (c *client) take(line []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = true
+	w := weight(in)
+	if len(c.queue) > 0 && c.waits+w > stdinMax {
+		return fmt.Errorf("more than %d MiB of messages wait for their answers", stdinMax>>20)
+	}
+	c.waits += w
 	c.queue = append(c.queue, in)
 	c.tell()
 	return nil
 }
+
+// weight is about how many bytes a message takes while it waits.
+func weight(in stream.Input) int { return 256 + len(in.Text) + len(in.Message) }
 
 func (c *client) stop(err error) {
 	c.mu.Lock()
@@ -184,6 +193,7 @@ func (c *client) first(ctx context.Context) (context.Context, stream.Input, erro
 	}
 	in := c.queue[0]
 	c.queue = c.queue[1:]
+	c.waits -= weight(in)
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	return ctx, in, nil
 }
@@ -248,7 +258,7 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 		c.cancel(errInterrupted)
 	}
 	if queued {
-		c.queue = nil
+		c.queue, c.waits = nil, 0
 		return stream.Interrupted{StillQueued: []string{}, Cancelled: ids}
 	}
 	return stream.Interrupted{StillQueued: ids}
