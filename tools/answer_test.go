@@ -103,3 +103,34 @@ func FuzzSchemaCheck(f *testing.F) {
 		}
 	})
 }
+
+// TestCheckMultiplies: what a schema says twice of a value, and of all that is in it, multiplies with each step into the value,
+// and the full validator cannot be interrupted.
+func TestCheckMultiplies(t *testing.T) {
+	nest := func(n int, open, inner, end string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
+	}
+	const twice = `{"$defs":{"n":{"anyOf":[{"properties":{"c":{"$ref":"#/$defs/n"}},"required":["c"]},{"items":{"$ref":"#/$defs/n"},` +
+		`"additionalProperties":{"$ref":"#/$defs/n"}},{"patternProperties":{"c":{"$ref":"#/$defs/n"}},"contains":{"$ref":"#/$defs/n"}}]}},"$ref":"#/$defs/n"}`
+	const once = `{"$defs":{"n":{"anyOf":[{"type":"object","properties":{"c":{"$ref":"#/$defs/n"}},"required":["c"]},{"type":"integer"}]}},"$ref":"#/$defs/n"}`
+	long := "[" + strings.Repeat("1,", 100_000) + "1]"
+	want := []string{"takes more than 500000 steps to be checked against its schema: nest it less deeply"}
+	for _, tt := range []struct {
+		schema, in string
+		problems   []string
+	}{
+		{twice, nest(5, `{"c":`, "1", "}"), nil},
+		{twice, nest(60, `{"c":`, "1", "}"), want},
+		{twice, nest(60, "[", "1", "]"), want},
+		{once, nest(90, `{"c":`, "1", "}"), nil},
+		{`{"items":{"anyOf":[{"type":"string"},{"type":"integer"}]}}`, long, nil},
+	} {
+		s, err := ParseSchema(json.RawMessage(tt.schema))
+		if err != nil {
+			t.Fatalf("ParseSchema(%.80s): %v", tt.schema, err)
+		}
+		if _, problems := s.Check([]byte(tt.in)); !reflect.DeepEqual(problems, tt.problems) {
+			t.Errorf("Check(%.80s) by %.80s = %q, want %q", tt.in, tt.schema, problems, tt.problems)
+		}
+	}
+}

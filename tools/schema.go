@@ -35,6 +35,7 @@ type schema struct {
 	unique                                   bool
 
 	full *jsonschema.Resolved // of the root, where needed
+	root map[string]any       // what full was made of
 }
 
 // annotations are keywords that a validator passes over.
@@ -83,6 +84,7 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	}
 	// Without a loader, nothing is fetched from elsewhere: such a reference is
 	// an error here.
+	s.root = m
 	s.full, err = js.Resolve(&jsonschema.ResolveOptions{})
 	return s, explainSchema(err)
 }

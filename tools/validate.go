@@ -70,6 +70,9 @@ func (s *schema) accept(v any) (json.RawMessage, []string) {
 		if err := json.Unmarshal(out, &plain); err != nil {
 			return nil, []string{err.Error()}
 		}
+		if err := bounded(s.root, plain); err != nil {
+			return nil, []string{err.Error()}
+		}
 		if err := s.full.Validate(plain); err != nil {
 			return nil, []string{explainSchema(err).Error()}
 		}
