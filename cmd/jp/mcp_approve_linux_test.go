@@ -21,6 +21,29 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 	if status != 6 || out != "" || !strings.Contains(screen, "runs       mcp-server about") || !strings.Contains(screen, "variables  TOKEN") {
 		t.Errorf("no = %d %s\n%s", status, out, screen)
 	}
+	// Nothing that runs over the edge of the screen begins a line.
+	entry := filepath.Join(s.dir, ".mcp.json")
+	long, err := os.ReadFile(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edge := strings.Replace(string(long), `"about"`, `"about", "`+strings.Repeat(".", 300)+`sandbox:require"`, 1)
+	if err := os.WriteFile(entry, []byte(edge), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
+	screen, _, status = onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
+	if status != 6 || !strings.Contains(screen, "\n      ..") || strings.Contains(screen, strings.Repeat(".", 250)) {
+		t.Errorf("a long command = %d\n%s", status, screen)
+	}
+	if err := os.WriteFile(entry, long, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.jp("trust", "--yes"); code != 0 {
+		t.Fatal(out)
+	}
 	// Its tools are shown before anything is recorded.
 	screen, out, status = atTerminal(t, s, []exchange{{start, "y\n"}, {tools, "n\n"}}, "mcp", "approve", "notes")
 	if status != 6 || out != "" || !strings.Contains(screen, "echo\n  Says it again.\n  {") {
@@ -64,7 +87,7 @@ func TestMCPApproveOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	screen, out, status = onTerminal(t, s, start, "n\n", "mcp", "approve", "notes")
-	const before = "It was approved with another entry: mcp-server about (runs UNCONFINED: it can do what you can do)"
+	const before = "It was approved with another entry: mcp-server about (runs UNCONFINED: it can \n      do what you can do)"
 	if status != 6 || out != "" || !strings.Contains(screen, "access     ro about") || !strings.Contains(screen, before) {
 		t.Errorf("another confinement = %d %s\n%s", status, out, screen)
 	}

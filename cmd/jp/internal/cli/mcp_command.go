@@ -316,6 +316,15 @@ func changedTools(name string, before mcp.Record, now []mcp.Tool, changes []mcp.
 	return b.String()
 }
 
+// laidOut is a text in which all shows on a screen of width columns: no line can pass for two.
+func laidOut(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.Join(unseen.Rows(unseen.Fold(strings.TrimSuffix(line, "\n")), width, "      "), "\n") + "\n")
+	}
+	return b.String()
+}
+
 // askApproval shows text and asks. The error is a refusal where nobody can answer, and for a no.
 func (a *app) askApproval(ctx context.Context, name, text, question string) error {
 	refusal := (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s: not approved", name)}).
@@ -328,7 +337,7 @@ func (a *app) askApproval(ctx context.Context, name, text, question string) erro
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	if err := tty.Show(text); err != nil {
+	if err := tty.Show(laidOut(text, tty.Width())); err != nil {
 		return err
 	}
 	answer, err := askLine(ctx, tty, question)
