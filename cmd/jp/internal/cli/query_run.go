@@ -387,16 +387,21 @@ func (a *app) modelProviders(cfg profiles.Config) model.Providers {
 	return p
 }
 
-// modelPrice turns nano-dollars per million tokens into nano-dollars per token; cache prices that were not given are those
-// of input.
+// cacheWrite is what a token that is written to the cache costs, in tokens of input, where nothing
+// else is said: as Anthropic bills it. No other format tells of such tokens.
+const cacheWrite = 1.25
+
+// modelPrice turns nano-dollars per million tokens into nano-dollars per token.
 func modelPrice(p profiles.Price) model.Price {
-	cache := func(n *int64) float64 {
-		if n == nil {
-			n = &p.Input
-		}
-		return float64(*n) / 1e9
+	input := float64(p.Input) / 1e9
+	read, write := input, cacheWrite*input
+	if p.CacheRead != nil {
+		read = float64(*p.CacheRead) / 1e9
 	}
-	return model.PerMillion(float64(p.Input)/1e9, float64(p.Output)/1e9, cache(p.CacheRead), cache(p.CacheWrite))
+	if p.CacheWrite != nil {
+		write = float64(*p.CacheWrite) / 1e9
+	}
+	return model.PerMillion(input, float64(p.Output)/1e9, read, write)
 }
 
 // expire settles what runs that died have left, and removes what has expired. It is never silent with -v, and never the reason for a

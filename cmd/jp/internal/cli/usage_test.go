@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/profiles"
 )
 
 // One call without a price makes every sum that it is in unknown, and no other.
@@ -64,6 +66,21 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 	} {
 		if !strings.Contains(b.String(), line+"\n") {
 			t.Errorf("writeUsage:\n%s\nlacks %q", b.String(), line)
+		}
+	}
+}
+
+func TestModelPrice(t *testing.T) {
+	zero, ten := int64(0), int64(10e9)
+	for _, tt := range []struct {
+		price profiles.Price
+		want  model.Price // nano-dollars per token
+	}{
+		{profiles.Price{Input: 4e9, Output: 20e9}, model.Price{Input: 4000, Output: 20000, CacheRead: 4000, CacheWrite: 5000}},
+		{profiles.Price{Input: 4e9, CacheRead: &zero, CacheWrite: &ten}, model.Price{Input: 4000, CacheWrite: 10000}},
+	} {
+		if got := modelPrice(tt.price); got != tt.want {
+			t.Errorf("modelPrice(%+v) = %+v, want %+v", tt.price, got, tt.want)
 		}
 	}
 }
