@@ -276,15 +276,27 @@ func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.note(id, r, ModelCall{Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true})
+	return t.noteEvent(id, r, r.lostCall())
+}
+
+// lostCall is the event that says so. It does not depend on when it is made: an export that holds
+// it, because nobody had stored it yet, and the store have the same one.
+func (r *record) lostCall() Event {
+	return Event{ID: fmt.Sprintf("lost-%d", r.LastSeq+1), Time: r.UpdatedAt, Body: ModelCall{
+		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true,
+	}}
 }
 
 // note appends an event of the store's own making.
 func (t *tx) note(id ID, r *record, body Body) error {
-	s, err := encodeEvent(Event{ID: NewEventID(), Time: t.now, Body: body})
+	return t.noteEvent(id, r, Event{ID: NewEventID(), Time: t.now, Body: body})
+}
+
+func (t *tx) noteEvent(id ID, r *record, ev Event) error {
+	s, err := encodeEvent(ev)
 	if err != nil {
 		return err
 	}
-	_, err = t.append(id, r, &s, body)
+	_, err = t.append(id, r, &s, ev.Body)
 	return err
 }

@@ -108,6 +108,7 @@ func (v View) exports(ctx context.Context, ids []ID, cascade bool) (all []ID, er
 
 func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) bool) error {
 	var x Exported
+	var lost *stored // a call that nobody makes any more and no event tells of
 	var next, last uint64
 	for first := true; first || next <= last; first = false {
 		var batch []sequenced
@@ -121,6 +122,9 @@ func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) boo
 					return err
 				}
 				next, last = 1, r.LastSeq
+				if lost, err = t.unstoredLoss(id, r); err != nil {
+					return err
+				}
 			}
 			batch, err = t.events(id, next, last)
 			return err
@@ -138,10 +142,31 @@ func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) boo
 			next = s.seq + 1
 		}
 		if len(batch) == 0 {
-			return nil
+			break
 		}
 	}
+	if lost == nil {
+		return nil
+	}
+	e := &ExportedEvent{Conversation: id, ID: string(lost.id), Time: time.Unix(0, lost.nano).UTC(), Body: lost.body}
+	if !yield(Piece{Event: e}, nil) {
+		return errEnough
+	}
 	return nil
+}
+
+// unstoredLoss is the event of a call whose process has died, nil when there is none or the store
+// holds it.
+func (t *tx) unstoredLoss(id ID, r *record) (*stored, error) {
+	if r.Call == nil {
+		return nil, nil
+	}
+	held, err := t.held(id)
+	if held || err != nil {
+		return nil, err
+	}
+	s, err := encodeEvent(r.lostCall())
+	return &s, err
 }
 
 // exported is the metadata of a conversation outside of the store. Of one that was

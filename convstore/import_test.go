@@ -622,3 +622,38 @@ func TestImportLongLine(t *testing.T) {
 		t.Errorf("the last has depth %d below %s, want 0 below jp-c1", c.Depth, c.Root)
 	}
 }
+
+// TestExportLostCall: the call that a killed process was making is owed, though no event of the store
+// tells of it yet. The export does, in the very words that the store will have.
+func TestExportLostCall(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	cost := int64(900)
+	call := Call{Model: "m", Usage: Usage{Input: 100, Output: 50}, CostNano: &cost}
+	if err := l.Begin(t.Context(), func(Account) *Call { return &call }, Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "q"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := exportLines(t, s); strings.Contains(got, `"lost"`) {
+		t.Errorf("while the call is made the export has it: %s", got)
+	}
+	_ = l.Close()
+	killed := exportLines(t, s)
+	to := openStore(t)
+	mustImport(t, to, killed, ImportOptions{})
+	spent, err := to.Spent(t.Context(), c.ID)
+	if err != nil || len(spent.Charges) != 1 || spent.Charges[0].Usage != call.Usage || *spent.Charges[0].CostNano != cost {
+		t.Errorf("charges after import = %+v, %v, want the lost call", spent.Charges, err)
+	}
+	l = mustLock(t, s, c.ID)
+	mustAppend(t, l, Note{Text: "went on"})
+	lost := ""
+	for line := range strings.Lines(killed) {
+		if strings.Contains(line, `"lost"`) {
+			lost = line
+		}
+	}
+	if stored := exportLines(t, s); lost == "" || !strings.Contains(stored, lost) {
+		t.Errorf("the store has\n%sand the export had\n%s", stored, lost)
+	}
+}

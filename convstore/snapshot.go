@@ -57,11 +57,11 @@ func (f *folder) copyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 			}
 			s.rest = s.rest[:0]
 			most := int64(snapshotRest)
-			if round == snapshotRounds {
+			if round >= snapshotRounds {
 				most = 0
 			}
 			done, err = s.pass(ctx, file, func(c chunk) (more bool, err error) {
-				if round == snapshotRounds {
+				if round >= snapshotRounds {
 					return true, s.write(c)
 				}
 				s.rest = append(s.rest, c)
