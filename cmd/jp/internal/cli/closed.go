@@ -23,8 +23,8 @@ func (a *app) closedFolders() []string {
 	if a.places.store != nil {
 		list = append(list, filepath.Dir(a.places.store.Path()))
 	}
-	if dir := a.places.vanishing; dir != "" {
-		list = append(list, dir)
+	if dir := a.places.vanishing.Load(); dir != nil {
+		list = append(list, dir.path)
 	}
 	return list
 }

@@ -13,27 +13,38 @@ import (
 // With --no-persist a query runs in a store of its own, which is gone when it ends; the workspace's is only read. A conversation
 // that goes on is copied there first.
 
-// vanishing makes a store for one run, and what removes it. It is kept in memory where the system has a place for that.
+// vanishing makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
+// have left that were killed is removed first.
 func (q *query) vanishing() (remove func(), err error) {
-	top := q.getenv("XDG_RUNTIME_DIR")
-	if info, err := os.Stat(top); !filepath.IsAbs(top) || err != nil || !info.IsDir() {
-		top = q.getenv("TMPDIR")
+	places := q.vanishingPlaces()
+	for _, place := range places {
+		sweepVanished(place)
 	}
-	dir, err := os.MkdirTemp(top, "jp-no-persist-")
+	dir, err := makeVanishing(places[0])
 	if err != nil {
 		return nil, fmt.Errorf("--no-persist: %w", err)
 	}
+	q.places.vanishing.Store(dir)
 	remove = func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := dir.remove(); err != nil {
 			q.warn("--no-persist: %v", err)
 		}
 	}
-	q.places.vanishing = dir
-	if q.store, err = convstore.Open(dir, convstore.Options{}); err != nil {
+	if q.store, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
 		remove()
 		return nil, usagef("--no-persist: %v", err).withHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
 	}
 	return remove, nil
+}
+
+// vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
+func (a *app) vanishingPlaces() (places []string) {
+	if top := a.getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
+		if info, err := os.Stat(top); err == nil && info.IsDir() {
+			places = append(places, top)
+		}
+	}
+	return append(places, or(a.getenv("TMPDIR"), os.TempDir()))
 }
 
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes

@@ -96,6 +96,9 @@ func (a *app) forceEnd(kill func(), why error) {
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
+			if dir := a.places.vanishing.Load(); dir != nil {
+				_ = os.RemoveAll(dir.path) // or the next run does
+			}
 			a.fail(fmt.Errorf("%w, by force: something did not end", why))
 		}()
 		select {

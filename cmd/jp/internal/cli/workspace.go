@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/term"
@@ -23,7 +24,7 @@ type places struct {
 	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
 	growing   []tools.Growing  // where its patterns look for more files
 	store     *convstore.Store
-	vanishing string // folder of the store of a run with --no-persist
+	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
 	trust     trustGate
 	delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see toolFiles
 	none      bool // the command says NONE: a broken config of the user's is a warning

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// vanishingName begins the name of a folder that a run with --no-persist has for itself; digits follow.
+const vanishingName = "jp-no-persist-"
+
+// vanishingDir is such a folder. It is locked as long as the run lives, also when the run is killed: the kernel frees the lock then,
+// and the next such run removes the folder.
+type vanishingDir struct {
+	path string
+	lock *os.File
+}
+
+func makeVanishing(place string) (*vanishingDir, error) {
+	for {
+		path, err := os.MkdirTemp(place, vanishingName)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := lockVanishing(path)
+		switch {
+		case err == nil:
+			return dir, nil
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // another run sweeps it: it was not locked yet
+		default:
+			return nil, errors.Join(err, os.Remove(path))
+		}
+	}
+}
+
+// lockVanishing returns the folder of a run that is not alive, or of this one. Others get unix.EWOULDBLOCK, or fs.ErrNotExist where
+// the folder is gone.
+func lockVanishing(path string) (*vanishingDir, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	lock := os.NewFile(uintptr(fd), path)
+	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = isStill(lock, path)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return &vanishingDir{path: path, lock: lock}, nil
+}
+
+// isStill returns nil when the open folder is the one at path, and ours.
+func isStill(dir *os.File, path string) error {
+	opened, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !os.SameFile(opened, there):
+		return fs.ErrNotExist
+	case opened.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()):
+		return fs.ErrPermission
+	}
+	return nil
+}
+
+// remove removes the folder, and gives up its lock when nothing is left that another run could take for its own.
+func (d *vanishingDir) remove() error {
+	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
+}
+
+// sweepVanished removes what runs that were killed have left in a folder. What cannot be removed is left to the next one.
+func sweepVanished(place string) {
+	entries, _ := os.ReadDir(place)
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), vanishingName)
+		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.IsDir() {
+			continue
+		}
+		if dir, err := lockVanishing(filepath.Join(place, e.Name())); err == nil {
+			_ = dir.remove()
+		}
+	}
+}
