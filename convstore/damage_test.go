@@ -319,6 +319,11 @@ func TestLostEvents(t *testing.T) {
 				return err
 			},
 			"Fork": func() error { _, err := s.Fork(t.Context(), id, Fork{}); return err },
+			"Search": func() (err error) {
+				for _, err = range s.Search(t.Context(), Query{Pattern: "in no event"}) {
+				}
+				return err
+			},
 		} {
 			var damaged *DamagedError
 			if err := read(); !errors.As(err, &damaged) || !strings.Contains(err.Error(), "is missing") {

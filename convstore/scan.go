@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"sync"
@@ -317,6 +318,8 @@ func (sc *scan) events(ctx context.Context, t *tx, events bucketPages, p *part, 
 				continue
 			case id > p.id:
 				return errEnough
+			case seq > p.seq:
+				return missing(p.id, p.seq)
 			}
 			s, err := parseStored(v)
 			if err != nil {
@@ -350,11 +353,41 @@ func (sc *scan) events(ctx context.Context, t *tx, events bucketPages, p *part, 
 		}
 		return nil
 	})
-	if err != nil && err != errEnough {
+	if err == nil || err == errEnough {
+		err = nil
+		if !timeUp && p.seq != 0 {
+			err = t.endsBefore(p.id, p.seq)
+		}
+	}
+	if err != nil {
 		return t.damaged("%w", err)
 	}
 	if !timeUp {
 		p.seq = 0
+	}
+	return nil
+}
+
+// missing returns the error for an event that the store has lost.
+func missing(id ID, seq uint64) error {
+	return fmt.Errorf("conversation %s: event %d is missing", id, seq)
+}
+
+// endsBefore returns an error when a conversation should have the event with a number. Of the record it
+// reads no more than it needs.
+func (t *tx) endsBefore(id ID, seq uint64) error {
+	v := t.bucket(bConversations).Get(id.key())
+	if v == nil {
+		return nil // it was removed meanwhile
+	}
+	var r struct {
+		Events uint64 `json:"events"`
+	}
+	if err := json.Unmarshal(v, &r); err != nil {
+		return fmt.Errorf("conversation %s: %w", id, err)
+	}
+	if seq <= r.Events {
+		return missing(id, seq)
 	}
 	return nil
 }

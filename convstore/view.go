@@ -415,7 +415,7 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 			break
 		}
 		if want := first + uint64(len(batch)); num(k[8:]) != want {
-			return nil, t.damaged("conversation %s: event %d is missing", id, want)
+			return nil, t.damaged("%w", missing(id, want))
 		}
 		s, err := parseStored(bytes.Clone(v))
 		if err != nil {
