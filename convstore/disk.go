@@ -1,5 +1,14 @@
 package convstore
 
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
 // Disk is what a folder lies on, as far as it matters to a store.
 type Disk struct {
 	Path       string `json:"path"`        // the nearest folder that exists
@@ -29,4 +38,25 @@ func DiskOf(dir string) (Disk, error) {
 		d.FileSystem = kind
 	}
 	return d, nil
+}
+
+// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
+// as permissions and the file system say. It writes nothing and waits for nobody.
+func (s *Store) Writable() error {
+	if s.f.readOnly {
+		return ErrReadOnly
+	}
+	for _, name := range []string{fileStore, fileRuns, fileGate} {
+		path := s.f.path(name)
+		err := unix.Access(path, unix.W_OK)
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, path, err = resolve(filepath.Dir(path)); err == nil {
+				err = unix.Access(path, unix.W_OK|unix.X_OK)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("store %s: nothing can be written: %s: %w", s.Path(), path, err)
+		}
+	}
+	return nil
 }

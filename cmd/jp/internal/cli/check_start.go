@@ -74,8 +74,14 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if !j.ok() {
 		return []error{j.refusal()}
 	}
-	if _, err := a.store(ctx); err != nil {
+	st, err := a.store(ctx)
+	if err != nil {
 		return []error{err}
+	}
+	if !a.globals.noPersist {
+		if err := st.Writable(); err != nil {
+			return []error{err}
+		}
 	}
 	asks, look := a.globals.nonInteractive, a.mcp.look
 	a.globals.nonInteractive, a.mcp.look = true, true
