@@ -41,6 +41,32 @@ func holey(t testing.TB) (*Store, ID) {
 	return s, keep
 }
 
+// TestMuchIsFree: who writes to a store in which much is free is told, once, and nobody is told who reads or compacts it.
+func TestMuchIsFree(t *testing.T) {
+	s, keep := holey(t)
+	for _, tt := range []struct {
+		what string
+		free int64
+		use  func(s *Store) error
+		want int
+	}{
+		{"reading", 8 << 20, func(s *Store) error { _, err := s.Get(t.Context(), keep); return err }, 0},
+		{"writing twice", 8 << 20, func(s *Store) error { mustCreate(t, s, New{}); mustCreate(t, s, New{}); return nil }, 1},
+		{"writing where less is free", 16 << 20, func(s *Store) error { mustCreate(t, s, New{}); return nil }, 0},
+		{"compacting", 8 << 20, func(s *Store) error { _, _, err := s.Compact(t.Context()); return err }, 0},
+	} {
+		var notices []string
+		s := openStoreIn(t, s.f.dir, Options{Notice: func(text string) { notices = append(notices, text) }})
+		s.f.free = tt.free
+		if err := tt.use(s); err != nil {
+			t.Errorf("%s: %v", tt.what, err)
+		}
+		if len(notices) != tt.want {
+			t.Errorf("%s: notices %q, want %d", tt.what, notices, tt.want)
+		}
+	}
+}
+
 // TestCompact: the free space goes, nothing else does, ids and delegations' numbers
 // go on where they were, and whoever waits meanwhile goes on with the new file.
 func TestCompact(t *testing.T) {

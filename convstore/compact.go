@@ -63,6 +63,7 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if _, err := os.Lstat(s.Path()); errors.Is(err, fs.ErrNotExist) {
 		return before, after, nil
 	}
+	s.f.freed.Store(true) // it is about to be mended
 	// Nothing is written before the pages have been found sound: bbolt would take new pages from a
 	// freelist that may name pages in use.
 	if err := s.f.session(ctx, false, func(h *handle) error { return s.f.checkPages(h.file) }); err != nil {

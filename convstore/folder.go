@@ -37,7 +37,9 @@ type folder struct {
 
 	patient bool          // a wait for the lock lasts as long as its context, see wait.go
 	remark  time.Duration // after which a wait is told to notice
-	told    *atomic.Bool  // that one of its metas is lost
+	told    *atomic.Bool  // that one of its metas is lost, or all of it
+	free    int64         // bytes that are free in it, from which on that is told to who writes
+	freed   *atomic.Bool  // that this was told
 	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 
@@ -81,13 +83,16 @@ func (f *folder) open(ctx context.Context, write bool, h *handle) error {
 			if h.file, refused = f.acquire(ctx, write); refused != nil {
 				return nil, refused
 			}
-			lone, err := inspectFile(h.file)
+			pages, err := inspectFile(h.file)
 			if err != nil {
 				h.file.Close()
 				return nil, &DamagedError{Path: f.path(fileStore), Err: err}
 			}
-			if lone && !f.told.Swap(true) {
+			if pages.lone && !f.told.Swap(true) {
 				f.notice(fmt.Sprintf("store %s: %v", f.path(fileStore), errLone))
+			}
+			if write {
+				f.tellFree(pages)
 			}
 			return h.file, nil
 		},
@@ -188,6 +193,7 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 		if f.seen.Load() {
 			return nil, f.gone()
 		}
+		f.tellMissing()
 		if !write {
 			return nil, errAbsent
 		}
@@ -201,6 +207,25 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	}
 	f.seen.Store(true)
 	return file, lockFile(ctx, file, how)
+}
+
+// tellMissing tells, once, when there is no store where there was one. Of a folder that was moved away
+// as a whole nothing is left to tell by.
+func (f *folder) tellMissing() {
+	if owner, known := readWorkspace(f.dir); known && !f.told.Swap(true) {
+		f.notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
+			f.path(fileStore), fileWorkspace, owner.Path))
+	}
+}
+
+// defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte more.
+const defaultFree = 256 << 20
+
+// tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
+func (f *folder) tellFree(p *pageFile) {
+	if bytes := int64(p.free * p.pageSize); bytes >= f.free && !f.freed.Swap(true) {
+		f.notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.path(fileStore), bytes>>20))
+	}
 }
 
 // gone returns the error for a store that was there.

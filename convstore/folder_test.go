@@ -227,3 +227,43 @@ func TestTakeOver(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingStoreIsTold: where there was a store and there is none, whoever asks for it is told, before a new one is made.
+func TestMissingStoreIsTold(t *testing.T) {
+	workspace := memoryDir(t)
+	if err := os.Mkdir(filepath.Join(workspace, ".jp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(memoryDir(t), "store")
+	var notices []string
+	open := func() *Store {
+		notices = nil
+		return openStoreIn(t, dir, Options{Workspace: workspace, Notice: func(text string) { notices = append(notices, text) }})
+	}
+	s := open()
+	mustList(t, s.View, Filter{})
+	mustCreate(t, s, New{})
+	if len(notices) > 0 {
+		t.Errorf("the first store: notices %q, want none", notices)
+	}
+	if err := os.Remove(s.Path()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprintf("store %s: is gone; there was one, as workspace.json beside it says (of %s). The next query begins a new one", s.Path(), workspace)}
+	s = open()
+	mustList(t, s.View, Filter{})
+	mustList(t, s.View, Filter{})
+	if !slices.Equal(notices, want) {
+		t.Errorf("a reader's notices = %q, want %q", notices, want)
+	}
+	s = open()
+	mustCreate(t, s, New{})
+	if !slices.Equal(notices, want) {
+		t.Errorf("a writer's notices = %q, want %q", notices, want)
+	}
+	s = open()
+	mustCreate(t, s, New{})
+	if len(notices) > 0 {
+		t.Errorf("afterwards: notices %q, want none", notices)
+	}
+}

@@ -68,15 +68,13 @@ type page struct {
 	data     []byte // header included
 }
 
-// inspectFile reports what would keep bbolt from opening the file safely, and whether one of its metas
-// is lost.
-func inspectFile(file *os.File) (lone bool, err error) {
+// inspectFile returns the pages of a file that bbolt can open safely.
+func inspectFile(file *os.File) (*pageFile, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	p, err := openPages(file, info.Size())
-	return err == nil && p.lone, err
+	return openPages(file, info.Size())
 }
 
 // openPages reads the newer of the two metas that is sound, as bbolt does.

@@ -43,7 +43,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	f := &folder{dir: full, readOnly: o.ReadOnly, deadline: o.Deadline, now: o.Now, notice: o.Notice, workspace: o.Workspace,
-		patient: o.Patient, remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool)}
+		patient: o.Patient, remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool), free: defaultFree, freed: new(atomic.Bool)}
 	f.seen.Store(o.Patient)
 	if f.deadline == 0 {
 		f.deadline = defaultDeadline

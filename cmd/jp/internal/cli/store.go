@@ -124,7 +124,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
-			"smaller. Other jp wait meanwhile. When it fails, for want of room say, the store is as it was.",
+			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
 		Exits:    []Status{exitNotFound, exitBusy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {
