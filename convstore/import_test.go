@@ -151,6 +151,31 @@ func TestImportRemoved(t *testing.T) {
 			if again := exportSome(t, s, true, removed); test.whole && again != lines {
 				t.Errorf("exported again: %s", firstDifference(again, lines))
 			}
+			// What was made in the turn in which it was removed counts no more, also below one that is asked by hand.
+			below, err := s.Below(t.Context(), removed)
+			mustNot(t, err)
+			mustNot(t, s.f.write(t.Context(), func(tx *tx) error { // as older versions imported it, without a count
+				r, err := tx.load(removed)
+				if err != nil {
+					return err
+				}
+				r.Made = nil
+				return tx.save(removed, r)
+			}))
+			var made tallied
+			enough := errors.New("enough")
+			if _, err := below.Reserve(t.Context(), func(st Standing) ([]Child, error) {
+				made = tallied{Calls: st.Calls}
+				if removed == root.ID() {
+					made.Forked = st.Children
+				}
+				return nil, enough
+			}); !errors.Is(err, enough) {
+				t.Fatal(err)
+			}
+			if made != (tallied{}) {
+				t.Errorf("brought back: %+v in its turn, want nothing", made)
+			}
 			// What happens from now on is counted from now on.
 			back := mustLock(t, s, removed)
 			mustAppend(t, back, TurnStart{})
