@@ -340,11 +340,12 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	if d.Ended.IsZero() {
 		d.Ended = t.now.UTC()
 	}
+	d.Unstarted = o.unstarted
 	var err error
 	if d.Own, d.Total, err = t.endRun(d); err != nil {
 		return d, err
 	}
-	if d.Unstarted = o.unstarted; d.Unstarted {
+	if d.Unstarted {
 		if err := t.tally(d, -1); err != nil {
 			return d, err
 		}
@@ -385,7 +386,11 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	// not say how its turn ended, or has not come to one.
 	switch {
 	case rec.TurnOpen:
-		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: d.Reason}); err != nil {
+		reason := d.Reason
+		if d.Unstarted { // an earlier run has begun the turn
+			reason = reasonLost
+		}
+		if err := t.note(d.Child, rec, TurnEnd{State: d.State, Reason: reason}); err != nil {
 			return own, total, err
 		}
 	case !begun && d.State != StateOK && d.State != StateEmpty: // made to be used later, it is still new

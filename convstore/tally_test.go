@@ -43,3 +43,32 @@ func TestTallyOfOlderStores(t *testing.T) {
 		}
 	}
 }
+
+// TestUnstartedInOpenTurn: a delegation that was to go on with an open turn, and was lost before it
+// began, says so; the turn, which did begin, says that its run was lost.
+func TestUnstartedInOpenTurn(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	mustAppend(t, l, TurnStart{})
+	child := delegate(t, s, l, "first", 0, 1, nil)
+	c := mustLock(t, s, child)
+	mustAppend(t, c, TurnStart{}, UserMessage{Text: "by hand"})
+	mustNot(t, c.Close())
+	rs, err := l.Below().Reserve(t.Context(), func(Standing) ([]Child, error) { return []Child{{Call: "again", ID: child}}, nil })
+	mustNot(t, err)
+	mustNot(t, rs[0].Release())
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error { return tx.reconcile(l.ID(), runner{id: l.ID()}) }))
+	var end TurnEnd
+	for e, err := range s.Events(t.Context(), child, Range{}) {
+		mustNot(t, err)
+		end, _ = e.Body.(TurnEnd)
+	}
+	if want := (TurnEnd{State: StateLost, Reason: reasonLost}); end != want {
+		t.Errorf("the turn's end = %+v, want %+v", end, want)
+	}
+	ds, err := s.Delegations(t.Context(), l.ID())
+	mustNot(t, err)
+	if d := ds[len(ds)-1]; d.Reason != reasonUnstarted || !d.Unstarted {
+		t.Errorf("the delegation = %+v, want unstarted", d)
+	}
+}
