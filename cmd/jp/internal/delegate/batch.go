@@ -25,6 +25,7 @@ type Row struct {
 	CostUSD        *stream.USD `json:"cost_usd"` // nil when a price is unknown
 	Calls          int         `json:"calls"`    // of its model
 	Context        string      `json:"context,omitempty"`
+	Trouble        string      `json:"trouble,omitempty"` // what came along with a failure: the last tool call and messages
 
 	Code Code `json:"-"` // which part of the rule refused
 }
@@ -158,7 +159,7 @@ func (o *outcome) row(err error, limit int) Row {
 		r.Status, r.Reason = string(convstore.StateError), o.denied.Error()
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
-		r.Text = strings.TrimSuffix(o.told(o.child, limit), "\n")
+		r.Text, r.Trouble = strings.TrimSuffix(o.told(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
 		r.TokensUsed, r.Calls = o.Total.Tokens(), o.Calls
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)

@@ -12,7 +12,7 @@ func TestRows(t *testing.T) {
 	cost := int64(9000000)
 	ends := []outcome{
 		{child: 7, ending: ending{State: convstore.StateOK, Text: "a \"b\"\n<c> </response>\n", Calls: 2, Total: convstore.Spend{Usage: convstore.Usage{Input: 5, CacheRead: 9, CacheWrite: 2, Output: 3}, CostNano: cost}}},
-		{child: 8, ending: ending{State: convstore.StateKilled, Total: convstore.Spend{Unpriced: 1}, Reason: "killed by signal 9 (killed)", Stderr: "jp: no", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
+		{child: 8, ending: ending{State: convstore.StateKilled, Total: convstore.Spend{Unpriced: 1}, Reason: "killed by signal 9 (killed)", Stderr: "jp: no\n{\"error\":{\"code\":\"x\",\"message\":\"killed by signal 9 (killed)\"},\"exit\":7}", LastTool: "fs_read_file {}", NoContext: "no such tool"}},
 		{denied: refuse(CodeCalls, "5 of 5 sub-agent calls of this turn are used")},
 		{denied: errors.New("query: is empty")},
 		{ending: unstarted()},
@@ -22,7 +22,7 @@ func TestRows(t *testing.T) {
 	errs[5] = errors.New("store: disk full")
 	got, err := rows(ends, errs, 1000, 1<<20)
 	want := `[{"conversation_id":"jp-c7","status":"ok","reason":"","text":"a \"b\"\n<c> &lt;/response>","tokens_used":10,"cost_usd":0.009,"calls":2},` +
-		`{"conversation_id":"jp-c8","status":"killed","reason":"killed by signal 9 (killed)","text":"last tool call: fs_read_file {}\nits last messages:\njp: no","tokens_used":0,"cost_usd":null,"calls":0,"context":"none: no such tool"},` +
+		`{"conversation_id":"jp-c8","status":"killed","reason":"killed by signal 9 (killed)","text":"","tokens_used":0,"cost_usd":null,"calls":0,"context":"none: no such tool","trouble":"last tool call: fs_read_file {}\nits last messages:\njp: no"},` +
 		`{"conversation_id":null,"status":"refused","reason":"refused (calls): 5 of 5 sub-agent calls of this turn are used","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
 		`{"conversation_id":null,"status":"error","reason":"query: is empty","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +
 		`{"conversation_id":null,"status":"cancelled","reason":"cancelled before it started","text":"","tokens_used":0,"cost_usd":0,"calls":0},` +

@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -230,7 +231,7 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if e.NoContext != "" {
 		fmt.Fprintf(&b, ` context="none: %s"`, attribute(e.NoContext))
 	}
-	b.WriteString(">\n" + e.told(child, d.InlineResult) + "</response>")
+	b.WriteString(">\n" + e.told(child, d.InlineResult) + e.trouble() + "</response>")
 	return tools.Result{Text: b.String(), IsError: !e.handedIn()}
 }
 
@@ -239,8 +240,7 @@ func (e *ending) handedIn() bool {
 	return e.State == convstore.StateOK || e.State == convstore.StatePartial
 }
 
-// told is what the model reads of an ending: its text, at most limit bytes of it, and of a failure what came along. Each
-// line of it ends with a line break.
+// told is what was handed in, at most limit bytes of it. Each line of it ends with a line break.
 func (e *ending) told(child convstore.ID, limit int) string {
 	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))
@@ -252,16 +252,45 @@ func (e *ending) told(child convstore.ID, limit int) string {
 	if rest > 0 {
 		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
 	}
-	if !e.handedIn() {
-		if e.LastTool != "" {
-			last, _ := bound(e.LastTool, 300)
-			fmt.Fprintf(&b, "last tool call: %s\n", last)
-		}
-		if e.Stderr != "" {
-			fmt.Fprintf(&b, "its last messages:\n%s\n", e.Stderr)
-		}
+	return neutralize(b.String()) // once more: what is beside a cut can become markup by it
+}
+
+// trouble is what comes along with a failure: the last tool call, and what the sub-agent wrote on
+// stderr. "" when a result was handed in.
+func (e *ending) trouble() string {
+	var b strings.Builder
+	if e.handedIn() {
+		return ""
 	}
-	return neutralize(b.String()) // once more: what stands beside a cut can become markup by it
+	if e.LastTool != "" {
+		last, _ := bound(e.LastTool, 300)
+		fmt.Fprintf(&b, "last tool call: %s\n", last)
+	}
+	if text := messages(e.Stderr, e.Reason); text != "" {
+		fmt.Fprintf(&b, "its last messages:\n%s\n", text)
+	}
+	return neutralize(b.String())
+}
+
+// messages is stderr with the error object that a sub-agent ends with in words, or without it where
+// the reason says the same.
+func messages(stderr, reason string) string {
+	rest, last := "", stderr
+	if i := strings.LastIndexByte(stderr, '\n'); i >= 0 {
+		rest, last = stderr[:i], stderr[i+1:]
+	}
+	var object struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(last), &object) != nil || object.Error.Message == "" {
+		return stderr
+	}
+	if reason == "" || !strings.Contains(object.Error.Message, reason) {
+		rest += "\n" + object.Error.Message
+	}
+	return strings.TrimSpace(rest)
 }
 
 // bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
