@@ -124,6 +124,19 @@ func probe(args []string) int {
 		if err = callError(uintptr(nr), none, none, none); err != unix.EPERM {
 			err = nil
 		}
+	case "ioctl", "fcntl": // with a command and no argument, of a file that is only read: anything but a refusal is success
+		var fd int
+		if fd, err = unix.Open(at(1), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			break
+		}
+		nr := uintptr(unix.SYS_IOCTL)
+		if at(0) == "fcntl" {
+			nr = unix.SYS_FCNTL
+		}
+		cmd, _ := strconv.Atoi(at(2))
+		if err = callError(nr, uintptr(fd), uintptr(cmd), 0); err != unix.EPERM {
+			err = nil
+		}
 	case "watch":
 		var fd int
 		if fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err == nil {
@@ -345,6 +358,43 @@ func TestConfine(t *testing.T) {
 					t.Skipf("not allowed outside either: %s", said)
 				}
 				t.Errorf("not confined: %q = false, %s; want true", tt.args, said)
+			}
+		})
+	}
+	const (
+		subvolumeCreate = 0x5000940e // linux/btrfs.h: BTRFS_IOC_SUBVOL_CREATE
+		snapshotCreate  = 0x50009417 // BTRFS_IOC_SNAP_CREATE_V2
+	)
+	for _, tt := range []struct {
+		name, call string
+		cmd        uint
+		allow      bool
+	}{
+		{"subvolume", "ioctl", subvolumeCreate, false},
+		{"snapshot", "ioctl", snapshotCreate, false},
+		{"bcachefs subvolume", "ioctl", 0x4020bc10, false}, // BCH_IOCTL_SUBVOLUME_CREATE
+		{"ocfs2 clone", "ioctl", 0x40186f04, false},        // OCFS2_IOC_REFLINK
+		{"verity", "ioctl", unix.FS_IOC_ENABLE_VERITY, false},
+		{"encryption", "ioctl", unix.FS_IOC_SET_ENCRYPTION_POLICY, false},
+		{"lease", "fcntl", unix.F_SETLEASE, false},
+		{"delegation", "fcntl", setDelegation, false},
+		{"clone", "ioctl", unix.FICLONE, true},
+		{"clone of a part", "ioctl", unix.FICLONERANGE, true},
+		{"same extents", "ioctl", unix.FIDEDUPERANGE, true},
+		{"bytes to read", "ioctl", unix.TIOCINQ, true},
+		{"status", "fcntl", unix.F_GETFL, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := in("ro")
+			if tt.call == "fcntl" {
+				path = in("ro", "file")
+			}
+			args := []string{tt.call, path, strconv.FormatUint(uint64(tt.cmd), 10)}
+			if got, said := confined(t, h, &files, args...); got != tt.allow {
+				t.Errorf("confined: %q = %t %s, want %t", args, got, said, tt.allow)
+			}
+			if got, said := confined(t, h, nil, args...); !got {
+				t.Errorf("not confined: %q = false, %s; want true", args, said)
 			}
 		})
 	}

@@ -84,6 +84,7 @@ func filter(network, watch bool) []unix.SockFilter {
 		}
 		f = append(f, ret(unix.SECCOMP_RET_ALLOW), ret(refuse))
 	}
+	f = append(f, commands(load, jump, ret)...)
 	// The flags of clone3 are in memory, where a filter cannot look. A C library
 	// that is told there is no clone3 uses clone.
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
@@ -113,6 +114,52 @@ func filter(network, watch bool) []unix.SockFilter {
 	}
 	return append(f, ret(unix.SECCOMP_RET_ALLOW))
 }
+
+// commands is the part of a filter about commands for an open file. A file or folder that may only be read takes some that
+// make or change what it must not, and Landlock does not know of them: subvolumes of btrfs and bcachefs are folders, with
+// contents where they are snapshots, ocfs2 clones files by their names, verity makes a file unchangeable, and a lease has whoever
+// wants to write the file wait.
+func commands(load func(uint32) unix.SockFilter, jump func(uint16, uint32, uint8, uint8) unix.SockFilter, ret func(uint32) unix.SockFilter) []unix.SockFilter {
+	and := func(k uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
+	}
+	rule := func(f []unix.SockFilter, k, action uint32) []unix.SockFilter {
+		return append(f, jump(unix.BPF_JEQ, k, 0, 1), ret(action))
+	}
+	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+
+	fcntl := []unix.SockFilter{load(dataArg1)}
+	for _, cmd := range []uint32{unix.F_SETLEASE, setDelegation} {
+		fcntl = rule(fcntl, cmd, refuse)
+	}
+	ioctl := []unix.SockFilter{load(dataArg1), and(0xffff)} // type and number; the rest is the size of the argument
+	for _, cmd := range []uint32{unix.FICLONE, unix.FICLONERANGE, unix.FIDEDUPERANGE} {
+		ioctl = rule(ioctl, cmd&0xffff, unix.SECCOMP_RET_ALLOW) // they are of btrfs's type, and of all file systems
+	}
+	for _, cmd := range []uint32{unix.FS_IOC_ENABLE_VERITY & 0xffff, unix.FS_IOC_SET_ENCRYPTION_POLICY & 0xffff, ocfs2Reflink} {
+		ioctl = rule(ioctl, cmd, refuse)
+	}
+	ioctl = append(ioctl, and(0xff00))
+	for _, kind := range []uint32{btrfsType << 8, bcachefsType << 8} {
+		ioctl = rule(ioctl, kind, refuse)
+	}
+	var f []unix.SockFilter
+	for _, call := range []struct {
+		nr   uint32
+		then []unix.SockFilter
+	}{{unix.SYS_FCNTL, fcntl}, {unix.SYS_IOCTL, ioctl}} {
+		f = append(f, jump(unix.BPF_JEQ, call.nr, 0, uint8(len(call.then)+1)))
+		f = append(append(f, call.then...), ret(unix.SECCOMP_RET_ALLOW))
+	}
+	return f
+}
+
+const (
+	setDelegation = unix.F_SETLEASE + 16 // F_SETDELEG of linux/fcntl.h, a lease of a folder: Linux 6.19
+	btrfsType     = 0x94                 // linux/btrfs.h
+	bcachefsType  = 0xbc                 // fs/bcachefs/bcachefs_ioctl.h
+	ocfs2Reflink  = 0x6f04               // fs/ocfs2/ocfs2_ioctl.h: type and number
+)
 
 // refusedAlways are system calls that no tool needs and that reach into other
 // processes, the machine, or around the names of files.
