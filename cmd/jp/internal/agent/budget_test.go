@@ -129,6 +129,8 @@ func TestUncounted(t *testing.T) {
 					if test.told != nil && !yield(model.Part{Usage: test.told}, nil) {
 						return
 					}
+		{name: "no input told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Output: 103}, out: 103, in: 1},
+		{name: "no output told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Input: 7}, out: 100, in: 7},
 					for p, err := range ask(ctx, req) {
 						if p.Usage == nil && !yield(p, err) {
 							return
@@ -145,7 +147,7 @@ func TestUncounted(t *testing.T) {
 				if !ok {
 					continue
 				}
-				exact := test.told != nil && test.told.Output == test.out
+				exact := test.told != nil && test.told.Output == test.out && test.told.Input == test.in
 				if c.Usage.Output < test.out || c.Usage.Input < test.in || exact && c.Usage != *test.told || c.Estimated == exact {
 					t.Errorf("charged %+v, estimated %v; want at least %d and %d", c.Usage, c.Estimated, test.in, test.out)
 				}

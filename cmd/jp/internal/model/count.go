@@ -72,10 +72,10 @@ func (c *counter) used(err error) (Part, bool) {
 	if c.told.Usage != nil {
 		u = *c.told.Usage
 	}
-	if err == nil && u != (convstore.Usage{}) {
-		return c.told, true // what is told of a whole reply is exact
-	}
 	output := c.said + max(c.pieces, c.calls)
+	if err == nil && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
+		return c.told, true // what is told of a whole reply is exact, unless one of the two is missing
+	}
 	if err != nil && u == (convstore.Usage{}) && output == 0 && !c.progress.billed(err) {
 		return Part{}, false
 	}

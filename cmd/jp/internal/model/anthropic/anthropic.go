@@ -99,6 +99,7 @@ type reply struct {
 	calls    *model.Calls
 	usage    convstore.Usage
 	counted  bool // usage was told
+	summed   bool // that of the whole output, and not of its beginning
 	stop     sdk.StopReason
 	said     bool // text of the answer
 	complete bool // message_stop was seen
@@ -133,12 +134,13 @@ func (r *reply) event(e sdk.MessageStreamEventUnion) error {
 		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
 		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
 	case "message_delta":
-		// These counts are totals and replace the earlier ones.
+		// These counts are totals and replace the earlier ones. Some servers say 0 here of what they told at the start.
 		u := e.Usage
 		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
 		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
 		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
 		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
+		r.summed = r.summed || u.JSON.OutputTokens.Valid()
 		if e.Delta.StopReason != "" {
 			r.stop = e.Delta.StopReason
 		}
@@ -157,7 +159,10 @@ func (r *reply) event(e sdk.MessageStreamEventUnion) error {
 
 func (r *reply) count(valid bool, n int64, to *int64) {
 	if valid {
-		*to, r.counted = n, true
+		r.counted = true
+	}
+	if valid && n != 0 {
+		*to = n
 	}
 }
 
@@ -285,6 +290,9 @@ func (r *reply) finish(ctx context.Context) {
 		if !r.yield(model.Part{Call: call}, nil) {
 			return
 		}
+	}
+	if !r.summed {
+		r.usage.Output = 0
 	}
 	if r.counted && !r.yield(model.Part{Usage: model.Tokens(r.usage)}, nil) {
 		return
