@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -107,7 +108,10 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 			why := "the price of the model " + t.Model + " is not known, and a limit of cost is set"
 			return 0, 0, &limit{kind: LimitCost, reason: why, told: why, state: convstore.StateBudget}
 		}
-		left.CostNano = nil // what has no price is bounded by tokens alone
+		if left.CostNano != nil && *left.CostNano < t.foreseen(closing) {
+			return 0, 0, t.shortOf(a, convstore.Budget{}, 0, 0)
+		}
+		left.CostNano = nil // what has no price is bounded by tokens, and by what its server tells that calls have cost
 	}
 	if !closing {
 		left = left.Minus(t.aside(left))
@@ -127,6 +131,20 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 		req.MaxTokens = int(out) // else the model gives no more by itself, or nobody minds
 	}
 	return in, out, nil
+}
+
+// foreseen is what a call without a price may cost, as far as anybody can say: as much as the dearest of this turn whose cost
+// the server has told, and the same again for the closing call.
+func (t *turn) foreseen(closing bool) (most int64) {
+	for _, ev := range t.events[t.from:] {
+		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == t.Model && c.CostNano != nil {
+			most = max(most, *c.CostNano)
+		}
+	}
+	if closing || most > math.MaxInt64/2 {
+		return most
+	}
+	return 2 * most
 }
 
 // aside is Closing without what is not limited anyway.

@@ -30,8 +30,9 @@ func TestAfford(t *testing.T) {
 		priced    bool
 		own       int // max_tokens of the config
 		closing   bool
-		out, send int64  // the bound of the output, and the request's max_tokens
-		stop      string // why not
+		told      []int64 // what calls have cost by their server, before
+		out, send int64   // the bound of the output, and the request's max_tokens
+		stop      string  // why not
 	}{
 		{name: "unlimited", out: unknown},
 		{name: "unlimited, with a limit of its own", own: 500, out: 500, send: 500},
@@ -45,6 +46,10 @@ func TestAfford(t *testing.T) {
 		{name: "money, a little less", left: convstore.Budget{CostNano: some(24_239)}, priced: true, out: 999, send: 999},
 		{name: "too little money", left: convstore.Budget{CostNano: some(16_000)}, priced: true, stop: "cost budget 0.5 USD"},
 		{name: "money, no price", left: convstore.Budget{CostNano: some(1)}, out: unknown},
+		{name: "money, no price, told", left: convstore.Budget{CostNano: some(800)}, told: []int64{400, 7}, out: unknown},
+		{name: "money, no price, too little by what was told", left: convstore.Budget{CostNano: some(799)}, told: []int64{400, 7}, stop: "cost budget 0.5 USD"},
+		{name: "closing, no price, told", left: convstore.Budget{CostNano: some(400)}, told: []int64{400, 7}, closing: true, out: 1024, send: 1024},
+		{name: "closing, no price, too little by what was told", left: convstore.Budget{CostNano: some(399)}, told: []int64{400, 7}, closing: true, stop: "cost budget 0.5 USD"},
 		{name: "closing", left: convstore.Budget{Tokens: some(2000)}, closing: true, out: 1000, send: 1000},
 		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
 		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
@@ -53,10 +58,16 @@ func TestAfford(t *testing.T) {
 		if test.priced {
 			tr.Price = pricey
 		}
+		for _, n := range test.told {
+			tr.events = append(tr.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
+		}
 		req := worth(1000)
 		req.MaxTokens = test.own
 		a := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
 		in, out, stop := tr.afford(a, &req, test.closing)
+		if stop != nil && len(test.told) > 0 {
+			in = 1000 // not estimated
+		}
 		reason := ""
 		if stop != nil {
 			reason = stop.reason
@@ -118,6 +129,8 @@ func TestUncounted(t *testing.T) {
 		{name: "nothing told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", out: 100, in: 1},
 		{name: "nothing told of calls", rules: "[[rule]]\nround = 1\ntool_calls = [{ name = \"echo\", arguments = { say = \"" + strings.Repeat("a", 300) + "\" } }]\n[[rule]]\ntext = \"x\"", out: 100, in: 1},
 		{name: "zeros told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{}, out: 100, in: 1},
+		{name: "no input told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Output: 103}, out: 103, in: 1},
+		{name: "no output told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Input: 7}, out: 100, in: 7},
 		{name: "told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Input: 7, Output: 3}, out: 3, in: 7},
 		{name: "only the beginning told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"\nerror = { kind = \"auth\", message = \"busy\" }", told: &convstore.Usage{Input: 7, Output: 1}, out: 100, in: 7},
 	} {
@@ -129,8 +142,6 @@ func TestUncounted(t *testing.T) {
 					if test.told != nil && !yield(model.Part{Usage: test.told}, nil) {
 						return
 					}
-		{name: "no input told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Output: 103}, out: 103, in: 1},
-		{name: "no output told", rules: "[[rule]]\ntext = \"" + strings.Repeat("word ", 60) + "\"", told: &convstore.Usage{Input: 7}, out: 100, in: 7},
 					for p, err := range ask(ctx, req) {
 						if p.Usage == nil && !yield(p, err) {
 							return

@@ -217,7 +217,7 @@ func (d *Delegator) unpriced(del convstore.Delegation) {
 	d.told[del.Model] = true
 	d.mu.Unlock()
 	if !told {
-		d.warn("the price of %s is not known: its cost is not counted", del.Model)
+		d.warn("the price of %s is not known: its cost counts only where its server tells it", del.Model)
 	}
 }
 
