@@ -41,6 +41,9 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 	p := &process{in: inW, out: outR, stop: stop, ended: make(chan struct{}), stderr: &tail{keep: maxTail}}
 	allow := append([]string{}, proc.ToolEnv()...)
 	for name, value := range s.Env {
+		if box != nil && name == "TMPDIR" {
+			continue // box has a folder of its own made there: that is for the user to say
+		}
 		allow = append(allow, name+"="+value)
 	}
 	spec := proc.Spec{
