@@ -227,6 +227,7 @@ type Call struct {
 	Model    string `json:"model"`
 	Usage    Usage  `json:"usage"`
 	CostNano *int64 `json:"cost_nano"` // nil = price unknown
+	Replayed bool   `json:"replayed,omitzero"`
 }
 
 // callLost is the Stop of a ModelCall that was begun and not ended.
@@ -283,7 +284,7 @@ func (t *tx) loseCall(id ID, r *record) error {
 // it, because nobody had stored it yet, and the store have the same one.
 func (r *record) lostCall() Event {
 	return Event{ID: fmt.Sprintf("lost-%d", r.LastSeq+1), Time: r.UpdatedAt, Body: ModelCall{
-		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true,
+		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true, Replayed: r.Call.Replayed,
 	}}
 }
 

@@ -84,6 +84,10 @@ type ModelCall struct {
 	// process. Usage is then what it may have been.
 	Estimated bool `json:"estimated,omitempty"`
 
+	// Replayed: a recording answered, so that nothing was paid. CostNano is what it
+	// would cost.
+	Replayed bool `json:"replayed,omitempty"`
+
 	Duration time.Duration `json:"duration_ns,omitempty"`
 }
 

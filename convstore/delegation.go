@@ -47,6 +47,9 @@ type Delegation struct {
 	// nothing, and its call may be made again.
 	Unstarted bool `json:"unstarted,omitzero"`
 
+	// Replayed: a recording answers in it, and nothing is paid.
+	Replayed bool `json:"replayed,omitzero"`
+
 	// Imported marks history from elsewhere: no call of a conversation here made it.
 	Imported bool `json:"imported,omitzero"`
 
@@ -99,6 +102,8 @@ type Child struct {
 
 	ToolsTotal  int // the tools that the profile asked for
 	ToolsDenied int // of these, the ones that were cut
+
+	Replayed bool // as in Delegation
 }
 
 // Reservation is a delegation that was admitted and, unless it Existed, the

@@ -29,6 +29,9 @@ type Charge struct {
 
 	// Recorded marks a run that stands for all model calls in it, which are gone.
 	Recorded bool
+
+	// Replayed: a recording answered, and nothing was paid.
+	Replayed bool
 }
 
 // Run is a delegation as far as it concerns what was used.
@@ -41,6 +44,8 @@ type Run struct {
 	Model   string    `json:"model"`
 	Ended   time.Time `json:"ended_at,omitzero"` // zero = not settled yet
 	Own     Spend     `json:"own"`
+
+	Replayed bool `json:"replayed,omitzero"` // as in Delegation
 }
 
 // Spending is what a conversation and everything below it by delegation has
@@ -218,7 +223,7 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 		m := call.(ModelCall)
 		list = append(list, Charge{
 			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.turn),
-			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == callLost,
+			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == callLost, Replayed: m.Replayed,
 		})
 	}
 	return list, nil
@@ -236,7 +241,7 @@ func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge
 	}
 	return append(list, Charge{
 		Conversation: id, Profile: profile, Model: r.Call.Model, Turn: r.Turns,
-		Time: r.UpdatedAt, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Lost: true,
+		Time: r.UpdatedAt, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Lost: true, Replayed: r.Call.Replayed,
 	}), nil
 }
 
@@ -261,7 +266,7 @@ func recordedCharges(runs []Run, here func(ID) bool) []Charge {
 		counted[key] = true
 		list = append(list, Charge{
 			Conversation: r.Child, Profile: r.Profile, Model: r.Model, Turn: r.Turn, Session: r.Session,
-			Time: r.Ended, Usage: r.Own.Usage, CostNano: r.Own.Cost(), Recorded: true,
+			Time: r.Ended, Usage: r.Own.Usage, CostNano: r.Own.Cost(), Recorded: true, Replayed: r.Replayed,
 		})
 	}
 	return list

@@ -32,6 +32,7 @@ type Loop struct {
 	Provider string // whose reasoning may be replayed
 	Name     string // the provider's own id of the model
 	Price    func(convstore.Usage) *int64
+	Replayed bool // a recording answers, for nothing
 
 	System      []model.Section
 	Tools       tools.Executor

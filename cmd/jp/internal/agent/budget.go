@@ -83,7 +83,7 @@ func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (sto
 		if in, out, stop = t.afford(a, req, closing); stop != nil {
 			return nil
 		}
-		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in, Output: out}, CostNano: t.most(in, out)}
+		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}
 	}
 	err = t.Log.Begin(ctx, bound, t.unsaved...)
 	if err == nil {

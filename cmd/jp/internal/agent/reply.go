@@ -87,7 +87,7 @@ func (r *reply) call(l *Loop) convstore.ModelCall {
 	if r.cost = r.told; l.Price != nil {
 		r.cost = l.Price(r.usage)
 	}
-	return convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Duration: r.took}
+	return convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Replayed: l.Replayed, Duration: r.took}
 }
 
 const (

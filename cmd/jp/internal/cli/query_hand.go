@@ -164,6 +164,7 @@ func (q *query) reserve(ctx context.Context, model string) error {
 	}
 	res, err := st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 		v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
+		v.Child.Replayed = q.app.tape.replays()
 		return []convstore.Child{v.Child}, v.Err
 	})
 	if err != nil {
@@ -227,6 +228,7 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 				v.Err = errTried
 			}
 			v.Child.Hidden = hidden
+			v.Child.Replayed = a.tape.replays()
 			return []convstore.Child{v.Child}, v.Err
 		})
 	}

@@ -91,7 +91,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
-		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session,
+		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -248,7 +248,7 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg), Replayed: q.app.tape.replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {

@@ -149,9 +149,12 @@ func (t *tape) model(id string, p model.Providers, open func() (model.Stream, mo
 	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
 }
 
+// replays reports whether a recording answers.
+func (t *tape) replays() bool { return t != nil && t.replay != nil }
+
 // know adds what was known of the models that are replayed: nobody here may know their providers, and prices change.
 func (t *tape) know(p *model.Providers) {
-	if t == nil || t.replay == nil {
+	if !t.replays() {
 		return
 	}
 	for id, price := range t.replay.Models() {

@@ -66,6 +66,7 @@ type tally struct {
 	Unpriced   int             `json:"unpriced"` // model calls, and runs of removed conversations, without a price
 	ModelMS    int64           `json:"model_ms"`
 	Lost       int             `json:"lost_calls"` // model calls whose process died: the most that they may have used is counted
+	Replayed   int             `json:"replayed"`   // model calls, and runs of removed conversations, that a recording answered: they cost nothing
 
 	nano int64
 	took time.Duration
@@ -81,9 +82,12 @@ func (t *tally) add(c convstore.Charge) {
 	if c.Lost {
 		t.Lost++
 	}
-	if c.CostNano == nil {
+	switch {
+	case c.Replayed:
+		t.Replayed++
+	case c.CostNano == nil:
 		t.Unpriced++
-	} else {
+	default:
 		t.nano += *c.CostNano
 	}
 }
@@ -338,8 +342,11 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 	return nil
 }
 
-// writeLost says what is counted without being known.
+// writeLost says what is counted without being known, and what has cost nothing.
 func writeLost(w *bufio.Writer, t tally) {
+	if t.Replayed > 0 {
+		fmt.Fprintf(w, "\n%s of replays: they cost nothing\n", plural(t.Replayed, "call"))
+	}
 	if t.Lost > 0 {
 		fmt.Fprintf(w, "\n%s of processes that died: counted with the most that they may have used\n", plural(t.Lost, "call"))
 	}

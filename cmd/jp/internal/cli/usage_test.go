@@ -41,7 +41,7 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 		return strings.NewReplacer("CALLS", strconv.Itoa(calls), "RUNS", strconv.Itoa(runs), "TOKENS", strconv.Itoa(111*n), "IN", strconv.Itoa(100*n), "OUT", strconv.Itoa(10*n), "WRITE", strconv.Itoa(n),
 			"COST", cost, "UNPRICED", strconv.Itoa(unpriced), "MS", strconv.Itoa(ms)).Replace(
 			`"model_calls":CALLS,"runs":RUNS,"tokens":TOKENS,"usage":{"input_tokens":IN,"output_tokens":OUT,"cache_read_tokens":0,"cache_write_tokens":WRITE},` +
-				`"cost_usd":COST,"unpriced":UNPRICED,"model_ms":MS,"lost_calls":0`)
+				`"cost_usd":COST,"unpriced":UNPRICED,"model_ms":MS,"lost_calls":0,"replayed":0`)
 	}
 	want := `{"life own":{` + sum(2, 0, 2, "0.003", 0, 2000) + `},"life sub":{` + sum(1, 2, 2, "null", 1, 1000) + `},"models":[{"model":"a",` +
 		strings.Replace(sum(2, 0, 2, "0.003", 0, 2000), `"runs":0,`, "", 1) + `},{"model":"b",` + sum(1, 2, 2, "null", 1, 1000) +

@@ -39,6 +39,8 @@ type Delegator struct {
 	Closing convstore.Budget        // set aside for the caller's own last call
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 
+	Replayed bool // a recording answers in sub-agents too
+
 	Models       []string // what an assistant.model override may name; empty: any but script/
 	ContextTool  string   // of the child, that answers a context_query; "" = none
 	InlineResult int      // bytes of a result that the model gets; 0 = 16 KiB
@@ -274,6 +276,7 @@ func (d *Delegator) reserve(ctx context.Context, asks []request) ([]*convstore.R
 					}
 					continue
 				}
+				v.Child.Replayed = d.Replayed
 				children = append(children, v.Child)
 				granted = append(granted, i)
 			}
