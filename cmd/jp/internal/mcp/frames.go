@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sync"
 )
 
 // maxDrained bounds what is read of one message that is too large, in bytes. A larger one ends the server.
@@ -46,7 +47,7 @@ func (f *frames) take(b []byte) {
 		if ended {
 			f.end()
 		}
-		if f.size > maxDrained || f.size > maxMessage && len(f.line) > 0 && !mayAnswer.Match(f.line[:tailBytes]) {
+		if f.size > maxDrained || f.size > maxMessage && len(f.line) > 0 && !mayAnswer().Match(f.line[:tailBytes]) {
 			f.out, f.line = append(f.out, f.line...), nil // the reader fails at it
 		}
 		b = rest
@@ -86,14 +87,19 @@ func tooLarge(id []byte) []byte {
 
 // What begins an answer, and where its id is: before its result, or behind it. What is in a string of the result cannot look like either.
 var (
-	mayAnswer = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:id|result)"\s*:`)
-	idAtStart = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*,`)
-	idAtEnd   = regexp.MustCompile(`\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+	mayAnswer = once(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:id|result)"\s*:`)
+	idAtStart = once(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*,`)
+	idAtEnd   = once(`\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
+
+// once compiles a pattern when it is first used: every process would pay for it at its start.
+func once(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // answered returns the id in an answer of which there are only the beginning and the end; nil for none.
 func answered(head, tail []byte) []byte {
-	for _, m := range [][][]byte{idAtStart.FindSubmatch(head), idAtEnd.FindSubmatch(tail)} {
+	for _, m := range [][][]byte{idAtStart().FindSubmatch(head), idAtEnd().FindSubmatch(tail)} {
 		if m != nil {
 			return m[1]
 		}
