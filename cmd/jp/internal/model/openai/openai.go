@@ -103,7 +103,7 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		cached, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
 		// Some vendors, such as xAI, count reasoning beside the completion, and only the total says what is paid.
 		r.usage = model.Tokens(convstore.Usage{
-			Input:      u.PromptTokens - cached - written,
+			Input:      fresh(u.PromptTokens, cached, written),
 			Output:     max(u.CompletionTokens, u.TotalTokens-u.PromptTokens),
 			CacheRead:  cached,
 			CacheWrite: written,
@@ -150,6 +150,14 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		}
 	}
 	return true
+}
+
+// fresh is what a prompt has beside what a cache read and wrote, which is a part of it; some servers tell those apart from it.
+func fresh(prompt, cached, written int64) int64 {
+	if n := prompt - max(cached, 0) - max(written, 0); n >= 0 {
+		return n
+	}
+	return prompt
 }
 
 // say yields a piece of thinking, then of the answer.

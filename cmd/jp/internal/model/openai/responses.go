@@ -186,7 +186,7 @@ func (r *response) reasoning(i item) bool {
 func (r *response) ends(e responses.ResponseStreamEventUnion) {
 	if u := e.Response.Usage; e.Response.JSON.Usage.Valid() {
 		cached, written := u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens
-		r.usage = model.Tokens(convstore.Usage{Input: u.InputTokens - cached - written, Output: u.OutputTokens, CacheRead: cached, CacheWrite: written})
+		r.usage = model.Tokens(convstore.Usage{Input: fresh(u.InputTokens, cached, written), Output: u.OutputTokens, CacheRead: cached, CacheWrite: written})
 	}
 	r.end = model.StopEnd
 	// Servers that follow OpenAI's send one last event for all ends, and say in the response which it is.
@@ -214,7 +214,7 @@ func (r *response) finish(ctx context.Context, err error) {
 		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err != nil {
-		if r.usage == nil || ctx.Err() != nil || r.yield(model.Part{Usage: r.usage}, nil) {
+		if r.usage == nil || r.yield(model.Part{Usage: r.usage}, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/modeltest"
+	"jp/convstore"
 )
 
 // respond returns a provider of the Responses API whose server answers with body.
@@ -185,5 +187,26 @@ func TestMutatedResponses(t *testing.T) {
 	}
 	if n < 100 || failed == 0 || failed == n {
 		t.Errorf("%d of %d mutants failed", failed, n)
+	}
+}
+
+// TestResponsesCancelled: what a reply cost is told where the run ended while its last events were read.
+func TestResponsesCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, _ := respond(t, "http://127.0.0.1:1/v1/", named(spoken, message, completed))
+	var usage *convstore.Usage
+	var err error
+	for p, e := range s(ctx, modeltest.Ask("q")) {
+		if p.Text != "" {
+			cancel()
+		}
+		if p.Usage != nil {
+			usage = p.Usage
+		}
+		err = e
+	}
+	if want := (convstore.Usage{Input: 4, Output: 5, CacheRead: 3, CacheWrite: 2}); err == nil || usage == nil || *usage != want {
+		t.Errorf("usage %v, %v; want %v and an error", usage, err, want)
 	}
 }
