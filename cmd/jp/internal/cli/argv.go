@@ -249,7 +249,7 @@ func (r *reader) take(o *option, spelling, value string, given bool) error {
 		}
 		value = r.args[0]
 		// What an empty variable in a script leaves behind is not a value.
-		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(value, "--") && r.find(name) != nil) {
+		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(name, "--") || len(name) == 2) && r.find(name) != nil {
 			return usagef("%s: needs a value (%s), not the flag %s", spelling, o.arg, name).
 				withHint("%s=%s if that is the value", spelling, value)
 		}

@@ -187,6 +187,7 @@ func TestMistakes(t *testing.T) {
 		"c fork --title":           {"--title: needs a value (T)", ""},
 		"c fork -i":                {"-i: needs a value (ID)", ""},
 		"c fork --title --hidden":  {"--title: needs a value (T), not the flag --hidden", "--title=--hidden if that is the value"},
+		"c fork --title -i x":      {"--title: needs a value (T), not the flag -i", "--title=-i if that is the value"},
 		"c fork --title -- x":      {"--title: needs a value (T), not the flag --", "--title=-- if that is the value"},
 		"c fork --style=ful":       {`--style: unknown value "ful"`, "did you mean full?"},
 		"c fork --style=zzz":       {`--style: unknown value "zzz"`, "one of chat, full"},
