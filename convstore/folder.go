@@ -37,9 +37,9 @@ type folder struct {
 
 	patient bool          // a wait for the lock lasts as long as its context, see wait.go
 	remark  time.Duration // after which a wait is told to notice
-	told    *atomic.Bool  // that one of its metas is lost, or all of it
+	told    *atomic.Bool  // it was told that one of the metas is lost, or the whole store
 	free    int64         // bytes that are free in it, from which on that is told to who writes
-	freed   *atomic.Bool  // that this was told
+	freed   *atomic.Bool  // it was told that much is free
 	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 

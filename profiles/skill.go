@@ -18,7 +18,7 @@ const maxSkillBytes = 256 << 10
 
 // Skill is a SKILL.md: instructions for one kind of work.
 type Skill struct {
-	Name        string // that of its folder
+	Name        string // name of its folder
 	Description string // one line for a model to choose by
 	Body        string // the instructions; never empty
 	File        string // absolute path

@@ -70,7 +70,7 @@ func TestRuleLinks(t *testing.T) {
 		name, link, target string
 		rule               string // $ is the folder around the workspace
 		mode               AccessMode
-		file               string // that is tried, below the rule
+		file               string // file that is tried, below the rule
 		refused            string // "" is none; with a link in it
 	}{
 		{name: "to .git", link: "ws/out", target: ".git", rule: "out", mode: ReadWrite, file: "hooks/x", refused: byAnyone},

@@ -331,7 +331,7 @@ func TestClientPermission(t *testing.T) {
 				t.Errorf("interrupted: %v, want %s withdrawn", came, id)
 			}
 		} else {
-			c.send(`{"type":"control_response","response":{"subtype":"success","request_id":"x"}}`, // that nobody waits for
+			c.send(`{"type":"control_response","response":{"subtype":"success","request_id":"x"}}`, // nobody waits for this one
 				`{"type":"control_response","response":{`+strings.Replace(test.reply, "ID", id, 1)+`}}`)
 		}
 		if test.reply == "" {

@@ -361,7 +361,7 @@ func TestDumbTerminal(t *testing.T) {
 		{[]string{"trace"}, ""},
 		{[]string{"help"}, ""},
 	} {
-		screen, out, status := atTerminal(t, s, nil, tt.args...) // which takes the line breaks of a terminal out of the screen
+		screen, out, status := atTerminal(t, s, nil, tt.args...) // the line breaks of a terminal are taken out of the screen
 		if status != 0 || strings.ContainsAny(screen+out, "\x1b\r") || !strings.Contains(screen, tt.want) {
 			t.Errorf("jp %q: status %d, screen %q, stdout %q", tt.args, status, screen, out)
 		}

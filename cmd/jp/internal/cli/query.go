@@ -271,7 +271,7 @@ type query struct {
 	asks      asker               // who is asked in the place of the terminal; nil = that
 	tree      *term.Tree          // nil shows nothing
 	delegated bool                // another jp runs this one and settles it
-	slot      *convstore.Slot     // that a delegated run works in
+	slot      *convstore.Slot     // slot that a delegated run holds
 	sub       *delegate.Delegator // has the slot from when there is one
 	lines     *stream.Writer      // of stream-json, else nil
 	offered   []profiles.Skill

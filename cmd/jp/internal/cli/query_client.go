@@ -47,7 +47,7 @@ type clientRun struct {
 	in       stream.Input
 	id       convstore.ID // of its conversation; 0 = it came to none
 	answered bool         // its result was written
-	tokens   int64        // that it used, sub-agents included
+	tokens   int64        // tokens used so far, sub-agents included
 	cost     int64        // nano-dollars
 }
 

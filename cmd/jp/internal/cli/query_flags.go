@@ -44,7 +44,7 @@ type queryOptions struct {
 	composed   maybe[string] // in an editor, from the words and stdin
 	heads      headless
 	tape       tapeOptions
-	client     *client // whose message is run; nil = the request came in another way
+	client     *client // client that sent the message; nil = the request came in another way
 }
 
 // toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.

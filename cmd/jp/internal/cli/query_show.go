@@ -32,7 +32,7 @@ type show struct {
 
 	thoughts *thoughts // nil when they are not shown
 
-	turn    int           // that this is
+	turn    int           // number of this turn
 	parts   *stream.Parts // of the message that is coming, as its client reads them; nil = it does not
 	replies int           // of the model
 	asking  time.Duration // what they took

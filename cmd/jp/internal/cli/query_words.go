@@ -112,7 +112,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 	s, err := q.store.Spent(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
 		q.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
-		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // of which no total can be told
+		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
 	for _, c := range s.Charges {
 		if c.Session == s.Session {

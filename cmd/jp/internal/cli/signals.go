@@ -78,9 +78,9 @@ func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context,
 
 // Patience with a run that is to end.
 const (
-	endWithin  = 15 * time.Second       // that stops what is below it, a tree as deep as may be
-	killWithin = 3 * time.Second        // that has everything killed and writes down how it ended
-	wordsTake  = 200 * time.Millisecond // that has its last words to say
+	endWithin  = 15 * time.Second       // for a run to stop what is below it, in the deepest tree
+	killWithin = 3 * time.Second        // for a run to write down how it ended, once everything is killed
+	wordsTake  = 200 * time.Millisecond // for a run to say its last words
 )
 
 // forceEnd has kill end what is below this process, and then ends the process unless Main has returned before. It waits for

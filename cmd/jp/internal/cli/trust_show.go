@@ -99,7 +99,7 @@ type agentShown struct {
 	File     string         `json:"file"`
 	Model    string         `json:"model"`
 	Tools    []toolGrant    `json:"tools"`    // what can do most comes first
-	Profiles []string       `json:"profiles"` // that it may delegate to
+	Profiles []string       `json:"profiles"` // profiles that it may delegate to
 	Settings []settingGrant `json:"settings"` // other models, and limits above the default
 	Problem  string         `json:"problem"`  // why it cannot be used; "" = none
 }

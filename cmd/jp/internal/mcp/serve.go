@@ -111,7 +111,7 @@ func (d dropping) Connect(ctx context.Context) (sdk.Connection, error) {
 type undropped struct {
 	sdk.Connection
 	mu    sync.Mutex
-	calls map[jsonrpc.ID]bool // that are not answered yet; true = cancelled
+	calls map[jsonrpc.ID]bool // calls without an answer yet; true = cancelled
 }
 
 func (c *undropped) Read(ctx context.Context) (jsonrpc.Message, error) {

@@ -17,7 +17,7 @@ func startsEvents(r *bufio.Reader) bool {
 type eventLines struct {
 	from io.Reader
 
-	line   []byte // that may become an empty data line; nil = it is none
+	line   []byte // beginning of what may become an empty data line; nil = it is none
 	inside bool   // in the rest of another line
 	cr     bool   // the last byte was a carriage return
 	out    []byte // to be handed out

@@ -91,7 +91,7 @@ type Info struct {
 }
 
 const (
-	anthropicOutput = 32_000 // that we ask Anthropic's models for, which must be told a limit
+	anthropicOutput = 32_000 // tokens of output that we ask Anthropic's models for; they must be told a limit
 	compatible      = 8_192  // and unknown models of servers with its wire format, as most take it
 	unknownOutput   = 32 << 10
 )

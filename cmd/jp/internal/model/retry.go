@@ -186,7 +186,7 @@ type attempt struct {
 
 	said  bool // something was passed on
 	done  bool // the reply is complete, or the consumer wants no more
-	usage Part // that was held back
+	usage Part // usage that was held back
 	err   error
 }
 

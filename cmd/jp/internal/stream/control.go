@@ -31,7 +31,7 @@ const (
 
 // Start is what a client asks for before its first message.
 type Start struct {
-	Schema json.RawMessage // that each answer must match; nil = free text
+	Schema json.RawMessage // schema that each answer must match; nil = free text
 	Prompt string          // is added to the system prompt
 	Title  string          // of a new conversation
 }

@@ -76,7 +76,7 @@ func NewMessage(id, model, text, stop string, calls []ToolCall, u Usage) Message
 type User struct {
 	Message  json.RawMessage `json:"message"`
 	IsReplay bool            `json:"isReplay,omitempty"`
-	UUID     string          `json:"-"` // that the client gave the message; "" = one is made
+	UUID     string          `json:"-"` // id that the client gave the message; "" = one is made
 }
 
 // ResultBlock is the result of a call.
@@ -92,7 +92,7 @@ func NewUser(r *ToolResult) *User {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // which holds nothing that could not be encoded
+	_ = enc.Encode(struct { // nothing in it can fail to be encoded
 		Role    string        `json:"role"`
 		Content []ResultBlock `json:"content"`
 	}{"user", []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}})

@@ -99,7 +99,7 @@ type reply struct {
 	calls    *model.Calls
 	usage    convstore.Usage
 	counted  bool // usage was told
-	summed   bool // that of the whole output, and not of its beginning
+	summed   bool // the usage is of the whole output, not of its beginning
 	stop     sdk.StopReason
 	said     bool // text of the answer
 	complete bool // message_stop was seen

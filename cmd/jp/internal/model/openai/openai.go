@@ -68,7 +68,7 @@ type reply struct {
 	pending   []*call
 	calls     *model.Calls
 	usage     *convstore.Usage
-	cost      *int64 // that the server told
+	cost      *int64 // cost that the server told
 	finished  string // the finish reason
 	said      bool
 	refused   bool

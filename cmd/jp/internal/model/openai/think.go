@@ -11,7 +11,7 @@ const (
 // thinkTags takes thinking out of what a reply says. It knows the tags at the beginning of a reply alone: later they are words.
 type thinkTags struct {
 	state thinkState
-	held  string // that may be a part of a tag
+	held  string // text that may be a part of a tag
 }
 
 type thinkState int
