@@ -13,9 +13,20 @@ import (
 	"jp/cmd/jp/internal/cli"
 )
 
-// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at that which $JP_HANG_AT names
-// after it has made the file hung in TMPDIR. There it has half a second to end when its time is up.
+// crash is jp that kills itself at the point of a delegation which $JP_CRASH_AT names, and hangs at
+// the point which $JP_HANG_AT names, after it has made the file hung in TMPDIR. There it has half a
+// second to end when its time is up, and makes the file heard once a signal has reached it: a second
+// signal that is sent earlier could come as one with the first, or before it.
 func crash() {
+	temp := os.Getenv("TMPDIR")
+	if os.Getenv("JP_HANG_AT") != "" {
+		heard := make(chan os.Signal, 1)
+		signal.Notify(heard, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		go func() {
+			<-heard
+			_ = os.WriteFile(filepath.Join(temp, "heard"), nil, 0o600)
+		}()
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		os.Exit(1)
@@ -29,7 +40,7 @@ func crash() {
 				select {}
 			}
 			if point == os.Getenv("JP_HANG_AT") {
-				_ = os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), "hung"), nil, 0o600)
+				_ = os.WriteFile(filepath.Join(temp, "hung"), nil, 0o600)
 				select {}
 			}
 		},
