@@ -119,6 +119,9 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
 		r, err := a.mcpRecord(ctx, server)
+		if err == nil && r == nil && a.trustByEnv() {
+			r, err = a.readMCPRecord(ctx, server, true)
+		}
 		if err != nil {
 			return nil // without a state folder there are none
 		}

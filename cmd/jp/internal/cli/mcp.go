@@ -152,8 +152,9 @@ func (a *app) mcpFile(root string) ([]byte, error) {
 	return passed.data[mcpFile], nil
 }
 
-// mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches.
-func (a *app) mcpRecordPath(ctx context.Context, name string) (string, error) {
+// mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
+// JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
+func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
 	root, err := a.workspace()
 	if err != nil {
 		return "", err
@@ -163,12 +164,16 @@ func (a *app) mcpRecordPath(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(canonical + "\x00" + name))
-	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+".json"), nil
+	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+pick(unasked, "-unasked", "")+".json"), nil
 }
 
 // mcpRecord returns what was approved of a server under its name, nil when nothing was.
 func (a *app) mcpRecord(ctx context.Context, name string) (*mcp.Record, error) {
-	file, err := a.mcpRecordPath(ctx, name)
+	return a.readMCPRecord(ctx, name, false)
+}
+
+func (a *app) readMCPRecord(ctx context.Context, name string, unasked bool) (*mcp.Record, error) {
+	file, err := a.mcpRecordPath(ctx, name, unasked)
 	if err != nil {
 		return nil, err
 	}
@@ -189,9 +194,10 @@ func (a *app) mcpRecord(ctx context.Context, name string) (*mcp.Record, error) {
 	return r, nil
 }
 
-// writeMCPRecord records what a person approved, or, of a server in their own config, what it has.
-func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string) (*mcp.Record, error) {
-	file, err := a.mcpRecordPath(ctx, s.Name)
+// writeMCPRecord records what a person approved, or, of a server in their own config, what it has. What is unasked counts only as
+// long as JP_TRUST_WORKSPACE says so.
+func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
+	file, err := a.mcpRecordPath(ctx, s.Name, unasked)
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +214,16 @@ func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool,
 
 // approved returns the record of s as it is now, nil when there is none or it is that of another entry.
 func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
-	r, err := a.mcpRecord(ctx, s.Server.Name)
-	if err != nil || r == nil || r.Server.Digest() != s.Server.Digest() {
-		return nil, err
+	for _, unasked := range []bool{false, true} {
+		if unasked && !a.trustByEnv() {
+			break
+		}
+		r, err := a.readMCPRecord(ctx, s.Server.Name, unasked)
+		if err != nil || r != nil && r.Server.Digest() == s.Server.Digest() {
+			return r, err
+		}
 	}
-	return r, nil
+	return nil, nil
 }
 
 // pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
@@ -319,7 +330,7 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.writeMCPRecord(ctx, s.Server, list, left)
+	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trustByEnv())
 }
 
 // mcpServer finds a server by name.

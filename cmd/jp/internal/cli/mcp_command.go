@@ -59,16 +59,19 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 	}
 	reach := serverReach(s.Server)
 	v.Reaches, v.Network, v.Sandbox, v.Unenforced = reach.Access, reach.Network, reach.Sandbox, reach.Unenforced
-	r, err := a.mcpRecord(ctx, name)
-	if err != nil || r == nil {
+	switch r, err := a.approved(ctx, s); {
+	case err != nil:
 		return v, err
-	}
-	v.Status = "changed"
-	if r.Server.Digest() == s.Server.Digest() {
+	case r != nil:
 		v.Status, v.ApprovedAt = "approved", &r.Approved
 		v.Tools, v.Left = append(v.Tools, r.Tools...), append(v.Left, r.Left...)
+		return v, nil
 	}
-	return v, nil
+	r, err := a.mcpRecord(ctx, name)
+	if r != nil {
+		v.Status = "changed"
+	}
+	return v, err
 }
 
 func newMCPListCommand(a *app) *cli.Command {
@@ -266,7 +269,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.writeMCPRecord(ctx, s.Server, list, left); err != nil {
+	if _, err := a.writeMCPRecord(ctx, s.Server, list, left, false); err != nil {
 		return err
 	}
 	return a.writeMCPServer(ctx, name, s)
