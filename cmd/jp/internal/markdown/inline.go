@@ -63,6 +63,18 @@ func (l *layout) inline(n ast.Node, s style) []piece {
 	return out
 }
 
+// definition reports whether the line behind the one that ends at at defines a link: lines of definitions stay apart.
+func (l *layout) definition(at int) bool {
+	_, line, _ := strings.Cut(string(l.src[at:min(len(l.src), at+definitionMax)]), "\n")
+	line, _, _ = strings.Cut(line, "\n")
+	label, opened := strings.CutPrefix(strings.TrimLeft(line, "> "), "[")
+	label, _, closed := strings.Cut(label, "]:")
+	return opened && closed && !strings.ContainsAny(label, "[]")
+}
+
+// definitionMax bounds where the label of a definition ends, in bytes.
+const definitionMax = 256
+
 func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 	add := func(text string, s style) {
 		if !l.Color {
@@ -92,7 +104,7 @@ func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 				add(plain(value), s)
 			}
 			switch {
-			case n.HardLineBreak():
+			case n.HardLineBreak(), n.SoftLineBreak() && l.definition(n.Segment.Stop):
 				add("\n", 0)
 			case n.SoftLineBreak():
 				add(" ", s)
@@ -121,13 +133,13 @@ func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 		case *ast.Link:
 			before := len(*out)
 			l.flatten(out, n, s|underline)
-			l.target(out, before, n.Destination, s)
+			l.target(out, before, n.Destination, n.Title, s)
 		case *ast.Image:
 			before := len(*out)
 			add("[image: ", s)
 			l.flatten(out, n, s)
 			add("]", s)
-			l.target(out, before, n.Destination, s)
+			l.target(out, before, n.Destination, n.Title, s)
 		case *ast.AutoLink:
 			add(oneLine(string(n.Label(l.src))), s|underline)
 		case *ast.RawHTML:
@@ -142,8 +154,11 @@ func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 }
 
 // target writes where a link leads, behind its text, unless the text says it already. It is never hidden: a text can lie.
-func (l *layout) target(out *[]piece, before int, destination []byte, s style) {
+func (l *layout) target(out *[]piece, before int, destination, title []byte, s style) {
 	to := plain(destination)
+	if len(title) > 0 {
+		to = strings.TrimSpace(to + ` "` + plain(title) + `"`)
+	}
 	var shown strings.Builder
 	for _, p := range (*out)[before:] {
 		shown.WriteString(p.text)

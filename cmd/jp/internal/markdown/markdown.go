@@ -7,7 +7,9 @@
 //
 // Traps:
 //
-//   - What Markdown would drop is kept: HTML is shown as it is written, a link with its target.
+//   - What Markdown would drop is kept: HTML is shown as it is written, a link with its target. Definitions of links ([1]:
+//     http://...) and what refers to them stay as they are written: of a text that comes in pieces the one is shown before
+//     the other is known.
 //   - Only goldmark's parser is imported, not goldmark itself nor its extensions: every jp process pays for the start of what
 //     it links, and these would double it. So tables are read here (table.go).
 package markdown
@@ -51,7 +53,7 @@ func Render(source string, s Style) string {
 	p := parser.NewParser(
 		parser.WithBlockParsers(parser.DefaultBlockParsers()...),
 		parser.WithInlineParsers(parser.DefaultInlineParsers()...),
-		parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(), util.Prioritized(tables{}, 200))...),
+		parser.WithParagraphTransformers(util.Prioritized(tables{}, 200)),
 	)
 	doc := p.Parse(text.NewReader(src))
 	l := layout{src: src, Style: s}

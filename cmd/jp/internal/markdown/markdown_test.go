@@ -2,6 +2,7 @@ package markdown
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -189,4 +190,46 @@ func TestStreamLongLine(t *testing.T) {
 	if used := after.TotalAlloc - before.TotalAlloc; n < pieces*10 || used > 64<<20 {
 		t.Errorf("%d bytes of output took %d MiB of memory, want at most 64", n, used>>20)
 	}
+}
+
+// What a text says of its links is shown, wherever it stands: of a text that comes in pieces a definition may be known after
+// what refers to it was shown.
+func TestDefinitionsOfLinksShow(t *testing.T) {
+	for text, want := range map[string]string{
+		"See [1] and [docs][2].\n\n[1]: https://a.example/x\n[2]: <https://a.example/y> \"Y\"\n": "See [1] and [docs][2].\n\n[1]: https://a.example/x\n[2]: https://a.example/y \"Y\"\n",
+		"[1]: https://a.example\n":             "[1]: https://a.example\n",
+		"a\n\n[//]: # (said)\n\nb\n":           "a\n\n[//]: # (said)\n\nb\n",
+		"[a](http://b \"T\") ![i](<> 'no')\n":  "a (http://b \"T\") [image: i] (\"no\")\n",
+		"> As [1] says.\n> [1]: http://q\n":    "> As [1] says.\n> [1]: http://q\n",
+		"- item\n\n  [a]: u\n  [b]: v\n":       "- item\n\n  [a]: u\n  [b]: v\n",
+		"Sources\n[^1]: https://a.example 'T'": "Sources\n[^1]: https://a.example 'T'\n",
+	} {
+		if got := Render(text, Style{Width: 80}); got != want {
+			t.Errorf("Render(%q)\n%q, want\n%q", text, got, want)
+		}
+		s := NewStream(Style{Width: 80})
+		if got := s.Write(text) + s.Flush(); got != want {
+			t.Errorf("streamed %q\n%q, want\n%q", text, got, want)
+		}
+	}
+}
+
+// No word of a text is left out.
+func TestEveryWordShows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := []string{"[", "]", "]: ", "](", ")", "<", ">", "\n", "\n\n", " ", "|", "|---|---|\n", "- ", "# ", "\n> ", "```\n", "`", "**", "<!-- ", "-->", "\"", "'", "!["}
+		var text strings.Builder
+		var words []string
+		for range rapid.IntRange(1, 16).Draw(t, "words") {
+			words = append(words, fmt.Sprintf("w%02dx", len(words)))
+			text.WriteString(words[len(words)-1] + strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 3).Draw(t, "parts"), ""))
+		}
+		s := NewStream(Style{})
+		streamed := s.Write(text.String()) + s.Flush()
+		for _, word := range words {
+			if whole := Render(text.String(), Style{}); !strings.Contains(whole, word) || !strings.Contains(streamed, word) {
+				t.Fatalf("%q: no %s in %q or %q", text.String(), word, whole, streamed)
+			}
+		}
+	})
 }
