@@ -83,11 +83,11 @@ func count(events []convstore.Event) (n int) {
 	return n
 }
 
-// beginnings marks the events at which a turn or a reply of the model begins. What a model said after results is another reply,
-// also in a fork, which has no records of model calls.
+// beginnings marks the events at which a turn or a reply of the model begins. What a model said after results is another reply, and
+// so is what it said or thought after its words, as where a reply was cut off: also in a fork, which has no records of model calls.
 func beginnings(events []convstore.Event) []bool {
 	marks := make([]bool, len(events))
-	inReply, answered := false, false
+	inReply, answered, said := false, false, false // said: words are the latest of the reply
 	for i, ev := range events {
 		switch b := ev.Body.(type) {
 		case convstore.TurnStart:
@@ -104,10 +104,12 @@ func beginnings(events []convstore.Event) []bool {
 			if c, ok := b.(convstore.ToolCall); ok && isFetch(c.ID) {
 				continue
 			}
-			if !inReply || answered {
+			_, thinks := b.(convstore.Reasoning)
+			_, calls := b.(convstore.ToolCall)
+			if !inReply || answered || said && !calls {
 				marks[i] = true
 			}
-			inReply, answered = true, false
+			inReply, answered, said = true, false, !thinks && !calls
 		}
 	}
 	return marks

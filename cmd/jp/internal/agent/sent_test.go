@@ -220,3 +220,40 @@ func TestForkOfTheLastTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestForkOfACutReply: a fork, which has no records of calls, sends what was said before and after a reply was cut off as two
+// replies, as what it was forked from does.
+func TestForkOfACutReply(t *testing.T) {
+	thinks := convstore.Reasoning{Text: "hm", Signature: "s", Provider: "p"}
+	for name, second := range map[string][]convstore.Body{
+		"text":           {convstore.AssistantMessage{Text: "last words"}},
+		"structured":     {convstore.Structured{Data: json.RawMessage(`{"a":1}`)}},
+		"reasoning":      {thinks, convstore.AssistantMessage{Text: "last words"}},
+		"call":           {convstore.AssistantMessage{Text: "so"}, convstore.ToolCall{ID: "c", Name: "read", Arguments: json.RawMessage(`{}`)}},
+		"reasoning only": {thinks, convstore.ToolCall{ID: "c", Name: "read", Arguments: json.RawMessage(`{}`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies := []convstore.Body{convstore.TurnStart{}, convstore.UserMessage{Text: "q"}, thinks, convstore.AssistantMessage{Text: "cut of"}, convstore.ModelCall{}}
+			bodies = append(append(bodies, second...), convstore.ModelCall{}, convstore.TurnEnd{State: convstore.StatePartial})
+			var all, forked []convstore.Event
+			for _, b := range bodies {
+				ev := convstore.Event{Turn: 1, Body: b}
+				all = append(all, ev)
+				if _, call := b.(convstore.ModelCall); !call {
+					forked = append(forked, ev)
+				}
+			}
+			want, err := json.Marshal(Thread(all, "p"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(Thread(forked, "p"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("a fork sends %s\nwant %s", got, want)
+			}
+		})
+	}
+}
