@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"jp/tools/brief"
 	"jp/tools/proc"
 )
 
@@ -214,7 +215,7 @@ func (f *files) find(path string, write bool) (*place, error) {
 	case strings.ContainsRune(path, 0):
 		return nil, &AccessError{path, "holds a NUL byte"}
 	case len(path) > maxPath:
-		return nil, &AccessError{shorten(path, 60), "is too long for a path"}
+		return nil, &AccessError{brief.Shorten(path, 60), "is too long for a path"}
 	}
 	at := f.absolute(path)
 	for range maxLinks {

@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"jp/tools/brief"
 	"jp/tools/regex"
 )
 
@@ -30,14 +31,14 @@ type Schema struct {
 // an object, in which references are pointers into the schema itself.
 func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if len(raw) > maxAnswerSchema {
-		return nil, fmt.Errorf("is larger than %s", sizeText(maxAnswerSchema))
+		return nil, fmt.Errorf("is larger than %s", brief.Size(maxAnswerSchema))
 	}
 	v, err := decodeJSON(raw)
 	if err != nil {
 		return nil, err
 	}
 	if key, ok := keyTwice(raw); ok {
-		return nil, fmt.Errorf("has the key %s twice in one object", quoteShort(key))
+		return nil, fmt.Errorf("has the key %s twice in one object", brief.Quote(key))
 	}
 	b := bounds{enums: maxEnum}
 	if err := b.check(v, 0); err != nil {
@@ -61,7 +62,7 @@ func (s *Schema) JSON() json.RawMessage { return s.json }
 // when it matches. Nothing is coerced and no default is filled in: what is returned says what value says.
 func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
 	if len(value) > maxAnswer {
-		return nil, []string{"is larger than " + sizeText(maxAnswer)}
+		return nil, []string{"is larger than " + brief.Size(maxAnswer)}
 	}
 	v, err := decodeJSON(value)
 	if err != nil {

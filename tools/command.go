@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // CommandLine is the command of a local tool: a program and its arguments,
@@ -41,7 +43,7 @@ const maxCommand = 32_000
 func parseCommandText(text string) (CommandLine, error) {
 	c := CommandLine{Text: text}
 	if len(text) > maxCommand {
-		return c, fmt.Errorf("is longer than %s", sizeText(maxCommand))
+		return c, fmt.Errorf("is longer than %s", brief.Size(maxCommand))
 	}
 	if strings.HasPrefix(text, "#!") {
 		return c, errors.New("is a script, not a command: write command = { script = ... }")
@@ -89,7 +91,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 			return c, fmt.Errorf("args[%d]: %w", i, err)
 		}
 		if size += len(a); size > maxCommand {
-			return c, fmt.Errorf("is longer than %s", sizeText(maxCommand))
+			return c, fmt.Errorf("is longer than %s", brief.Size(maxCommand))
 		}
 		if strings.ContainsRune(a, 0) {
 			return c, fmt.Errorf("args[%d]: holds a NUL byte", i)
@@ -288,10 +290,10 @@ func (w *argWriter) flush() error {
 		return w.invalid
 	}
 	if name := argumentOf(first); name != "" && strings.HasPrefix(s, "-") && !w.ends && !w.dash[name] {
-		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", quoteShort(s))}
+		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", brief.Quote(s))}
 	}
 	if len(s) > maxArgument {
-		return &ValueError{lastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", sizeText(maxArgument))}
+		return &ValueError{lastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", brief.Size(maxArgument))}
 	}
 	if s == "--" && value == nil {
 		w.ends = true

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/tools/brief"
 )
 
 // fromTable makes a command line of { program, args }.
@@ -123,7 +125,7 @@ func TestRenderRefuses(t *testing.T) {
 		}
 		got, err := c.render(data(tt.values), nil)
 		if err == nil || err.Error() != tt.want {
-			t.Errorf("%q = %q, %v, want %s", tt.args, got, err, shorten(tt.want, 100))
+			t.Errorf("%q = %q, %v, want %s", tt.args, got, err, brief.Shorten(tt.want, 100))
 		}
 	}
 	c, err := fromTable("echo", "{{tool.arguments.x}}")
@@ -147,7 +149,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"a " + strings.Repeat("b", maxCommand), "is longer than 32 KB"},
 	} {
 		if _, err := parseCommandText(tt.in); err == nil || err.Error() != tt.want {
-			t.Errorf("parseCommandText(%q): %v, want %q", shorten(tt.in, 60), err, tt.want)
+			t.Errorf("parseCommandText(%q): %v, want %q", brief.Shorten(tt.in, 60), err, tt.want)
 		}
 	}
 }

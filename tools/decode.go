@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // Every key that a definition can have.
@@ -522,7 +524,7 @@ func (def Definition) knows(p *path) error {
 	case !slices.Contains(roots, p.keys[0]):
 		return unknown(0, roots)
 	case len(p.keys) == 1:
-		return p.at.errorf("{{%s}}: say which of %s", p, orList(next[p.keys[0]]))
+		return p.at.errorf("{{%s}}: say which of %s", p, brief.Or(next[p.keys[0]]))
 	case !slices.Contains(next[p.keys[0]], p.keys[1]):
 		return unknown(1, next[p.keys[0]])
 	case p.keys[0] == "context" || p.keys[1] == "name":

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"jp/tools/brief"
 )
 
 // Defaults of an Executor.
@@ -61,7 +63,7 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 			done:     make(chan finished, len(calls)),
 		}
 		room := orDefault(e.BatchBytes, DefaultBatchBytes)
-		how := fmt.Sprintf("the results of one reply are together at most %s: ask for less at a time", sizeText(room))
+		how := fmt.Sprintf("the results of one reply are together at most %s: ask for less at a time", brief.Size(room))
 
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -237,7 +239,7 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 		if p := recover(); p != nil {
 			r = Result{Text: fmt.Sprintf("panic: %v\n%s", p, firstFrames(debug.Stack())), IsError: true}
 		}
-		r.Text = validText(r.Text)
+		r.Text = brief.UTF8(r.Text)
 		if r.IsError && !tellsStatus(j.tool, r.Text) {
 			r.Text = errorText(r.Text)
 		}
@@ -315,7 +317,7 @@ func deliverUnattended(_ context.Context, t Tool, _ Call, _ Result) (Decision, e
 }
 
 func refused(format string, args ...any) *Result {
-	return &Result{Text: errorText(validText(fmt.Sprintf(format, args...))), IsError: true, Refused: true}
+	return &Result{Text: errorText(brief.UTF8(fmt.Sprintf(format, args...))), IsError: true, Refused: true}
 }
 
 func orText(s, def string) string {

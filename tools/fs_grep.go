@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"jp/tools/brief"
 )
 
 // Bounds of fs_grep_files.
@@ -240,7 +242,7 @@ func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
-	tooLarge := fmt.Errorf("larger than %s", sizeText(maxSearched))
+	tooLarge := fmt.Errorf("larger than %s", brief.Size(maxSearched))
 	if info.Size() > maxSearched {
 		return nil, tooLarge
 	}
@@ -272,10 +274,10 @@ func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 func showLine(line []byte, at int) string {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) <= maxShown {
-		return validText(string(line))
+		return brief.UTF8(string(line))
 	}
 	from := max(min(at-maxShown/4, len(line)-maxShown), 0)
-	text := validText(string(line[from:min(from+maxShown, len(line))]))
+	text := brief.UTF8(string(line[from:min(from+maxShown, len(line))]))
 	if from > 0 {
 		text = "..." + text
 	}
@@ -332,7 +334,7 @@ func (g *grep) text(limit int) string {
 					block = strings.TrimPrefix(block, "--\n")
 				}
 				if out.Len()+len(block) > limit-notes {
-					reached(sizeText(limit - notes))
+					reached(brief.Size(limit - notes))
 					return
 				}
 				out.WriteString(block)
@@ -392,7 +394,7 @@ func (g *grep) writeSkipped(out *strings.Builder) {
 	slices.SortFunc(g.skipped, func(a, b skipped) int { return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.why, b.why)) })
 	var names []string
 	for _, s := range g.skipped[:min(len(g.skipped), maxSkipped)] {
-		names = append(names, shorten(visiblePath(g.name(s.path)), 60)+" ("+shorten(s.why, 40)+")")
+		names = append(names, brief.Shorten(visiblePath(g.name(s.path)), 60)+" ("+brief.Shorten(s.why, 40)+")")
 	}
 	if n := len(g.skipped) - len(names); n > 0 {
 		names = append(names, fmt.Sprintf("%d more", n))

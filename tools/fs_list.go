@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // listFiles is fs_list_files.
@@ -115,7 +117,7 @@ func (l *lister) line(path, after string) {
 	case l.count == l.limit:
 		l.stopped = fmt.Sprintf("%d entries", l.limit)
 	case l.out.Len()+len(line) > l.room:
-		l.stopped = sizeText(l.room)
+		l.stopped = brief.Size(l.room)
 	default:
 		l.count++
 		l.out.WriteString(line)

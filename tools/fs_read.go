@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"jp/tools/brief"
 )
 
 // Bounds of fs_read_file and of what looks at files.
@@ -48,7 +50,7 @@ func readFile(ctx context.Context, f *files, def Definition, raw json.RawMessage
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 64<<10)
 	if head, _ := in.Peek(binaryProbe); bytes.IndexByte(head, 0) >= 0 {
-		return Result{}, fmt.Errorf("%s: is a binary file of %s, not shown", visiblePath(p.shown), sizeText(p.info.Size()))
+		return Result{}, fmt.Errorf("%s: is a binary file of %s, not shown", visiblePath(p.shown), brief.Size(p.info.Size()))
 	}
 	r := lineReader{
 		in:    in,
@@ -127,7 +129,7 @@ func (r *lineReader) take(kept []byte, size int) {
 	most := min(maxLine, r.room/2)
 	cut := size > most+1
 	if cut {
-		line = fmt.Sprintf("%s [line cut: %d bytes]\n", Prefix(line, most), size)
+		line = fmt.Sprintf("%s [line cut: %d bytes]\n", brief.Prefix(line, most), size)
 	}
 	if r.out.Len()+len(line) > r.room {
 		r.full = true
@@ -143,7 +145,7 @@ func (r *lineReader) take(kept []byte, size int) {
 // text is what was read and, in last lines, what there is to know about it.
 func (r *lineReader) text() string {
 	raw := r.out.String()
-	text := validText(raw)
+	text := brief.UTF8(raw)
 	var notes []string
 	total := fmt.Sprint(r.total)
 	if !r.counted {
@@ -158,7 +160,7 @@ func (r *lineReader) text() string {
 		notes = append(notes, fmt.Sprintf("[lines %d-%d of %s]", r.start, r.last, total))
 	}
 	if r.cutOff > 0 {
-		notes = append(notes, fmt.Sprintf("[%s cut]", count(r.cutOff, "long line")))
+		notes = append(notes, fmt.Sprintf("[%s cut]", brief.Count(r.cutOff, "long line")))
 	}
 	if text != raw {
 		notes = append(notes, "[bytes that are no UTF-8 are shown as \uFFFD]")

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"jp/tools/brief"
 )
 
 // createFile is fs_create_file.
@@ -43,7 +45,7 @@ func createFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 		if err := replace(p.dir, p.name, p.info, []byte(args.Content)); err != nil {
 			return Result{}, named(p.shown, err)
 		}
-		return Result{Text: fmt.Sprintf("%s: replaced, %s", visiblePath(p.shown), sizeText(len(args.Content)))}, nil
+		return Result{Text: fmt.Sprintf("%s: replaced, %s", visiblePath(p.shown), brief.Size(len(args.Content)))}, nil
 	}
 	finish, err := f.makeFolders(p)
 	if err == nil {
@@ -52,7 +54,7 @@ func createFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 	if finish(err != nil); err != nil {
 		return Result{}, named(p.shown, err)
 	}
-	return Result{Text: fmt.Sprintf("%s: created, %s", visiblePath(p.shown), sizeText(len(args.Content)))}, nil
+	return Result{Text: fmt.Sprintf("%s: created, %s", visiblePath(p.shown), brief.Size(len(args.Content)))}, nil
 }
 
 // makeFolders makes the folders that p stands in and moves p.dir into the
@@ -241,7 +243,7 @@ func modifyFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 		return Result{}, fmt.Errorf("%s: does not exist: fs_create_file makes it", visiblePath(p.shown))
 	}
 	if p.info.Size() > maxEditable {
-		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), sizeText(maxEditable))
+		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
 	}
 	file, err := openRegular(p.dir, p.name, p.info)
 	if err != nil {
@@ -253,7 +255,7 @@ func modifyFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 	case err != nil:
 		return Result{}, named(p.shown, reason(err))
 	case len(content) > maxEditable:
-		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), sizeText(maxEditable))
+		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
 	case bytes.IndexByte(content[:min(len(content), binaryProbe)], 0) >= 0:
 		return Result{}, fmt.Errorf("%s: is a binary file", visiblePath(p.shown))
 	}
@@ -263,7 +265,7 @@ func modifyFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 			return Result{}, fmt.Errorf("%s: edit %d: %w; nothing was written", visiblePath(p.shown), i+1, err)
 		}
 		if len(text) > maxEditable {
-			return Result{}, fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", visiblePath(p.shown), i+1, sizeText(maxEditable))
+			return Result{}, fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", visiblePath(p.shown), i+1, brief.Size(maxEditable))
 		}
 		if ctx.Err() != nil {
 			return Result{}, context.Cause(ctx)
@@ -272,7 +274,7 @@ func modifyFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage
 	if err := replace(p.dir, p.name, p.info, []byte(text)); err != nil {
 		return Result{}, named(p.shown, err)
 	}
-	return Result{Text: fmt.Sprintf("%s: %s made: %s", visiblePath(p.shown), count(len(done), "edit"), shorten(strings.Join(done, "; "), 2000))}, nil
+	return Result{Text: fmt.Sprintf("%s: %s made: %s", visiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000))}, nil
 }
 
 // apply makes the edit and says where.
@@ -287,7 +289,7 @@ func (e edit) apply(text string) (out, where string, err error) {
 	case n > 1 && !e.All:
 		return "", "", fmt.Errorf("old occurs %d times, in lines %s: give more of what stands around it, or all = true", n, linesOf(text, e.Old, 5))
 	case n > 1 && len(text)+n*(len(e.New)-len(e.Old)) > maxEditable:
-		return "", "", fmt.Errorf("would make it larger than %s", sizeText(maxEditable))
+		return "", "", fmt.Errorf("would make it larger than %s", brief.Size(maxEditable))
 	case n > 1:
 		return strings.ReplaceAll(text, e.Old, e.New), fmt.Sprintf("%d times, in lines %s", n, linesOf(text, e.Old, 5)), nil
 	}

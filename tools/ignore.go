@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"jp/tools/brief"
 )
 
 // ignores are the .gitignore files that hold for a folder, the nearest first.
@@ -311,7 +313,7 @@ func newFilter(glob string) (filter, error) {
 	var f filter
 	for _, g := range globs {
 		if strings.Trim(g, "/") == "" {
-			return nil, fmt.Errorf("glob %s: matches nothing", quoteShort(glob))
+			return nil, fmt.Errorf("glob %s: matches nothing", brief.Quote(glob))
 		}
 		f = append(f, newPattern(g))
 	}
@@ -336,13 +338,13 @@ func braces(glob string) ([]string, error) {
 			continue
 		}
 		if strings.Contains(g[open+1:open+size], "{") {
-			return nil, fmt.Errorf("glob %s: braces in braces", quoteShort(glob))
+			return nil, fmt.Errorf("glob %s: braces in braces", brief.Quote(glob))
 		}
 		for alt := range strings.SplitSeq(g[open+1:open+size], ",") {
 			todo = append(todo, g[:open]+alt+g[open+size+1:])
 		}
 		if len(done)+len(todo) > most {
-			return nil, fmt.Errorf("glob %s: stands for more than %d globs", quoteShort(glob), most)
+			return nil, fmt.Errorf("glob %s: stands for more than %d globs", brief.Quote(glob), most)
 		}
 	}
 	return done, nil

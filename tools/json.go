@@ -130,14 +130,6 @@ func stringList(v any) ([]string, error) {
 	return out, nil
 }
 
-// count is "1 element", "2 elements".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // keyOf is the same for values that JSON schema takes for equal, as 1.0 and 1, and for no others.
 func keyOf(v any) (string, bool) {
 	b, err := encodeJSON(canonical(v))

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/brief"
 )
 
 // maxDefinition bounds a definition file in bytes.
@@ -62,7 +63,7 @@ func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, er
 		case !ok:
 			return nil, fs.ErrNotExist
 		case len(src) > maxDefinition:
-			return nil, fmt.Errorf("is larger than %s", sizeText(maxDefinition))
+			return nil, fmt.Errorf("is larger than %s", brief.Size(maxDefinition))
 		}
 		return src, nil
 	})
@@ -121,7 +122,7 @@ func readDefinition(root *os.Root, name string) ([]byte, error) {
 	}
 	src, err := io.ReadAll(io.LimitReader(f, maxDefinition+1))
 	if err == nil && len(src) > maxDefinition {
-		err = fmt.Errorf("is larger than %s", sizeText(maxDefinition))
+		err = fmt.Errorf("is larger than %s", brief.Size(maxDefinition))
 	}
 	return src, err
 }

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"jp/tools/brief"
 	"jp/tools/regex"
 )
 
@@ -37,7 +38,7 @@ func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
 	tree, err := regex.Parse(pattern, flags)
 	var syntactic *syntax.Error
 	if errors.As(err, &syntactic) {
-		return nil, fmt.Errorf("pattern: %s: %s (regular expressions as RE2 has them; literal = true takes the pattern as it is)", syntactic.Code, quoteShort(syntactic.Expr))
+		return nil, fmt.Errorf("pattern: %s: %s (regular expressions as RE2 has them; literal = true takes the pattern as it is)", syntactic.Code, brief.Quote(syntactic.Expr))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/brief"
 )
 
 // TimeoutError is the cause of a context that a tool's own timeout ended.
@@ -30,10 +32,10 @@ func bound(text string, limit int, how string) string {
 // size it had, and more than limit.
 func cut(text string, total int64, limit int, how string) string {
 	line := func(kept int) string {
-		return fmt.Sprintf("\n[truncated: %s -> %s, full output: %s]", sizeText(total), sizeText(kept), how)
+		return fmt.Sprintf("\n[truncated: %s -> %s, full output: %s]", brief.Size(total), brief.Size(kept), how)
 	}
 	for keep := limit - len(line(limit)); keep >= 0; keep-- {
-		kept := Prefix(text, keep)
+		kept := brief.Prefix(text, keep)
 		if last := line(len(kept)); len(kept)+len(last) <= limit { // the number in it may have grown
 			return kept + last
 		}
@@ -41,40 +43,6 @@ func cut(text string, total int64, limit int, how string) string {
 	const short = "[truncated]"
 	return short[:max(min(limit, len(short)), 0)]
 }
-
-// Prefix is the longest beginning of s of at most n bytes that ends at a rune. Where s is UTF-8, so is the prefix.
-func Prefix(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n = max(n, 0); n > 0 && !utf8.RuneStart(s[n]); {
-		n--
-	}
-	return s[:n]
-}
-
-// sizeText writes a number of bytes as people do: 999 B, 256 KB, 2 MB, 1.5 MB.
-// 1 KB is 1000 bytes. It never rounds up to what is not there.
-func sizeText[T int | int64](n T) string {
-	const digits = 10 // one decimal
-	for _, u := range []struct {
-		name string
-		size T
-	}{{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}} {
-		if n < u.size {
-			continue
-		}
-		tenths := n / (u.size / digits)
-		if tenths%digits == 0 || tenths >= 100*digits {
-			return fmt.Sprintf("%d %s", tenths/digits, u.name)
-		}
-		return fmt.Sprintf("%d.%d %s", tenths/digits, tenths%digits, u.name)
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// validText replaces what is not UTF-8.
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // lastLines is the end of b: at most n lines and size bytes, without the final
 // line break. cut reports whether something stands before it.
@@ -92,7 +60,7 @@ func lastLines(b []byte, n, size int) (tail string, cut bool) {
 			}
 		}
 	}
-	return validText(string(b[start:])), start > 0
+	return brief.UTF8(string(b[start:])), start > 0
 }
 
 // firstFrames is the part of a goroutine's stack that names the panic's place:

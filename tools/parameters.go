@@ -2,10 +2,11 @@ package tools
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // The keys of a parameter: our own, and those that stand in its JSON schema
@@ -110,7 +111,7 @@ func (d *decoder) property(key string, p map[string]any) map[string]any {
 		}
 	}
 	if _, ok := out["type"]; !ok {
-		d.fail(key, "type is missing: %s", orList(jsonTypes))
+		d.fail(key, "type is missing: %s", brief.Or(jsonTypes))
 	}
 	if d.err != nil {
 		return out
@@ -134,7 +135,7 @@ func (d *decoder) consistent(key string, out map[string]any) {
 	}
 	for _, e := range s.enum {
 		if !s.hasType(e) {
-			d.fail(key+".enum", "%s is not of type %s", valueShort(e), orList(s.types))
+			d.fail(key+".enum", "%s is not of type %s", valueShort(e), brief.Or(s.types))
 			return
 		}
 	}
@@ -154,18 +155,7 @@ func valueShort(v any) string {
 		return typeName(v)
 	}
 	if _, ok := v.(string); ok {
-		return quoteShort(s)
+		return brief.Quote(s)
 	}
-	return shorten(s, 60)
-}
-
-// quoteShort quotes the beginning of s visibly.
-func quoteShort(s string) string { return fmt.Sprintf("%q", shorten(s, 60)) }
-
-// shorten cuts s to about n bytes, visibly.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return Prefix(s, n) + "..."
+	return brief.Shorten(s, 60)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/brief"
 	"jp/tools/unseen"
 )
 
@@ -72,7 +73,7 @@ func (q Question) Page(width, rows int) (page, left string) {
 			bytes += len(strings.TrimLeft(row, " "))
 		}
 		if more++; more <= 5 {
-			cut = append(cut, fmt.Sprintf("%s of %s", count(bytes, "byte"), shorten(visible(p.name), 40)))
+			cut = append(cut, fmt.Sprintf("%s of %s", brief.Count(bytes, "byte"), brief.Shorten(visible(p.name), 40)))
 		}
 	}
 	if more > 5 {
@@ -124,17 +125,17 @@ func callText(c Call) string {
 	const most, each = 400, 120
 	args, ok := callArguments(c)
 	if !ok {
-		return c.Name + "(" + shorten(quoted(validText(string(c.Arguments))), most) + ")"
+		return c.Name + "(" + brief.Shorten(quoted(brief.UTF8(string(c.Arguments))), most) + ")"
 	}
 	var short []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if s, ok := args[name].(string); ok {
-			short = append(short, visible(name)+"="+quoted(shorten(s, each)))
+			short = append(short, visible(name)+"="+quoted(brief.Shorten(s, each)))
 		} else {
-			short = append(short, visible(name)+"="+shorten(visibleJSON(args[name]), each))
+			short = append(short, visible(name)+"="+brief.Shorten(visibleJSON(args[name]), each))
 		}
 	}
-	return c.Name + "(" + shorten(strings.Join(short, ", "), most) + ")"
+	return c.Name + "(" + brief.Shorten(strings.Join(short, ", "), most) + ")"
 }
 
 // callArguments are those of a call; ok says that they are an object.
@@ -148,7 +149,7 @@ func callArguments(c Call) (args map[string]any, ok bool) {
 func callParts(d Definition, c Call) []part {
 	args, ok := callArguments(c)
 	if !ok {
-		return []part{{"the arguments", []string{unseen.Fold(quoted(validText(string(c.Arguments))))}}}
+		return []part{{"the arguments", []string{unseen.Fold(quoted(brief.UTF8(string(c.Arguments))))}}}
 	}
 	if d.Source == SourceBuiltin {
 		if parts := changeParts(d.Name, args); parts != nil {

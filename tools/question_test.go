@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"jp/tools/brief"
 )
 
 // A question shows the whole call where there is room, and says what it leaves out where there is none.
@@ -42,7 +44,7 @@ func TestQuestionPage(t *testing.T) {
 		q := NewQuestion(KindRun, Definition{Name: tt.tool, Source: SourceBuiltin}, Call{Name: tt.tool, Arguments: json.RawMessage(tt.args)}, "")
 		page, left := q.Page(tt.width, tt.rows)
 		if page != tt.page || left != tt.left {
-			t.Errorf("%s(%s) = %q\nleft %q\nwant %q\nleft %q", tt.tool, shorten(tt.args, 200), page, left, tt.page, tt.left)
+			t.Errorf("%s(%s) = %q\nleft %q\nwant %q\nleft %q", tt.tool, brief.Shorten(tt.args, 200), page, left, tt.page, tt.left)
 		}
 	}
 }

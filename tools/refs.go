@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // Bounds of schemas from elsewhere.
@@ -87,7 +89,7 @@ func (r *refs) cost(at string, m map[string]any) (int, error) {
 			}
 			pointer, target, found := r.resolve(ref)
 			if !found {
-				return 0, fmt.Errorf("#%s: $ref %s: only pointers into the schema itself are followed", at, quoteShort(ref))
+				return 0, fmt.Errorf("#%s: $ref %s: only pointers into the schema itself are followed", at, brief.Quote(ref))
 			}
 			err = add(pointer, target)
 		case "$dynamicRef", "$recursiveRef":

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"jp/tools/brief"
 )
 
 // Omitted stands in template data for an optional argument that was not given.
@@ -122,7 +124,7 @@ func (r *renderer) each(n forNode, body func() error) error {
 func (r *renderer) put(s string, from *path, at position) error {
 	r.steps++
 	if r.size += len(s); r.size > maxRendered || r.steps > maxSteps {
-		return at.errorf("renders to more than %s", sizeText(maxRendered))
+		return at.errorf("renders to more than %s", brief.Size(maxRendered))
 	}
 	r.emit(s, from)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/tools/brief"
 	"jp/tools/proc"
 )
 
@@ -285,7 +286,7 @@ func (c command) failed(why string, stdout *head, stderr *tail) Result {
 
 // cutOutput is stdout within limit.
 func (c command) cutOutput(stdout *head, limit int) string {
-	text := validText(string(stdout.b))
+	text := brief.UTF8(string(stdout.b))
 	total := max(stdout.size, int64(len(text)))
 	if total <= int64(limit) {
 		return text
@@ -299,7 +300,7 @@ func (c command) envelope(stdout *head) Result {
 		return Result{Text: fmt.Sprintf("the output is not the JSON envelope that output = %q promises: %s", OutputJSON, fmt.Sprintf(format, args...)), IsError: true}
 	}
 	if stdout.size > int64(stdout.keep) {
-		return bad("it is larger than %s", sizeText(stdout.keep))
+		return bad("it is larger than %s", brief.Size(stdout.keep))
 	}
 	var e struct {
 		Type      string          `json:"type"`
@@ -335,7 +336,7 @@ func (c command) envelope(stdout *head) Result {
 	case "needs_input":
 		return Result{Text: "the tool asks a question, which " + notYet, IsError: true}
 	}
-	return bad("type is %s, not success, error or needs_input", quoteShort(e.Type))
+	return bad("type is %s, not success, error or needs_input", brief.Quote(e.Type))
 }
 
 // head keeps the beginning of what is written to it and counts the rest.

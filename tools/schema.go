@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"jp/tools/brief"
 )
 
 // jsonTypes are the types of JSON schema.
@@ -51,7 +52,7 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 		return &schema{types: []string{"object"}, closed: true, minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}, nil
 	}
 	if len(raw) > maxSchema {
-		return nil, fmt.Errorf("is larger than %s", sizeText(maxSchema))
+		return nil, fmt.Errorf("is larger than %s", brief.Size(maxSchema))
 	}
 	v, err := decodeJSON(raw)
 	if err != nil {
@@ -108,11 +109,11 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 			v = []any{one}
 		}
 		if s.types, err = stringList(v); err != nil || len(s.types) == 0 {
-			return fmt.Errorf("want %s, or a list of them", orList(jsonTypes))
+			return fmt.Errorf("want %s, or a list of them", brief.Or(jsonTypes))
 		}
 		for _, t := range s.types {
 			if !slices.Contains(jsonTypes, t) {
-				return fmt.Errorf("want %s, not %q", orList(jsonTypes), t)
+				return fmt.Errorf("want %s, not %q", brief.Or(jsonTypes), t)
 			}
 		}
 	case "properties":

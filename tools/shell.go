@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"jp/tools/brief"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -44,7 +45,7 @@ const argVariable = "JP_ARG_"
 func parseShell(name, text, interpreter string) (*shellText, error) {
 	s := &shellText{name: name, sh: interpreter}
 	if len(text) > maxScript {
-		return nil, fmt.Errorf("is longer than %s", sizeText(maxScript))
+		return nil, fmt.Errorf("is longer than %s", brief.Size(maxScript))
 	}
 	at := position{1, 1}
 	for i, c := range text {
@@ -213,7 +214,7 @@ func (s *shellText) source(chunks []chunk) (*shellSource, error) {
 		}
 	}
 	if b.Len() > maxShellText {
-		return nil, position{1, 1}.errorf("comes to more than %s", sizeText(maxShellText))
+		return nil, position{1, 1}.errorf("comes to more than %s", brief.Size(maxShellText))
 	}
 	src.text = b.String()
 	return src, nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/tools/brief"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -78,7 +79,7 @@ func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*s
 		}
 		if err != nil {
 			_ = c.close() // the first error tells more
-			return nil, fmt.Errorf("a value of %s: %w", sizeText(len(v.values[n])), err)
+			return nil, fmt.Errorf("a value of %s: %w", brief.Size(len(v.values[n])), err)
 		}
 		c.env = append(c.env, name+"_FILE="+file)
 		// The last character keeps line breaks at the end.
@@ -102,7 +103,7 @@ func (s *shellText) flatten(data map[string]any) ([]chunk, error) {
 	r := renderer{data: data}
 	size := func(n int, at position) error {
 		if r.size += n; r.size > maxRendered || len(out) > maxSteps {
-			return at.errorf("comes to more than %s", sizeText(maxRendered))
+			return at.errorf("comes to more than %s", brief.Size(maxRendered))
 		}
 		return nil
 	}
@@ -166,12 +167,12 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 	case strings.ContainsRune(l.value, 0):
 		return "", &ValueError{argument, "holds a NUL byte"}
 	case u.argv && len(l.value) > maxInline:
-		return "", &ValueError{argument, fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", sizeText(len(l.value)), sizeText(maxInline))}
+		return "", &ValueError{argument, fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", brief.Size(len(l.value)), brief.Size(maxInline))}
 	case parameter == "" || !u.leads || !emptyLeaves(r, u.before):
 	case u.options && strings.HasPrefix(l.value, "-") && !r.rules.dash[parameter]:
-		return "", &ValueError{argument, fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", quoteShort(l.value), u.program)}
+		return "", &ValueError{argument, fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", brief.Quote(l.value), u.program)}
 	case u.echo && (isEchoOption(l.value) || l.value == "-" && !u.alone):
-		return "", &ValueError{argument, fmt.Sprintf("must not be %s: that is an option of echo", quoteShort(l.value))}
+		return "", &ValueError{argument, fmt.Sprintf("must not be %s: that is an option of echo", brief.Quote(l.value))}
 	}
 	n, ok := v.numbers[l.value]
 	if !ok {
@@ -183,7 +184,7 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 		} else {
 			v.env = append(v.env, argVariable+strconv.Itoa(n)+"="+l.value)
 			if v.size += len(l.value) + len(argVariable) + 8; v.size > maxInlineAll {
-				return "", &ValueError{argument, fmt.Sprintf("and the others come to more than %s", sizeText(maxInlineAll))}
+				return "", &ValueError{argument, fmt.Sprintf("and the others come to more than %s", brief.Size(maxInlineAll))}
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"jp/tools/brief"
 )
 
 // templateData is a bit of everything.
@@ -127,7 +129,7 @@ func TestTemplateErrors(t *testing.T) {
 		}
 		var bad *TemplateError
 		if !errors.As(err, &bad) || err.Error() != tt.want {
-			t.Errorf("%q: %v, want %q", shorten(tt.in, 80), err, tt.want)
+			t.Errorf("%q: %v, want %q", brief.Shorten(tt.in, 80), err, tt.want)
 		}
 	}
 }

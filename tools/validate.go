@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"jp/tools/brief"
 )
 
 // ArgumentError is a call whose arguments do not fit the schema of its tool.
@@ -172,7 +174,7 @@ func (p *problems) full() bool { return len(p.list) > enough }
 func (p *problems) add(at, format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
 	if at != "" {
-		msg = quoteShort(at) + " " + msg
+		msg = brief.Quote(at) + " " + msg
 	}
 	switch {
 	case len(p.list) < enough:
@@ -188,7 +190,7 @@ func (s *schema) check(at string, v any, p *problems) {
 		return
 	}
 	if len(s.types) > 0 && !s.hasType(v) {
-		p.add(at, "must be %s, not %s", orList(s.types), jsonTypeName(v))
+		p.add(at, "must be %s, not %s", brief.Or(s.types), jsonTypeName(v))
 		return
 	}
 	if s.enum != nil && !s.hasValue(v) {
@@ -199,7 +201,7 @@ func (s *schema) check(at string, v any, p *problems) {
 		if len(words) == 0 {
 			p.add(at, "has no valid value")
 		} else {
-			p.add(at, "must be %s, not %s", shorten(orList(words), 1000), valueShort(v))
+			p.add(at, "must be %s, not %s", brief.Shorten(brief.Or(words), 1000), valueShort(v))
 		}
 		return
 	}
@@ -219,9 +221,9 @@ func (s *schema) checkString(at, v string, p *problems) {
 	n := utf8.RuneCountInString(v)
 	switch {
 	case n < s.minLength:
-		p.add(at, "must have at least %s, not %d", count(s.minLength, "character"), n)
+		p.add(at, "must have at least %s, not %d", brief.Count(s.minLength, "character"), n)
 	case s.maxLength >= 0 && n > s.maxLength:
-		p.add(at, "must have at most %s, not %d", count(s.maxLength, "character"), n)
+		p.add(at, "must have at most %s, not %d", brief.Count(s.maxLength, "character"), n)
 	case s.pattern != nil && !s.pattern.MatchString(v):
 		p.add(at, "must match %s", s.pattern)
 	}
@@ -248,9 +250,9 @@ func (s *schema) checkNumber(at string, v json.Number, p *problems) {
 func (s *schema) checkList(at string, v []any, p *problems) {
 	switch {
 	case len(v) < s.minItems:
-		p.add(at, "must have at least %s, not %d", count(s.minItems, "element"), len(v))
+		p.add(at, "must have at least %s, not %d", brief.Count(s.minItems, "element"), len(v))
 	case s.maxItems >= 0 && len(v) > s.maxItems:
-		p.add(at, "must have at most %s, not %d", count(s.maxItems, "element"), len(v))
+		p.add(at, "must have at most %s, not %d", brief.Count(s.maxItems, "element"), len(v))
 	}
 	if s.unique {
 		seen := map[string]int{}
@@ -296,7 +298,7 @@ func (s *schema) checkObject(at string, v map[string]any, p *problems) {
 			if c := closest(name, known); c != "" {
 				p.add(in(name), "is unknown; did you mean %q?", c)
 			} else if len(known) > 0 {
-				p.add(in(name), "is unknown; there is %s", shorten(strings.Join(known, ", "), 500))
+				p.add(in(name), "is unknown; there is %s", brief.Shorten(strings.Join(known, ", "), 500))
 			} else {
 				p.add(in(name), "is unknown; there are no arguments")
 			}
@@ -352,11 +354,11 @@ func jsonTypeName(v any) string {
 	case nil:
 		return "null"
 	case string:
-		return "the string " + quoteShort(v)
+		return "the string " + brief.Quote(v)
 	case bool:
 		return fmt.Sprint(v)
 	case json.Number:
-		return "the number " + shorten(v.String(), 60)
+		return "the number " + brief.Shorten(v.String(), 60)
 	case []any:
 		return "a list"
 	}

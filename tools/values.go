@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jp/tools/brief"
 )
 
 func (d *decoder) str(key string, v any) string {
@@ -46,17 +48,9 @@ func choice[T ~string](d *decoder, key string, v any, of ...T) T {
 				hint = fmt.Sprintf("did you mean %q?", c)
 			}
 		}
-		d.failHint(key, hint, "want %s, not %s", orList(words), got)
+		d.failHint(key, hint, "want %s, not %s", brief.Or(words), got)
 	}
 	return T(s)
-}
-
-// orList is "a, b or c".
-func orList(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 // strs reads a list of strings.
@@ -114,7 +108,7 @@ func (d *decoder) size(key string, v any) int {
 	case !isInt:
 		d.fail(key, `want a size such as "256KB", not %s`, typeName(v))
 	case n < smallResult || n > DefaultBatchBytes:
-		d.fail(key, "want at least %d bytes and at most %s, the bound of all results of one reply", smallResult, sizeText(DefaultBatchBytes))
+		d.fail(key, "want at least %d bytes and at most %s, the bound of all results of one reply", smallResult, brief.Size(DefaultBatchBytes))
 	}
 	return int(n)
 }

@@ -23,6 +23,7 @@ import (
 	"sync"
 
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
@@ -281,7 +282,7 @@ func (c *conn) notified(m message) {
 // clip bounds what a message quotes of a client.
 func clip(s string) string {
 	if len(s) > 100 {
-		return tools.Prefix(s, 100) + "..."
+		return brief.Prefix(s, 100) + "..."
 	}
 	return s
 }

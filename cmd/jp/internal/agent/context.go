@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/unseen"
 )
 
@@ -68,7 +69,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	switch {
 	case r.IsError:
 		line, _, _ := strings.Cut(strings.TrimPrefix(r.Text, "error: "), "\n")
-		return none("%s: %s", f.Tool, tools.Prefix(line, 200))
+		return none("%s: %s", f.Tool, brief.Prefix(line, 200))
 	case !visible(r.Text):
 		return none("%s returned nothing", f.Tool)
 	}
@@ -122,7 +123,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 			return nil
 		}
 		whole := unseen.Defang(strings.ReplaceAll(r.Text, "\x00", "\uFFFD"), "context")
-		text := tools.Prefix(whole, int(min(tokens, 1<<20))*3)
+		text := brief.Prefix(whole, int(min(tokens, 1<<20))*3)
 		if left := len(whole) - len(text); left > 0 {
 			text += fmt.Sprintf("\n[%d of %d bytes are cut here]", left, len(whole))
 		}

@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // The schema of a turn stands in its user message, so that a turn that goes on after a crash is held to it too. The model is
@@ -27,7 +28,7 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	text := "schema: " + strings.Join(e.Problems, "; ")
 	if len(text) > 1000 {
-		text = tools.Prefix(text, 1000) + " ..."
+		text = brief.Prefix(text, 1000) + " ..."
 	}
 	if e.Limit != "" {
 		text += " (stopped at a limit: " + e.Limit + ")"

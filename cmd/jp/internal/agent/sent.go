@@ -10,6 +10,7 @@ import (
 
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // sent is the part of a conversation that a model is sent: since the last compaction, and within the window.
@@ -187,7 +188,7 @@ func printableName(name string) string {
 		}
 		return r
 	}, name)
-	return tools.Prefix(name, 64)
+	return brief.Prefix(name, 64)
 }
 
 // named matches the ids of sub-conversations where the results of delegation tools name them.

@@ -10,7 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
-	"jp/tools"
+	"jp/tools/brief"
 )
 
 const (
@@ -56,7 +56,7 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 	}
 	text := strings.TrimSpace(r.text)
 	if r.stop == model.StopMaxTokens || len(text) > summaryBytes {
-		text = tools.Prefix(text, summaryBytes) + "\n[the summary was cut here]"
+		text = brief.Prefix(text, summaryBytes) + "\n[the summary was cut here]"
 	}
 	c.Summary, c.Model = text, w.Model
 	c.Covered, c.Kept = count(t.events[:at]), count(t.events[at:])
@@ -79,7 +79,7 @@ func (t *turn) conversations(ctx context.Context, at int) (list []convstore.Comp
 		for _, c := range slices.Backward(known) {
 			id := c.ID.String()
 			seen[id] = true
-			list = append(list, convstore.CompactedConversation{ID: id, Profile: c.Profile, Status: string(c.Status), Title: tools.Prefix(c.Title, 200)})
+			list = append(list, convstore.CompactedConversation{ID: id, Profile: c.Profile, Status: string(c.Status), Title: brief.Prefix(c.Title, 200)})
 		}
 	}
 	calls := map[string]convstore.ToolCall{}
@@ -176,7 +176,7 @@ func record(s sent, before int, most int64) string {
 func (e entry) cut(n int) entry {
 	for _, s := range []*string{&e.User, &e.Assistant, &e.Arguments, &e.Text} {
 		if len(*s) > n {
-			begin := tools.Prefix(*s, n/4*3)
+			begin := brief.Prefix(*s, n/4*3)
 			end := strings.ToValidUTF8((*s)[len(*s)-n/4:], "")
 			*s = begin + fmt.Sprintf(" [%d bytes left out] ", len(*s)-len(begin)-len(end)) + end
 		}

@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/unseen"
 )
 
@@ -138,7 +139,7 @@ const maxShown = 1 << 20
 // shownText is a text as a call shows it.
 func shownText(text string) acp.CallContent {
 	if len(text) > maxShown {
-		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", tools.Prefix(text, maxShown), maxShown>>10, len(text)>>10)
+		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", brief.Prefix(text, maxShown), maxShown>>10, len(text)>>10)
 	}
 	return acp.TextContent(text)
 }
@@ -202,7 +203,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 // callTitle is one line that names a call.
 func callTitle(name, what string) string {
 	const most = 120
-	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+tools.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
+	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+brief.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
 }
 
 // rawInput returns arguments as they are told to an editor: the JSON that they are, or the text that is none.

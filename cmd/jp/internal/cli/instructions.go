@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
-	"jp/tools"
+	"jp/tools/brief"
 )
 
 // maxInstructions bounds what project instructions add to every request, in bytes.
@@ -47,7 +47,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	case len(text) > maxInstructions:
 		cut := strings.LastIndexByte(text[:maxInstructions], '\n')
 		if cut < 0 {
-			cut = len(tools.Prefix(text, maxInstructions))
+			cut = len(brief.Prefix(text, maxInstructions))
 		}
 		text = text[:cut] + "\n[cut off here]"
 		q.warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/urfave/cli/v2"
-
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
@@ -19,6 +18,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // mcpServeOptions are the flags of jp mcp serve.
@@ -250,7 +250,7 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 	case whole == "":
 		return id.String() + " holds nothing yet", nil
 	case len(whole) > tools.DefaultBatchBytes:
-		text := tools.Prefix(whole, tools.DefaultBatchBytes)
+		text := brief.Prefix(whole, tools.DefaultBatchBytes)
 		return fmt.Sprintf("%s\n[%d of %d bytes are cut here; jp conversation print %s shows them]", text, len(whole)-len(text), len(whole), id), nil
 	}
 	return whole, nil

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/unseen"
 )
 
@@ -46,12 +47,12 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 	case err != nil:
 		return tools.Answer{}, err
 	case r.Err != nil:
-		return no("%s", unseen.Strip(tools.Prefix(r.Err.Error(), maxReason)))
+		return no("%s", unseen.Strip(brief.Prefix(r.Err.Error(), maxReason)))
 	case r.Interrupt:
 		a.client.stopRun()
 		return tools.Answer{}, errInterrupted
 	case !r.Allow:
-		return no("%s", strings.TrimSpace(unseen.Strip(tools.Prefix(r.Reason, maxReason))))
+		return no("%s", strings.TrimSpace(unseen.Strip(brief.Prefix(r.Reason, maxReason))))
 	case !r.Same(p.Input):
 		return no("the arguments were changed, and calls run as they are or not at all")
 	}

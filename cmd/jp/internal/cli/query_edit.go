@@ -14,7 +14,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
-	"jp/tools"
+	"jp/tools/brief"
 )
 
 // scissors ends the request in the file that is edited.
@@ -158,7 +158,7 @@ func (a *app) belowScissors(ctx context.Context, id convstore.ID) (string, error
 	}
 	lines = append(lines, "Its last answer was:", "")
 	if len(answer) > maxQuoted {
-		answer = tools.Prefix(answer, maxQuoted) + "\n[cut here; jp conversation print " + id.String() + " --last shows all]"
+		answer = brief.Prefix(answer, maxQuoted) + "\n[cut here; jp conversation print " + id.String() + " --last shows all]"
 	}
 	return comment(append(lines, strings.Split(answer, "\n")...)), nil
 }

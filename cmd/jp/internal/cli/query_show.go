@@ -14,6 +14,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/unseen"
 )
 
@@ -188,7 +189,7 @@ func (s *show) call(c convstore.ToolCall) {
 	if s.io.Width > 20 {
 		width = s.io.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+tools.Prefix(string(c.Arguments), 16*width))), width, s.io.UTF8)
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.io.UTF8)
 	s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, "· "+line+"\n") })
 }
 

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/brief"
 	"jp/tools/proc"
 	"jp/tools/unseen"
 )
@@ -295,7 +296,7 @@ func messages(stderr, reason string) string {
 
 // bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
 func bound(s string, limit int) (string, int) {
-	cut := tools.Prefix(s, limit)
+	cut := brief.Prefix(s, limit)
 	return cut, len(s) - len(cut)
 }
 

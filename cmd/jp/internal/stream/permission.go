@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"jp/tools"
+	"jp/tools/brief"
 )
 
 // Permission is a question of ours to the client: may this call run? Reply answers it.
@@ -85,7 +86,7 @@ func readReply(response json.RawMessage) (*Reply, error) {
 	case "deny":
 		return &Reply{ID: r.ID, Reason: a.Message, Interrupt: a.Interrupt}, nil
 	}
-	return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: its behavior is %q", tools.Prefix(a.Behavior, 64))}, nil
+	return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: its behavior is %q", brief.Prefix(a.Behavior, 64))}, nil
 }
 
 // Same reports whether the reply allows the call with the arguments that it was asked about. Clients write them anew: keys may be

@@ -19,7 +19,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
-	"jp/tools"
+	"jp/tools/brief"
 )
 
 // The kinds of spans.
@@ -424,7 +424,7 @@ func (s *Span) cost() *stream.USD {
 
 // cut returns the start of a text, at most MaxText bytes and whole runes, and how long all of it is.
 func cut(text string) (start string, bytes int) {
-	return tools.Prefix(text, MaxText), len(text)
+	return brief.Prefix(text, MaxText), len(text)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
