@@ -44,7 +44,7 @@ func (f *folder) space(file *os.File) (Space, error) {
 	if err != nil {
 		return Space{}, &DamagedError{Path: f.path(fileStore), Err: err}
 	}
-	return Space{Size: info.Size(), Free: int64(p.free * p.pageSize)}, nil
+	return Space{Size: info.Size(), Free: p.freeBytes()}, nil
 }
 
 // compactBatch is how many bytes go into one transaction of the new file.
@@ -146,7 +146,7 @@ func trim(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	return file.Truncate(int64(p.high * p.pageSize))
+	return file.Truncate(p.bytes())
 }
 
 // copyInto fills an empty file with what the store holds, and compares the two.

@@ -223,7 +223,7 @@ const defaultFree = 256 << 20
 
 // tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
 func (f *folder) tellFree(p *pageFile) {
-	if bytes := int64(p.free * p.pageSize); bytes >= f.free && !f.freed.Swap(true) {
+	if bytes := p.freeBytes(); bytes >= f.free && !f.freed.Swap(true) {
 		f.notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.path(fileStore), bytes>>20))
 	}
 }

@@ -16,8 +16,10 @@ import (
 // say holds for one transaction: until its end nobody writes.
 type pageMap struct {
 	*pageFile
-	data []byte // all pages in use
-	read int    // bytes of leaves
+	data    []byte // all pages in use
+	read    int    // bytes of leaves
+	of      *mappings
+	mapping *mapping
 }
 
 // mapping is the store's file in memory. The pages of a conversation may lie far
@@ -90,24 +92,17 @@ func (ms *mappings) leave(m *mapping) {
 	}
 }
 
-// mapPages gives use the pages of the file.
-func (t *tx) mapPages(ms *mappings, use func(*pageMap) error) error {
-	info, err := t.h.file.Stat()
+// mapFile returns the pages of a file in memory, to be ended with done.
+func (ms *mappings) mapFile(file *os.File, p *pageFile) (*pageMap, error) {
+	m, err := ms.get(file, int(p.bytes()))
 	if err != nil {
-		return t.f.systemError(err)
+		return nil, err
 	}
-	p, err := openPages(t.h.file, info.Size())
-	if err != nil {
-		return t.damaged("%w", err)
-	}
-	m, err := ms.get(t.h.file, int(p.high*p.pageSize))
-	if err != nil {
-		return t.f.systemError(err)
-	}
-	pages := &pageMap{pageFile: p, data: m.data}
-	defer func() { ms.put(m, pages.read) }()
-	return use(pages)
+	return &pageMap{pageFile: p, data: m.data, of: ms, mapping: m}, nil
 }
+
+// done ends the use of the pages.
+func (m *pageMap) done() { m.of.put(m.mapping, m.read) }
 
 // page returns a page; its data is part of the mapping.
 func (m *pageMap) page(id uint64) (page, error) {
@@ -127,13 +122,13 @@ type bucketPages struct {
 	top page
 }
 
-// bucket returns one of the buckets that every store has.
-func (m *pageMap) bucket(n bucketNumber) (bucketPages, error) {
+// bucket returns one of the buckets of the file.
+func (m *pageMap) bucket(bucket string) (bucketPages, error) {
 	root, err := m.page(m.root)
 	if err != nil {
 		return bucketPages{}, err
 	}
-	name, found := []byte(bucketNames[n]), bucketPages{pageMap: m}
+	name, found := []byte(bucket), bucketPages{pageMap: m}
 	err = bucketPages{m, root}.leaves(name, name, func(leaf page) error {
 		for i := range leaf.count {
 			flags, key, value, err := leaf.entry(i)

@@ -60,6 +60,13 @@ type pageFile struct {
 // leaves one of the two as it was: no sound store has a meta that makes no sense.
 var errLone = errors.New("one of its two meta pages makes no sense: what was written last may be missing; the next command that writes replaces that page")
 
+// bytes is the size of the pages in use.
+func (p *pageFile) bytes() int64 { return int64(p.high * p.pageSize) }
+
+// freeBytes is the size of those that the freelist names.
+func (p *pageFile) freeBytes() int64 { return int64(p.free * p.pageSize) }
+
+// page is one page, or several that belong together.
 type page struct {
 	id       uint64
 	flags    uint16

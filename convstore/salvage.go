@@ -2,12 +2,9 @@ package convstore
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
-	"os"
 )
 
 // Salvaged is a piece of a store that could still be read: a conversation or, where
@@ -45,87 +42,32 @@ func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvage
 		}
 		h := handle{file: file}
 		defer h.abandon()
-		p, err := openLeniently(file)
+		r, err := openRemains(file, lost)
 		if err != nil {
 			yield(Salvaged{}, &DamagedError{Path: s.Path(), Err: err})
 			return
 		}
-		sv := salvage{p: p, lost: lost, seen: make([]bool, p.high)}
+		sv := salvage{r: r, lost: lost}
 		if err := sv.run(ctx, yield); err != nil && err != errEnough {
 			yield(Salvaged{}, err)
 		}
 	}
 }
 
-// openLeniently is openPages that needs no freelist and takes a file that is too
-// short.
-func openLeniently(file *os.File) (*pageFile, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	var p *pageFile
-	for shift := range 15 {
-		for _, at := range []int64{0, 1024 << shift} {
-			if m := readMeta(file, at); m != nil && (p == nil || m.txid > p.txid) {
-				p = m
-			}
-		}
-	}
-	if p == nil {
-		return nil, errors.New("not a bbolt file, or both of its metas are lost")
-	}
-	p.high = min(p.high, uint64(info.Size())/p.pageSize)
-	return p, nil
-}
-
-// salvage goes through the pages that can be reached.
+// salvage makes conversations and events of the entries that can be read.
 type salvage struct {
-	p    *pageFile
+	r    *remains
 	lost func(error)
-	seen []bool
-}
-
-// bucketPlace is where a bucket's entries are: below a page, or in an inline one.
-type bucketPlace struct {
-	root   uint64
-	inline *page
 }
 
 func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) error {
-	places := make(map[string]bucketPlace)
-	if err := s.walk(s.p.root, func(flags uint32, k, v []byte) error {
-		if flags&elementBucket == 0 || len(v) < 16 {
-			return nil
-		}
-		place := bucketPlace{root: binary.NativeEndian.Uint64(v)}
-		if inline := v[16:]; place.root == 0 && len(inline) >= pageHeader {
-			place.inline = &page{count: int(binary.NativeEndian.Uint16(inline[10:])), data: inline}
-		}
-		places[string(k)] = place
-		return nil
-	}); err != nil {
-		return err
-	}
 	each := func(n bucketNumber, fn func(k, v []byte) error) error {
-		place, ok := places[bucketNames[n]]
-		if !ok {
-			s.lost(fmt.Errorf("bucket %s", bucketNames[n]))
-			return nil
-		}
-		leaf := func(flags uint32, k, v []byte) error {
-			if flags != 0 {
-				return nil
-			}
+		return s.r.each(bucketNames[n], func(k, v []byte) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			return fn(k, v)
-		}
-		if place.inline != nil {
-			return s.leaf(*place.inline, leaf)
-		}
-		return s.walk(place.root, leaf)
+		})
 	}
 
 	configs := make(map[ID]Config)
@@ -180,70 +122,6 @@ func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) err
 func proceed(more bool) error {
 	if !more {
 		return errEnough
-	}
-	return nil
-}
-
-// walk calls fn for the entries below a page, in order, and passes over pages that
-// make no sense. An error of fn ends it.
-func (s *salvage) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
-	g, err := s.p.header(id)
-	if err == nil && s.seen[id] {
-		err = fmt.Errorf("page %d: used twice", id)
-	}
-	if err != nil {
-		s.lost(err)
-		return nil
-	}
-	s.seen[id] = true
-	g.data = make([]byte, (g.overflow+1)*s.p.pageSize)
-	if _, err := s.p.r.ReadAt(g.data, int64(id*s.p.pageSize)); err != nil {
-		s.lost(fmt.Errorf("page %d: %w", id, err))
-		return nil
-	}
-	switch g.flags {
-	case flagLeaf:
-		return s.leaf(g, fn)
-	case flagBranch:
-		for i := range g.count {
-			head, err := g.element(i, 0, pageElement)
-			if err != nil {
-				s.lost(fmt.Errorf("page %d: %w", id, err))
-				return nil
-			}
-			if err := s.walk(binary.NativeEndian.Uint64(head[8:]), fn); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	s.lost(fmt.Errorf("page %d: unexpected kind %#x", id, g.flags))
-	return nil
-}
-
-// leaf calls fn for the entries of one page. What it gives them are parts of the
-// page, which nobody else uses.
-func (s *salvage) leaf(g page, fn func(flags uint32, k, v []byte) error) error {
-	order := binary.NativeEndian
-	for i := range g.count {
-		head, err := g.element(i, 0, pageElement)
-		if err != nil {
-			s.lost(fmt.Errorf("page %d: %w", g.id, err))
-			return nil
-		}
-		offset, ksize, vsize := uint64(order.Uint32(head[4:])), uint64(order.Uint32(head[8:])), uint64(order.Uint32(head[12:]))
-		k, err := g.element(i, offset, ksize)
-		var v []byte
-		if err == nil {
-			v, err = g.element(i, offset+ksize, vsize)
-		}
-		if err != nil {
-			s.lost(fmt.Errorf("page %d: %w", g.id, err))
-			continue
-		}
-		if err := fn(order.Uint32(head), k, v); err != nil {
-			return err
-		}
 	}
 	return nil
 }

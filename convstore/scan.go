@@ -287,7 +287,7 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) err
 	return f.session(ctx, false, func(h *handle) error {
 		return f.view(h, func(t *tx) error {
 			return t.mapPages(&sc.maps, func(m *pageMap) error {
-				events, err := m.bucket(bEvents)
+				events, err := m.bucket(bucketNames[bEvents])
 				if err != nil {
 					return t.damaged("%w", err)
 				}
@@ -295,6 +295,24 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) err
 			})
 		})
 	})
+}
+
+// mapPages gives use the pages of the file.
+func (t *tx) mapPages(ms *mappings, use func(*pageMap) error) error {
+	info, err := t.h.file.Stat()
+	if err != nil {
+		return t.f.systemError(err)
+	}
+	p, err := openPages(t.h.file, info.Size())
+	if err != nil {
+		return t.damaged("%w", err)
+	}
+	m, err := ms.mapFile(t.h.file, p)
+	if err != nil {
+		return t.f.systemError(err)
+	}
+	defer m.done()
+	return use(m)
 }
 
 // events searches a conversation's events from p.seq on. It stops when its time

@@ -141,7 +141,7 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 			var maps mappings
 			defer maps.close()
 			return tx.mapPages(&maps, func(m *pageMap) error {
-				events, err := m.bucket(bEvents)
+				events, err := m.bucket(bucketNames[bEvents])
 				if err == nil && events.top.flags == flagBranch {
 					branches++
 				}

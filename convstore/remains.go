@@ -1,0 +1,148 @@
+package convstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// remains is what can be reached of a file, however damaged.
+type remains struct {
+	p       *pageFile
+	lost    func(error)
+	seen    []bool
+	buckets map[string]bucketPlace
+}
+
+// bucketPlace is where a bucket's entries are: below a page, or in an inline one.
+type bucketPlace struct {
+	root   uint64
+	inline *page
+}
+
+// openRemains returns what can be reached of a file. It takes no page for granted and needs neither
+// the freelist nor both metas. Lost is told of each part that cannot be read.
+func openRemains(file *os.File, lost func(error)) (*remains, error) {
+	p, err := openLeniently(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &remains{p: p, lost: lost, seen: make([]bool, p.high), buckets: make(map[string]bucketPlace)}
+	return r, r.walk(p.root, func(flags uint32, k, v []byte) error {
+		if flags&elementBucket == 0 || len(v) < 16 {
+			return nil
+		}
+		place := bucketPlace{root: binary.NativeEndian.Uint64(v)}
+		if inline := v[16:]; place.root == 0 && len(inline) >= pageHeader {
+			place.inline = &page{count: int(binary.NativeEndian.Uint16(inline[10:])), data: inline}
+		}
+		r.buckets[string(k)] = place
+		return nil
+	})
+}
+
+// each calls fn for the entries of a bucket, in order. An error of fn ends it.
+func (r *remains) each(bucket string, fn func(k, v []byte) error) error {
+	place, ok := r.buckets[bucket]
+	if !ok {
+		r.lost(fmt.Errorf("bucket %s", bucket))
+		return nil
+	}
+	leaf := func(flags uint32, k, v []byte) error {
+		if flags != 0 {
+			return nil
+		}
+		return fn(k, v)
+	}
+	if place.inline != nil {
+		return r.leaf(*place.inline, leaf)
+	}
+	return r.walk(place.root, leaf)
+}
+
+// openLeniently is openPages that needs no freelist and takes a file that is too
+// short.
+func openLeniently(file *os.File) (*pageFile, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var p *pageFile
+	for shift := range 15 {
+		for _, at := range []int64{0, 1024 << shift} {
+			if m := readMeta(file, at); m != nil && (p == nil || m.txid > p.txid) {
+				p = m
+			}
+		}
+	}
+	if p == nil {
+		return nil, errors.New("not a bbolt file, or both of its metas are lost")
+	}
+	p.high = min(p.high, uint64(info.Size())/p.pageSize)
+	return p, nil
+}
+
+// walk calls fn for the entries below a page, in order, and passes over pages that
+// make no sense. An error of fn ends it.
+func (r *remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
+	g, err := r.p.header(id)
+	if err == nil && r.seen[id] {
+		err = fmt.Errorf("page %d: used twice", id)
+	}
+	if err != nil {
+		r.lost(err)
+		return nil
+	}
+	r.seen[id] = true
+	g.data = make([]byte, (g.overflow+1)*r.p.pageSize)
+	if _, err := r.p.r.ReadAt(g.data, int64(id*r.p.pageSize)); err != nil {
+		r.lost(fmt.Errorf("page %d: %w", id, err))
+		return nil
+	}
+	switch g.flags {
+	case flagLeaf:
+		return r.leaf(g, fn)
+	case flagBranch:
+		for i := range g.count {
+			head, err := g.element(i, 0, pageElement)
+			if err != nil {
+				r.lost(fmt.Errorf("page %d: %w", id, err))
+				return nil
+			}
+			if err := r.walk(binary.NativeEndian.Uint64(head[8:]), fn); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	r.lost(fmt.Errorf("page %d: unexpected kind %#x", id, g.flags))
+	return nil
+}
+
+// leaf calls fn for the entries of one page. What it gives them are parts of the
+// page, which nobody else uses.
+func (r *remains) leaf(g page, fn func(flags uint32, k, v []byte) error) error {
+	order := binary.NativeEndian
+	for i := range g.count {
+		head, err := g.element(i, 0, pageElement)
+		if err != nil {
+			r.lost(fmt.Errorf("page %d: %w", g.id, err))
+			return nil
+		}
+		offset, ksize, vsize := uint64(order.Uint32(head[4:])), uint64(order.Uint32(head[8:])), uint64(order.Uint32(head[12:]))
+		k, err := g.element(i, offset, ksize)
+		var v []byte
+		if err == nil {
+			v, err = g.element(i, offset+ksize, vsize)
+		}
+		if err != nil {
+			r.lost(fmt.Errorf("page %d: %w", g.id, err))
+			continue
+		}
+		if err := fn(order.Uint32(head), k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
