@@ -25,7 +25,7 @@ test: ## everything that needs only Go and make
 	@echo "left to 'make check-extra': the race detector (a C compiler), shell texts in bash and dash where they are missing here, examples of docs where jq is, completion in zsh and fish, groff, the trace page in a browser"
 
 race: ## the packages where goroutines share state
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./convstore ./tools ./cmd/jp/internal/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./convstore/... ./tools ./cmd/jp/internal/...
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -232,11 +233,11 @@ func TestCompactRefuses(t *testing.T) {
 func freeInUse(t *testing.T, sample []byte) []byte {
 	t.Helper()
 	wrong := bytes.Clone(sample)
-	p, err := openPages(bytes.NewReader(wrong), int64(len(wrong)))
-	if err != nil || p.free == 0 {
+	p, err := page.Open(bytes.NewReader(wrong), int64(len(wrong)))
+	if err != nil || p.Free == 0 {
 		t.Fatalf("the sample has %+v free, %v, want some", p, err)
 	}
-	binary.NativeEndian.PutUint64(wrong[p.freelist*p.pageSize+pageHeader:], p.root)
+	binary.NativeEndian.PutUint64(wrong[p.Freelist*p.PageSize+page.HeaderSize:], p.Root)
 	return wrong
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/page"
 )
 
 // checkInPlace is the size in bytes up to which a store is checked with its lock held: that takes a
@@ -70,12 +72,12 @@ func (f *folder) checkPages(file *os.File) error {
 	if err != nil {
 		return f.systemError(err)
 	}
-	pages, err := openPages(file, info.Size())
-	if err == nil && pages.lone {
-		err = errLone
+	pages, err := page.Open(file, info.Size())
+	if err == nil && pages.Lone {
+		err = page.ErrLone
 	}
 	if err == nil {
-		err = pages.checkAll()
+		err = pages.Check()
 	}
 	if err != nil {
 		return &DamagedError{Path: f.path(fileStore), Err: err}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 
@@ -40,11 +41,11 @@ func (f *folder) space(file *os.File) (Space, error) {
 	if err != nil {
 		return Space{}, f.systemError(err)
 	}
-	p, err := openPages(file, info.Size())
+	p, err := page.Open(file, info.Size())
 	if err != nil {
 		return Space{}, &DamagedError{Path: f.path(fileStore), Err: err}
 	}
-	return Space{Size: info.Size(), Free: p.freeBytes()}, nil
+	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
 }
 
 // compactBatch is how many bytes go into one transaction of the new file.
@@ -142,11 +143,11 @@ func trim(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	p, err := openPages(file, info.Size())
+	p, err := page.Open(file, info.Size())
 	if err != nil {
 		return err
 	}
-	return file.Truncate(p.bytes())
+	return file.Truncate(p.Bytes())
 }
 
 // copyInto fills an empty file with what the store holds, and compares the two.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"jp/convstore/internal/page"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -157,11 +158,11 @@ func TestNoStore(t *testing.T) {
 // truncated cuts the last page off that the newer meta counts as in use.
 func truncated(t testing.TB, sample []byte) []byte {
 	t.Helper()
-	p, err := openPages(bytes.NewReader(sample), int64(len(sample)))
+	p, err := page.Open(bytes.NewReader(sample), int64(len(sample)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sample[:(p.high-1)*p.pageSize]
+	return sample[:(p.High-1)*p.PageSize]
 }
 
 // TestDamagedPages overwrites pieces of a sound store, wherever. Whatever they
@@ -277,15 +278,15 @@ func TestLostMeta(t *testing.T) {
 	sample := sampleStore(t)
 	for slot := range 2 {
 		broken := bytes.Clone(sample)
-		broken[slot*os.Getpagesize()+pageHeader+50] ^= 1
+		broken[slot*os.Getpagesize()+page.HeaderSize+50] ^= 1
 		s := storeOf(t, broken)
 		var notices []string
 		s.f.notice = func(text string) { notices = append(notices, text) }
-		if err := s.Check(t.Context()); !errors.Is(err, errLone) {
-			t.Errorf("Check without meta %d = %v, want %v", slot, err, errLone)
+		if err := s.Check(t.Context()); !errors.Is(err, page.ErrLone) {
+			t.Errorf("Check without meta %d = %v, want %v", slot, err, page.ErrLone)
 		}
 		mustCreate(t, s, New{})
-		if len(notices) != 1 || !strings.Contains(notices[0], errLone.Error()) {
+		if len(notices) != 1 || !strings.Contains(notices[0], page.ErrLone.Error()) {
 			t.Errorf("notices without meta %d: %q", slot, notices)
 		}
 		if _, _, err := s.Compact(t.Context()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -83,13 +84,13 @@ func (f *folder) open(ctx context.Context, write bool, h *handle) error {
 			if h.file, refused = f.acquire(ctx, write); refused != nil {
 				return nil, refused
 			}
-			pages, err := inspectFile(h.file)
+			pages, err := page.Inspect(h.file)
 			if err != nil {
 				h.file.Close()
 				return nil, &DamagedError{Path: f.path(fileStore), Err: err}
 			}
-			if pages.lone && !f.told.Swap(true) {
-				f.notice(fmt.Sprintf("store %s: %v", f.path(fileStore), errLone))
+			if pages.Lone && !f.told.Swap(true) {
+				f.notice(fmt.Sprintf("store %s: %v", f.path(fileStore), page.ErrLone))
 			}
 			if write {
 				f.tellFree(pages)
@@ -222,8 +223,8 @@ func (f *folder) tellMissing() {
 const defaultFree = 256 << 20
 
 // tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
-func (f *folder) tellFree(p *pageFile) {
-	if bytes := p.freeBytes(); bytes >= f.free && !f.freed.Swap(true) {
+func (f *folder) tellFree(p *page.File) {
+	if bytes := p.FreeBytes(); bytes >= f.free && !f.freed.Swap(true) {
 		f.notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.path(fileStore), bytes>>20))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"slices"
@@ -392,11 +393,11 @@ func TestImportCutOff(t *testing.T) {
 func transactions(t *testing.T, s *Store) uint64 {
 	t.Helper()
 	data := mustRead(t, s.Path())
-	p, err := openPages(bytes.NewReader(data), int64(len(data)))
+	p, err := page.Open(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.txid
+	return p.Transaction
 }
 
 // nothingStaged reports what an import has left.

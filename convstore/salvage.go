@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"jp/convstore/internal/page"
 )
 
 // Salvaged is a piece of a store that could still be read: a conversation or, where
@@ -42,7 +43,7 @@ func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvage
 		}
 		h := handle{file: file}
 		defer h.abandon()
-		r, err := openRemains(file, lost)
+		r, err := page.OpenRemains(file, lost)
 		if err != nil {
 			yield(Salvaged{}, &DamagedError{Path: s.Path(), Err: err})
 			return
@@ -56,13 +57,13 @@ func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvage
 
 // salvage makes conversations and events of the entries that can be read.
 type salvage struct {
-	r    *remains
+	r    *page.Remains
 	lost func(error)
 }
 
 func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) error {
 	each := func(n bucketNumber, fn func(k, v []byte) error) error {
-		return s.r.each(bucketNames[n], func(k, v []byte) error {
+		return s.r.Each(bucketNames[n], func(k, v []byte) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/convstore/internal/page"
 	"jp/tools/regex"
 )
 
@@ -30,7 +31,7 @@ const (
 // in which nothing is found.
 type scan struct {
 	*search
-	maps mappings
+	maps page.Mappings
 
 	mu    sync.Mutex
 	taken int                  // candidates that were taken
@@ -60,7 +61,7 @@ func (s *search) run(ctx context.Context, yield func(Match, error) bool) error {
 	sc := newScan(s)
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
-	defer sc.maps.close()
+	defer sc.maps.Close()
 	defer workers.Wait()
 	defer context.AfterFunc(ctx, sc.leave)()
 	defer sc.leave()
@@ -255,7 +256,7 @@ func (sc *scan) work(ctx context.Context) {
 			finish(nil)
 			continue
 		}
-		err := sc.visit(ctx, func(t *tx, events bucketPages) error {
+		err := sc.visit(ctx, func(t *tx, events page.Bucket) error {
 			until := time.Now().Add(visitTime)
 			for {
 				if p.seq != 0 && p.later == nil {
@@ -282,12 +283,12 @@ func (sc *scan) work(ctx context.Context) {
 }
 
 // visit opens the store and gives use the pages of its events.
-func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) error {
+func (sc *scan) visit(ctx context.Context, use func(*tx, page.Bucket) error) error {
 	f := sc.view.f
 	return f.session(ctx, false, func(h *handle) error {
 		return f.view(h, func(t *tx) error {
-			return t.mapPages(&sc.maps, func(m *pageMap) error {
-				events, err := m.bucket(bucketNames[bEvents])
+			return t.mapPages(&sc.maps, func(m *page.Map) error {
+				events, err := m.Bucket(bucketNames[bEvents])
 				if err != nil {
 					return t.damaged("%w", err)
 				}
@@ -298,20 +299,20 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, bucketPages) error) err
 }
 
 // mapPages gives use the pages of the file.
-func (t *tx) mapPages(ms *mappings, use func(*pageMap) error) error {
+func (t *tx) mapPages(ms *page.Mappings, use func(*page.Map) error) error {
 	info, err := t.h.file.Stat()
 	if err != nil {
 		return t.f.systemError(err)
 	}
-	p, err := openPages(t.h.file, info.Size())
+	p, err := page.Open(t.h.file, info.Size())
 	if err != nil {
 		return t.damaged("%w", err)
 	}
-	m, err := ms.mapFile(t.h.file, p)
+	m, err := ms.Map(t.h.file, p)
 	if err != nil {
 		return t.f.systemError(err)
 	}
-	defer m.done()
+	defer m.Done()
 	return use(m)
 }
 
@@ -319,14 +320,14 @@ func (t *tx) mapPages(ms *mappings, use func(*pageMap) error) error {
 // is up or p.later is to be matched, with p.seq where to go on, or leaves zero
 // there. It searches all bytes of a leaf at once, and single events only where
 // those hold the text.
-func (sc *scan) events(ctx context.Context, t *tx, events bucketPages, p *part, until time.Time) error {
+func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, until time.Time) error {
 	const lookEvery = 64 << 10 // bytes between two looks at the clock
 	begin, unseen, timeUp := p.seq, 0, false
-	err := events.leaves(pairKey(p.id, p.seq), pairKey(p.id, math.MaxUint64), func(leaf page) error {
-		some := sc.pre.passes(leaf.data)
-		unseen += len(leaf.data)
-		for i := range leaf.count {
-			_, k, v, err := leaf.entry(i)
+	err := events.Leaves(pairKey(p.id, p.seq), pairKey(p.id, math.MaxUint64), func(leaf page.Page) error {
+		some := sc.pre.passes(leaf.Data)
+		unseen += len(leaf.Data)
+		for i := range leaf.Count {
+			_, k, v, err := leaf.Entry(i)
 			if err != nil {
 				return err
 			}

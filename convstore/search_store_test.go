@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -138,11 +139,11 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 			matched += len(got)
 		}
 		must(rt, s.f.read(ctx, func(tx *tx) error {
-			var maps mappings
-			defer maps.close()
-			return tx.mapPages(&maps, func(m *pageMap) error {
-				events, err := m.bucket(bucketNames[bEvents])
-				if err == nil && events.top.flags == flagBranch {
+			var maps page.Mappings
+			defer maps.Close()
+			return tx.mapPages(&maps, func(m *page.Map) error {
+				events, err := m.Bucket(bucketNames[bEvents])
+				if err == nil && events.Top.Flags == page.FlagBranch {
 					branches++
 				}
 				return err

@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/convstore/internal/page"
 	"jp/tools/regex"
 )
 
@@ -336,11 +337,11 @@ func TestSearchInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc := newScan(search)
-	defer sc.maps.close()
+	defer sc.maps.Close()
 	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
 	visits := 0
 	for ; p.seq != 0; visits++ {
-		err := sc.visit(t.Context(), func(x *tx, events bucketPages) error { return sc.events(t.Context(), x, events, p, time.Time{}) })
+		err := sc.visit(t.Context(), func(x *tx, events page.Bucket) error { return sc.events(t.Context(), x, events, p, time.Time{}) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +466,7 @@ func TestSearchHandsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc := newScan(search)
-	defer sc.maps.close()
+	defer sc.maps.Close()
 	done := make(chan struct{})
 	go func() { defer close(done); sc.work(t.Context()) }()
 	most := 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"jp/convstore/internal/page"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -196,7 +197,7 @@ func (f *folder) aside(ctx context.Context, locked func(func(*os.File) error) er
 
 // openCopy opens a copy of the store that nobody else has.
 func (f *folder) openCopy(file *os.File, h *handle) error {
-	if _, err := inspectFile(file); err != nil {
+	if _, err := page.Inspect(file); err != nil {
 		return &DamagedError{Path: f.path(fileStore), Err: err}
 	}
 	db, err := bbolt.Open(f.path(fileStore), 0o600, &bbolt.Options{

@@ -1,4 +1,4 @@
-package convstore
+package page
 
 import (
 	"encoding/binary"
@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// remains is what can be reached of a file, however damaged.
-type remains struct {
-	p       *pageFile
+// Remains is what can be reached of a file, however damaged.
+type Remains struct {
+	p       *File
 	lost    func(error)
 	seen    []bool
 	buckets map[string]bucketPlace
@@ -18,32 +18,32 @@ type remains struct {
 // bucketPlace is where a bucket's entries are: below a page, or in an inline one.
 type bucketPlace struct {
 	root   uint64
-	inline *page
+	inline *Page
 }
 
-// openRemains returns what can be reached of a file. It takes no page for granted and needs neither
+// OpenRemains returns what can be reached of a file. It takes no page for granted and needs neither
 // the freelist nor both metas. Lost is told of each part that cannot be read.
-func openRemains(file *os.File, lost func(error)) (*remains, error) {
+func OpenRemains(file *os.File, lost func(error)) (*Remains, error) {
 	p, err := openLeniently(file)
 	if err != nil {
 		return nil, err
 	}
-	r := &remains{p: p, lost: lost, seen: make([]bool, p.high), buckets: make(map[string]bucketPlace)}
-	return r, r.walk(p.root, func(flags uint32, k, v []byte) error {
+	r := &Remains{p: p, lost: lost, seen: make([]bool, p.High), buckets: make(map[string]bucketPlace)}
+	return r, r.walk(p.Root, func(flags uint32, k, v []byte) error {
 		if flags&elementBucket == 0 || len(v) < 16 {
 			return nil
 		}
 		place := bucketPlace{root: binary.NativeEndian.Uint64(v)}
-		if inline := v[16:]; place.root == 0 && len(inline) >= pageHeader {
-			place.inline = &page{count: int(binary.NativeEndian.Uint16(inline[10:])), data: inline}
+		if inline := v[16:]; place.root == 0 && len(inline) >= HeaderSize {
+			place.inline = &Page{Count: int(binary.NativeEndian.Uint16(inline[10:])), Data: inline}
 		}
 		r.buckets[string(k)] = place
 		return nil
 	})
 }
 
-// each calls fn for the entries of a bucket, in order. An error of fn ends it.
-func (r *remains) each(bucket string, fn func(k, v []byte) error) error {
+// Each calls fn for the entries of a bucket, in order. An error of fn ends it.
+func (r *Remains) Each(bucket string, fn func(k, v []byte) error) error {
 	place, ok := r.buckets[bucket]
 	if !ok {
 		r.lost(fmt.Errorf("bucket %s", bucket))
@@ -61,17 +61,17 @@ func (r *remains) each(bucket string, fn func(k, v []byte) error) error {
 	return r.walk(place.root, leaf)
 }
 
-// openLeniently is openPages that needs no freelist and takes a file that is too
+// openLeniently is Open that needs no freelist and takes a file that is too
 // short.
-func openLeniently(file *os.File) (*pageFile, error) {
+func openLeniently(file *os.File) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	var p *pageFile
+	var p *File
 	for shift := range 15 {
 		for _, at := range []int64{0, 1024 << shift} {
-			if m := readMeta(file, at); m != nil && (p == nil || m.txid > p.txid) {
+			if m := readMeta(file, at); m != nil && (p == nil || m.Transaction > p.Transaction) {
 				p = m
 			}
 		}
@@ -79,13 +79,13 @@ func openLeniently(file *os.File) (*pageFile, error) {
 	if p == nil {
 		return nil, errors.New("not a bbolt file, or both of its metas are lost")
 	}
-	p.high = min(p.high, uint64(info.Size())/p.pageSize)
+	p.High = min(p.High, uint64(info.Size())/p.PageSize)
 	return p, nil
 }
 
 // walk calls fn for the entries below a page, in order, and passes over pages that
 // make no sense. An error of fn ends it.
-func (r *remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
+func (r *Remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) error {
 	g, err := r.p.header(id)
 	if err == nil && r.seen[id] {
 		err = fmt.Errorf("page %d: used twice", id)
@@ -95,17 +95,17 @@ func (r *remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 		return nil
 	}
 	r.seen[id] = true
-	g.data = make([]byte, (g.overflow+1)*r.p.pageSize)
-	if _, err := r.p.r.ReadAt(g.data, int64(id*r.p.pageSize)); err != nil {
+	g.Data = make([]byte, (g.overflow+1)*r.p.PageSize)
+	if _, err := r.p.r.ReadAt(g.Data, int64(id*r.p.PageSize)); err != nil {
 		r.lost(fmt.Errorf("page %d: %w", id, err))
 		return nil
 	}
-	switch g.flags {
+	switch g.Flags {
 	case flagLeaf:
 		return r.leaf(g, fn)
-	case flagBranch:
-		for i := range g.count {
-			head, err := g.element(i, 0, pageElement)
+	case FlagBranch:
+		for i := range g.Count {
+			head, err := g.element(i, 0, elementSize)
 			if err != nil {
 				r.lost(fmt.Errorf("page %d: %w", id, err))
 				return nil
@@ -116,16 +116,16 @@ func (r *remains) walk(id uint64, fn func(flags uint32, k, v []byte) error) erro
 		}
 		return nil
 	}
-	r.lost(fmt.Errorf("page %d: unexpected kind %#x", id, g.flags))
+	r.lost(fmt.Errorf("page %d: unexpected kind %#x", id, g.Flags))
 	return nil
 }
 
 // leaf calls fn for the entries of one page. What it gives them are parts of the
 // page, which nobody else uses.
-func (r *remains) leaf(g page, fn func(flags uint32, k, v []byte) error) error {
+func (r *Remains) leaf(g Page, fn func(flags uint32, k, v []byte) error) error {
 	order := binary.NativeEndian
-	for i := range g.count {
-		head, err := g.element(i, 0, pageElement)
+	for i := range g.Count {
+		head, err := g.element(i, 0, elementSize)
 		if err != nil {
 			r.lost(fmt.Errorf("page %d: %w", g.id, err))
 			return nil

@@ -1,16 +1,6 @@
-package convstore
-
-import (
-	"bytes"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash/fnv"
-	"io"
-	"math"
-	"os"
-)
-
+// Package page reads the pages of a bbolt file as they lie, whatever they say: to check them before
+// bbolt sees them, to search all bytes of a leaf at once, and to save what is left of a damaged file.
+//
 // bbolt trusts its file: it maps it and follows page numbers wherever they lead,
 // in one case in a goroutine of its own, where a fault cannot be caught. So the
 // parts that it reads unasked are looked at here first, and a check looks at
@@ -29,13 +19,27 @@ import (
 // count elements (flags 4, offset 4, key size 4, value size 4), offsets being
 // relative to the element, and in a freelist by count page numbers of 8 bytes or,
 // when count is 0xffff, by their number and then the page numbers.
-const (
-	pageHeader   = 16
-	pageElement  = 16
-	pageMetaSize = 64
-	pageMagic    = 0xED0CDAED
+package page
 
-	flagBranch   = 0x01
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math"
+	"os"
+)
+
+// Sizes in bytes, and flags of pages and of the entries of a leaf.
+const (
+	HeaderSize  = 16
+	elementSize = 16
+	metaSize    = 64
+	magic       = 0xED0CDAED
+
+	FlagBranch   = 0x01
 	flagLeaf     = 0x02
 	flagMeta     = 0x04
 	flagFreelist = 0x10
@@ -44,52 +48,52 @@ const (
 	noFreelist    = math.MaxUint64
 )
 
-// pageFile reads the pages of a bbolt file.
-type pageFile struct {
-	r        io.ReaderAt
-	pageSize uint64
-	root     uint64
-	freelist uint64
-	high     uint64 // pages in use: every page number is below
-	txid     uint64
-	free     uint64 // pages that the freelist names
-	lone     bool   // the other meta makes no sense
+// File reads the pages of a bbolt file.
+type File struct {
+	r           io.ReaderAt
+	PageSize    uint64
+	Root        uint64
+	Freelist    uint64
+	High        uint64 // pages in use: every page number is below
+	Transaction uint64
+	Free        uint64 // pages that the freelist names
+	Lone        bool   // the other meta makes no sense
 }
 
-// errLone says what a lone meta means. The meta of a commit is written at once, so that a power cut
+// ErrLone says what a lone meta means. The meta of a commit is written at once, so that a power cut
 // leaves one of the two as it was: no sound store has a meta that makes no sense.
-var errLone = errors.New("one of its two meta pages makes no sense: what was written last may be missing; the next command that writes replaces that page")
+var ErrLone = errors.New("one of its two meta pages makes no sense: what was written last may be missing; the next command that writes replaces that page")
 
-// bytes is the size of the pages in use.
-func (p *pageFile) bytes() int64 { return int64(p.high * p.pageSize) }
+// Bytes is the size of the pages in use.
+func (p *File) Bytes() int64 { return int64(p.High * p.PageSize) }
 
-// freeBytes is the size of those that the freelist names.
-func (p *pageFile) freeBytes() int64 { return int64(p.free * p.pageSize) }
+// FreeBytes is the size of those that the freelist names.
+func (p *File) FreeBytes() int64 { return int64(p.Free * p.PageSize) }
 
-// page is one page, or several that belong together.
-type page struct {
+// Page is one page, or several that belong together.
+type Page struct {
 	id       uint64
-	flags    uint16
-	count    int
+	Flags    uint16
+	Count    int
 	overflow uint64
-	data     []byte // header included
+	Data     []byte // header included
 }
 
-// inspectFile returns the pages of a file that bbolt can open safely.
-func inspectFile(file *os.File) (*pageFile, error) {
+// Inspect returns the pages of a file that bbolt can open safely.
+func Inspect(file *os.File) (*File, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	return openPages(file, info.Size())
+	return Open(file, info.Size())
 }
 
-// openPages reads the newer of the two metas that is sound, as bbolt does.
-func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
+// Open reads the newer of the two metas that is sound, as bbolt does.
+func Open(r io.ReaderAt, size int64) (*File, error) {
 	first := readMeta(r, 0)
-	var second *pageFile
+	var second *File
 	if first != nil {
-		second = readMeta(r, int64(first.pageSize))
+		second = readMeta(r, int64(first.PageSize))
 	} else {
 		for shift := range 15 {
 			if second = readMeta(r, 1024<<shift); second != nil {
@@ -98,98 +102,98 @@ func openPages(r io.ReaderAt, size int64) (*pageFile, error) {
 		}
 	}
 	p := first
-	if p == nil || second != nil && second.txid > p.txid {
+	if p == nil || second != nil && second.Transaction > p.Transaction {
 		p = second
 	}
 	if p == nil {
 		return nil, errors.New("not a bbolt file")
 	}
-	p.lone = first == nil || second == nil
-	if want := p.high * p.pageSize; p.high > math.MaxInt64/p.pageSize || uint64(size) < want {
+	p.Lone = first == nil || second == nil
+	if want := p.High * p.PageSize; p.High > math.MaxInt64/p.PageSize || uint64(size) < want {
 		return nil, fmt.Errorf("truncated: %d bytes of %d", size, want)
 	}
-	if p.freelist == noFreelist {
+	if p.Freelist == noFreelist {
 		return p, nil
 	}
-	list, err := p.header(p.freelist)
+	list, err := p.header(p.Freelist)
 	if err != nil {
 		return nil, fmt.Errorf("freelist: %w", err)
 	}
-	n, room := uint64(list.count), (list.overflow+1)*p.pageSize-pageHeader
-	if list.count == math.MaxUint16 {
+	n, room := uint64(list.Count), (list.overflow+1)*p.PageSize-HeaderSize
+	if list.Count == math.MaxUint16 {
 		var long [8]byte
-		if _, err := r.ReadAt(long[:], int64(p.freelist*p.pageSize+pageHeader)); err != nil {
+		if _, err := r.ReadAt(long[:], int64(p.Freelist*p.PageSize+HeaderSize)); err != nil {
 			return nil, fmt.Errorf("freelist: %w", err)
 		}
 		n, room = binary.NativeEndian.Uint64(long[:]), room-8
 	}
-	if list.flags != flagFreelist || n > room/8 {
+	if list.Flags != flagFreelist || n > room/8 {
 		return nil, errors.New("freelist: malformed page")
 	}
-	p.free = n
+	p.Free = n
 	return p, nil
 }
 
 // readMeta returns the meta page at an offset, nil when there is none.
-func readMeta(r io.ReaderAt, at int64) *pageFile {
-	var b [pageHeader + pageMetaSize]byte
+func readMeta(r io.ReaderAt, at int64) *File {
+	var b [HeaderSize + metaSize]byte
 	if _, err := r.ReadAt(b[:], at); err != nil {
 		return nil
 	}
-	m, order := b[pageHeader:], binary.NativeEndian
+	m, order := b[HeaderSize:], binary.NativeEndian
 	sum := fnv.New64a()
-	sum.Write(m[:pageMetaSize-8])
-	p := &pageFile{
-		r:        r,
-		pageSize: uint64(order.Uint32(m[8:])),
-		root:     order.Uint64(m[16:]),
-		freelist: order.Uint64(m[32:]),
-		high:     order.Uint64(m[40:]),
-		txid:     order.Uint64(m[48:]),
+	sum.Write(m[:metaSize-8])
+	p := &File{
+		r:           r,
+		PageSize:    uint64(order.Uint32(m[8:])),
+		Root:        order.Uint64(m[16:]),
+		Freelist:    order.Uint64(m[32:]),
+		High:        order.Uint64(m[40:]),
+		Transaction: order.Uint64(m[48:]),
 	}
-	small := p.pageSize < 1024 || p.pageSize > 1<<24 || p.pageSize&(p.pageSize-1) != 0
-	if order.Uint32(m) != pageMagic || order.Uint64(m[56:]) != sum.Sum64() || small {
+	small := p.PageSize < 1024 || p.PageSize > 1<<24 || p.PageSize&(p.PageSize-1) != 0
+	if order.Uint32(m) != magic || order.Uint64(m[56:]) != sum.Sum64() || small {
 		return nil
 	}
 	return p
 }
 
 // header reads the header of a page and checks that the page is in the file.
-func (p *pageFile) header(id uint64) (page, error) {
-	if id < 2 || id >= p.high {
-		return page{}, fmt.Errorf("page %d: out of range", id)
+func (p *File) header(id uint64) (Page, error) {
+	if id < 2 || id >= p.High {
+		return Page{}, fmt.Errorf("page %d: out of range", id)
 	}
-	var b [pageHeader]byte
-	if _, err := p.r.ReadAt(b[:], int64(id*p.pageSize)); err != nil {
-		return page{}, fmt.Errorf("page %d: %w", id, err)
+	var b [HeaderSize]byte
+	if _, err := p.r.ReadAt(b[:], int64(id*p.PageSize)); err != nil {
+		return Page{}, fmt.Errorf("page %d: %w", id, err)
 	}
 	return p.parseHeader(id, b[:])
 }
 
 // parseHeader returns a page without its data from the bytes that it begins with.
-func (p *pageFile) parseHeader(id uint64, b []byte) (page, error) {
+func (p *File) parseHeader(id uint64, b []byte) (Page, error) {
 	order := binary.NativeEndian
-	g := page{
+	g := Page{
 		id:       order.Uint64(b[0:]),
-		flags:    order.Uint16(b[8:]),
-		count:    int(order.Uint16(b[10:])),
+		Flags:    order.Uint16(b[8:]),
+		Count:    int(order.Uint16(b[10:])),
 		overflow: uint64(order.Uint32(b[12:])),
 	}
-	if g.id != id || g.overflow >= p.high-id {
-		return page{}, fmt.Errorf("page %d: malformed header", id)
+	if g.id != id || g.overflow >= p.High-id {
+		return Page{}, fmt.Errorf("page %d: malformed header", id)
 	}
 	return g, nil
 }
 
-// checkAll walks the tree of all buckets. No page may be met twice, every page,
+// Check walks the tree of all buckets. No page may be met twice, every page,
 // key and value must lie where it can, and keys must rise. No page that was met may be free:
 // the next commit would write over it.
-func (p *pageFile) checkAll() error {
-	w := walker{p: p, seen: make([]bool, p.high)}
-	if err := w.walk(p.root, nil, nil); err != nil {
+func (p *File) Check() error {
+	w := walker{p: p, seen: make([]bool, p.High)}
+	if err := w.walk(p.Root, nil, nil); err != nil {
 		return err
 	}
-	if p.freelist == noFreelist {
+	if p.Freelist == noFreelist {
 		return nil
 	}
 	if err := w.freelist(); err != nil {
@@ -201,12 +205,12 @@ func (p *pageFile) checkAll() error {
 // freelist checks that each page that the freelist names is in the file, is named once, and is
 // neither reachable nor one of the list's own.
 func (w *walker) freelist() error {
-	list, err := w.p.header(w.p.freelist)
+	list, err := w.p.header(w.p.Freelist)
 	if err != nil {
 		return err
 	}
 	take := func(id uint64) error {
-		if id < 2 || id >= w.p.high {
+		if id < 2 || id >= w.p.High {
 			return fmt.Errorf("page %d: out of range", id)
 		}
 		if w.seen[id] {
@@ -220,11 +224,11 @@ func (w *walker) freelist() error {
 			return err
 		}
 	}
-	at := int64(list.id*w.p.pageSize + pageHeader)
-	if list.count == math.MaxUint16 {
+	at := int64(list.id*w.p.PageSize + HeaderSize)
+	if list.Count == math.MaxUint16 {
 		at += 8
 	}
-	ids := make([]byte, 8*w.p.free)
+	ids := make([]byte, 8*w.p.Free)
 	if _, err := w.p.r.ReadAt(ids, at); err != nil {
 		return err
 	}
@@ -237,7 +241,7 @@ func (w *walker) freelist() error {
 }
 
 type walker struct {
-	p    *pageFile
+	p    *File
 	seen []bool
 }
 
@@ -254,17 +258,17 @@ func (w *walker) walk(id uint64, min, max []byte) error {
 		}
 		w.seen[i] = true
 	}
-	g.data = make([]byte, (g.overflow+1)*w.p.pageSize)
-	if _, err := w.p.r.ReadAt(g.data, int64(id*w.p.pageSize)); err != nil {
+	g.Data = make([]byte, (g.overflow+1)*w.p.PageSize)
+	if _, err := w.p.r.ReadAt(g.Data, int64(id*w.p.PageSize)); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
-	switch g.flags {
+	switch g.Flags {
 	case flagLeaf:
 		err = w.leaf(g, min, max)
-	case flagBranch:
+	case FlagBranch:
 		err = w.branch(g, min, max)
 	default:
-		err = fmt.Errorf("unexpected kind %#x", g.flags)
+		err = fmt.Errorf("unexpected kind %#x", g.Flags)
 	}
 	if err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
@@ -273,17 +277,17 @@ func (w *walker) walk(id uint64, min, max []byte) error {
 }
 
 // element returns n bytes at an offset relative to element i of a page.
-func (g page) element(i int, offset, n uint64) ([]byte, error) {
-	from := pageHeader + uint64(i)*pageElement + offset
-	if from > uint64(len(g.data)) || n > uint64(len(g.data))-from {
+func (g Page) element(i int, offset, n uint64) ([]byte, error) {
+	from := HeaderSize + uint64(i)*elementSize + offset
+	if from > uint64(len(g.Data)) || n > uint64(len(g.Data))-from {
 		return nil, fmt.Errorf("element %d: reaches out of the page", i)
 	}
-	return g.data[from : from+n], nil
+	return g.Data[from : from+n], nil
 }
 
 // child returns the least key below a branch's child i, and the child's page.
-func (g page) child(i int) (key []byte, id uint64, err error) {
-	head, err := g.element(i, 0, pageElement)
+func (g Page) child(i int) (key []byte, id uint64, err error) {
+	head, err := g.element(i, 0, elementSize)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -299,32 +303,32 @@ type extent struct {
 }
 
 // extent returns where entry i of a leaf is.
-func (g page) extent(i int) (extent, error) {
-	at, order := pageHeader+uint64(i)*pageElement, binary.NativeEndian
-	if at+pageElement > uint64(len(g.data)) {
+func (g Page) extent(i int) (extent, error) {
+	at, order := HeaderSize+uint64(i)*elementSize, binary.NativeEndian
+	if at+elementSize > uint64(len(g.Data)) {
 		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
 	}
-	head := g.data[at:][:pageElement]
+	head := g.Data[at:][:elementSize]
 	p := extent{flags: order.Uint32(head), key: at + uint64(order.Uint32(head[4:]))}
 	p.value = p.key + uint64(order.Uint32(head[8:]))
 	p.end = p.value + uint64(order.Uint32(head[12:]))
-	if p.end > uint64(len(g.data)) {
+	if p.end > uint64(len(g.Data)) {
 		return extent{}, fmt.Errorf("element %d: reaches out of the page", i)
 	}
 	return p, nil
 }
 
-// entry returns entry i of a leaf.
-func (g page) entry(i int) (flags uint32, key, value []byte, err error) {
+// Entry returns entry i of a leaf.
+func (g Page) Entry(i int) (flags uint32, key, value []byte, err error) {
 	at, err := g.extent(i)
-	return at.flags, g.data[at.key:at.value], g.data[at.value:at.end], err
+	return at.flags, g.Data[at.key:at.value], g.Data[at.value:at.end], err
 }
 
-func (w *walker) branch(g page, min, max []byte) error {
-	if g.count == 0 {
+func (w *walker) branch(g Page, min, max []byte) error {
+	if g.Count == 0 {
 		return errors.New("empty branch")
 	}
-	keys, ids := make([][]byte, g.count), make([]uint64, g.count)
+	keys, ids := make([][]byte, g.Count), make([]uint64, g.Count)
 	for i := range keys {
 		var err error
 		if keys[i], ids[i], err = g.child(i); err != nil {
@@ -346,10 +350,10 @@ func (w *walker) branch(g page, min, max []byte) error {
 	return nil
 }
 
-func (w *walker) leaf(g page, min, max []byte) error {
-	keys := make([][]byte, g.count)
+func (w *walker) leaf(g Page, min, max []byte) error {
+	keys := make([][]byte, g.Count)
 	for i := range keys {
-		flags, key, value, err := g.entry(i)
+		flags, key, value, err := g.Entry(i)
 		if err != nil {
 			return err
 		}
@@ -377,19 +381,19 @@ func (w *walker) bucket(value []byte) error {
 
 // parseBucket reads a bucket's header, root page 8 and sequence 8. One without a
 // root page has a small leaf right behind the header.
-func parseBucket(value []byte) (root uint64, inline page, err error) {
+func parseBucket(value []byte) (root uint64, inline Page, err error) {
 	if len(value) < 16 {
-		return 0, page{}, errors.New("malformed header")
+		return 0, Page{}, errors.New("malformed header")
 	}
 	order := binary.NativeEndian
 	if root := order.Uint64(value); root != 0 {
-		return root, page{}, nil
+		return root, Page{}, nil
 	}
 	b := value[16:]
-	if len(b) < pageHeader || order.Uint16(b[8:]) != flagLeaf {
-		return 0, page{}, errors.New("malformed inline page")
+	if len(b) < HeaderSize || order.Uint16(b[8:]) != flagLeaf {
+		return 0, Page{}, errors.New("malformed inline page")
 	}
-	return 0, page{flags: flagLeaf, count: int(order.Uint16(b[10:])), data: b}, nil
+	return 0, Page{Flags: flagLeaf, Count: int(order.Uint16(b[10:])), Data: b}, nil
 }
 
 func rising(keys [][]byte, min, max []byte) error {

@@ -1,4 +1,4 @@
-package convstore
+package page
 
 import (
 	"bytes"
@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageMap is the pages of the store in memory, for a search, which looks at all
+// Map is the pages of the store in memory, for a search, which looks at all
 // bytes of a leaf at once where bbolt's cursor goes from entry to entry. What they
 // say holds for one transaction: until its end nobody writes.
-type pageMap struct {
-	*pageFile
+type Map struct {
+	*File
 	data    []byte // all pages in use
 	read    int    // bytes of leaves
-	of      *mappings
-	mapping *mapping
+	of      *Mappings
+	mapping *mapped
 }
 
-// mapping is the store's file in memory. The pages of a conversation may lie far
+// mapped is the store's file in memory. The pages of a conversation may lie far
 // apart, and the kernel maps sixteen for each one that is met; so a search keeps
 // the mapping from one transaction to the next, for mappedBytes that it reads, and
 // the goroutines of a search share it.
-type mapping struct {
+type mapped struct {
 	data  []byte
 	file  os.FileInfo
 	users int // goroutines, and mappings that has it
@@ -37,17 +37,17 @@ type mapping struct {
 // together with what lies between.
 const mappedBytes = 32 << 20
 
-// mappings hands out a mapping. It is safe for concurrent use.
-type mappings struct {
+// Mappings hands out a mapping. It is safe for concurrent use.
+type Mappings struct {
 	mu  sync.Mutex
-	now *mapping // nil before the first
+	now *mapped // nil before the first
 }
 
 // get returns a mapping of at least size bytes of a file, to be put back.
 //
 // It asks for sequential read-ahead: bbolt asks for random access to its own
 // mapping, which makes a scan of a file that is not in memory ten times slower.
-func (ms *mappings) get(file *os.File, size int) (*mapping, error) {
+func (ms *Mappings) get(file *os.File, size int) (*mapped, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -61,29 +61,29 @@ func (ms *mappings) get(file *os.File, size int) (*mapping, error) {
 		}
 		_ = unix.Madvise(data, unix.MADV_SEQUENTIAL) // else it is only slower
 		ms.leave(ms.now)
-		ms.now = &mapping{data: data, file: info, users: 1}
+		ms.now = &mapped{data: data, file: info, users: 1}
 	}
 	ms.now.users++
 	return ms.now, nil
 }
 
 // put takes a mapping back of which so many bytes were read.
-func (ms *mappings) put(m *mapping, read int) {
+func (ms *Mappings) put(m *mapped, read int) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m.read += read
 	ms.leave(m)
 }
 
-// close ends the use of all mappings that are not in use.
-func (ms *mappings) close() {
+// Close ends the use of all mappings that are not in use.
+func (ms *Mappings) Close() {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.leave(ms.now)
 	ms.now = nil
 }
 
-func (ms *mappings) leave(m *mapping) {
+func (ms *Mappings) leave(m *mapped) {
 	if m == nil {
 		return
 	}
@@ -92,46 +92,46 @@ func (ms *mappings) leave(m *mapping) {
 	}
 }
 
-// mapFile returns the pages of a file in memory, to be ended with done.
-func (ms *mappings) mapFile(file *os.File, p *pageFile) (*pageMap, error) {
-	m, err := ms.get(file, int(p.bytes()))
+// Map returns the pages of a file in memory, to be ended with done.
+func (ms *Mappings) Map(file *os.File, p *File) (*Map, error) {
+	m, err := ms.get(file, int(p.Bytes()))
 	if err != nil {
 		return nil, err
 	}
-	return &pageMap{pageFile: p, data: m.data, of: ms, mapping: m}, nil
+	return &Map{File: p, data: m.data, of: ms, mapping: m}, nil
 }
 
-// done ends the use of the pages.
-func (m *pageMap) done() { m.of.put(m.mapping, m.read) }
+// Done ends the use of the pages.
+func (m *Map) Done() { m.of.put(m.mapping, m.read) }
 
-// page returns a page; its data is part of the mapping.
-func (m *pageMap) page(id uint64) (page, error) {
-	if id < 2 || id >= m.high {
-		return page{}, fmt.Errorf("page %d: out of range", id)
+// Page returns a page; its data is part of the mapping.
+func (m *Map) Page(id uint64) (Page, error) {
+	if id < 2 || id >= m.High {
+		return Page{}, fmt.Errorf("page %d: out of range", id)
 	}
-	g, err := m.parseHeader(id, m.data[id*m.pageSize:])
+	g, err := m.parseHeader(id, m.data[id*m.PageSize:])
 	if err == nil {
-		g.data = m.data[id*m.pageSize : (id+g.overflow+1)*m.pageSize]
+		g.Data = m.data[id*m.PageSize : (id+g.overflow+1)*m.PageSize]
 	}
 	return g, err
 }
 
-// bucketPages is the tree of pages of one bucket.
-type bucketPages struct {
-	*pageMap
-	top page
+// Bucket is the tree of pages of one bucket.
+type Bucket struct {
+	*Map
+	Top Page
 }
 
-// bucket returns one of the buckets of the file.
-func (m *pageMap) bucket(bucket string) (bucketPages, error) {
-	root, err := m.page(m.root)
+// Bucket returns one of the buckets of the file.
+func (m *Map) Bucket(bucket string) (Bucket, error) {
+	root, err := m.Page(m.Root)
 	if err != nil {
-		return bucketPages{}, err
+		return Bucket{}, err
 	}
-	name, found := []byte(bucket), bucketPages{pageMap: m}
-	err = bucketPages{m, root}.leaves(name, name, func(leaf page) error {
-		for i := range leaf.count {
-			flags, key, value, err := leaf.entry(i)
+	name, found := []byte(bucket), Bucket{Map: m}
+	err = Bucket{m, root}.Leaves(name, name, func(leaf Page) error {
+		for i := range leaf.Count {
+			flags, key, value, err := leaf.Entry(i)
 			if err != nil {
 				return err
 			}
@@ -139,14 +139,14 @@ func (m *pageMap) bucket(bucket string) (bucketPages, error) {
 				continue
 			}
 			id, inline, err := parseBucket(value)
-			if found.top = inline; err == nil && id != 0 {
-				found.top, err = m.page(id)
+			if found.Top = inline; err == nil && id != 0 {
+				found.Top, err = m.Page(id)
 			}
 			return err
 		}
 		return nil
 	})
-	if err == nil && found.top.data == nil {
+	if err == nil && found.Top.Data == nil {
 		err = fmt.Errorf("bucket %s is missing", name)
 	}
 	return found, err
@@ -156,41 +156,41 @@ func (m *pageMap) bucket(bucket string) (bucketPages, error) {
 // a hundred children, and never less than two.
 const maxDepth = 32
 
-// leaves calls fn for the leaves that can hold keys from first to last, in the
+// Leaves calls fn for the leaves that can hold keys from first to last, in the
 // order of the keys, until it fails. They are cut off behind their last entry, so
 // that one which is not in its place reaches out. No page is met twice, whatever
 // the file says.
-func (b bucketPages) leaves(first, last []byte, fn func(leaf page) error) error {
-	w := leafWalk{b.pageMap, first, last, fn}
-	return w.walk(b.top, nil, nil, 0)
+func (b Bucket) Leaves(first, last []byte, fn func(leaf Page) error) error {
+	w := leafWalk{b.Map, first, last, fn}
+	return w.walk(b.Top, nil, nil, 0)
 }
 
 type leafWalk struct {
-	*pageMap
+	*Map
 	first, last []byte
-	fn          func(page) error
+	fn          func(Page) error
 }
 
 // walk goes through what is below a page, whose keys must be at least min and,
 // where there is a max, less than that.
-func (w *leafWalk) walk(g page, min, max []byte, depth int) error {
+func (w *leafWalk) walk(g Page, min, max []byte, depth int) error {
 	switch {
-	case g.flags == flagLeaf:
-		if g.count > 0 {
-			at, err := g.extent(g.count - 1)
+	case g.Flags == flagLeaf:
+		if g.Count > 0 {
+			at, err := g.extent(g.Count - 1)
 			if err != nil {
 				return fmt.Errorf("page %d: %w", g.id, err)
 			}
-			g.data = g.data[:at.end]
+			g.Data = g.Data[:at.end]
 		}
-		w.read += len(g.data)
+		w.read += len(g.Data)
 		return w.fn(g)
-	case g.flags != flagBranch || g.count == 0 || depth == maxDepth:
+	case g.Flags != FlagBranch || g.Count == 0 || depth == maxDepth:
 		return fmt.Errorf("page %d: neither a leaf nor a branch", g.id)
 	}
 	// The child that begins the range is the last one that does not begin after it.
 	var bad error
-	i := sort.Search(g.count-1, func(i int) bool {
+	i := sort.Search(g.Count-1, func(i int) bool {
 		key, _, err := g.child(i + 1)
 		bad = errors.Join(bad, err)
 		return bytes.Compare(key, w.first) > 0
@@ -200,7 +200,7 @@ func (w *leafWalk) walk(g page, min, max []byte, depth int) error {
 		return fmt.Errorf("page %d: %w", g.id, err)
 	}
 	for {
-		next, nextID, end := max, uint64(0), i+1 == g.count
+		next, nextID, end := max, uint64(0), i+1 == g.Count
 		if !end {
 			if next, nextID, err = g.child(i + 1); err != nil {
 				return fmt.Errorf("page %d: %w", g.id, err)
@@ -209,7 +209,7 @@ func (w *leafWalk) walk(g page, min, max []byte, depth int) error {
 		if bytes.Compare(key, min) < 0 || next != nil && bytes.Compare(key, next) >= 0 || max != nil && bytes.Compare(next, max) > 0 {
 			return fmt.Errorf("page %d: keys do not rise", g.id)
 		}
-		below, err := w.page(id)
+		below, err := w.Page(id)
 		if err == nil {
 			err = w.walk(below, key, next, depth+1)
 		}
