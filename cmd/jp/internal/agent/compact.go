@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -160,14 +161,7 @@ func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) 
 		return done, nil
 	}
 	t.told = true
-	return done, t.note(ctx, convstore.Note{Kind: NoteCompaction, Text: fmt.Sprintf("the next request has about %d tokens: %v", pick(done, c.After, before), none)})
-}
-
-func pick[T any](cond bool, yes, no T) T {
-	if cond {
-		return yes
-	}
-	return no
+	return done, t.note(ctx, convstore.Note{Kind: NoteCompaction, Text: fmt.Sprintf("the next request has about %d tokens: %v", wording.Either(done, c.After, before), none)})
 }
 
 // compacted stores a compaction, behind what was to be stored anyway, and tells of it.

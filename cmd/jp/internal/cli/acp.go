@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -177,7 +178,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			return page, acp.Paramsf("cursor: is not one of this list")
 		}
 	}
-	own := s.at(pick(dir == "", s.app.env.Dir, dir), s.app.io.Err)
+	own := s.at(wording.Either(dir == "", s.app.env.Dir, dir), s.app.io.Err)
 	defer func() { _ = own.log.Close() }()
 	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
 		return page, nil
@@ -200,7 +201,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			continue
 		}
 		page.Sessions = append(page.Sessions, acp.Listed{
-			ID: c.ID.String(), Dir: pick(dir == "", own.places.workspace, dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
+			ID: c.ID.String(), Dir: wording.Either(dir == "", own.places.workspace, dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
 		})
 	}
 	return page, nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -27,7 +28,7 @@ type acpChoice struct {
 
 // over is the choice with what is not given taken from another.
 func (c acpChoice) over(other acpChoice) acpChoice {
-	return acpChoice{or(c.model, other.model), or(c.reasoning, other.reasoning), or(c.role, other.role)}
+	return acpChoice{cmp.Or(c.model, other.model), cmp.Or(c.reasoning, other.reasoning), cmp.Or(c.role, other.role)}
 }
 
 // acpOptionsOf are the options of one session: as the conversation has them, and as they were chosen. The conversation records model
@@ -46,7 +47,7 @@ func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
 	models := q.knownModels(ctx, q.hasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stored, o.models = acpChoice{a.Model, or(a.Parameters.Reasoning, acpAsIs), or(q.conv.Role, profiles.RoleMain)}, models
+	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(q.conv.Role, profiles.RoleMain)}, models
 	return o.chosen.over(o.stored) != o.shown
 }
 
@@ -106,7 +107,7 @@ func (s *acpSession) Options() []acp.ConfigOption {
 		name := map[string]string{
 			profiles.RoleMain: "Everything", profiles.RoleScheduled: "What runs with nobody there", profiles.RoleSynthesis: "Only reading",
 		}[r]
-		roles = append(roles, acp.ConfigValue{Value: r, Name: or(name, r), Description: "tools that the role " + r + " may hold, of those that the config enables"})
+		roles = append(roles, acp.ConfigValue{Value: r, Name: cmp.Or(name, r), Description: "tools that the role " + r + " may hold, of those that the config enables"})
 	}
 	return []acp.ConfigOption{
 		option(acpModel, "Model", "model", now.model, models...),

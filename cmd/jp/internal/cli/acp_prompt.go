@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -59,14 +61,14 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 		return nil
 	case acp.TypeImage:
 		p.images++
-		source := or(b.URI, fmt.Sprintf("image %d", p.images))
+		source := cmp.Or(b.URI, fmt.Sprintf("image %d", p.images))
 		p.mention(source, "")
 		if _, ok := attach.Image(b.Data); !ok {
 			return fmt.Errorf("%s: is no image (PNG, JPEG, GIF, WebP)", source)
 		}
 		return p.attach(p.r.Bytes(source, b.Data))
 	case acp.TypeLink:
-		p.mention(or(b.Name, b.URI), b.URI)
+		p.mention(cmp.Or(b.Name, b.URI), b.URI)
 		return p.link(ctx, b.URI)
 	case acp.TypeResource:
 		r := b.Resource
@@ -86,7 +88,7 @@ func (p *prompting) add(ctx context.Context, b acp.Block) error {
 
 // mention names in the text what stands there; the title has the name alone.
 func (p *prompting) mention(name, uri string) {
-	p.put("["+name+"]"+pick(uri == "", "", "("+uri+")"), name)
+	p.put("["+name+"]"+wording.Either(uri == "", "", "("+uri+")"), name)
 }
 
 func (p *prompting) put(text, title string) {
@@ -142,7 +144,7 @@ func filePath(u *url.URL) (string, error) {
 func source(uri string) string {
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" {
 		if path, err := filePath(u); err == nil {
-			return path + pick(u.Fragment == "", "", "#"+u.Fragment)
+			return path + wording.Either(u.Fragment == "", "", "#"+u.Fragment)
 		}
 	}
 	return uri

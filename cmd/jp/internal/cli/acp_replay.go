@@ -7,6 +7,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -56,7 +57,7 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 		case convstore.TurnEnd:
 			end()
 			if b.State != convstore.StateOK {
-				say(acp.InThought, "jp: the turn ended: "+string(b.State)+pick(b.Reason == "", "", ": "+b.Reason)+"\n")
+				say(acp.InThought, "jp: the turn ended: "+string(b.State)+wording.Either(b.Reason == "", "", ": "+b.Reason)+"\n")
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 )
 
@@ -116,7 +117,7 @@ func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool
 		{ID: acpAllow, Name: yesText, Kind: acp.AllowAlways}, {ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
 	})
 	yes := err == nil && chosen == acpAllow
-	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: pick(yes, acp.Completed, acp.Failed)})
+	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: wording.Either(yes, acp.Completed, acp.Failed)})
 	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
 		return &failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -230,7 +231,7 @@ func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason,
 		return acp.Cancelled, nil
 	case convstore.StatePartial, convstore.StateBudget:
 		q.note("stopped at a limit: %s", out.Reason)
-		return pick(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
+		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
 	return "", outcomeError(ctx, q.conv.ID, out)
 }

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
@@ -111,7 +112,7 @@ func (s *acpShow) spent(ctx context.Context) {
 
 // messageID is the id of what is said in an event. What the model thought is a message of its own.
 func messageID(event string, kind acp.ChunkKind) string {
-	return event + pick(kind == acp.InThought, "-thought", "")
+	return event + wording.Either(kind == acp.InThought, "-thought", "")
 }
 
 // compacted is what an editor is told of a compaction.
@@ -126,7 +127,7 @@ func (s *acpShow) started(c tools.Call) {
 
 // answered is the end of a call.
 func answered(r convstore.ToolResult) acp.ToolCall {
-	c := acp.ToolCall{Kind: acp.Change, ID: r.ID, Status: pick(r.IsError, acp.Failed, acp.Completed)}
+	c := acp.ToolCall{Kind: acp.Change, ID: r.ID, Status: wording.Either(r.IsError, acp.Failed, acp.Completed)}
 	if r.Text != "" {
 		c.Content = []acp.CallContent{shownText(r.Text)}
 	}
@@ -191,7 +192,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 	case c.Source == tools.SourceConversation, own && c.Name == skillTool:
 		t.ToolKind = acp.KindRead
 	case c.Source == tools.SourceDelegation && args.Query != "":
-		t.Title = callTitle(or(args.Config, c.Name)+":", args.Query)
+		t.Title = callTitle(cmp.Or(args.Config, c.Name)+":", args.Query)
 	}
 	if own && args.Path != "" {
 		t.Title = callTitle(c.Name, args.Path)
@@ -243,7 +244,7 @@ func (s *acpShow) delegation(d *stream.Delegation) {
 	}
 	b.line = strings.Repeat("  ", b.depth) + "- " + delegationText(d)
 	if d.Tokens > 0 {
-		b.line += fmt.Sprintf(" (%s)", plural(int(d.Tokens), "token"))
+		b.line += fmt.Sprintf(" (%s)", wording.Plural(int(d.Tokens), "token"))
 	}
 	ids := s.calls[b.call]
 	if !slices.Contains(ids, d.ConversationID) {
@@ -339,7 +340,7 @@ func hiddenText(raw json.RawMessage) string {
 	if len(hidden) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("holds %s: %s", plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+pick(len(hidden) > most, " ...", ""))
+	return fmt.Sprintf("holds %s: %s", wording.Plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+wording.Either(len(hidden) > most, " ...", ""))
 }
 
 // hiddenIn are the characters that do not show in the texts of a JSON value.

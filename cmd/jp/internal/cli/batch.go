@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -188,7 +190,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		}
 		record, replay, err := a.tapeFiles(o.tape, text, o.profile.Value)
 		if err == nil && o.resume.Set && record+replay != "" {
-			err = errMixed("--resume", pick(record != "", "--record", "--replay"))
+			err = errMixed("--resume", wording.Either(record != "", "--record", "--replay"))
 		}
 		if err == nil {
 			err = a.openTape(record, replay)
@@ -317,7 +319,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 // of for this batch, in which most lines use little, it is as much as lets twice as many run as can at the same time.
 func (b *batch) divide(all convstore.Budget) {
 	lines := func(flag maybe[*int64]) int {
-		return pick(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
+		return wording.Either(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
 	}
 	b.most = convstore.Budget{
 		Tokens:   convstore.Portion(all.Tokens, lines(b.o.tokens)),
@@ -327,8 +329,8 @@ func (b *batch) divide(all convstore.Budget) {
 
 // begin makes the conversation of a batch and begins its turn, with what its session may use.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
-	about := "batch of " + pick(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
-	if err := b.query.begin(ctx, or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
+	about := "batch of " + wording.Either(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
+	if err := b.query.begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
 	b.note("batch below %s", b.conv.ID)

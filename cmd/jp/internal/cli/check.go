@@ -17,6 +17,7 @@ import (
 
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -188,7 +189,7 @@ func (l *linter) report() error {
 	l.found = slices.Compact(l.found)
 	var err error
 	if l.app.json() {
-		err = l.app.document(pick(l.found == nil, []finding{}, l.found))
+		err = l.app.document(wording.Either(l.found == nil, []finding{}, l.found))
 	} else {
 		err = l.app.text(func(w *bufio.Writer) error {
 			for _, f := range l.found {

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
@@ -89,7 +90,7 @@ func (a *app) writeSettings(list []profiles.Setting) error {
 			}
 			def = strings.TrimSuffix(string(b), "\n")
 		}
-		rows[i] = []string{s.Key, s.Kind, def, s.Doc + pick(s.Machine, " (only your own config.toml, the environment and flags)", "")}
+		rows[i] = []string{s.Key, s.Kind, def, s.Doc + wording.Either(s.Machine, " (only your own config.toml, the environment and flags)", "")}
 	}
 	return a.table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
 }
@@ -142,7 +143,7 @@ func (a *app) writeExplained(w *bufio.Writer, e keyExplained) error {
 		set = set || l.State == "holds"
 	}
 	if e.Default != nil {
-		line(fmt.Sprintf("%-7s  default  %s", pick(set, "covered", "holds"), text(e.Default)))
+		line(fmt.Sprintf("%-7s  default  %s", wording.Either(set, "covered", "holds"), text(e.Default)))
 	} else if !set {
 		line("not set")
 	}

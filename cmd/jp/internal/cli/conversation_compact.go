@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -117,7 +118,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
 		a.note("conversation %s: nothing to leave out%s", id,
-			pick(o.keep.Value > 0, " before the last "+pick(o.keep.Value == 1, "turn", plural(o.keep.Value, "turn")), ""))
+			wording.Either(o.keep.Value > 0, " before the last "+wording.Either(o.keep.Value == 1, "turn", wording.Plural(o.keep.Value, "turn")), ""))
 		c.After = c.Before
 	case errors.As(err, &none) && none.Limit:
 		return &failure{code: "budget", status: exitLimit, msg: fmt.Sprintf("conversation %s: no summary: %s", id, none.Reason)}
@@ -182,7 +183,7 @@ func compactedText(c convstore.Compaction) string {
 func leftOut(c convstore.Compaction) string {
 	var what []string
 	if n := len(c.Results); n > 0 {
-		what = append(what, plural(n, "old result")+" left out")
+		what = append(what, wording.Plural(n, "old result")+" left out")
 	}
 	if c.Covered > 0 {
 		what = append(what, "a summary for what was said before")

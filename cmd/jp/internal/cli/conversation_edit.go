@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -122,7 +123,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 		}
 	}
 	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
-		return usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", pick(given, "", "no-"), delegate.LabelSpecialization)
+		return usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
 	}
 	st, ids, err := a.openStore(ctx, words)
 	if err != nil {
@@ -200,7 +201,7 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 				return err
 			}
 			if a.json() {
-				return a.document(pick(ids == nil, []convstore.ID{}, ids))
+				return a.document(wording.Either(ids == nil, []convstore.ID{}, ids))
 			}
 			return a.printIDs(ids)
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -121,7 +122,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	q := convstore.Query{
 		Pattern: pattern, Regexp: o.regexp, AnySize: a.guest == nil, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
 		Context: o.context.Value, MaxMatches: o.maxMatches.Value, Limit: o.limit.Value,
-		Case: pick(o.ignoreCase, convstore.IgnoreCase, pick(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
+		Case: wording.Either(o.ignoreCase, convstore.IgnoreCase, wording.Either(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
 	}
 	for _, s := range o.scopes {
 		q.Scopes = append(q.Scopes, convstore.SearchScope(s))
@@ -369,7 +370,7 @@ func (h *hitWriter) window(text string, m convstore.Match, kind byte, width int)
 		before, after, ok := strings.Cut(text, needle)
 		if lead := width / 3; ok && term.Width(before)+term.Width(needle) > width-3 {
 			r := []rune(before)
-			text = pick(h.io.UTF8, "…", "...") + string(r[max(0, len(r)-lead):]) + needle + after
+			text = wording.Either(h.io.UTF8, "…", "...") + string(r[max(0, len(r)-lead):]) + needle + after
 		}
 	}
 	return term.Cut(text, max(width, 10), h.io.UTF8)

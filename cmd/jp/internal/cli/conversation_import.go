@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/rustjp"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -92,9 +93,9 @@ func orEmpty[T any](list []T) []T {
 
 // noteImport says on stderr what happened beside the ids.
 func (a *app) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
-	a.note("%s with %s imported", plural(len(res.Made), "conversation"), plural(res.Events, "event"))
+	a.note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
 	if len(res.Same) > 0 {
-		a.note("%s already, with the same content", pick(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
+		a.note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
 	}
 	few := func(n int, say func(i int)) {
 		for i := range min(n, maxLostNotes) {
@@ -108,13 +109,13 @@ func (a *app) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
 		a.note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
 	})
 	for _, kind := range sortedKeys(kept.Opaque) {
-		a.note("kept as it is, not understood: %s of type %q", plural(kept.Opaque[kind], "event"), kind)
+		a.note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
 	}
 	if kept.Text > 0 {
-		a.note("kept as it is: %s no base64", pick(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
+		a.note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
 	}
 	if kept.Times > 0 {
-		a.note("%s of unknown form: such an event has the time of the one before it", plural(kept.Times, "timestamp"))
+		a.note("%s of unknown form: such an event has the time of the one before it", wording.Plural(kept.Times, "timestamp"))
 	}
 	few(len(kept.LeftOut), func(i int) { a.note("left out: %s", kept.LeftOut[i]) })
 	few(len(res.Expired), func(i int) {

@@ -12,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -128,7 +129,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 	}
 	switch {
 	case a.json():
-		return a.document(pick(cs == nil, []convstore.Conversation{}, cs))
+		return a.document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
 	case o.tree:
 		return a.printTree(cs, o.hidden)
 	case a.pretty():
@@ -175,19 +176,6 @@ func dollars(nano *int64) string {
 	return string(b)
 }
 
-// shortDollars is for people: two digits that matter.
-func shortDollars(nano *int64) string {
-	switch {
-	case nano == nil:
-		return "?"
-	case *nano == 0:
-		return "$0"
-	case *nano < 1e7 && *nano > -1e7:
-		return "$" + strconv.FormatFloat(float64(*nano)/1e9, 'g', 2, 64)
-	}
-	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
-}
-
 func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 	if len(cs) == 0 {
 		a.note("no conversations")
@@ -199,10 +187,10 @@ func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 	}}
 	now := time.Now()
 	for _, c := range cs {
-		title := pick(c.Title == "", "-", c.Title) + hiddenNote(c, hidden, " ")
+		title := wording.Either(c.Title == "", "-", c.Title) + hiddenNote(c, hidden, " ")
 		t.Rows = append(t.Rows, []string{
 			c.ID.String(), title, string(c.Status), strconv.Itoa(c.Turns),
-			c.Profile, c.Model, shortDollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
+			c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
 		})
 	}
 	return a.text(func(w *bufio.Writer) error { return t.Write(w, a.io) })
@@ -264,22 +252,15 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 
 // treeText is a conversation in a tree: id, status, turns, profile, cost, title.
 func treeText(c convstore.Conversation) string {
-	parts := []string{c.ID.String(), string(c.Status), plural(c.Turns, "turn")}
+	parts := []string{c.ID.String(), string(c.Status), wording.Plural(c.Turns, "turn")}
 	if c.Profile != "" {
 		parts = append(parts, c.Profile)
 	}
 	if c.CostNano == nil || *c.CostNano != 0 {
-		parts = append(parts, pick(c.CostNano == nil, "cost unknown", shortDollars(c.CostNano)))
+		parts = append(parts, wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
 	}
 	if c.Title != "" {
 		parts = append(parts, c.Title)
 	}
 	return term.Line(strings.Join(parts, "  "))
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -81,7 +82,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	}
 	return a.text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.io, style: o.style, layout: pick(a.pretty(), new(a.style()), nil), calls: map[string]convstore.ToolCall{}}
+			p := printer{w: w, io: a.io, style: o.style, layout: wording.Either(a.pretty(), new(a.style()), nil), calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -192,10 +193,10 @@ func (p *printer) event(e convstore.Event) error {
 	case convstore.ToolResult:
 		call, known := p.calls[b.ID]
 		delete(p.calls, b.ID)
-		name := pick(known, call.Name, "?")
+		name := wording.Either(known, call.Name, "?")
 		switch {
 		case p.shows(styleFull):
-			p.piece("tool result: "+name+pick(b.IsError, " (error)", ""), p.shown(b.Text))
+			p.piece("tool result: "+name+wording.Either(b.IsError, " (error)", ""), p.shown(b.Text))
 		case p.shows(styleBrief):
 			p.toolLine(call, name, resultSummary(b))
 		}
@@ -224,16 +225,16 @@ func (p *printer) event(e convstore.Event) error {
 	case convstore.TurnEnd:
 		p.pending()
 		if p.shows(styleChat) && b.State != convstore.StateOK {
-			p.line("ended: " + string(b.State) + pick(b.Reason == "", "", ": "+b.Reason))
+			p.line("ended: " + string(b.State) + wording.Either(b.Reason == "", "", ": "+b.Reason))
 		}
 	case convstore.ConfigDelta:
 		if p.shows(styleFull) {
-			p.piece("config changed"+pick(b.Reset == "", "", ", after a reset to "+b.Reset), p.shown(string(b.Delta)))
+			p.piece("config changed"+wording.Either(b.Reset == "", "", ", after a reset to "+b.Reset), p.shown(string(b.Delta)))
 		}
 	case convstore.ModelCall:
 		if p.shows(styleFull) {
 			p.line(fmt.Sprintf("%s: %s tokens in, %s out, %s", b.Model, term.Count(b.Usage.Input), term.Count(b.Usage.Output),
-				pick(b.CostNano == nil, "cost unknown", shortDollars(b.CostNano))))
+				wording.Either(b.CostNano == nil, "cost unknown", wording.Dollars(b.CostNano))))
 		}
 	case convstore.Opaque:
 		if p.shows(styleFull) {
@@ -314,6 +315,6 @@ func (p *printer) line(text string) {
 	if p.layout != nil && p.layout.Width > 2 {
 		text = strings.ReplaceAll(markdown.Plain(text, p.layout.Width-2), "\n", "\n  ")
 	}
-	fmt.Fprintln(p.w, pick(p.lines, "- ", "\n- ")+text)
+	fmt.Fprintln(p.w, wording.Either(p.lines, "- ", "\n- ")+text)
 	p.lines = true
 }

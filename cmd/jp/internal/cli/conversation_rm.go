@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -75,7 +76,7 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		a.offerCompact(space)
 	}
 	if a.json() {
-		return a.document(pick(removed == nil, []convstore.ID{}, removed))
+		return a.document(wording.Either(removed == nil, []convstore.ID{}, removed))
 	}
 	return a.printIDs(removed)
 }
@@ -104,7 +105,7 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	text := fmt.Sprintf("remove %s %s", c.ID, pick(c.Title == "", "(no title)", fmt.Sprintf("%q", c.Title)))
+	text := fmt.Sprintf("remove %s %s", c.ID, wording.Either(c.Title == "", "(no title)", fmt.Sprintf("%q", c.Title)))
 	switch {
 	case c.Children > 0 && o.cascade:
 		below, err := st.Under(ctx, c.ID)
@@ -115,9 +116,9 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 		if err != nil {
 			return err
 		}
-		text += fmt.Sprintf(" and %s below it", plural(len(all), "conversation"))
+		text += fmt.Sprintf(" and %s below it", wording.Plural(len(all), "conversation"))
 	case c.Children > 0 && o.promote:
-		text += fmt.Sprintf(", keeping its %s", pick(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
+		text += fmt.Sprintf(", keeping its %s", wording.Either(c.Children == 1, "child", fmt.Sprintf("%d children", c.Children)))
 	}
 	yes, err := confirm(ctx, tty, term.Line(text))
 	if err != nil {

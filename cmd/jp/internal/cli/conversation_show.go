@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -203,7 +204,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	}
 	row("id", c.ID.String())
 	row("title", c.Title)
-	row("status", string(c.Status)+pick(c.Reason == "", "", ": "+c.Reason))
+	row("status", string(c.Status)+wording.Either(c.Reason == "", "", ": "+c.Reason))
 	if c.Parent != 0 {
 		row("parent", fmt.Sprintf("%s (%s)", c.Parent, s.Link))
 		row("root", c.Root.String())
@@ -225,23 +226,23 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	if im := s.Imported; im != nil {
 		row("imported", local(im.At)+void(im.Void))
 	}
-	row("turns", fmt.Sprintf("%d (%s)", c.Turns, plural(c.Events, "event")))
-	row("profile", c.Profile+pick(c.ProfileHash == "", "", " sha256:"+short(c.ProfileHash)))
+	row("turns", fmt.Sprintf("%d (%s)", c.Turns, wording.Plural(c.Events, "event")))
+	row("profile", c.Profile+wording.Either(c.ProfileHash == "", "", " sha256:"+short(c.ProfileHash)))
 	row("model", c.Model)
 	row("role", c.Role)
-	row("tools", pick(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
+	row("tools", wording.Either(len(s.Tools) == 0, "none", strings.Join(s.Tools, " ")))
 	if g := c.Grant; g != nil {
-		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; down to depth %d", pick(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
-			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return shortDollars(&n) }), g.MaxDepth))
+		row("grant", fmt.Sprintf("tools %s; tokens %s; cost %s; down to depth %d", wording.Either(len(g.Tools) == 0, "none", strings.Join(g.Tools, " ")),
+			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return wording.Dollars(&n) }), g.MaxDepth))
 	}
 	row("ledger", s.Ledger.Session.text(c.Link == convstore.DelegationLink))
-	row("usage", usageText(c.Usage)+", "+pick(c.CostNano == nil, "cost unknown", shortDollars(c.CostNano)))
+	row("usage", usageText(c.Usage)+", "+wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
 	for _, k := range sortedKeys(c.Labels) {
-		row("label", k+pick(c.Labels[k] == "", "", "="+c.Labels[k]))
+		row("label", k+wording.Either(c.Labels[k] == "", "", "="+c.Labels[k]))
 	}
 	if s.Ledger.Calls > 0 {
-		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", plural(s.Ledger.Calls, "run"), s.Ledger.Open, usageText(s.Ledger.Usage),
-			pick(s.Ledger.CostUSD == nil, "cost unknown", shortDollars((*int64)(s.Ledger.CostUSD)))))
+		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", wording.Plural(s.Ledger.Calls, "run"), s.Ledger.Open, usageText(s.Ledger.Usage),
+			wording.Either(s.Ledger.CostUSD == nil, "cost unknown", wording.Dollars((*int64)(s.Ledger.CostUSD)))))
 		t := term.Table{Columns: []term.Column{
 			{Title: "turn", Right: true}, {Title: "child"}, {Title: "state"}, {Title: "profile", Drop: 1}, {Title: "tokens", Right: true}, {Title: "reason", Flex: true},
 		}}
@@ -257,7 +258,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	if len(s.ChildList) > 0 {
 		fmt.Fprintf(w, "\nchildren:\n")
 		for _, child := range s.ChildList {
-			fmt.Fprintf(w, "  %s%s\n", treeText(child), pick(child.Hidden, "  (hidden)", ""))
+			fmt.Fprintf(w, "  %s%s\n", treeText(child), wording.Either(child.Hidden, "  (hidden)", ""))
 		}
 	}
 	return nil
@@ -266,8 +267,8 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 // text says in a line what limits there are and what is left of them; "" where there are none.
 func (a account) text(delegated bool) string {
 	tokens := func(n *int64) string { return term.Count(*n) }
-	usd := func(n *stream.USD) string { return shortDollars((*int64)(n)) }
-	who := pick(delegated, "of its grant", "for the sub-agents of this turn")
+	usd := func(n *stream.USD) string { return wording.Dollars((*int64)(n)) }
+	who := wording.Either(delegated, "of its grant", "for the sub-agents of this turn")
 	var parts []string
 	parts = append(parts, amountsText(a.Tokens, " tokens", who, delegated, tokens)...)
 	return strings.Join(append(parts, amountsText(a.CostUSD, "", who, delegated, usd)...), "; ")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -57,5 +58,5 @@ func runUse(ctx context.Context, a *app, words []string) error {
 	return a.document(struct {
 		ID       convstore.ID  `json:"id"`
 		Previous *convstore.ID `json:"previous_id"`
-	}{id, pick(previous == 0, nil, &previous)})
+	}{id, wording.Either(previous == 0, nil, &previous)})
 }

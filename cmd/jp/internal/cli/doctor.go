@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -125,7 +127,7 @@ func (a *app) examine(ctx context.Context) examined {
 			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
 		}
 	}
-	temp := or(a.getenv("TMPDIR"), "/tmp")
+	temp := cmp.Or(a.getenv("TMPDIR"), "/tmp")
 	if d, err := convstore.DiskOf(temp); err != nil {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
 	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
@@ -247,37 +249,37 @@ func (a *app) writeExamined(e examined) error {
 	return a.text(func(w *bufio.Writer) error {
 		row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
 		row("system", e.OS)
-		row("files", pick(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))
-		row("network", pick(e.Sandbox.Seccomp, "system call filter", "no system call filter"))
-		row("sandbox", pick(len(e.Sandbox.Missing) > 0, "cannot enforce "+strings.Join(e.Sandbox.Missing, ", "), "whole"))
-		row("io_uring", pick(e.Sandbox.IOUring, "not kept from tools", "kept from tools"))
-		row("processes", pick(e.Adopts, "none outlives jp (subreaper)", "one that leaves its group can outlive jp: no subreaper"))
+		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))
+		row("network", wording.Either(e.Sandbox.Seccomp, "system call filter", "no system call filter"))
+		row("sandbox", wording.Either(len(e.Sandbox.Missing) > 0, "cannot enforce "+strings.Join(e.Sandbox.Missing, ", "), "whole"))
+		row("io_uring", wording.Either(e.Sandbox.IOUring, "not kept from tools", "kept from tools"))
+		row("processes", wording.Either(e.Adopts, "none outlives jp (subreaper)", "one that leaves its group can outlive jp: no subreaper"))
 		row("store", strings.TrimSpace(e.Store.State+"  "+e.Store.Path))
 		disk := func(name string, d *convstore.Disk, more string) {
 			if d != nil {
-				row(name, fmt.Sprintf("%s%s, %s free%s", d.FileSystem, pick(d.Network, " (network)", pick(d.Memory, " (memory)", "")), byteCount(d.Free), more))
+				row(name, fmt.Sprintf("%s%s, %s free%s", d.FileSystem, wording.Either(d.Network, " (network)", wording.Either(d.Memory, " (memory)", "")), byteCount(d.Free), more))
 			}
 		}
 		if e.Disk != nil {
-			disk("disk", e.Disk, pick(e.Disk.Locks, ", OFD locks", ", no OFD locks"))
+			disk("disk", e.Disk, wording.Either(e.Disk.Locks, ", OFD locks", ", no OFD locks"))
 		}
 		disk("temporary", e.Temp, "")
 		if e.Trust != "" {
 			row("workspace", e.Trust)
 		}
 		if e.Query != "" {
-			row("query", pick(e.Query == "starts", "would start", "would not start: "+e.Query))
+			row("query", wording.Either(e.Query == "starts", "would start", "would not start: "+e.Query))
 		}
-		row("config", or(strings.Join(e.Config, " "), "none of your own"))
-		row("model", or(e.Model, "none of your own"))
-		row("keys", or(strings.Join(e.Keys, " "), "none set"))
+		row("config", cmp.Or(strings.Join(e.Config, " "), "none of your own"))
+		row("model", cmp.Or(e.Model, "none of your own"))
+		row("keys", cmp.Or(strings.Join(e.Keys, " "), "none set"))
 		for _, p := range e.Providers {
-			row("provider", p.Name+": "+pick(p.Variable == "", map[string]string{"withheld": "key withheld"}[p.Key], p.Variable+" is "+p.Key)+pick(p.Key == "none", "no key needed", ""))
+			row("provider", p.Name+": "+wording.Either(p.Variable == "", map[string]string{"withheld": "key withheld"}[p.Key], p.Variable+" is "+p.Key)+wording.Either(p.Key == "none", "no key needed", ""))
 		}
-		row("terminal", fmt.Sprintf("%s, %s, questions %s", pick(e.Terminal.Out, fmt.Sprintf("%d columns", e.Terminal.Width), "none"),
-			pick(e.Terminal.UTF8, "UTF-8", "no UTF-8"), pick(e.Terminal.Answer, "can be asked", "cannot be asked")))
+		row("terminal", fmt.Sprintf("%s, %s, questions %s", wording.Either(e.Terminal.Out, fmt.Sprintf("%d columns", e.Terminal.Width), "none"),
+			wording.Either(e.Terminal.UTF8, "UTF-8", "no UTF-8"), wording.Either(e.Terminal.Answer, "can be asked", "cannot be asked")))
 		if t := e.Traces; t != nil {
-			row("traces", pick(t.URL == "", "not sent", t.URL+pick(t.Content, ", with what is said", "")))
+			row("traces", wording.Either(t.URL == "", "not sent", t.URL+wording.Either(t.Content, ", with what is said", "")))
 		}
 		for _, text := range e.Errors {
 			row("broken", text)

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -123,7 +124,7 @@ func explainScope(r *report, e *convstore.ScopeError) {
 }
 
 func explainBusy(r *report, e *convstore.BusyError) {
-	r.is("busy", exitBusy, pick(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
+	r.is("busy", exitBusy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
 }
 
 func explainChildren(r *report, _ *convstore.ChildrenError) {
@@ -159,7 +160,7 @@ func explainPlace(r *report, e *convstore.PlaceError) {
 }
 
 func explainSchema(r *report, e *convstore.SchemaError) {
-	r.is("store_schema", exitFailed, pick(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
+	r.is("store_schema", exitFailed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
 }
 
 func explainDamaged(r *report, _ *convstore.DamagedError) {

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -76,7 +77,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	verb, ok := guestVerb(inv.path)
 	switch {
 	case !ok || inv.version:
-		return refusedf("%s: not for a jp inside a tool", pick(name == "jp", "no command", name)).
+		return refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
 			withHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
 	case !slices.Contains(a.guest.tool.Access.JP, verb):
 		return refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).

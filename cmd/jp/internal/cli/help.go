@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/wording"
 )
 
 // newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
@@ -199,7 +201,7 @@ func (h *helpText) examples(es []string) {
 		return
 	}
 	h.line("")
-	h.line("%s", pick(len(es) == 1, "example:", "examples:"))
+	h.line("%s", wording.Either(len(es) == 1, "example:", "examples:"))
 	for _, e := range es {
 		h.line("  %s", e)
 	}

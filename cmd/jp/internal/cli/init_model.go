@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
@@ -72,7 +73,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		case isModel(answer):
 			return answer, nil
 		}
-		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", pick(len(found) > 0, "neither a number of the list nor", "not"), modelExamples)
+		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), modelExamples)
 		text += question[strings.LastIndex(question, "\n")+1:]
 	}
 }

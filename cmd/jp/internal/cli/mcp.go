@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/proc"
@@ -164,7 +165,7 @@ func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (str
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(canonical + "\x00" + name))
-	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+pick(unasked, "-unasked", "")+".json"), nil
+	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+wording.Either(unasked, "-unasked", "")+".json"), nil
 }
 
 // mcpRecord returns what was approved of a server under its name, nil when nothing was.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/tools/unseen"
 )
 
@@ -100,7 +102,7 @@ func newMCPListCommand(a *app) *cli.Command {
 					return err
 				}
 				list = append(list, v)
-				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, or(v.Problem, v.Address), or(v.Sandbox, "-")})
+				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, cmp.Or(v.Problem, v.Address), cmp.Or(v.Sandbox, "-")})
 			}
 			if a.json() {
 				return a.document(list)
@@ -172,8 +174,8 @@ func mcpText(v mcpShown) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("server", v.Name+", named in "+v.Origin)
-	row("status", v.Status+pick(v.Problem == "", "", ": "+v.Problem))
-	row(pick(v.Transport == "http", "url", "runs"), v.Address)
+	row("status", v.Status+wording.Either(v.Problem == "", "", ": "+v.Problem))
+	row(wording.Either(v.Transport == "http", "url", "runs"), v.Address)
 	for _, part := range []struct {
 		name string
 		list map[string]string
@@ -244,7 +246,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 		text := mcpText(shown)
 		if before != nil {
 			text += "It was approved with another entry: " + unseen.Spell(before.Server.Address()) +
-				pick(before.Server.Command != "", " ("+serverReach(before.Server).text()+")", "") + "\n"
+				wording.Either(before.Server.Command != "", " ("+serverReach(before.Server).text()+")", "") + "\n"
 		}
 		if err := a.askApproval(ctx, name, text, "Start it and look at its tools? [y/N] "); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -117,7 +119,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		session := sessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
-		if err := s.begin(ctx, or(o.title.Value, about), about, nil, session); err != nil {
+		if err := s.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
 		s.note("serving below %s", s.conv.ID)
@@ -258,5 +260,5 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of a conversation that was made for this.
 func (s *mcpService) end(ctx context.Context, failed error) error {
-	return s.conclude(ctx, plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
+	return s.conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
@@ -286,10 +288,10 @@ func newModelShowCommand(a *app) *cli.Command {
 func writeModel(w *bufio.Writer, s modelShown) error {
 	key := "none is sent"
 	if s.KeyEnv != "" {
-		key = s.KeyEnv + pick(s.Status == "no_key", " (not set)", " (set)")
+		key = s.KeyEnv + wording.Either(s.Status == "no_key", " (not set)", " (set)")
 	}
 	fmt.Fprintf(w, "model       %s\nstatus      %s\naliases     %s\nendpoint    %s\nkey         %s\nwindow      %s\nmax output  %s\n",
-		term.Line(s.ID), s.Status, term.Line(or(strings.Join(s.Aliases, " "), "none")), or(s.Endpoint, "none")+pick(s.API == model.Responses, " (Responses API)", ""), key, countText(s.Window), countText(s.MaxOutput))
+		term.Line(s.ID), s.Status, term.Line(cmp.Or(strings.Join(s.Aliases, " "), "none")), cmp.Or(s.Endpoint, "none")+wording.Either(s.API == model.Responses, " (Responses API)", ""), key, countText(s.Window), countText(s.MaxOutput))
 	if s.Price == nil {
 		_, err := fmt.Fprintf(w, "price       unknown; [providers.llm.prices.%q] input and output in your config.toml set it\n", s.ID)
 		return err

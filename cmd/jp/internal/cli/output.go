@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 )
 
 // format returns the form of stdout, with auto decided.
@@ -109,14 +110,14 @@ func (l *list) add(v any) error {
 		fmt.Fprintf(l.w, "%s", b)
 		return l.w.WriteByte('\n')
 	case formatJSONPretty:
-		fmt.Fprint(l.w, pick(l.n == 0, "[\n  ", ",\n  "))
+		fmt.Fprint(l.w, wording.Either(l.n == 0, "[\n  ", ",\n  "))
 		var out bytes.Buffer
 		if err := json.Indent(&out, b, "  ", "  "); err != nil {
 			return err
 		}
 		b = out.Bytes()
 	default:
-		fmt.Fprint(l.w, pick(l.n == 0, "[", ","))
+		fmt.Fprint(l.w, wording.Either(l.n == 0, "[", ","))
 	}
 	l.n++
 	_, err = l.w.Write(b)
@@ -134,13 +135,6 @@ func (l *list) close() error {
 	}
 	_, err := l.w.WriteString("]\n")
 	return err
-}
-
-func pick[T any](yes bool, a, b T) T {
-	if yes {
-		return a
-	}
-	return b
 }
 
 // note writes a line of chrome to stderr, not with --quiet.

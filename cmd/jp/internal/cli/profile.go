@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -38,11 +40,11 @@ func newProfileListCommand(a *app) *cli.Command {
 				return err
 			}
 			if a.json() {
-				return a.document(pick(found == nil, []profiles.Profile{}, found))
+				return a.document(wording.Either(found == nil, []profiles.Profile{}, found))
 			}
 			rows := make([][]string, len(found))
 			for i, p := range found {
-				rows[i] = []string{p.Name, p.Source, p.Arg, pick(p.Shadowed, "shadowed", "")}
+				rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
 			}
 			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
 		},
@@ -123,7 +125,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 
 func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
-		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, pick(s.Model == "", "none", unseen.Spell(s.Model)))
+		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, wording.Either(s.Model == "", "none", unseen.Spell(s.Model)))
 	fmt.Fprintf(w, "\ntools:\n")
 	if len(s.Tools) == 0 {
 		fmt.Fprintf(w, "  none\n")
@@ -148,7 +150,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		if len(t.JP) > 0 {
 			fmt.Fprintf(w, "    runs jp %s, for the conversation that calls it\n", strings.Join(t.JP, " "))
 		}
-		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, or(strings.Join(t.Env, " "), "none"))
+		fmt.Fprintf(w, "    network %s, sandbox %s, timeout %s, variables %s\n", t.Network, t.Sandbox, t.Timeout, cmp.Or(strings.Join(t.Env, " "), "none"))
 		if t.Defined != "" {
 			fmt.Fprintf(w, "    defined in %s\n", unseen.Spell(t.Defined))
 		}
@@ -196,11 +198,11 @@ func shownTools(r *profiles.Resolved, defs []tools.Definition, servers map[strin
 func showTool(d tools.Definition, origin string, servers map[string]mcpServer) toolShown {
 	reach := toolReach(d, servers)
 	s := toolShown{
-		Name: d.Name, Source: pick(d.Remote == "", d.Source, d.Declared()), Run: or(string(d.Run), string(tools.RunAsk)), Result: or(string(d.Result), string(tools.ResultUnattended)),
-		Timeout: pick(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,
+		Name: d.Name, Source: wording.Either(d.Remote == "", d.Source, d.Declared()), Run: cmp.Or(string(d.Run), string(tools.RunAsk)), Result: cmp.Or(string(d.Result), string(tools.ResultUnattended)),
+		Timeout: wording.Either(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,
 		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
 		Command: commandText(d.Command), Env: reach.Env, Sandbox: reach.Sandbox,
-		Detached: or(string(d.Detached.Run), string(tools.DetachedDeny)),
+		Detached: cmp.Or(string(d.Detached.Run), string(tools.DetachedDeny)),
 	}
 	if len(d.Access.FS) > 0 || reach.off() || !d.Local() && reach.Sandbox != "" {
 		s.Access = reach.Access
@@ -210,5 +212,3 @@ func showTool(d tools.Definition, origin string, servers map[string]mcpServer) t
 	}
 	return s
 }
-
-func or(s, otherwise string) string { return pick(s == "", otherwise, s) }

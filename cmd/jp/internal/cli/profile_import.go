@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -95,7 +97,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if o.model.Set {
 		id, err := config.Config.ResolveModel(o.model.Value)
 		if e := (*profiles.Error)(nil); errors.As(err, &e) {
-			return usagef("--model: %s", e.Msg).withHint("%s", or(e.Hint, "such as "+modelExamples))
+			return usagef("--model: %s", e.Msg).withHint("%s", cmp.Or(e.Hint, "such as "+modelExamples))
 		}
 		o.model.Value = id
 	}
@@ -148,8 +150,8 @@ func (a *app) writeImported(list []imported, check bool) error {
 				continue
 			}
 			fmt.Fprintf(w, "created %s\n", im.Path)
-			tools := or(strings.Join(im.Tools, " "), "none")
-			fmt.Fprintf(w, "  model %s, tools %s\n", or(im.Model, "none"), tools)
+			tools := cmp.Or(strings.Join(im.Tools, " "), "none")
+			fmt.Fprintf(w, "  model %s, tools %s\n", cmp.Or(im.Model, "none"), tools)
 		}
 		return nil
 	})
@@ -224,7 +226,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 		if !o.model.Set {
 			im.Model, _ = cfg.RequireModel() // without one the profile has none
 		}
-		switch inPlace := pick(o.model.Set, "--model", "that of the config"); {
+		switch inPlace := wording.Either(o.model.Set, "--model", "that of the config"); {
 		case im.Model == "" && f.Model == "":
 			leave("model", "", "that of whoever calls, and the config has none; set assistant.model, or give --model")
 		case im.Model == "":
@@ -291,7 +293,7 @@ func heldTools(names []string) ([]profiles.Held, error) {
 func (a *app) foreignModel(cfg profiles.Config, f profiles.Foreign) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
 		_, err := model.Lookup(id, a.modelProviders(cfg))
-		return pick(err == nil, id, "") // it may be of a provider that is not there
+		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
 	}
 	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
 	switch {

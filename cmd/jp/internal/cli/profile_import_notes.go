@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 )
 
 // omission is something of a file that its profile does not have.
@@ -19,7 +20,7 @@ type omission struct {
 
 // String is a line about one file.
 func (l omission) String() string {
-	name := strings.TrimSpace(pick(l.kind == "key", "", l.kind) + " " + l.thing)
+	name := strings.TrimSpace(wording.Either(l.kind == "key", "", l.kind) + " " + l.thing)
 	if name == "" {
 		return l.reason
 	}
@@ -44,7 +45,7 @@ func (a *app) noteImports(list []imported) {
 	var order []group
 	files, things := map[group]int{}, map[group]map[string]int{}
 	for _, im := range list {
-		odd += pick(im.odd != "", 1, 0)
+		odd += wording.Either(im.odd != "", 1, 0)
 		seen := map[group]bool{}
 		for _, l := range im.left {
 			g := group{l.kind, l.reason}
@@ -59,7 +60,7 @@ func (a *app) noteImports(list []imported) {
 		}
 	}
 	if odd > 0 {
-		a.note("%s: the frontmatter is not YAML; it was read line by line", plural(odd, "file"))
+		a.note("%s: the frontmatter is not YAML; it was read line by line", wording.Plural(odd, "file"))
 	}
 	for _, g := range order {
 		names := slices.Collect(maps.Keys(things[g]))
@@ -68,13 +69,13 @@ func (a *app) noteImports(list []imported) {
 		more := len(names) - most
 		names = names[:min(len(names), most)]
 		for i, name := range names {
-			names[i] = term.Cut(name, 60, true) + pick(things[g][name] > 1, fmt.Sprintf(" (%d)", things[g][name]), "")
+			names[i] = term.Cut(name, 60, true) + wording.Either(things[g][name] > 1, fmt.Sprintf(" (%d)", things[g][name]), "")
 		}
-		what := strings.TrimSpace(pick(g.kind == "key", "", g.kind+" ") + strings.Join(names, ", ") + pick(more > 0, fmt.Sprintf(" and %d more", more), ""))
+		what := strings.TrimSpace(wording.Either(g.kind == "key", "", g.kind+" ") + strings.Join(names, ", ") + wording.Either(more > 0, fmt.Sprintf(" and %d more", more), ""))
 		if len(things[g]) == 1 && things[g][""] > 0 {
 			what = g.kind
 		}
-		a.note("%s: left out: %s", plural(files[g], "file"), pick(what == "", "", what+": ")+g.reason)
+		a.note("%s: left out: %s", wording.Plural(files[g], "file"), wording.Either(what == "", "", what+": ")+g.reason)
 	}
 	a.note("what was left out of which file stands at the top of its profile; -v lists all of it")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -415,7 +416,7 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 		return out, err
 	}
 	if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-		q.free = delegate.Title(or(t.title, t.text))
+		q.free = delegate.Title(cmp.Or(t.title, t.text))
 		if err := q.log.SetTitle(ctx, q.free); err != nil {
 			return agent.Outcome{}, err
 		}

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools/proc"
 )
@@ -177,7 +178,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		text += pick(exit.Signal != 0, fmt.Sprintf("[ended by signal %d]\n", exit.Signal), fmt.Sprintf("[exit status %d]\n", status))
+		text += wording.Either(exit.Signal != 0, fmt.Sprintf("[ended by signal %d]\n", exit.Signal), fmt.Sprintf("[exit status %d]\n", status))
 	}
 	return r.Text(ref, text)
 }
@@ -201,7 +202,7 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 	if err := q.printTurns(ctx, &b, id, turns); err != nil {
 		return none, err
 	}
-	return r.Text("jp:"+id.String()+pick(ranged, ":"+span, ""), b.String())
+	return r.Text("jp:"+id.String()+wording.Either(ranged, ":"+span, ""), b.String())
 }
 
 // printTurns writes turns as text for a reader that is no terminal.

@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -215,7 +216,7 @@ func (c *client) control(r stream.Control) error {
 			c.o.heads.mode = maybe[string]{true, r.Mode}
 		}
 	default:
-		answer.Err = usagef("%s: is not done here%s", r.Subtype, pick(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
+		answer.Err = usagef("%s: is not done here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
 	}
 	c.mu.Unlock()
 	err := c.write(answer.Line())

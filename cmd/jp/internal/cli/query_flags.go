@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
 
@@ -62,7 +63,7 @@ func (o *queryOptions) flags() []*option {
 		f := &option{name: name, short: []string{short}, arg: "TOOL", usage: usage}
 		f.set = func(s string, _ bool) error {
 			if s == "" || strings.ContainsAny(s, " \t\n") {
-				return fmt.Errorf("%q is no name of a tool; %s all of them", s, pick(on, "--all-tools enables", "--no-tools disables"))
+				return fmt.Errorf("%q is no name of a tool; %s all of them", s, wording.Either(on, "--all-tools enables", "--no-tools disables"))
 			}
 			o.toggles = append(o.toggles, toggle{flag: "--" + name, name: s, on: on})
 			return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/tools/proc"
 )
 
@@ -152,7 +153,7 @@ func choose(flags []*option, values []string, text string, flag, value, form uin
 	}
 	switch {
 	case o.arg == "", o.maybe && form&1 == 1:
-		return chosen{kind, []string{name}, "--" + o.name, pick(o.maybe, o, nil)}
+		return chosen{kind, []string{name}, "--" + o.name, wording.Either(o.maybe, o, nil)}
 	case o.maybe, form&2 == 0, strings.HasPrefix(v, "-"):
 		return chosen{kind, []string{name + "=" + v}, "--" + o.name + "=" + v, nil}
 	}

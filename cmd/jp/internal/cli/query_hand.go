@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -191,7 +192,7 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 	}
 	most := res.Delegation.Grant.MaxParallel
 	q.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
-		q.note("waiting for a slot: %s of this tree are at work", plural(most, "sub-agent"))
+		q.note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
 	})
 	return err
 }

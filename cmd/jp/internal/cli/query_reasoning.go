@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 )
 
 // reasoningEfforts are how much a model can be told to reason.
@@ -37,7 +38,7 @@ func (t *thoughts) lines(text string) {
 	if !ended {
 		return
 	}
-	mark, after := pick(t.show.io.UTF8, "┊ ", "| "), ""
+	mark, after := wording.Either(t.show.io.UTF8, "┊ ", "| "), ""
 	if t.show.io.ErrColor {
 		mark, after = "\x1b[2m"+mark, "\x1b[0m"
 	}

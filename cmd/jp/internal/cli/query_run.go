@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/model/openai"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -291,7 +292,7 @@ func limits(cfg profiles.Config) delegate.Limits {
 
 // profile resolves an agent profile for a child, under NONE.
 func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
-	src, err := a.sources(ctx, pick(a.places.none, underNone(""), nil))
+	src, err := a.sources(ctx, wording.Either(a.places.none, underNone(""), nil))
 	if err != nil {
 		return delegate.Profile{}, err
 	}

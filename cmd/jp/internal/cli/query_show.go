@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -80,8 +81,8 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	set := s.loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.conv.Profile, Tools: set.Names(),
-		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: pick(s.interactive() || s.asks != nil && s.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
-		APIKeySource: pick(s.info.KeyEnv == "", "none", pick(s.info.KeyEnv == "ANTHROPIC_API_KEY", s.info.KeyEnv, "user")),
+		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.interactive() || s.asks != nil && s.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
+		APIKeySource: wording.Either(s.info.KeyEnv == "", "none", wording.Either(s.info.KeyEnv == "ANTHROPIC_API_KEY", s.info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}
 	for _, skill := range s.offered {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func (a *app) vanishingPlaces() (places []string) {
 			places = append(places, top)
 		}
 	}
-	return append(places, or(a.getenv("TMPDIR"), os.TempDir()))
+	return append(places, cmp.Or(a.getenv("TMPDIR"), os.TempDir()))
 }
 
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes

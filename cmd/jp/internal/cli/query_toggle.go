@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -53,13 +54,13 @@ func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
 		return nil
 	}
 	return usagef("%s: means all tools, and takes no name", t.flag).
-		withHint("%s %s for that one; -- %s if it is a word of the question", pick(t.on, "--tool", "--no-tool"), name, name)
+		withHint("%s %s for that one; -- %s if it is a word of the question", wording.Either(t.on, "--tool", "--no-tool"), name, name)
 }
 
 // errNoTool says that no tool of a name is configured, and what may have been meant.
 func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
 	return q.unknownTool(notFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
-		pick(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
+		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }
 
 // unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is

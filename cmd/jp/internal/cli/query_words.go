@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -129,7 +130,7 @@ func (q *query) modelUsage(u used) map[string]stream.ModelUsage {
 		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
 		list[id] = stream.ModelUsage{
 			InputTokens: c.Usage.Input, OutputTokens: c.Usage.Output, CacheReadInputTokens: c.Usage.CacheRead, CacheCreationInputTokens: c.Usage.CacheWrite,
-			CostUSD: usd(c.CostNano), CostBasis: pick(c.CostNano == nil, stream.CostUnknown, stream.CostList),
+			CostUSD: usd(c.CostNano), CostBasis: wording.Either(c.CostNano == nil, stream.CostUnknown, stream.CostList),
 			ContextWindow: info.Window, MaxOutputTokens: info.MaxOutput,
 		}
 	}

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 	"jp/tools/proc"
 )
@@ -31,7 +33,7 @@ const (
 
 func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string) programReach {
 	r := programReach{
-		Sandbox: or(string(sandbox), string(tools.SandboxAuto)), Network: or(string(network), string(tools.NetworkNone)),
+		Sandbox: cmp.Or(string(sandbox), string(tools.SandboxAuto)), Network: cmp.Or(string(network), string(tools.NetworkNone)),
 		Access: append([]string{}, access...), Env: append([]string{}, env...), Unenforced: []string{},
 	}
 	if sandbox == tools.SandboxOff {
@@ -85,7 +87,7 @@ func (r programReach) sandbox() string {
 	if r.off() {
 		return "off: " + unconfined
 	}
-	return r.Sandbox + pick(len(r.Unenforced) > 0, "; this system cannot enforce "+strings.Join(r.Unenforced, ", "), "")
+	return r.Sandbox + wording.Either(len(r.Unenforced) > 0, "; this system cannot enforce "+strings.Join(r.Unenforced, ", "), "")
 }
 
 // text is all of it but the variables, on one line.
@@ -93,7 +95,7 @@ func (r programReach) text() string {
 	if r.off() {
 		return unconfined
 	}
-	return "sandbox " + r.sandbox() + ", network " + r.Network + ", access " + or(strings.Join(r.Access, ", "), noFiles)
+	return "sandbox " + r.sandbox() + ", network " + r.Network + ", access " + cmp.Or(strings.Join(r.Access, ", "), noFiles)
 }
 
 // servers are those that tools may be of, as far as they are known by now.

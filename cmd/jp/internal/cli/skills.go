@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,6 +79,6 @@ func (q *query) readSkill(list []profiles.Skill) tools.Func {
 			}
 			names = append(names, s.Name)
 		}
-		return tools.Result{Text: fmt.Sprintf("no skill %q; there are: %s", a.Name, or(strings.Join(names, ", "), "none")), IsError: true}, nil
+		return tools.Result{Text: fmt.Sprintf("no skill %q; there are: %s", a.Name, cmp.Or(strings.Join(names, ", "), "none")), IsError: true}, nil
 	}
 }

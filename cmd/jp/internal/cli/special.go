@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -25,7 +26,7 @@ conversation, and nobody can answer questions of yours.
 
 // specializationTool is the definition of the tool of an INI section.
 func specializationTool(s profiles.Specialization) (tools.Definition, error) {
-	window := "the last " + plural(s.ContextWindow, "earlier turn")
+	window := "the last " + wording.Plural(s.ContextWindow, "earlier turn")
 	if s.ContextWindow == 0 {
 		window = "all its earlier turns"
 	}

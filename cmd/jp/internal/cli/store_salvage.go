@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -63,6 +64,6 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	if a.json() {
 		return a.document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
 	}
-	_, err = fmt.Fprintf(a.io.Out, "%s: %s, %s, %d lost\n", path, plural(conversations, "conversation"), plural(events, "event"), lost)
+	_, err = fmt.Fprintf(a.io.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
 	return err
 }

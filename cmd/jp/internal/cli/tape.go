@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/wording"
 )
 
 // A tape is the part that this process has in recording or replaying a tree of runs. All processes of the tree share a folder
@@ -56,7 +58,7 @@ func (a *app) openTape(record, replay string) error {
 	if record == "" && replay == "" {
 		return nil
 	}
-	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: or(record, replay)}
+	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
 	var data []byte
 	if record != "" {
 		t.record = a.abs(record)
@@ -173,7 +175,7 @@ func (t *tape) environ(call, query string) []string {
 	if t == nil {
 		return nil
 	}
-	return []string{tapeVariable + "=" + pick(t.replay == nil, taping, replaying) + ":" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
+	return []string{tapeVariable + "=" + wording.Either(t.replay == nil, taping, replaying) + ":" + t.dir, runVariable + "=" + t.trail.Below(call, query)}
 }
 
 // step is a request of a replay.

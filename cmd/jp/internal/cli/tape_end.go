@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/wording"
 )
 
 // end makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
@@ -79,9 +80,9 @@ func (t *tape) write(ctx context.Context) error {
 	for _, name := range cover.found() {
 		t.app.warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
 	}
-	replies := pick(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
-	t.app.note("recorded %s of %s in %s%s", replies, plural(len(runs), "run"), t.named,
-		pick(about.Stopped != "", ", as far as the run came", ""))
+	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
+	t.app.note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
+		wording.Either(about.Stopped != "", ", as far as the run came", ""))
 	return nil
 }
 
@@ -113,7 +114,7 @@ func (t *tape) compare(ctx context.Context, ended error) error {
 		}
 		strays = "this run is not as recorded: it ended without what was recorded in " + unused[0]
 		if n := len(unused) - 1; n > 0 {
-			strays += fmt.Sprintf(", and %s more", plural(n, "rule"))
+			strays += fmt.Sprintf(", and %s more", wording.Plural(n, "rule"))
 		}
 	}
 	return notAsRecorded("%s: %s", t.named, strays)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -118,5 +119,5 @@ func recordingOf(request string, who []string) string {
 		}
 	}
 	sum := sha256.Sum256([]byte(script.WithoutIDs(strings.Join(append(who, request), "\x00"))))
-	return or(strings.Trim(b.String(), "-"), "request") + "-" + hex.EncodeToString(sum[:4]) + ".toml"
+	return cmp.Or(strings.Trim(b.String(), "-"), "request") + "-" + hex.EncodeToString(sum[:4]) + ".toml"
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -31,7 +32,7 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 		if err != nil {
 			return 0, err
 		}
-		id := pick(word == "previous", previous, active)
+		id := wording.Either(word == "previous", previous, active)
 		if id == 0 {
 			return 0, notFoundf("conversation %q: this session has none", word).
 				withHint("`jp conversation ls` lists all; `jp query` makes one and activates it")
@@ -82,7 +83,7 @@ func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error)
 	case err != nil:
 		return 0, err
 	case len(ids) != 1:
-		return 0, usagef("-: %s on stdin, and one is wanted", plural(len(ids), "id"))
+		return 0, usagef("-: %s on stdin, and one is wanted", wording.Plural(len(ids), "id"))
 	}
 	return ids[0], nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 	"jp/tools/proc"
 	"jp/tools/unseen"
@@ -77,12 +79,12 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	if t.Defined != "" {
 		row("defined", t.Defined)
 	}
-	row("run", t.Run+pick(t.Run == string(tools.RunAsk), "; with nobody to ask: "+t.Detached, ""))
+	row("run", t.Run+wording.Either(t.Run == string(tools.RunAsk), "; with nobody to ask: "+t.Detached, ""))
 	row("result", t.Result)
 	row("timeout", t.Timeout)
 	row("parallel", fmt.Sprint(t.Parallel))
 	for _, rule := range t.Reaches {
-		row("access", rule+pick(len(t.Access) == 0, "  (the default)", ""))
+		row("access", rule+wording.Either(len(t.Access) == 0, "  (the default)", ""))
 	}
 	if t.Sandbox != "" && len(t.Reaches) == 0 {
 		row("access", noFiles)
@@ -91,7 +93,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 		if t.Script == "" {
 			row("runs", t.Command)
 		} else {
-			row("runs", strings.Fields(t.Command)[0]+" "+or(t.ScriptFile, "the script below"))
+			row("runs", strings.Fields(t.Command)[0]+" "+cmp.Or(t.ScriptFile, "the script below"))
 		}
 		if len(t.JP) > 0 {
 			row("runs jp", strings.Join(t.JP, " ")+", for the conversation that calls it")
@@ -101,7 +103,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 		row("network", t.Network)
 		row("sandbox", t.reach.sandbox())
 	}
-	if variables := pick(t.Command != "", t.Variables, t.Env); len(variables) > 0 {
+	if variables := wording.Either(t.Command != "", t.Variables, t.Env); len(variables) > 0 {
 		row("variables", strings.Join(variables, " "))
 	}
 	fmt.Fprintf(w, "\n%s\n", spelled(t.Description, ""))

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/trace"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -41,7 +42,7 @@ func newTraceCommand(a *app) *cli.Command {
 
 func runTrace(ctx context.Context, a *app, output, word string) error {
 	if output == "" {
-		output = pick(a.json(), traceJSON, traceText)
+		output = wording.Either(a.json(), traceJSON, traceText)
 	}
 	t, err := a.trace(ctx, word)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -150,7 +152,7 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 	}
 	if err == nil && a.distrustByEnv() {
 		err = (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not used: %s=none", root, trustVar)}).
-			withHint("unset %s%s", trustVar, pick(j.none, "; --cfg NONE works with it", ""))
+			withHint("unset %s%s", trustVar, wording.Either(j.none, "; --cfg NONE works with it", ""))
 	} else if err == nil && !j.ok() {
 		err = a.askTrust(ctx, j)
 	}
@@ -220,7 +222,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 
 // refusal says that the workspace is not trusted, and why not any more.
 func (j judgement) refusal() error {
-	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + pick(j.none, "; --cfg NONE works without it", "")
+	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
 	if j.record == nil {
 		return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).withHint("%s", hint)
 	}
@@ -328,7 +330,7 @@ func withNone(ds []profiles.Directive) bool {
 // userSources is everything but the workspace.
 func (a *app) userSources() profiles.Sources {
 	return profiles.Sources{
-		UserDir: profiles.UserDir(a.env.Environ), Dir: or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
+		UserDir: profiles.UserDir(a.env.Environ), Dir: cmp.Or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
 	}
 }

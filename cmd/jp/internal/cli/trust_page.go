@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools/unseen"
 )
@@ -83,7 +84,7 @@ func (s settingGrant) text() string {
 		}
 		return strings.TrimSuffix(string(b), "\n")
 	}
-	return s.Key + " = " + text(s.Value) + pick(s.Default == nil, "", " (default "+text(s.Default)+")")
+	return s.Key + " = " + text(s.Value) + wording.Either(s.Default == nil, "", " (default "+text(s.Default)+")")
 }
 
 // text is the page that a person reads. Of a question it is what would change of the files, and no more than a person will look at,
@@ -163,7 +164,7 @@ func (s trustShown) unconfined() []string {
 	for _, agent := range s.Agents {
 		for _, t := range agent.Tools {
 			if t.off() {
-				list = append(list, fmt.Sprintf("  tool %s of %s%s", t.Name, agent.title(), pick(t.Command == "", "", ": "+t.Command)))
+				list = append(list, fmt.Sprintf("  tool %s of %s%s", t.Name, agent.title(), wording.Either(t.Command == "", "", ": "+t.Command)))
 			}
 		}
 	}
@@ -179,7 +180,7 @@ func (s trustShown) unconfined() []string {
 
 // title names the agent.
 func (s agentShown) title() string {
-	return pick(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
+	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
 }
 
 // words joins names so that none can pass for two.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -29,7 +31,7 @@ func (a *app) review(ctx context.Context) (profiles.Sources, *contribution, erro
 	}
 	if !j.ok() {
 		a.note("workspace %s: %s; nothing of it is used before `jp trust`", root,
-			pick(j.record == nil, "not trusted", "not as it was trusted"))
+			wording.Either(j.record == nil, "not trusted", "not as it was trusted"))
 	}
 	src := a.userSources()
 	src.Workspace = root
@@ -144,7 +146,7 @@ func (a *app) trustShown(j judgement) (trustShown, error) {
 	s.Agents = append(s.Agents, a.agentShown(src, j.files, "main", ".jp/config.toml", nil))
 	found, err := profiles.Names(src)
 	if err != nil {
-		s.Agents[0].Problem = or(s.Agents[0].Problem, err.Error())
+		s.Agents[0].Problem = cmp.Or(s.Agents[0].Problem, err.Error())
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
@@ -205,7 +207,7 @@ func (t toolGrant) off() bool { return t.Sandbox == string(tools.SandboxOff) }
 
 // text is the tool on one line; what can do harm stands first, what its author wrote last.
 func (t toolGrant) text() string {
-	line := pick(t.off(), unconfined+"; ", "") + t.Source + ", " + t.Run
+	line := wording.Either(t.off(), unconfined+"; ", "") + t.Source + ", " + t.Run
 	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
 		line += ", but runs where nobody can be asked"
 	}
@@ -221,7 +223,7 @@ func (t toolGrant) text() string {
 	if len(t.Env) > 0 {
 		line += ", gets " + strings.Join(t.Env, " ")
 	}
-	return line + pick(t.JP == "", "", ", runs jp "+t.JP) + pick(t.Command == "", "", ", runs: "+t.Command)
+	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.Command)
 }
 
 // commandText is a command as its author wrote it.

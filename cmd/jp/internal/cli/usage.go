@@ -14,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -246,7 +247,7 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 	var told []string
 	for _, d := range *u.Differences {
 		told = append(told, fmt.Sprintf("%s has %s (%s) in its events, %s (%s) in the ledger", d.ID,
-			usageText(d.Events), shortDollars((*int64)(d.EventsUSD)), usageText(d.Recorded), shortDollars((*int64)(d.RecordedUSD))))
+			usageText(d.Events), wording.Dollars((*int64)(d.EventsUSD)), usageText(d.Recorded), wording.Dollars((*int64)(d.RecordedUSD))))
 	}
 	return &failure{code: "differs", status: exitFailed, msg: "usage: events and ledger differ: " + strings.Join(told, "; ")}
 }
@@ -298,9 +299,9 @@ func (t tally) runs() int {
 }
 
 func (t tally) cells(name string) []string {
-	some := func(n int64) string { return pick(n == 0, "", term.Count(n)) }
+	some := func(n int64) string { return wording.Either(n == 0, "", term.Count(n)) }
 	return []string{name, term.Count(int64(t.ModelCalls)), some(int64(t.runs())), term.Count(t.Usage.Input), some(t.Usage.CacheRead),
-		some(t.Usage.CacheWrite), term.Count(t.Usage.Output), shortDollars((*int64)(t.CostUSD)), term.Elapsed(t.took)}
+		some(t.Usage.CacheWrite), term.Count(t.Usage.Output), wording.Dollars((*int64)(t.CostUSD)), term.Elapsed(t.took)}
 }
 
 func namedTable(title, none string, list []named) term.Table {
@@ -333,11 +334,11 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 		}
 	}
 	if u.Life.Total.Unpriced > 0 {
-		fmt.Fprintf(w, "\ncost unknown: %s without a price; [providers.llm.prices] can name it\n", plural(u.Life.Total.Unpriced, "call"))
+		fmt.Fprintf(w, "\ncost unknown: %s without a price; [providers.llm.prices] can name it\n", wording.Plural(u.Life.Total.Unpriced, "call"))
 	}
 	writeLost(w, u.Life.Total)
 	if u.Removed > 0 {
-		fmt.Fprintf(w, "\n%s of removed conversations: counted from their records, without calls and time\n", plural(u.Removed, "run"))
+		fmt.Fprintf(w, "\n%s of removed conversations: counted from their records, without calls and time\n", wording.Plural(u.Removed, "run"))
 	}
 	return nil
 }
@@ -345,10 +346,10 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 // writeLost says what is counted without being known, and what has cost nothing.
 func writeLost(w *bufio.Writer, t tally) {
 	if t.Replayed > 0 {
-		fmt.Fprintf(w, "\n%s of replays: they cost nothing\n", plural(t.Replayed, "call"))
+		fmt.Fprintf(w, "\n%s of replays: they cost nothing\n", wording.Plural(t.Replayed, "call"))
 	}
 	if t.Lost > 0 {
-		fmt.Fprintf(w, "\n%s of processes that died: counted with the most that they may have used\n", plural(t.Lost, "call"))
+		fmt.Fprintf(w, "\n%s of processes that died: counted with the most that they may have used\n", wording.Plural(t.Lost, "call"))
 	}
 }
 
@@ -416,7 +417,7 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 		byDay := namedTable("day", "-", u.Days)
 		byDay.Rows = append(byDay.Rows, u.Total.cells("total"))
 		for i, t := range []term.Table{byDay, namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
-			fmt.Fprint(w, pick(i > 0, "\n", ""))
+			fmt.Fprint(w, wording.Either(i > 0, "\n", ""))
 			if err := t.Write(w, a.io); err != nil {
 				return err
 			}

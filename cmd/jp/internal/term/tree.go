@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/wording"
 )
 
 // Tree shows the sub-agents of a run on stderr: on a terminal as lines that are drawn again and again, elsewhere, and where
@@ -439,13 +440,13 @@ func (n *node) elapsed(now time.Time) string {
 func mark(d stream.Delegation, utf8 bool) string {
 	switch {
 	case d.Phase == stream.Ended && d.Status == "ok":
-		return pick(utf8, "✓", "+")
+		return wording.Either(utf8, "✓", "+")
 	case d.Phase == stream.Ended:
-		return pick(utf8, "✗", "x")
+		return wording.Either(utf8, "✗", "x")
 	case d.Phase == stream.Queued:
-		return pick(utf8, "○", ".")
+		return wording.Either(utf8, "○", ".")
 	}
-	return pick(utf8, "●", "*")
+	return wording.Either(utf8, "●", "*")
 }
 
 func (t *Tree) paint(n *node, text string) string {
@@ -493,11 +494,4 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-func pick(utf8 bool, yes, no string) string {
-	if utf8 {
-		return yes
-	}
-	return no
 }

@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
 )
 
 // layout is how wide the columns of Text are.
@@ -72,7 +73,7 @@ func (t *Trace) Text(w *bufio.Writer, s *term.IO) {
 	}
 	line(term.Line(strings.TrimSpace(t.ID.String() + "  " + t.Title)))
 	line(fmt.Sprintf("%s  %s  %s tokens  %s  %s  %s  %s", t.Status, elapsed(t.until.Sub(t.Start)), term.Count(t.Tokens), dollars(t.CostUSD),
-		plural(t.Delegations, "delegation"), plural(t.ModelCalls, "model call"), plural(t.ToolCalls, "tool call")))
+		wording.Plural(t.Delegations, "delegation"), wording.Plural(t.ModelCalls, "model call"), wording.Plural(t.ToolCalls, "tool call")))
 	labels := t.labels(s.UTF8)
 	longest := labelLeast
 	for _, l := range labels {
@@ -235,11 +236,4 @@ func dollars(u *stream.USD) string {
 	}
 	b, _ := u.MarshalJSON() // never fails
 	return "$" + string(b)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

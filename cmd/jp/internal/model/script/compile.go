@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
 )
 
 // Recorded is the [recorded] table of a script that nobody wrote.
@@ -178,7 +179,7 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 	if u := e.Usage; u != nil {
 		fmt.Fprintf(&said, "usage = { input = %d, output = %d, cache_read = %d, cache_write = %d }\n", u.Input, u.Output, u.CacheRead, u.CacheWrite)
 	}
-	switch own := pick(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
+	switch own := wording.Either(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:
 		said.WriteString("error = { kind = " + quote(string(e.Error.Kind)))
 		if status := e.Error.Status; status >= 400 && status <= 599 { // else it was no error to the server
@@ -288,11 +289,4 @@ func quote(s string) string {
 // paragraph separators, marks of direction, tags.
 func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF' || r >= 0xE0000 && r <= 0xE007F
-}
-
-func pick[T any](cond bool, yes, no T) T {
-	if cond {
-		return yes
-	}
-	return no
 }

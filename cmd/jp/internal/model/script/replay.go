@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
 )
 
 // Provider is whose reasoning script models say theirs is.
@@ -133,7 +134,7 @@ func (c *rule) differences(r request) (list []string) {
 		add("is of turn %d and this is %d", first(c.turn), r.Turn)
 	}
 	if c.noCalls != nil && *c.noCalls != (r.ToolChoice == "none") {
-		add("%s", pick(*c.noCalls, "is a closing call and this is none", "is no closing call and this is one"))
+		add("%s", wording.Either(*c.noCalls, "is a closing call and this is none", "is no closing call and this is one"))
 	}
 	if !holds(rule{system: c.system}) {
 		add("is for another prompt, %.80q", strings.Join(c.system, " "))
@@ -165,7 +166,7 @@ func shortened(text, other string) string {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
-	from := pick(n < most/2, 0, n-before)
+	from := wording.Either(n < most/2, 0, n-before)
 	to := min(len(a), from+most)
 	quoted := fmt.Sprintf("%q", string(a[from:to]))
 	if from > 0 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
@@ -157,7 +158,7 @@ func withoutPath(text, dir string) string {
 		at, end := from+i, from+i+len(dir)
 		b.WriteString(text[from:at])
 		part := at > 0 && (name(text[at-1]) || text[at-1] == '/') || end < len(text) && name(text[end]) // of another path
-		b.WriteString(pick(part, dir, workspacePath))
+		b.WriteString(wording.Either(part, dir, workspacePath))
 		from = end
 	}
 }

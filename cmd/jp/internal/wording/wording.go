@@ -1,0 +1,37 @@
+// Package wording has the few rules by which jp words what it prints.
+package wording
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Either returns a if yes, else b.
+func Either[T any](yes bool, a, b T) T {
+	if yes {
+		return a
+	}
+	return b
+}
+
+// Plural returns n and a noun that takes an s: "1 call", "2 calls".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Dollars returns an amount in billionths of a dollar for people, with two digits that matter: "$0.0042",
+// "$1.50". Nil is an amount that is not known: "?".
+func Dollars(nano *int64) string {
+	switch {
+	case nano == nil:
+		return "?"
+	case *nano == 0:
+		return "$0"
+	case *nano < 1e7 && *nano > -1e7:
+		return "$" + strconv.FormatFloat(float64(*nano)/1e9, 'g', 2, 64)
+	}
+	return fmt.Sprintf("$%.2f", float64(*nano)/1e9)
+}
