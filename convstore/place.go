@@ -78,6 +78,7 @@ func (a identity) same(b identity) bool {
 type workspaceRecord struct {
 	Path string `json:"path"`
 	identity
+	Left bool `json:"left,omitempty"` // another workspace, with a store of its own, is at Path now
 }
 
 // lives reports whether the recorded workspace is still where it was.
@@ -110,7 +111,11 @@ func recordWorkspace(dir, workspace string) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(workspaceRecord{path, id})
+	return writeWorkspace(dir, workspaceRecord{Path: path, identity: id})
+}
+
+func writeWorkspace(dir string, r workspaceRecord) error {
+	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
@@ -118,7 +123,8 @@ func recordWorkspace(dir, workspace string) error {
 }
 
 // find returns the store's folder of the workspace at path, below base, and,
-// when it has just been recognised under a new name, the path it had before.
+// when it has just been recognised under a new name, the path it had before. The
+// store that the workspace brought along counts before one that was here.
 func find(base, path string) (dir, renamed string, err error) {
 	dir = filepath.Join(base, folderName(path, ""))
 	me, err := identify(path)
@@ -128,29 +134,61 @@ func find(base, path string) (dir, renamed string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("workspace %s: %w", path, err)
 	}
-	if owner, known := readWorkspace(dir); known && owner.Path != path && !owner.same(me) {
-		// Its workspace moved away from here and took the store along.
-		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
-	}
-	if owner, known := readWorkspace(dir); known {
-		renamed, err = claim(dir, owner, path, me)
+	here, known := readWorkspace(dir)
+	if known && here.same(me) {
+		renamed, err = claim(dir, here, path, me)
 		return dir, renamed, err
 	}
-	if _, err := os.Stat(dir); err == nil {
-		return dir, "", nil
-	}
-	others, err := os.ReadDir(base)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", "", fmt.Errorf("store %s: %w", base, err)
+	others, err := records(base)
+	if err != nil {
+		return "", "", err
 	}
 	for _, other := range others {
-		there := filepath.Join(base, other.Name())
-		if owner, known := readWorkspace(there); known && owner.same(me) {
-			renamed, err := claim(there, owner, path, me)
-			return there, renamed, err
+		if !other.same(me) {
+			continue
+		}
+		if renamed, err = claim(other.dir, other.workspaceRecord, path, me); renamed != "" && known && here.Path == path {
+			here.Left = true // the workspace that was here may come back, or be found elsewhere
+			_ = writeWorkspace(dir, here)
+		}
+		return other.dir, renamed, err
+	}
+	// A .jp that was made anew, as by a checkout, has another identity.
+	if known && here.Path == path && !here.Left {
+		renamed, err = claim(dir, here, path, me)
+		return dir, renamed, err
+	}
+	for _, other := range others {
+		if other.Path == path && !other.Left {
+			renamed, err = claim(other.dir, other.workspaceRecord, path, me)
+			return other.dir, renamed, err
 		}
 	}
+	if known { // its workspace moved away from here and took the store along
+		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
+	}
 	return dir, "", nil
+}
+
+// storeRecord is the record in a store's folder.
+type storeRecord struct {
+	dir string
+	workspaceRecord
+}
+
+// records returns those of all stores below base, by the names of their folders.
+func records(base string) (list []storeRecord, err error) {
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store %s: %w", base, err)
+	}
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		if r, known := readWorkspace(dir); known {
+			list = append(list, storeRecord{dir, r})
+		}
+	}
+	return list, nil
 }
 
 // claim brings the record of a store up to date with where its workspace is now.
@@ -158,7 +196,7 @@ func find(base, path string) (dir, renamed string, err error) {
 // the old one does for this time.
 func claim(dir string, owner workspaceRecord, path string, me identity) (renamed string, err error) {
 	if owner.Path == path {
-		if owner.identity != me {
+		if owner.identity != me || owner.Left {
 			_ = recordWorkspace(dir, path)
 		}
 		return "", nil

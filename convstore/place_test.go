@@ -158,6 +158,66 @@ func TestLocateRenamed(t *testing.T) {
 	}
 }
 
+// TestLocateSwapped moves a workspace to where another one was, which has moved away.
+func TestLocateSwapped(t *testing.T) {
+	for name, order := range map[string][]string{"the one that came first": {"a", "b"}, "the one that went first": {"b", "a"}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlaces(t)
+			makeWorkspace(t, p.path("a"))
+			makeWorkspace(t, p.path("c"))
+			want := map[string]string{"b": p.use("a"), "a": p.use("c")}
+			p.rename("a", "b")
+			p.rename("c", "a")
+			for range 2 {
+				for _, ws := range order {
+					if got := p.use(ws); got != want[ws] {
+						t.Errorf("%s: %s, want %s", ws, got, want[ws])
+					}
+				}
+			}
+			// Made anew, each is known by its path.
+			for _, ws := range order {
+				if err := os.RemoveAll(p.path(ws)); err != nil {
+					t.Fatal(err)
+				}
+				makeWorkspace(t, p.path(ws))
+				if got := p.use(ws); got != want[ws] {
+					t.Errorf("%s made anew: %s, want %s", ws, got, want[ws])
+				}
+			}
+			// And back.
+			p.rename("a", "c")
+			p.rename("b", "a")
+			if got := p.use("a"); got != want["b"] {
+				t.Errorf("a, back: %s, want %s", got, want["b"])
+			}
+			if got := p.use("c"); got != want["a"] {
+				t.Errorf("c, back: %s, want %s", got, want["a"])
+			}
+		})
+	}
+}
+
+// TestLocateReplaced moves a workspace to where another one was, and makes its .jp
+// anew: the store of the other one is not its own.
+func TestLocateReplaced(t *testing.T) {
+	p := newPlaces(t)
+	makeWorkspace(t, p.path("a"))
+	makeWorkspace(t, p.path("c"))
+	dir := p.use("c")
+	p.use("a")
+	p.rename("a", "b")
+	p.rename("c", "a")
+	p.use("a")
+	if err := os.RemoveAll(p.path("a")); err != nil {
+		t.Fatal(err)
+	}
+	makeWorkspace(t, p.path("a"))
+	if got := p.use("a"); got != dir {
+		t.Errorf("%s, want %s", got, dir)
+	}
+}
+
 // TestLocateOther makes a folder that might be taken for another one: made anew at
 // the same place, or copied.
 func TestLocateOther(t *testing.T) {
