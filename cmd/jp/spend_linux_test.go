@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
@@ -21,6 +22,7 @@ type bank struct {
 	breaks int    // attempts of each request that break
 	after  string // what is said before that; "" = nothing
 	next   model.Stream
+	dense  bool // texts of the user are counted a token for each character
 
 	mu     sync.Mutex
 	billed int64 // nano-dollars
@@ -29,7 +31,7 @@ type bank struct {
 
 func (b *bank) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
-		u := convstore.Usage{Input: r.Estimate() / 4 * 3, Output: int64(len(b.after))/4 + 1}
+		u := convstore.Usage{Input: b.input(r), Output: int64(len(b.after))/4 + 1}
 		if r.Attempt > b.breaks {
 			for p, err := range b.next(ctx, r) {
 				if p.Usage != nil {
@@ -54,11 +56,73 @@ func (b *bank) stream(ctx context.Context, r model.Request) iter.Seq2[model.Part
 	}
 }
 
+// input is what the request counts.
+func (b *bank) input(r model.Request) int64 {
+	if !b.dense {
+		return r.Estimate() / 4 * 3
+	}
+	n := int64(0)
+	for _, m := range r.Messages {
+		for _, c := range m.Content {
+			n += int64(utf8.RuneCountInString(c.Text))
+		}
+	}
+	r.Messages = nil
+	return n + r.Estimate()
+}
+
 func (b *bank) bill(u convstore.Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.billed += b.price.Cost(u)
 	b.asked++
+}
+
+// TestCapHoldsForDenseText: a limit of money holds for a single call whose text has more tokens than others of its length, also
+// where that makes the prompt a long one, with a price of its own.
+func TestCapHoldsForDenseText(t *testing.T) {
+	digits := strings.Repeat("3141592653589793", 2500)
+	haiku := model.PerMillion(0.1, 0.5, 0.01, 0.125)
+	haiku.Long = &model.LongPrice{Above: 100_000, Input: 500, Output: 2500, CacheRead: 50, CacheWrite: 625}
+	for _, tt := range []struct {
+		name, model string
+		price       model.Price
+		text        string
+		limit       string
+		most        int64 // nano-dollars
+		asked       bool
+	}{
+		{"digits", "anthropic/claude-opus-5-5", model.PerMillion(4, 20, 0.2, 5), digits, "0.12", 12e7, false},
+		{"digits within the limit", "anthropic/claude-opus-5-5", model.PerMillion(4, 20, 0.2, 5), digits, "0.3", 3e8, true},
+		{"long by what it counts", "anthropic/claude-haiku-5-5", haiku, strings.Repeat(digits, 6), "0.06", 6e7, false},
+		{"long and within the limit", "anthropic/claude-haiku-5-5", haiku, strings.Repeat(digits, 6), "0.2", 2e8, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answers, err := script.Parse("model.toml", []byte("[[rule]]\ntext = \"read\"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &bank{price: tt.price, next: answers.Stream("wire", ""), dense: true}
+			server, err := wiretest.Start(b.stream, wiretest.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = server.Close() }()
+			s := newSite(t, map[string]string{".jp/config.toml": fmt.Sprintf("[assistant]\nmodel = %q\n", tt.model), "data.txt": tt.text})
+			cmd, out := s.start([]string{
+				"ANTHROPIC_BASE_URL=" + server.URL, "ANTHROPIC_API_KEY=sk-the-key-of-this-test",
+				"OPENAI_BASE_URL=" + server.URL + "/v1", "OPENAI_API_KEY=sk-the-key-of-this-test",
+			}, "jp", "query", "--new", "-a", "data.txt", "--max-cost", tt.limit, "read it")
+			_ = cmd.Wait() // what it comes to is in the output
+			t.Logf("billed %.4f of %s: %s", float64(b.billed)/1e9, tt.limit, out)
+			if b.billed > tt.most {
+				t.Errorf("billed %d of at most %d nano-dollars", b.billed, tt.most)
+			}
+			if asked := b.asked > 0; asked != tt.asked {
+				t.Errorf("asked: %v, want %v", asked, tt.asked)
+			}
+		})
+	}
 }
 
 // TestCapHoldsWhileAttemptsBreak: a limit of money holds for all requests that a provider bills, those of attempts that broke

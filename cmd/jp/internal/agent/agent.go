@@ -28,11 +28,11 @@ import (
 type Loop struct {
 	Log      *convstore.Log
 	Ask      model.Stream
-	Model    string // full id, as recorded with each call
-	Provider string // whose reasoning may be replayed
-	Name     string // the provider's own id of the model
-	Price    func(convstore.Usage) *int64
-	Replayed bool // a recording answers, for nothing
+	Model    string       // full id, as recorded with each call
+	Provider string       // whose reasoning may be replayed
+	Name     string       // the provider's own id of the model
+	Price    *model.Price // nil = unknown
+	Replayed bool         // a recording answers, for nothing
 
 	System      []model.Section
 	Tools       tools.Executor
@@ -112,6 +112,7 @@ type turn struct {
 	turns  int               // how many there are, this one included
 
 	unsaved []convstore.Event // the last of events, to be stored with the next step
+	meter   model.Meter       // of what the model is sent
 	cut     *limit            // why the reply that is being made is shorter than it could be
 	rounds  int               // replies that asked for tools
 	mends   int               // answers that were sent back for not matching the schema

@@ -11,9 +11,9 @@ import (
 // Writer is a model that writes something beside the turns of a conversation: a summary, a title.
 type Writer struct {
 	Ask    model.Stream
-	Model  string // full id
-	Name   string // the provider's own id
-	Price  func(convstore.Usage) *int64
+	Model  string              // full id
+	Name   string              // the provider's own id
+	Price  *model.Price        // nil = unknown
 	Output func(asked int) int // as of a Loop
 	Window int                 // 0 = unknown
 }

@@ -16,6 +16,7 @@ import (
 type asking struct {
 	*turn
 	wanted  model.Request // before it was cut to what is left
+	sent    model.Request // the latest attempt
 	closing bool
 
 	reply          reply
@@ -40,7 +41,7 @@ func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply,
 	} else if stop != nil {
 		return reply{}, stop, nil
 	}
-	req.Again = a.again
+	req.Again, a.sent = a.again, req
 	a.reply.began = time.Now()
 	err := a.hear(t.Ask(ctx, req))
 	a.reply.text = a.text.String()
@@ -53,6 +54,8 @@ func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply,
 	case err != nil:
 		a.reply.calls = nil
 		a.reply.any = a.reply.any || a.thinking.Len() > 0
+	case !a.reply.guessed:
+		t.meter.Told(a.sent, a.reply.usage)
 	}
 	return a.reply, nil, err
 }
@@ -122,5 +125,6 @@ func (a *asking) again(ctx context.Context, lost model.Lost) (model.Request, err
 		a.stop.reason += fmt.Sprintf(", after an attempt that failed: %v", lost.Err)
 		return req, lost.Err
 	}
+	a.sent = req
 	return req, nil
 }

@@ -39,11 +39,12 @@ type limit struct {
 }
 
 // Closing is what is set aside for the last call of a turn, given the price of its model; without one no money is.
-func Closing(price func(convstore.Usage) *int64) convstore.Budget {
+func Closing(price *model.Price) convstore.Budget {
 	tokens := int64(closingTokens)
 	b := convstore.Budget{Tokens: &tokens}
 	if price != nil {
-		b.CostNano = price(convstore.Usage{Output: closingTokens})
+		cost := price.Cost(convstore.Usage{Output: closingTokens})
+		b.CostNano = &cost
 	}
 	return b
 }
@@ -79,11 +80,12 @@ func (t *turn) reached(work context.Context) *limit {
 func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (stop *limit, err error) {
 	t.cut = nil
 	bound := func(a convstore.Account) *convstore.Call {
-		var in, out int64
+		var in model.Bound
+		var out int64
 		if in, out, stop = t.afford(a, req, closing); stop != nil {
 			return nil
 		}
-		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}
+		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}
 	}
 	err = t.Log.Begin(ctx, bound, t.unsaved...)
 	if err == nil {
@@ -92,8 +94,8 @@ func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (sto
 	return stop, err
 }
 
-// afford works out the most that a call uses: its input, as estimated, and its output.
-func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in, out int64, stop *limit) {
+// afford works out the most that a call uses: the bound of its input, and its output.
+func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in model.Bound, out int64, stop *limit) {
 	output := t.Output
 	if output == nil {
 		output = model.Info{}.Output
@@ -103,31 +105,31 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 	if closing {
 		want, least = min(want, closingTokens), min(want, closingLeast)
 	}
-	if t.most(0, 0) == nil {
+	if t.Price == nil {
 		if left.CostNano != nil && a.Limits != nil && a.Limits.Strict {
 			why := "the price of the model " + t.Model + " is not known, and a limit of cost is set"
-			return 0, 0, &limit{kind: LimitCost, reason: why, told: why, state: convstore.StateBudget}
+			return in, 0, &limit{kind: LimitCost, reason: why, told: why, state: convstore.StateBudget}
 		}
 		if left.CostNano != nil && *left.CostNano < t.foreseen(closing) {
-			return 0, 0, t.shortOf(a, convstore.Budget{}, 0, 0)
+			return in, 0, t.shortOf(a, convstore.Budget{}, 0, 0)
 		}
 		left.CostNano = nil // what has no price is bounded by tokens, and by what its server tells that calls have cost
 	}
 	if !closing {
 		left = left.Minus(t.aside(left))
 	}
-	for in = req.Estimate(); ; in = req.Estimate() {
+	for in = t.meter.Bound(*req); ; in = t.meter.Bound(*req) {
 		if out = t.room(left, in, want); out >= least || !closing || !leaveOut(req) {
 			break
 		}
 	}
 	if out < least {
-		return in, 0, t.shortOf(a, left, in, least)
+		return in, 0, t.shortOf(a, left, in.Tokens, least)
 	}
 	if out < want {
-		t.cut = t.shortOf(a, left, in, want)
+		t.cut = t.shortOf(a, left, in.Tokens, want)
 	}
-	if limited := left.Tokens != nil || left.CostNano != nil && *t.most(0, 1) > 0; limited || out < int64(output(0)) {
+	if limited := left.Tokens != nil || left.CostNano != nil && *t.most(model.Bound{}, 1) > 0; limited || out < int64(output(0)) {
 		req.MaxTokens = int(out) // else the model gives no more by itself, or nobody minds
 	}
 	return in, out, nil
@@ -156,23 +158,19 @@ func (t *turn) aside(left convstore.Budget) convstore.Budget {
 	return b
 }
 
-// most is the highest cost of a call: its whole input may be written to a cache, which can cost more than plain input.
-func (t *turn) most(in, out int64) *int64 {
+// most is the highest cost of a call; nil where the price is unknown.
+func (t *turn) most(in model.Bound, out int64) *int64 {
 	if t.Price == nil {
 		return nil
 	}
-	plain, cached := t.Price(convstore.Usage{Input: in, Output: out}), t.Price(convstore.Usage{CacheWrite: in, Output: out})
-	if plain == nil || cached == nil {
-		return nil
-	}
-	n := max(*plain, *cached)
+	n := t.Price.Most(in, out)
 	return &n
 }
 
 // room is how many tokens of output, at most want, fit into what is left beside the input; negative when that does not fit.
-func (t *turn) room(left convstore.Budget, in, want int64) int64 {
+func (t *turn) room(left convstore.Budget, in model.Bound, want int64) int64 {
 	if left.Tokens != nil {
-		want = min(want, *left.Tokens-in)
+		want = min(want, *left.Tokens-in.Tokens)
 	}
 	if left.CostNano == nil || want < 0 || *t.most(in, want) <= *left.CostNano {
 		return want

@@ -15,11 +15,11 @@ import (
 func some(n int64) *int64 { return &n }
 
 // pricey is a model at 3 nano-dollars a token of input, 4 when it is cached, and 10 of output.
-func pricey(u convstore.Usage) *int64 { return some(3*u.Input + 4*u.CacheWrite + 10*u.Output) }
+func pricey() *model.Price { return &model.Price{Input: 3, CacheWrite: 4, Output: 10} }
 
-// worth is a request that is estimated at tokens, at least 7.
+// worth is a request whose bound is so many tokens, at least 9: a digit is one, and a message 8.
 func worth(tokens int) model.Request {
-	return model.Request{Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("x", 3*tokens-19)}}}}}
+	return model.Request{Messages: []model.Message{{Role: model.User, Content: []model.Content{{Text: strings.Repeat("7", tokens-8)}}}}}
 }
 
 func TestAfford(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAfford(t *testing.T) {
 	} {
 		tr := turn{Loop: &Loop{}}
 		if test.priced {
-			tr.Price = pricey
+			tr.Price = pricey()
 		}
 		for _, n := range test.told {
 			tr.events = append(tr.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
@@ -66,14 +66,14 @@ func TestAfford(t *testing.T) {
 		a := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
 		in, out, stop := tr.afford(a, &req, test.closing)
 		if stop != nil && len(test.told) > 0 {
-			in = 1000 // not estimated
+			in.Tokens = 1000 // not reckoned
 		}
 		reason := ""
 		if stop != nil {
 			reason = stop.reason
 		}
-		if in != 1000 || out != test.out || reason != test.stop || stop == nil && int64(req.MaxTokens) != test.send {
-			t.Errorf("%s: in %d, out %d of at most %d, %q; want %d of at most %d, %q", test.name, in, out, req.MaxTokens, reason, test.out, test.send, test.stop)
+		if in.Tokens != 1000 || out != test.out || reason != test.stop || stop == nil && int64(req.MaxTokens) != test.send {
+			t.Errorf("%s: in %d, out %d of at most %d, %q; want %d of at most %d, %q", test.name, in.Tokens, out, req.MaxTokens, reason, test.out, test.send, test.stop)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	}
 	tr := turn{Loop: &Loop{}}
 	in, out, stop := tr.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
-	if stop != nil || out < closingLeast || in+out > 1200 {
+	if stop != nil || out < closingLeast || in.Tokens+out > 1200 {
 		t.Fatalf("in %d, out %d, %v", in, out, stop)
 	}
 	for i, want := range []string{"[3000 bytes left out to stay within the budget]", strings.Repeat("r", 20), "[6000 bytes left out to stay within the budget]", strings.Repeat("r", 900)} {
@@ -99,21 +99,21 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 // TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		tr := turn{Loop: &Loop{Price: pricey, Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}}
+		tr := turn{Loop: &Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}}
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")
-		req := worth(rapid.IntRange(7, 50_000).Draw(rt, "in"))
+		req := worth(rapid.IntRange(9, 50_000).Draw(rt, "in"))
 		in, out, stop := tr.afford(convstore.Account{Left: left}, &req, closing)
 		if stop != nil {
 			return
 		}
-		keep := Closing(pricey)
+		keep := Closing(pricey())
 		if closing {
 			keep = convstore.Budget{Tokens: some(0), CostNano: some(0)}
 		}
-		if in+out > tokens-*keep.Tokens || *tr.most(in, out) > cost-*keep.CostNano || out <= 0 {
-			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in, out, *tr.most(in, out), tokens, cost)
+		if in.Tokens+out > tokens-*keep.Tokens || *tr.most(in, out) > cost-*keep.CostNano || out <= 0 {
+			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in.Tokens, out, *tr.most(in, out), tokens, cost)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestToldCost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		loop Loop
 		want int64
-	}{"no price": {Loop{}, 7}, "a price": {Loop{Price: pricey}, 16}} {
+	}{"no price": {Loop{}, 7}, "a price": {Loop{Price: pricey()}, 16}} {
 		if c := r.call(&tt.loop); c.CostNano == nil || *c.CostNano != tt.want {
 			t.Errorf("%s: %+v, want a cost of %d", name, c, tt.want)
 		}

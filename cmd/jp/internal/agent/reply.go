@@ -85,7 +85,8 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 // call is the record of the reply's call. What a provider says of the cost counts where no price is known.
 func (r *reply) call(l *Loop) convstore.ModelCall {
 	if r.cost = r.told; l.Price != nil {
-		r.cost = l.Price(r.usage)
+		cost := l.Price.Cost(r.usage)
+		r.cost = &cost
 	}
 	return convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Replayed: l.Replayed, Duration: r.took}
 }

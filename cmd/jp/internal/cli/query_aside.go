@@ -10,7 +10,6 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
-	"jp/convstore"
 	"jp/profiles"
 )
 
@@ -81,9 +80,5 @@ func inKey(err error, key string) error {
 }
 
 func writer(stream model.Stream, info model.Info, window int) agent.Writer {
-	w := agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, Output: info.Output, Window: window}
-	if p := info.Price; p != nil {
-		w.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
-	}
-	return w
+	return agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, Price: info.Price, Output: info.Output, Window: window}
 }

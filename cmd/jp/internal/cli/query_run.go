@@ -92,7 +92,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
-		Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.replays(),
+		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -101,9 +101,6 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	}
 	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, q.o.heads.ownPrompt())
 	loop.Compact = q.compaction(cfg, stream, info)
-	if p := info.Price; p != nil {
-		loop.Price = func(u convstore.Usage) *int64 { n := p.Cost(u); return &n }
-	}
 	d.Closing = agent.Closing(loop.Price)
 	return loop, d, nil
 }

@@ -1,8 +1,8 @@
 package model
 
 // Estimate returns a rough number of tokens that the request will count as input: a token per
-// three bytes of text, which is on the high side for English and for code. It bounds spending
-// before a call; providers' own numbers replace it afterwards.
+// three bytes of text, which is on the high side for English and in the middle for code. It tells when a
+// thread is long, and counts what no provider has counted. What a call may cost is bounded by a Meter.
 func (r Request) Estimate() int64 {
 	n := len(r.Schema)
 	for _, s := range r.System {

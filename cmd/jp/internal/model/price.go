@@ -49,7 +49,7 @@ func PerMillion(input, output, cacheRead, cacheWrite float64) Price {
 func (p Price) Cost(u convstore.Usage) int64 {
 	u = clamp(u)
 	if l := p.Long; l != nil && u.Input+u.CacheRead+u.CacheWrite > l.Above {
-		p = Price{Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
+		p = l.price()
 	}
 	total := int64(0)
 	for _, t := range [][2]int64{{u.Input, p.Input}, {u.Output, p.Output}, {u.CacheRead, p.CacheRead}, {u.CacheWrite, p.CacheWrite}} {
@@ -60,6 +60,24 @@ func (p Price) Cost(u convstore.Usage) int64 {
 		total += int64(lo)
 	}
 	return total
+}
+
+// Most returns the highest cost of one call with a bounded input and so much output. Its whole input may be written to a cache,
+// which can cost more than plain input, and a prompt that can be long by any count has the price of long ones.
+func (p Price) Most(in Bound, out int64) int64 {
+	most := int64(0)
+	for _, u := range []convstore.Usage{{Input: in.Tokens, Output: out}, {CacheWrite: in.Tokens, Output: out}} {
+		most = max(most, p.Cost(u))
+		if l := p.Long; l != nil && in.Hard > l.Above {
+			most = max(most, l.price().Cost(u))
+		}
+	}
+	return most
+}
+
+// price is that of a long prompt.
+func (l LongPrice) price() Price {
+	return Price{Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
 }
 
 // entry is one model of the table.

@@ -1,0 +1,230 @@
+package model
+
+import (
+	"crypto/sha256"
+	"math"
+	"unicode/utf8"
+
+	"jp/convstore"
+)
+
+// Bound is how many tokens a request may count as input.
+type Bound struct {
+	Tokens int64 // at most, of any text that people, programs and models write
+	Hard   int64 // at most, of any text: no tokenizer makes more tokens than bytes
+}
+
+// What a request counts beside its texts, in tokens.
+const (
+	messageTokens = 8    // around each message
+	pieceTokens   = 8    // around each call, result and block of reasoning
+	toolTokens    = 16   // around each tool
+	imageTokens   = 5000 // of an image
+)
+
+// A Meter bounds the input of the requests of one thread to one model. It goes by the texts, see textBound, until a provider
+// has told what a request counted: from then on a request counts at most that and the bound of what was not in that one.
+// The zero value is ready to use. It is not safe for concurrent use.
+type Meter struct {
+	last  pieces // of the request that was told of; nil = none was
+	bound int64  // of its tokens
+	told  int64
+	texts map[string]int64 // bounds of long texts, which come again with each request
+}
+
+// pieces are the parts of a request, each with how often it is there.
+type pieces map[piece]int
+
+type piece struct {
+	kind int64 // what is around it, in tokens
+	text string
+}
+
+// Bound bounds the input of a request.
+func (m *Meter) Bound(r Request) Bound {
+	all := piecesOf(r)
+	whole := m.bounds(all, nil)
+	if m.last == nil {
+		return whole
+	}
+	more := m.bounds(all, m.last)
+	whole.Tokens, more.Tokens = m.scaled(whole.Tokens), m.scaled(more.Tokens)
+	return Bound{Tokens: min(whole.Tokens, m.told+more.Tokens), Hard: m.told + more.Hard}
+}
+
+// leastShare is the part of its bound that a request counts at least. A server that tells less, since it tells only of what it
+// has read anew, say, is not believed.
+const leastShare = 8
+
+// Told records what a provider has told of a request.
+func (m *Meter) Told(r Request, u convstore.Usage) {
+	u = clamp(u)
+	m.last = piecesOf(r)
+	m.bound = m.bounds(m.last, nil).Tokens
+	m.told = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
+}
+
+// scaled is a bound where the model was found to make more tokens than the bound of its last request allows.
+func (m *Meter) scaled(tokens int64) int64 {
+	if m.told <= m.bound || m.bound == 0 {
+		return tokens
+	}
+	return int64(math.Ceil(float64(tokens) * float64(m.told) / float64(m.bound)))
+}
+
+func piecesOf(r Request) pieces {
+	all := pieces{}
+	add := func(kind int64, text string) {
+		if text != "" || kind > 0 {
+			all[piece{kind, text}]++
+		}
+	}
+	add(0, string(r.Schema))
+	for _, s := range r.System {
+		add(0, s.Text)
+	}
+	for _, t := range r.Tools {
+		add(toolTokens, t.Name)
+		add(0, t.Description)
+		add(0, string(t.Schema))
+	}
+	for _, m := range r.Messages {
+		add(messageTokens, "")
+		for _, c := range m.Content {
+			add(0, c.Text)
+			if c.Image != nil {
+				sum := sha256.Sum256(c.Image.Data)
+				add(imageTokens, string(sum[:]))
+			}
+			if x := c.Reasoning; x != nil {
+				add(pieceTokens, x.Text)
+				add(0, x.Signature)
+				add(0, string(x.Opaque))
+			}
+			if x := c.Call; x != nil {
+				add(pieceTokens, x.ID)
+				add(0, x.Name)
+				add(0, string(x.Arguments))
+			}
+			if x := c.Result; x != nil {
+				add(pieceTokens, x.ID)
+				add(0, x.Text)
+			}
+		}
+	}
+	return all
+}
+
+// bounds bounds the pieces that known does not have.
+func (m *Meter) bounds(all, known pieces) (b Bound) {
+	for p, n := range all {
+		if n -= known[p]; n <= 0 {
+			continue
+		}
+		tokens, hard := p.kind, p.kind
+		if p.kind != imageTokens {
+			tokens += m.text(p.text)
+			hard += int64(len(p.text))
+		}
+		b.Tokens += int64(n) * tokens
+		b.Hard += int64(n) * hard
+	}
+	return b
+}
+
+// text is textBound, found once for each long text.
+func (m *Meter) text(s string) int64 {
+	if len(s) < 1024 {
+		return textBound(s)
+	}
+	n, ok := m.texts[s]
+	if !ok {
+		n = textBound(s)
+		if m.texts == nil {
+			m.texts = map[string]int64{}
+		}
+		m.texts[s] = n
+	}
+	return n
+}
+
+// A token is so many parts in textBound.
+const tokenParts = 20
+
+// textBound returns how many tokens a text has at most, by the classes of its characters. The shares are what o200k_base, cl100k_base,
+// and the tokenizers of Claude 2, Llama 2 and Llama 3 make of texts of that class at most, and more for letters, since newer
+// tokenizers make up to 1.35 times the tokens of prose and code. Only made-up words and rare characters can go beyond it.
+func textBound(text string) int64 {
+	const (
+		letter  = tokenParts * 7 / 20 // in a word
+		stray   = tokenParts * 7 / 10 // beyond the length that words have
+		dense   = tokenParts * 4 / 5  // in a key or a hash: humps of a letter or two, and digits among them
+		sign    = tokenParts * 3 / 4  // punctuation
+		quote   = tokenParts * 2 / 5  // a quotation mark, which goes with the sign beside it
+		again   = tokenParts / 4      // the same sign once more
+		space   = tokenParts / 10     // in front of a word or a sign, and more of them
+		newline = tokenParts / 2      // after a newline
+	)
+	const longest = 12 // letters of a word
+	const shortest = 2 // letters of a hump that is no word
+	parts := int64(0)
+	word, was := 0, rune(0) // letters of the word or hump so far; the character before
+	mixed := false          // this is a key or a hash
+	for i := 0; i < len(text); {
+		r, n := rune(text[i]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRuneInString(text[i:])
+		}
+		i += n
+		if upper := r >= 'A' && r <= 'Z'; upper || r >= 'a' && r <= 'z' {
+			switch within := word > 0 && (!upper || was >= 'A' && was <= 'Z'); {
+			case !within:
+				mixed = mixed || was >= '0' && was <= '9' || word > 0 && word <= shortest
+				word = 0
+				parts += tokenParts
+			case mixed:
+				parts += dense
+			case word >= longest:
+				parts += stray
+			default:
+				parts += letter
+			}
+			word++
+			was = r
+			continue
+		}
+		digit := was >= '0' && was <= '9'
+		switch {
+		case r >= '0' && r <= '9':
+			parts += tokenParts
+			if was == ' ' {
+				parts += tokenParts - space
+			}
+		case r == ' ' || r == '\t':
+			parts += space
+		case r == '\n' && was == '\n':
+			parts += newline
+		case r > ' ' && r < 0x7f && digit:
+			parts += tokenParts
+		case r > ' ' && r < 0x7f && r == was:
+			parts += again
+		case r == '"':
+			parts += quote
+		case r > ' ' && r < 0x7f:
+			parts += sign
+		case r == utf8.RuneError && n == 1: // a byte that is no text is sent as U+FFFD
+			parts += 3 * tokenParts
+		case n == 1: // newlines and controls
+			parts += tokenParts
+		case n == 2:
+			parts += tokenParts * 3 / 2
+		case n == 3:
+			parts += tokenParts * 5 / 2
+		default:
+			parts += tokenParts * 4
+		}
+		mixed = mixed && (r >= '0' && r <= '9' || r == '+' || r == '/' || r == '-' || r == '_')
+		word, was = 0, r
+	}
+	return (parts + tokenParts - 1) / tokenParts
+}

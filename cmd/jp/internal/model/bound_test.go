@@ -1,0 +1,116 @@
+package model
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"jp/convstore"
+)
+
+// TestTextBound holds the bound against what tokenizers make of texts of each class: the most of o200k_base, cl100k_base and those
+// of Claude 2, Llama 2 (but for its token before each text) and Llama 3. Plain text must not be bounded so high that limits stop what they need not.
+func TestTextBound(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		tokens     int64 // the most that one of them makes
+		most       float64
+	}{
+		{"prose", "The main agent hands scoped work (research, planning, review) to cheaper sub-agents, each a process of its own.", 30, 1.7},
+		{"german", "Dieses Programm ist ein Kommandozeilenassistent, dessen Unteragenten Betriebssystemprozesse sind.", 29, 1.6},
+		{"code", "\tif err := t.save(ctx, abandoned(t.events)...); err != nil {\n\t\treturn Outcome{}, fmt.Errorf(\"%d: %w\", n, err)\n\t}\n", 49, 1.5},
+		{"minified", "function(a,b){var c=a[b]||{};for(var d=0;d<c.length;d++){if(c[d]===e)return!0}return!1}", 49, 1.5},
+		{"schema", `{"type":"object","properties":{"path":{"type":"string","description":"file to read"}},"required":["path"]}`, 27, 2.1},
+		{"base64, Llama 2 apart", "dkV5c0N5L0ZyYzJ4d0xqWm1qS1pXQ1p4bGhYc2FqN2tQbGZqd3NhR0t6Zm9VbHpQbXE5TQ==", 66, 1.1},
+		{"hex", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 60, 1.1},
+		{"uuids", "3f2b8c1e-9d47-4a6b-8e15-7c0d2f9a6b34\nc81e728d-9d4c-4f63-af06-7f89cc14862c\n", 72, 1.1},
+		{"digits", "31415926535897932384626433832795028841971693993751058209749445923078164062862089", 80, 1},
+		{"numbers", "17 4 90210 3 1729 65537 8 12 271828 5040 6 28 496 8128", 54, 1.1},
+		{"csv", "0.113243,0.905617,0.000312,0.471190\n0.618034,0.414214,0.732051,0.236068\n", 72, 1.1},
+		{"chinese", "这个程序是一个命令行助手，它的子代理是操作系统进程。主代理把有范围的工作交给更便宜的子代理。", 59, 2.1},
+		{"japanese", "このプログラムはコマンドラインのアシスタントで、サブエージェントはプロセスです。", 41, 2.6},
+		{"korean", "이 프로그램은 명령줄 도우미이며 하위 에이전트는 운영 체제 프로세스입니다.", 60, 1.6},
+		{"russian", "Эта программа — помощник командной строки, чьи подчинённые агенты являются процессами.", 45, 2.7},
+		{"thai", "โปรแกรมนี้เป็นผู้ช่วยบรรทัดคำสั่งซึ่งตัวแทนย่อยเป็นกระบวนการของระบบปฏิบัติการ", 146, 1.5},
+		{"hindi", "यह कार्यक्रम एक कमांड लाइन सहायक है जिसके उप एजेंट ऑपरेटिंग सिस्टम प्रक्रियाएं हैं।", 96, 2},
+		{"emoji", "👩‍👩‍👧‍👦🏳️‍🌈👨🏽‍💻🫠🪿🇺🇳", 59, 1.3},
+		{"controls", "\x01\x02\x03\x04\x1b\a", 6, 1},
+	} {
+		got := textBound(tt.text)
+		if got < tt.tokens || float64(got) > tt.most*float64(tt.tokens)+1 {
+			t.Errorf("%s: %d tokens at most; a tokenizer makes %d, and %.1f times that is the highest it should be", tt.name, got, tt.tokens, tt.most)
+		}
+	}
+}
+
+func asks(texts ...string) Request {
+	r := Request{System: []Section{{Text: "sys"}}}
+	for _, t := range texts {
+		r.Messages = append(r.Messages, Message{Role: User, Content: []Content{{Text: t}}})
+	}
+	return r
+}
+
+// TestMeter: what a provider has told of a request replaces the bound of all that comes again.
+func TestMeter(t *testing.T) {
+	var m Meter
+	digits := func(n int) string { return strings.Repeat("7", n) }
+	first := asks(digits(1000))
+	if got, want := m.Bound(first), (Bound{Tokens: 1010, Hard: 1011}); got != want {
+		t.Errorf("before anything was told: %+v, want %+v", got, want)
+	}
+	for _, tt := range []struct {
+		name string
+		told convstore.Usage
+		next Request
+		want Bound
+	}{
+		{"more of the same", convstore.Usage{Input: 100, CacheRead: 200, CacheWrite: 100}, asks(digits(1000), digits(50)), Bound{458, 458}},
+		{"in another order", convstore.Usage{Input: 400}, asks(digits(50), digits(1000)), Bound{458, 458}},
+		{"twice the same", convstore.Usage{Input: 400}, asks(digits(1000), digits(1000)), Bound{1408, 1408}},
+		{"shorter, and something new", convstore.Usage{Input: 900}, asks(digits(200)), Bound{210, 1100}},
+		{"more than its bound", convstore.Usage{Input: 2020}, asks(digits(1000), digits(50)), Bound{2020 + 2*58, 2078}},
+		{"next to nothing", convstore.Usage{Input: 1}, asks(digits(1000), digits(50)), Bound{1010/8 + 58, 1010/8 + 58}},
+		{"no count", convstore.Usage{Input: -7, CacheRead: -1}, first, Bound{1010 / 8, 1010 / 8}},
+	} {
+		m.Told(first, tt.told)
+		if got := m.Bound(tt.next); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestMost: the price of long prompts counts as soon as a prompt can be one.
+func TestMost(t *testing.T) {
+	p := Price{Input: 2, Output: 10, CacheWrite: 3, Long: &LongPrice{Above: 1000, Input: 20, Output: 100, CacheWrite: 25}}
+	for _, tt := range []struct {
+		in        Bound
+		out, want int64
+	}{
+		{Bound{10, 20}, 1, 10*3 + 10},
+		{Bound{900, 1000}, 1, 900*3 + 10},
+		{Bound{900, 1001}, 1, 900*25 + 100},
+		{Bound{1001, 3000}, 0, 1001 * 25},
+		{Bound{}, 1, 10},
+	} {
+		if got := p.Most(tt.in, tt.out); got != tt.want {
+			t.Errorf("Most(%+v, %d) = %d, want %d", tt.in, tt.out, got, tt.want)
+		}
+	}
+}
+
+// FuzzTextBound: a text has never more tokens than bytes, but for what replaces bytes that are no text.
+func FuzzTextBound(f *testing.F) {
+	for _, s := range []string{"", "a", "Ab cd", "1 2\t3", "--==", "\n\n\n", "é日🫠", "\xff\xfe", "xXxXxX"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n := textBound(s)
+		if most := int64(len(strings.ToValidUTF8(s, "\uFFFD"))); n < 0 || utf8.ValidString(s) && n > most {
+			t.Errorf("%q: %d tokens, of %d bytes", s, n, most)
+		}
+		if s != "" && n == 0 {
+			t.Errorf("%q: no token", s)
+		}
+	})
+}
