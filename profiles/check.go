@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"jp/tools/suggest"
 )
 
 // leaf is one checked value of a document.
@@ -150,7 +152,7 @@ func (c *checker) sections(l leaf) {
 			parts := append(at[:len(at):len(at)], k)
 			if k != "title" && k != "content" {
 				hint := ""
-				if near := Suggest(k, []string{"content", "title"}); near != "" {
+				if near := suggest.Closest(k, []string{"content", "title"}); near != "" {
 					hint = "did you mean " + near + "?"
 				}
 				c.fail(parts, "unknown key", hint)

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jp/tools/suggest"
 )
 
 // Config is the typed result of resolving: defaults applied, values checked. Each field mirrors the TOML key
@@ -188,7 +190,7 @@ func (c Config) ResolveModel(name string) (string, error) {
 			return fail(err.Error(), "")
 		}
 		hint := ""
-		if near := Suggest(name, sortedKeys(c.Providers.Aliases)); near != "" {
+		if near := suggest.Closest(name, sortedKeys(c.Providers.Aliases)); near != "" {
 			hint = "did you mean " + near + "?"
 		} else if c.near != nil {
 			if near := c.near(name); near != "" {

@@ -2,6 +2,8 @@ package profiles
 
 import (
 	"strings"
+
+	"jp/tools/suggest"
 )
 
 const (
@@ -71,7 +73,7 @@ func variableKey(name, prefix, rest string) ([]string, error) {
 			return []string{"delegation", key}, nil
 		}
 		hint := ""
-		if near := Suggest(rest, sortedKeys(subCalls())); near != "" {
+		if near := suggest.Closest(rest, sortedKeys(subCalls())); near != "" {
 			hint = "did you mean " + prefix + near + "?"
 		}
 		return nil, &Error{Layer: quotePart(name), Msg: "unknown variable", Hint: hint}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"jp/tools/suggest"
 )
 
 // Profile is a profile that --cfg finds.
@@ -112,7 +114,7 @@ func (r *resolver) locate(p parsed) (location, error) {
 			return location{builtin: p.arg}, nil
 		}
 		hint := "built in are " + strings.Join(Builtins(), ", ")
-		if near := Suggest(p.arg, Builtins()); near != "" {
+		if near := suggest.Closest(p.arg, Builtins()); near != "" {
 			hint = "did you mean builtin:" + near + "?"
 		}
 		return location{}, &Error{Layer: p.flag, Msg: "built-in profile " + printable(p.arg) + ": not found", Hint: hint, Err: ErrNotFound}
@@ -156,14 +158,14 @@ func (r *resolver) lost(name string) string {
 
 // nearProfile is the known profile that a name most likely means: researcher for agent/researcher, and slips of the finger.
 func nearProfile(name string, known []string) string {
-	if near := Suggest(name, known); near != "" {
+	if near := suggest.Closest(name, known); near != "" {
 		return near
 	}
 	last := map[string]string{}
 	for _, k := range slices.Backward(known) {
 		last[path.Base(k)] = k
 	}
-	return last[Suggest(path.Base(name), sortedKeys(last))]
+	return last[suggest.Closest(path.Base(name), sortedKeys(last))]
 }
 
 // lostPath is the hint for a path that leads nowhere: the profile whose name it is but for the ending.

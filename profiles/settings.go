@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"jp/tools/suggest"
 )
 
 // Setting describes a key that config may hold.
@@ -298,7 +300,7 @@ func (s *schema) suggestion(parts []string) string {
 		at = at.below(p)
 	}
 	last := parts[len(parts)-1]
-	if near := Suggest(last, sortedKeys(at.kids)); near != "" {
+	if near := suggest.Closest(last, sortedKeys(at.kids)); near != "" {
 		return "did you mean " + joinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
 	}
 	names := map[string]string{}
@@ -316,7 +318,7 @@ func (s *schema) suggestion(parts []string) string {
 		}
 		level = next
 	}
-	if near := Suggest(last, sortedKeys(names)); near != "" {
+	if near := suggest.Closest(last, sortedKeys(names)); near != "" {
 		return "did you mean " + names[near] + "?"
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/suggest"
 )
 
 // ToolPrefix begins the names of the tools that INI sections define.
@@ -185,7 +186,7 @@ func (r *resolver) readSpecializations(at *location, mustExist bool) (*document,
 	for _, s := range sections {
 		if !strings.HasPrefix(s.name, ToolPrefix) {
 			// Other programs' sections may be here; a slip of the finger must not pass for one.
-			if near := Suggest(s.name[:min(len(s.name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
+			if near := suggest.Closest(s.name[:min(len(s.name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
 				return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: "unknown section", Hint: "did you mean [" + ToolPrefix + "<name>]?"}
 			}
 			continue
@@ -234,7 +235,7 @@ func (r *resolver) specialization(file string, s iniSection) (Specialization, er
 		keys := []string{"context_window", "session_id", "skill", "system_prompt_patch"}
 		if !slices.Contains(keys, k.name) {
 			hint := ""
-			if near := Suggest(k.name, keys); near != "" {
+			if near := suggest.Closest(k.name, keys); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			return fail(k.line, k.name, "unknown key", hint)

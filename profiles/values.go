@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/suggest"
 )
 
 // kind is what the values of a setting are; its text is how messages name it.
@@ -249,7 +250,7 @@ func oneOf(words ...string) func(any) error {
 		if n := len(quoted); n > 1 {
 			msg = "must be " + strings.Join(quoted[:n-1], ", ") + " or " + quoted[n-1]
 		}
-		if near := Suggest(v.(string), words); near != "" {
+		if near := suggest.Closest(v.(string), words); near != "" {
 			return &hinted{msg, "did you mean " + strconv.Quote(near) + "?"}
 		}
 		return errors.New(msg)

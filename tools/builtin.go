@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"jp/tools/suggest"
 )
 
 //go:embed *.toml
@@ -59,7 +61,7 @@ func CheckSource(def Definition, pos func(key string) string) error {
 	}
 	e.Msg = fmt.Sprintf("is %q, and jp has no tool of this name", def.Source)
 	e.Hint = "jp has " + strings.Join(EmbeddedNames(), ", ")
-	if near := closest(def.Name, EmbeddedNames()); near != "" {
+	if near := suggest.Closest(def.Name, EmbeddedNames()); near != "" {
 		e.Hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return e

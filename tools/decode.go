@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/suggest"
 )
 
 // Every key that a definition can have.
@@ -279,7 +280,7 @@ func (d *decoder) known(prefix string, table map[string]any, l layer) {
 			full = prefix + "." + key
 		}
 		hint := ""
-		if s := closest(key, l.keys); s != "" {
+		if s := suggest.Closest(key, l.keys); s != "" {
 			hint = fmt.Sprintf("did you mean %q?", s)
 		}
 		if l.why != "" && slices.Contains(wholeLayer.keys, key) {
@@ -510,7 +511,7 @@ func (d *decoder) options(key string, v any) map[string]any {
 func (def Definition) knows(p *path) error {
 	unknown := func(at int, of []string) error {
 		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &path{keys: p.keys[:at+1]})
-		if s := closest(p.keys[at], of); s != "" {
+		if s := suggest.Closest(p.keys[at], of); s != "" {
 			msg += fmt.Sprintf("; did you mean %q?", s)
 		}
 		return p.at.errorf("%s", msg)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"jp/tools/brief"
+	"jp/tools/suggest"
 )
 
 // Defaults of an Executor.
@@ -174,7 +175,7 @@ func (b *batch) prepare(c Call) (job, *Result) {
 	t, ok := b.Set.Get(c.Name)
 	if !ok {
 		msg := fmt.Sprintf("unknown tool %q", c.Name)
-		if s := closest(c.Name, b.Set.Names()); s != "" {
+		if s := suggest.Closest(c.Name, b.Set.Names()); s != "" {
 			msg += fmt.Sprintf("; did you mean %q?", s)
 		}
 		return job{}, refused("%s", msg)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"jp/tools/suggest"
 )
 
 // Definitions makes the definitions of all tools that config tables enable, in
@@ -58,7 +60,7 @@ func definition(name string, table map[string]any, pos func(string) string, file
 		return Overlay(base, table, pos)
 	}
 	err := newDecoder(name, table, pos).errorf("", "is not defined: no built-in tool has this name, no file in .jp/tools, and the table has no command")
-	if c := closest(name, append(slices.Collect(maps.Keys(files)), EmbeddedNames()...)); c != "" {
+	if c := suggest.Closest(name, append(slices.Collect(maps.Keys(files)), EmbeddedNames()...)); c != "" {
 		err.Hint = fmt.Sprintf("did you mean %q?", c)
 	}
 	return Definition{}, err

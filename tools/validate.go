@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"jp/tools/brief"
+	"jp/tools/suggest"
 )
 
 // ArgumentError is a call whose arguments do not fit the schema of its tool.
@@ -295,7 +296,7 @@ func (s *schema) checkObject(at string, v map[string]any, p *problems) {
 			sub.check(in(name), v[name], p)
 		case s.closed:
 			known := slices.Sorted(maps.Keys(s.properties))
-			if c := closest(name, known); c != "" {
+			if c := suggest.Closest(name, known); c != "" {
 				p.add(in(name), "is unknown; did you mean %q?", c)
 			} else if len(known) > 0 {
 				p.add(in(name), "is unknown; there is %s", brief.Shorten(strings.Join(known, ", "), 500))

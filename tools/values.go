@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jp/tools/brief"
+	"jp/tools/suggest"
 )
 
 func (d *decoder) str(key string, v any) string {
@@ -44,7 +45,7 @@ func choice[T ~string](d *decoder, key string, v any, of ...T) T {
 		hint := ""
 		if ok {
 			got = strconv.Quote(s)
-			if c := closest(s, words); c != "" {
+			if c := suggest.Closest(s, words); c != "" {
 				hint = fmt.Sprintf("did you mean %q?", c)
 			}
 		}

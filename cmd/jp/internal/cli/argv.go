@@ -5,8 +5,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"jp/profiles"
+	"jp/tools/suggest"
 )
 
 // invocation is a command line put in order. cli/v2 stops at the first positional argument, refuses two spellings of one
@@ -296,7 +295,7 @@ func didYouMean(word string, candidates []string, otherwise string) string {
 		bare[name] = c
 		names = append(names, name)
 	}
-	if near := profiles.Suggest(strings.TrimLeft(word, "-"), names); near != "" {
+	if near := suggest.Closest(strings.TrimLeft(word, "-"), names); near != "" {
 		return "did you mean " + bare[near] + "?"
 	}
 	for _, name := range names {

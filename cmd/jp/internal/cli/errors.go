@@ -14,6 +14,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/suggest"
 )
 
 // failure is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
@@ -181,7 +182,7 @@ func explainDefinition(r *report, e *tools.DefinitionError) {
 func explainModel(r *report, e *model.Error) {
 	hint := e.Hint
 	if e.Model != "" {
-		if near := profiles.Suggest(e.Model, model.Known()); near != "" && near != e.Model {
+		if near := suggest.Closest(e.Model, model.Known()); near != "" && near != e.Model {
 			hint = fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)
 		}
 	}

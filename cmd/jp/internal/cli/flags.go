@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/profiles"
+	"jp/tools/suggest"
 )
 
 // option is a flag of jp: a cli.Flag that writes straight into the options struct of its command. Commands make them with
@@ -124,7 +125,7 @@ func (v *optionValue) Set(s string) error {
 	v.seen = true
 	if given && v.choices != nil && !slices.Contains(v.choices, s) {
 		hint := "one of " + strings.Join(v.choices, ", ")
-		if near := profiles.Suggest(s, v.choices); near != "" {
+		if near := suggest.Closest(s, v.choices); near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		v.err = usagef("--%s: unknown value %q", v.name, s).withHint("%s", hint)

@@ -11,12 +11,12 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/tools/suggest"
 )
 
 func newModelCommand(a *app) *cli.Command {
@@ -71,7 +71,7 @@ func nearModel(name string) string {
 		_, name, _ := strings.Cut(id, "/")
 		bare[name] = id
 	}
-	return bare[profiles.Suggest(name, slices.Collect(maps.Keys(bare)))]
+	return bare[suggest.Closest(name, slices.Collect(maps.Keys(bare)))]
 }
 
 func showPrice(p *model.Price) *priceShown {
@@ -234,7 +234,7 @@ func (c *modelCatalog) noModels(provider string) error {
 			names = append(names, b.Name)
 		}
 		f := notFoundf("provider %q: not found", provider)
-		if near := profiles.Suggest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
+		if near := suggest.Closest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
 			return f.withHint("did you mean %s?", near)
 		}
 		return f.withHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))

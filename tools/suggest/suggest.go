@@ -1,4 +1,5 @@
-package profiles
+// Package suggest answers "did you mean?".
+package suggest
 
 import (
 	"slices"
@@ -6,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Suggest returns the candidate that word is most likely a misspelling of, "" when none is close. Close is
+// Closest returns the candidate that word is most likely a misspelling of, "" when none is close. Close is
 // at most one edit (insertion, deletion, substitution, swap of neighbours) for three runes of the word, at least
 // one; letter case is ignored. Of equally close candidates the first in sorted order is taken.
-func Suggest(word string, candidates []string) string {
+func Closest(word string, candidates []string) string {
 	const longest = 64 // a longer word is not a slip of the finger, and the distance is quadratic
 	n := utf8.RuneCountInString(word)
 	if n == 0 || n > longest {
