@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/regex"
 )
 
@@ -33,11 +34,11 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if len(raw) > maxAnswerSchema {
 		return nil, fmt.Errorf("is larger than %s", brief.Size(maxAnswerSchema))
 	}
-	v, err := decodeJSON(raw)
+	v, err := jsondoc.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
-	if key, ok := keyTwice(raw); ok {
+	if key, ok := jsondoc.RepeatedKey(raw); ok {
 		return nil, fmt.Errorf("has the key %s twice in one object", brief.Quote(key))
 	}
 	b := bounds{enums: maxEnum}
@@ -64,7 +65,7 @@ func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
 	if len(value) > maxAnswer {
 		return nil, []string{"is larger than " + brief.Size(maxAnswer)}
 	}
-	v, err := decodeJSON(value)
+	v, err := jsondoc.Decode(value)
 	if err != nil {
 		return nil, []string{err.Error()}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/unseen"
 )
 
@@ -140,7 +141,7 @@ func callText(c Call) string {
 
 // callArguments are those of a call; ok says that they are an object.
 func callArguments(c Call) (args map[string]any, ok bool) {
-	v, err := decodeJSON(c.Arguments)
+	v, err := jsondoc.Decode(c.Arguments)
 	args, ok = v.(map[string]any)
 	return args, ok && err == nil
 }
@@ -185,7 +186,7 @@ func shownArgument(name string, v any) part {
 
 // visibleJSON is v as JSON in which all shows.
 func visibleJSON(v any) string {
-	j, err := encodeJSON(v)
+	j, err := jsondoc.Encode(v)
 	if err != nil {
 		j = []byte("?")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // Omitted stands in template data for an optional argument that was not given.
@@ -211,7 +212,7 @@ func valueText(v any) (string, error) {
 	case int64:
 		return strconv.FormatInt(v, 10), nil
 	}
-	b, err := encodeJSON(plainJSON(v))
+	b, err := jsondoc.Encode(plainJSON(v))
 	if err != nil {
 		return "", fmt.Errorf("cannot be written: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/proc"
 )
 
@@ -182,7 +183,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		return *refusal, nil
 	}
 	if c.def.Stdin == StdinJSON {
-		in, err := encodeJSON(plainJSON(data))
+		in, err := jsondoc.Encode(plainJSON(data))
 		if err != nil {
 			return Result{}, err
 		}
@@ -215,7 +216,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 
 // data is what the templates of a call see.
 func (c command) data(call Call) (map[string]any, error) {
-	args, err := decodeJSON(call.Arguments)
+	args, err := jsondoc.Decode(call.Arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // jsonTypes are the types of JSON schema.
@@ -54,7 +55,7 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("is larger than %s", brief.Size(maxSchema))
 	}
-	v, err := decodeJSON(raw)
+	v, err := jsondoc.Decode(raw)
 	if err != nil {
 		return nil, err
 	}

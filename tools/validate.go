@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 	"jp/tools/suggest"
 )
 
@@ -40,7 +41,7 @@ func (d Definition) Validate(args json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
 	}
-	v, err := decodeJSON(args)
+	v, err := jsondoc.Decode(args)
 	if err != nil {
 		return fail(err.Error())
 	}
@@ -64,7 +65,7 @@ func (s *schema) accept(v any) (json.RawMessage, []string) {
 	if len(found.list) > 0 {
 		return nil, found.list
 	}
-	out, err := encodeJSON(v)
+	out, err := jsondoc.Encode(v)
 	if err != nil {
 		return nil, []string{err.Error()}
 	}
@@ -87,7 +88,7 @@ func (s *schema) accept(v any) (json.RawMessage, []string) {
 // optional properties that are null.
 func (s *schema) coerce(v any) any {
 	if text, ok := v.(string); ok && len(s.types) > 0 && !slices.Contains(s.types, "string") {
-		if held, err := decodeJSON([]byte(text)); err == nil && s.hasType(held) {
+		if held, err := jsondoc.Decode([]byte(text)); err == nil && s.hasType(held) {
 			v = held
 		}
 	}

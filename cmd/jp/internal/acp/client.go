@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Client is what a running prompt tells and asks the client. It is safe for concurrent use; after the prompt it says nothing more.
@@ -170,7 +170,7 @@ func (c *Client) ask(ctx context.Context, method string, params, into any) error
 			return fmt.Errorf("%w: %s", why, clip(m.Error.Message))
 		}
 		if err := json.Unmarshal(or(m.Result, null), into); err != nil {
-			return fmt.Errorf("%w: %s", ErrAnswer, tools.ExplainJSON(err))
+			return fmt.Errorf("%w: %s", ErrAnswer, jsondoc.Explain(err))
 		}
 		return nil
 	case <-ctx.Done():

@@ -22,8 +22,8 @@ import (
 	"io"
 	"sync"
 
-	"jp/tools"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // Agent makes and finds sessions. Its methods are called from several goroutines. What they return as an error is told to the
@@ -293,7 +293,7 @@ func params(raw json.RawMessage, into any) error {
 		return Paramsf("params: are missing")
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return Paramsf("params: %s", tools.ExplainJSON(err))
+		return Paramsf("params: %s", jsondoc.Explain(err))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // MaxMessage is the longest message that is taken from a client, in bytes: what the images of one prompt may be in base64, and
@@ -96,7 +96,7 @@ func decode(line []byte) (m message, id json.RawMessage, bad *Error) {
 		return m, null, requestf("a message is a JSON object")
 	}
 	if err := json.Unmarshal(line, &m); err != nil {
-		return m, null, requestf("no message of JSON-RPC: %s", tools.ExplainJSON(err))
+		return m, null, requestf("no message of JSON-RPC: %s", jsondoc.Explain(err))
 	}
 	switch {
 	case m.ID != nil && !validID(m.ID):

@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // batchOptions are the flags of `jp batch`.
@@ -105,7 +105,7 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 			return nil, bad("want a string or an object")
 		}
 		if err := dec.Decode(into); err != nil {
-			return nil, bad("%v", strings.TrimPrefix(tools.ExplainJSON(err).Error(), "json: "))
+			return nil, bad("%v", strings.TrimPrefix(jsondoc.Explain(err).Error(), "json: "))
 		}
 		if _, err := dec.Token(); err != io.EOF {
 			return nil, bad("more than one value")

@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"jp/tools"
+	"jp/tools/jsondoc"
 	"jp/tools/unseen"
 )
 
@@ -250,7 +251,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		Servers map[string]json.RawMessage `json:"mcpServers"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("no JSON of the form {\"mcpServers\":{...}}: %w", tools.ExplainJSON(err))
+		return nil, fmt.Errorf("no JSON of the form {\"mcpServers\":{...}}: %w", jsondoc.Explain(err))
 	}
 	out := make(map[string]Entry, len(doc.Servers))
 	for name, raw := range doc.Servers {
@@ -269,7 +270,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 		}
 		switch {
 		case err != nil:
-			err = tools.ExplainJSON(err)
+			err = jsondoc.Explain(err)
 		case !ValidName(name):
 			err = errors.New("the name of a server must be letters, digits, - and _")
 		case e.Type == "sse":

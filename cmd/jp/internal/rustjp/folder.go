@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"jp/convstore"
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Kept counts what was taken over without being understood.
@@ -222,7 +222,7 @@ func (f *folder) metadata(name string, x *convstore.Exported) error {
 	}
 	var m metadata
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return f.wrong(name, tools.ExplainJSON(err))
+		return f.wrong(name, jsondoc.Explain(err))
 	}
 	x.Title, x.Pinned = m.Title, m.PinnedAt != ""
 	for text, at := range map[string]*time.Time{m.ArchivedAt: &x.ArchivedAt, m.ExpiresAt: &x.ExpiresAt} {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Control is a request of the client to this jp, beside the messages. Each is answered by one line.
@@ -66,11 +66,11 @@ func readStart(request json.RawMessage) (*Start, error) {
 		SystemPrompt       json.RawMessage `json:"systemPrompt"`
 	}
 	if err := json.Unmarshal(request, &r); err != nil {
-		return nil, tools.ExplainJSON(err)
+		return nil, jsondoc.Explain(err)
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(request, &keys); err != nil {
-		return nil, tools.ExplainJSON(err)
+		return nil, jsondoc.Explain(err)
 	}
 	for _, not := range []struct{ key, why string }{
 		{"hooks", "are not called here"},

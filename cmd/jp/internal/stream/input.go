@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Input is a line that a client of `jp query --input-format=stream-json` writes on stdin, as other agents take it: the
@@ -39,7 +39,7 @@ func ReadInput(line []byte) (Input, error) {
 		Response        json.RawMessage `json:"response"`
 	}
 	if err := json.Unmarshal(line, &l); err != nil {
-		return Input{}, tools.ExplainJSON(err)
+		return Input{}, jsondoc.Explain(err)
 	}
 	switch l.Type {
 	case "keep_alive", "control_cancel_request": // a request is answered at once: there is nothing to cancel
@@ -71,7 +71,7 @@ func userText(message json.RawMessage) (string, error) {
 	}
 	if len(message) > 0 {
 		if err := json.Unmarshal(message, &m); err != nil {
-			return "", fmt.Errorf("message: %w", tools.ExplainJSON(err))
+			return "", fmt.Errorf("message: %w", jsondoc.Explain(err))
 		}
 	}
 	switch {

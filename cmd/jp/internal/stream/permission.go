@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"jp/tools"
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // Permission is a question of ours to the client: may this call run? Reply answers it.
@@ -75,7 +75,7 @@ func readReply(response json.RawMessage) (*Reply, error) {
 		Interrupt bool            `json:"interrupt"`
 	}
 	if err := json.Unmarshal(r.Response, &a); err != nil {
-		return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: %w", tools.ExplainJSON(err))}, nil
+		return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: %w", jsondoc.Explain(err))}, nil
 	}
 	switch a.Behavior {
 	case "allow":

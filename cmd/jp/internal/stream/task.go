@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"jp/tools"
+	"jp/tools/jsondoc"
 )
 
 // Task is what `jp query --input-format=json` reads on stdin: one JSON object. A caller tells its sub-agent so what does not
@@ -34,7 +34,7 @@ func ReadTask(b []byte) (Task, error) {
 	case errors.Is(err, io.EOF):
 		return t, errors.New("task: empty; want one JSON object")
 	case err != nil:
-		return t, fmt.Errorf("task: %w", tools.ExplainJSON(err))
+		return t, fmt.Errorf("task: %w", jsondoc.Explain(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return t, errors.New("task: something follows the object")

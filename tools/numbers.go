@@ -1,77 +1,14 @@
 package tools
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"strings"
+
+	"jp/tools/jsondoc"
 )
-
-// decodeJSON reads one JSON value, with numbers as they are written.
-func decodeJSON(b []byte) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, errors.New("not JSON: it ends in the middle")
-		}
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not JSON: something follows the value")
-	}
-	return v, nil
-}
-
-// keyTwice is the first key that an object of b, which is JSON, has twice.
-func keyTwice(b []byte) (twice string, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	var open []map[string]bool // keys of the objects around; nil for a list
-	for key := false; ; {      // key: a string is one here
-		t, err := dec.Token()
-		if err != nil {
-			return "", false // the end
-		}
-		switch v := t.(type) {
-		case json.Delim:
-			switch v {
-			case '{':
-				open = append(open, map[string]bool{})
-			case '[':
-				open = append(open, nil)
-			default:
-				open = open[:len(open)-1]
-			}
-			key = len(open) > 0 && open[len(open)-1] != nil
-			continue
-		case string:
-			if key {
-				in := open[len(open)-1]
-				if in[v] {
-					return v, true
-				}
-				in[v], key = true, false
-				continue
-			}
-		}
-		key = len(open) > 0 && open[len(open)-1] != nil
-	}
-}
-
-// encodeJSON writes v with sorted keys and without escapes for HTML.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
 
 // maxExponent bounds the numbers that are computed with: 1e999999999 is short
 // to write and long to hold.
@@ -132,7 +69,7 @@ func stringList(v any) ([]string, error) {
 
 // keyOf is the same for values that JSON schema takes for equal, as 1.0 and 1, and for no others.
 func keyOf(v any) (string, bool) {
-	b, err := encodeJSON(canonical(v))
+	b, err := jsondoc.Encode(canonical(v))
 	return string(b), err == nil
 }
 

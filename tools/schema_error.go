@@ -1,0 +1,43 @@
+package tools
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+
+	"jp/tools/jsondoc"
+)
+
+// schemaWords takes Go, and the names that the validator has for what has none,
+// out of its errors.
+var schemaWords = sync.OnceValue(func() func(string) string {
+	var from []*regexp.Regexp
+	var to []string
+	for _, pair := range [][2]string{
+		{`^(jsonschema\.Schema|jsonschema): `, ""},
+		{`^<anonymous schema>: `, ""},
+		{`^validating root: `, ""},
+		{`\[(<anonymous schema> ?)+\]`, "its schemas"},
+		{`both <anonymous schema> and <anonymous schema>`, "more than one of its schemas"},
+		{`<anonymous schema>`, "its schema"},
+		{`type: (?s:.*?) has type "(\w+)", want (one of )?`, "is of type $1, want "},
+		{`^(cannot be unmarshaled into an int|not an integer value|integer is out of range|not a number)$`, "a length or count in it is no whole number"},
+	} {
+		from, to = append(from, regexp.MustCompile(pair[0])), append(to, pair[1])
+	}
+	return func(text string) string {
+		for i, re := range from {
+			text = re.ReplaceAllString(text, to[i])
+		}
+		return text
+	}
+})
+
+// explainSchema is ExplainJSON for the validator's errors, too.
+func explainSchema(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(schemaWords()(strings.ReplaceAll(jsondoc.Explain(err).Error(), "schemaWithoutMethods.", "")))
+}
