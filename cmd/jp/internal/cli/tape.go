@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,8 +37,9 @@ type tape struct {
 	record string // the file to be made; "" = none
 	named  string // the file that is made or replayed, as the person named it
 
-	mu   sync.Mutex
-	part *os.File // nil until something is kept
+	mu     sync.Mutex
+	part   *os.File // nil until something is kept
+	opened bool     // a model was opened
 }
 
 // The variables that tell a sub-agent of its tape. They count where another jp started this one, and reach no tool.
@@ -138,9 +141,15 @@ func (t *tape) model(id string, p model.Providers, open func() (model.Stream, mo
 	}
 	if t.replay == nil {
 		s, info, err := open()
+		if err != nil && t.underway() {
+			s, info, err = failing(id, p, err)
+		}
 		if err != nil {
 			return nil, info, err
 		}
+		t.mu.Lock()
+		t.opened = true
+		t.mu.Unlock()
 		return t.trail.Follow(script.Record(s, info, func(e script.Entry) error { return t.keep(e) })), info, nil
 	}
 	info, err := model.Lookup(id, p)
@@ -149,6 +158,25 @@ func (t *tape) model(id string, p model.Providers, open func() (model.Stream, mo
 	}
 	info.Provider = script.Provider // nothing that is said goes to a provider as its own
 	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
+}
+
+// underway reports whether a query that is recorded has started, so that what fails now is a part of it.
+func (t *tape) underway() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.main || t.opened
+}
+
+// failing is a known model that could not be opened, as one without a key: each request fails with that error. A replay opens no
+// model, so that only what fails at a request goes the same way there.
+func failing(id string, p model.Providers, err error) (model.Stream, model.Info, error) {
+	info, unknown := model.Lookup(id, p)
+	if failed := (*model.Error)(nil); unknown != nil || !errors.As(err, &failed) {
+		return nil, info, err
+	}
+	return func(context.Context, model.Request) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) { yield(model.Part{}, err) }
+	}, info, nil
 }
 
 // replays reports whether a recording answers.
