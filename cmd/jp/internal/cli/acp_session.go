@@ -233,5 +233,5 @@ func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason,
 		q.note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
-	return "", outcomeError(ctx, q.conv.ID, out)
+	return "", outcomeError(ctx, q.conv.ID, q.again(), out)
 }

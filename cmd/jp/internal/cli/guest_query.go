@@ -202,7 +202,7 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	if err := a.writeReport(r); err != nil {
 		return err
 	}
-	return outcomeError(ctx, r.Child, agent.Outcome{State: r.State, Reason: r.Reason})
+	return outcomeError(ctx, r.Child, (&queryOptions{}).again(r.Child), agent.Outcome{State: r.State, Reason: r.Reason})
 }
 
 // writeReport writes what `jp query` writes of a run.

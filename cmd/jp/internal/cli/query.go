@@ -366,7 +366,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	}
 	left := q.finish(ctx, out)
 	show.unstored = unstored != nil
-	failed := outcomeError(ctx, q.conv.ID, out)
+	failed := outcomeError(ctx, q.conv.ID, q.again(), out)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", q.conv.ID, unstored)
 	}
@@ -384,7 +384,7 @@ func (q *query) run(ctx context.Context, t task) error {
 		q.tellClient(ctx)
 	}
 	if out.State == convstore.StateCancelled && !q.delegated && !q.json() && !q.globals.noPersist {
-		q.note("stopped; go on with: jp query --id %s", q.conv.ID)
+		q.note("stopped; go on with: %s", q.again())
 	}
 	if f := (*failure)(nil); q.globals.noPersist && errors.As(failed, &f) {
 		f.hint = "" // it names the conversation, which is gone
@@ -453,8 +453,9 @@ func (q *query) result(ctx context.Context, loop *agent.Loop, d *delegate.Delega
 	return inOtherWords(r, out.Limit, failed)
 }
 
-// outcomeError turns how a turn ended into what the command ends with. What was said is printed by then.
-func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error {
+// outcomeError turns how a turn ended into what the command ends with. What was said is printed by then. again is the command
+// that goes on.
+func outcomeError(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
 	fail := func(code string, s Status, format string, args ...any) error {
 		return &failure{code: code, status: s, msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), err: out.Err}
 	}
@@ -470,7 +471,7 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 	case convstore.StateRefused:
 		return fail("refused", exitRefused, "the model refused to answer")
 	case convstore.StateTimeout:
-		return fail("deadline", exitDeadline, "the deadline passed").(*failure).withHint("go on with: jp query --id %s", id)
+		return fail("deadline", exitDeadline, "the deadline passed").(*failure).withHint("go on with: %s", again)
 	case convstore.StateCancelled:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -481,7 +482,7 @@ func outcomeError(ctx context.Context, id convstore.ID, out agent.Outcome) error
 	}
 	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
 		passing := *e
-		passing.Hint = fmt.Sprintf("go on with: jp query --id %s", id)
+		passing.Hint = "go on with: " + again
 		return fmt.Errorf("conversation %s: %w", id, &passing)
 	}
 	if out.Err != nil {
