@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -124,6 +126,52 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// A variable in the path or query of an address is mostly a token. What goes wrong there reaches models, logs and the store.
+func TestAddressHidden(t *testing.T) {
+	const token = "s3cr3t t0k3n"
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return mcptest.New("plain") }, nil)
+	fail, away := false, false
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/of/"+token || r.URL.RawQuery != "key=s3cr3t+t0k3n&a=b":
+			t.Errorf("asked for %s", r.URL)
+		case away:
+			http.Redirect(w, r, "/of/"+token+"/now", http.StatusTemporaryRedirect)
+		case fail:
+			panic(http.ErrAbortHandler)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	s := Server{Name: "s", URL: srv.URL + "/of/${IN_PATH}?key=${IN_QUERY}&a=b"}
+	o := Options{Environ: []string{"IN_PATH=s3cr3t%20t0k3n", "IN_QUERY=s3cr3t+t0k3n"}}
+	check := func(when, text string) {
+		if text == "" || strings.Contains(text, "s3cr3t") {
+			t.Errorf("%s: %q", when, text)
+		}
+	}
+	c := open(t, s, o)
+	if got, isError := call(t, c, "echo", "one"); got != "one" || isError {
+		t.Fatalf("echo = %q, %v", got, isError)
+	}
+	list, _, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo, _ := find(list, "echo")
+	fail = true
+	r, err := c.Call(t.Context(), echo, json.RawMessage(`{"text":"two"}`))
+	check("a call that breaks off", fmt.Sprint(r.Text, err))
+	c.Close()
+	away = true
+	_, _, err = open(t, s, o).List(t.Context())
+	check("a redirect", fmt.Sprint(err))
+	srv.CloseClientConnections()
+	srv.Close()
+	_, _, err = open(t, s, o).List(t.Context())
+	check("nobody there", fmt.Sprint(err))
+}
+
 // What is read whole is bounded, whatever kind it says it is; events may go on as long as each is small.
 func TestBounded(t *testing.T) {
 	for _, tt := range []struct {
@@ -141,7 +189,11 @@ func TestBounded(t *testing.T) {
 				_, _ = w.Write(make([]byte, 1<<20))
 			}
 		}))
-		resp, err := (&http.Client{Transport: &carrier{bounds: newBounds()}}).Get(srv.URL)
+		to, err := url.Parse(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Get(srv.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,26 +7,28 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// dial is the transport to a server behind an address; s is expanded.
+// dial is the transport to a server behind an address; s is expanded and has been checked. Path and query of the address may hold a
+// token, and package http puts the addresses of its requests into its errors: it is given the host alone.
 func dial(s Server, b *bounds) sdk.Transport {
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		panic(err) // see checkURL
+	}
 	return &sdk.StreamableClientTransport{
-		Endpoint: s.URL, MaxRetries: 1, MaxEventSize: maxMessage,
-		HTTPClient: &http.Client{
-			Transport: &carrier{headers: s.Headers, bounds: b},
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return errors.New("it redirects elsewhere, and what is sent here is not sent there")
-			},
-		},
+		Endpoint: to.Scheme + "://" + to.Host, MaxRetries: 1, MaxEventSize: maxMessage,
+		HTTPClient: &http.Client{Transport: &carrier{to: to, headers: s.Headers, bounds: b}},
 	}
 }
 
-// carrier adds the headers of a server to every request and bounds what comes back.
+// carrier sends every request to the whole address of a server, adds the headers and bounds what comes back.
 type carrier struct {
+	to      *url.URL
 	headers map[string]string
 	bounds  *bounds
 }
@@ -40,6 +42,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.Clone(r.Context())
+	r.URL = c.to
 	for name, value := range c.headers {
 		r.Header.Set(name, value)
 	}
@@ -50,6 +53,9 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, c.bounds.fault(fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
 			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		_ = resp.Body.Close() // where it leads may hold the token again
+		return nil, c.bounds.fault(errors.New("it redirects elsewhere, and what is sent here is not sent there"))
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
 	case resp.StatusCode == http.StatusOK && id != nil:
