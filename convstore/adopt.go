@@ -1,7 +1,6 @@
 package convstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,11 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Adopt makes the store of another workspace, which is gone, that of workspace, and
-// returns its folder. From names the store's folder or the path that its workspace
-// had. Conversations that workspace has already keep it from adopting others; an
-// empty store of its own is moved aside. A *PlaceError says why not.
-func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
+// adopt makes the store of another workspace, which is gone, that of workspace, and returns its folder.
+// Empty reports whether the store in a folder holds no conversation.
+func adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
 	if env.Override != "" || env.Get != nil && env.Get("JP_STORE") != "" {
 		return "", &PlaceError{Path: from, Reason: "cannot be adopted while $JP_STORE or store.path says where this workspace's store is"}
 	}
@@ -40,7 +37,7 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 	case owner.Path != "" && owner.lives():
 		return "", &PlaceError{Path: dir, Reason: fmt.Sprintf("belongs to the workspace %s, which is still there", owner.Path)}
 	}
-	if err := setAside(ctx, own); err != nil {
+	if err := setAside(own, empty); err != nil {
 		return "", err
 	}
 	if err := recordWorkspace(dir, path); err != nil {
@@ -92,19 +89,15 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 
 // setAside makes room for the store of another: it renames a folder that holds no
 // conversation.
-func setAside(ctx context.Context, dir string) error {
+func setAside(dir string, empty func(dir string) (bool, error)) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	s, err := Open(dir, Options{ReadOnly: true})
+	is, err := empty(dir)
 	if err != nil {
 		return err
 	}
-	some, err := s.List(ctx, Filter{Hidden: true, Archived: true, Limit: 1})
-	if err != nil {
-		return err
-	}
-	if len(some) > 0 {
+	if !is {
 		return &PlaceError{Path: dir, Reason: "holds conversations of this workspace already, and no workspace has two stores"}
 	}
 	// It must not be taken for this workspace's any more.

@@ -76,7 +76,7 @@ func TestCompact(t *testing.T) {
 	if err != nil || !space.Worth() {
 		t.Fatalf("Space = %+v, %v, want much that is free", space, err)
 	}
-	if err := os.WriteFile(s.f.path(fileUnfinished), []byte("left by a crash"), 0o600); err != nil {
+	if err := os.WriteFile(s.f.unfinished(), []byte("left by a crash"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := dump(t, s)

@@ -33,9 +33,9 @@ func (s *Store) Check(ctx context.Context) error {
 	return err
 }
 
-func (f *folder) check(ctx context.Context, inPlace int64) error {
+func (f *base) check(ctx context.Context, inPlace int64) error {
 	check := func(h *handle) error { return f.checkAll(ctx, h) }
-	if info, err := os.Lstat(f.path(fileStore)); err == nil && info.Size() > inPlace {
+	if info, err := os.Lstat(f.storePath()); err == nil && info.Size() > inPlace {
 		file, err := f.aside(ctx, f.anyhow(ctx))
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (f *folder) check(ctx context.Context, inPlace int64) error {
 }
 
 // checkAll checks an open file.
-func (f *folder) checkAll(ctx context.Context, h *handle) error {
+func (f *base) checkAll(ctx context.Context, h *handle) error {
 	if err := f.checkPages(h.file); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (f *folder) checkAll(ctx context.Context, h *handle) error {
 	})
 }
 
-func (f *folder) checkPages(file *os.File) error {
+func (f *base) checkPages(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
 		return f.systemError(err)
@@ -80,7 +80,7 @@ func (f *folder) checkPages(file *os.File) error {
 		err = pages.Check()
 	}
 	if err != nil {
-		return &DamagedError{Path: f.path(fileStore), Err: err}
+		return &DamagedError{Path: f.storePath(), Err: err}
 	}
 	return nil
 }

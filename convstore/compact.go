@@ -36,14 +36,14 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 	return space, err
 }
 
-func (f *folder) space(file *os.File) (Space, error) {
+func (f *base) space(file *os.File) (Space, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return Space{}, f.systemError(err)
 	}
 	p, err := page.Open(file, info.Size())
 	if err != nil {
-		return Space{}, &DamagedError{Path: f.path(fileStore), Err: err}
+		return Space{}, &DamagedError{Path: f.storePath(), Err: err}
 	}
 	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
 }
@@ -92,8 +92,8 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 }
 
 // rewrite puts a copy of the store, made entry by entry, in its place, if it is smaller.
-func (f *folder) rewrite(ctx context.Context, h *handle, before Space) (after Space, err error) {
-	unfinished := f.path(fileUnfinished)
+func (f *base) rewrite(ctx context.Context, h *handle, before Space) (after Space, err error) {
+	unfinished := f.unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return after, f.systemError(err)
 	}
@@ -112,26 +112,26 @@ func (f *folder) rewrite(ctx context.Context, h *handle, before Space) (after Sp
 		err = closed
 	}
 	if err != nil {
-		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.path(fileStore), err)
+		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.storePath(), err)
 	}
-	file, err := openOwn(unfinished, os.O_RDWR)
+	made, err := openOwn(unfinished, os.O_RDWR)
 	if err != nil {
 		return after, f.systemError(err)
 	}
-	defer file.Close()
-	if err := trim(file); err != nil {
+	defer made.Close()
+	if err := trim(made); err != nil {
 		return after, f.systemError(err)
 	}
-	if after, err = f.space(file); err != nil {
+	if after, err = f.space(made); err != nil {
 		return after, err
 	}
 	if after.Size >= before.Size {
 		return before, nil
 	}
-	if err := file.Sync(); err != nil {
+	if err := made.Sync(); err != nil {
 		return after, f.systemError(err)
 	}
-	if err := os.Rename(unfinished, f.path(fileStore)); err != nil {
+	if err := os.Rename(unfinished, f.storePath()); err != nil {
 		return after, f.systemError(err)
 	}
 	return after, syncDir(f.dir)
@@ -151,7 +151,7 @@ func trim(file *os.File) error {
 }
 
 // copyInto fills an empty file with what the store holds, and compares the two.
-func (f *folder) copyInto(ctx context.Context, dst *bbolt.DB, h *handle) error {
+func (f *base) copyInto(ctx context.Context, dst *bbolt.DB, h *handle) error {
 	src, err := h.db.Begin(false)
 	if err != nil {
 		return err

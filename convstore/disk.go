@@ -40,14 +40,11 @@ func DiskOf(dir string) (Disk, error) {
 	return d, nil
 }
 
-// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
+// writable returns nil when this user can write to the store, or make it where there is none yet, as far
 // as permissions and the file system say. It writes nothing and waits for nobody.
-func (s *Store) Writable() error {
-	if s.f.readOnly {
-		return ErrReadOnly
-	}
+func (f *folder) writable() error {
 	for _, name := range []string{fileStore, fileRuns, fileGate} {
-		path := s.f.path(name)
+		path := f.path(name)
 		err := unix.Access(path, unix.W_OK)
 		if errors.Is(err, fs.ErrNotExist) {
 			if _, path, err = resolve(filepath.Dir(path)); err == nil {
@@ -55,7 +52,7 @@ func (s *Store) Writable() error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("store %s: nothing can be written: %s: %w", s.Path(), path, err)
+			return fmt.Errorf("store %s: nothing can be written: %s: %w", f.storePath(), path, err)
 		}
 	}
 	return nil

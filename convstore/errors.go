@@ -17,10 +17,6 @@ var ErrReadOnly = errors.New("store: opened for reading only")
 // written to it.
 var ErrNoStore = errors.New("store: not made yet")
 
-// ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
-// removed, or its folder was moved away. No other store takes its place while this one is in use.
-var ErrGone = errors.New("was removed or moved away while it was in use")
-
 // NotFoundError says that nothing bears the name that was asked for. ID is set
 // when the name was well formed; otherwise What is the name as it was given.
 type NotFoundError struct {
@@ -100,15 +96,6 @@ func (e *DamagedError) Error() string { return fmt.Sprintf("store %s: damaged: %
 
 // Unwrap returns what was found to be wrong.
 func (e *DamagedError) Unwrap() error { return e.Err }
-
-// PlaceError says that a store must not be kept at Path, and why.
-type PlaceError struct {
-	Path      string
-	Reason    string
-	Workspace string // the workspace that Path is in, where that is why
-}
-
-func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }
 
 // ChildrenError says that a conversation was not removed because it has children
 // and nobody said what should become of them.

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,100 +25,77 @@ const (
 	fileWorkspace  = "workspace.json" // whose conversations these are
 )
 
-// folder is where a store is kept, and how to get at it.
+// folder is where a store is kept, and how to get at its file.
 type folder struct {
 	dir       string
-	readOnly  bool
 	deadline  time.Duration
-	now       func() time.Time
 	notice    func(string)
 	workspace string
+	fill      func(path string) error // makes the file of an empty store
 
 	patient bool          // a wait for the lock lasts as long as its context, see wait.go
 	remark  time.Duration // after which a wait is told to notice
 	told    *atomic.Bool  // it was told that one of the metas is lost, or the whole store
-	free    int64         // bytes that are free in it, from which on that is told to who writes
-	freed   *atomic.Bool  // it was told that much is free
 	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 
+// folderOptions says how to use a folder. The zero value works.
+type folderOptions struct {
+	deadline  time.Duration // of a wait for the lock; 0 = 30 s
+	patient   bool          // a run waits, in a store that is there
+	notice    func(string)  // nil = dropped
+	workspace string        // whose folder it becomes when a file is made in it; "" = nobody's
+	fill      func(path string) error
+}
+
+// openFolder returns the folder dir after checking that a store may be kept there; a *PlaceError says
+// why not. It makes nothing.
+func openFolder(dir string, o folderOptions) (folder, error) {
+	if err := checkPlace(dir); err != nil {
+		return folder{}, err
+	}
+	full, _, err := resolve(dir)
+	if err != nil {
+		return folder{}, err
+	}
+	f := folder{dir: full, deadline: o.deadline, notice: o.notice, workspace: o.workspace, fill: o.fill,
+		patient: o.patient, remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool)}
+	f.seen.Store(o.patient)
+	if f.deadline == 0 {
+		f.deadline = defaultDeadline
+	}
+	if f.notice == nil {
+		f.notice = func(string) {}
+	}
+	return f, nil
+}
+
+// storePath returns the path of the store's file. It need not exist.
+func (f *folder) storePath() string { return f.path(fileStore) }
+
+// unfinished returns the path of what becomes the store's file by being renamed.
+func (f *folder) unfinished() string { return f.path(fileUnfinished) }
+
 func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+// ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
+// removed, or its folder was moved away. No other store takes its place while this one is in use.
+var ErrGone = errors.New("was removed or moved away while it was in use")
+
+// PlaceError says that a store must not be kept at Path, and why.
+type PlaceError struct {
+	Path      string
+	Reason    string
+	Workspace string // the workspace that Path is in, where that is why
+}
+
+func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }
 
 // errAbsent says that there is no store yet: it reads as an empty one.
 var errAbsent = errors.New("store: not made yet")
 
-// handle is the open file. Whoever holds one keeps others from writing or, with a
-// handle for writing, from anything.
-type handle struct {
-	db   *bbolt.DB
-	file *os.File // bbolt's own descriptor
-}
-
-// close ends an orderly use. The lock is given up by itself, for the reason that
-// dropRun tells.
-func (h *handle) close() error {
-	_ = flock(h.file, unix.LOCK_UN) // closing does it too, if later
-	return h.db.Close()
-}
-
-// abandon lets go of the lock after bbolt has panicked. Its own Close could hang
-// on a mutex then, so the mapping is left to the end of the process; since that
-// mapping keeps the descriptor's lock alive, the lock is given up by itself.
-func (h *handle) abandon() {
-	if h.file != nil {
-		_ = flock(h.file, unix.LOCK_UN)
-		h.file.Close()
-	}
-}
-
-// open waits for the store's lock, shared or, to write, exclusive, and opens the
-// file. The caller guards it against panics, for which h may be partly filled.
-func (f *folder) open(ctx context.Context, write bool, h *handle) error {
-	var refused error
-	db, err := bbolt.Open(f.path(fileStore), 0o600, &bbolt.Options{
-		ReadOnly:     !write,
-		NoStatistics: true,
-		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
-			if h.file, refused = f.acquire(ctx, write); refused != nil {
-				return nil, refused
-			}
-			pages, err := page.Inspect(h.file)
-			if err != nil {
-				h.file.Close()
-				return nil, &DamagedError{Path: f.path(fileStore), Err: err}
-			}
-			if pages.Lone && !f.told.Swap(true) {
-				f.notice(fmt.Sprintf("store %s: %v", f.path(fileStore), page.ErrLone))
-			}
-			if write {
-				f.tellFree(pages)
-			}
-			return h.file, nil
-		},
-	})
-	if refused != nil {
-		return refused
-	}
-	if err != nil {
-		return f.openError(err)
-	}
-	h.db = db
-	return nil
-}
-
-// openError tells a file that bbolt does not take from a system that does not
-// play along.
-func (f *folder) openError(err error) error {
-	var errno syscall.Errno
-	var damaged *DamagedError
-	switch {
-	case errors.As(err, &damaged):
-		return err
-	case errors.As(err, &errno):
-		return f.systemError(err)
-	}
-	return &DamagedError{Path: f.path(fileStore), Err: err}
-}
+// onceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever tells it now.
+func (f *folder) onceTold() bool { return !f.told.Swap(true) }
 
 // systemError names the store in an error of the operating system, without
 // saying the path twice.
@@ -129,7 +104,7 @@ func (f *folder) systemError(err error) error {
 	if errors.As(err, &pathErr) {
 		return fmt.Errorf("store %s: %s: %w", pathErr.Path, pathErr.Op, pathErr.Err)
 	}
-	return fmt.Errorf("store %s: %w", f.path(fileStore), err)
+	return fmt.Errorf("store %s: %w", f.storePath(), err)
 }
 
 // acquire returns the locked file.
@@ -161,10 +136,10 @@ func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
 		case err == errAbsent, errors.Is(err, ErrGone):
 			return nil, err
 		case ctx.Err() != nil && context.Cause(ctx) != errOutlasted:
-			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.path(fileStore), context.Cause(ctx))
+			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.storePath(), context.Cause(ctx))
 		case waiting.Err() != nil:
 			holder, reads := f.holder()
-			return nil, &BusyError{Holder: holder, Reads: reads, Waited: time.Since(start)}
+			return nil, &lockedError{holder: holder, reads: reads, waited: time.Since(start)}
 		}
 		var place *PlaceError
 		if errors.As(err, &place) {
@@ -189,7 +164,7 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	if write {
 		flag, how = os.O_RDWR, unix.LOCK_EX
 	}
-	file, err := openOwn(f.path(fileStore), flag)
+	file, err := openOwn(f.storePath(), flag)
 	if errors.Is(err, fs.ErrNotExist) {
 		if f.seen.Load() {
 			return nil, f.gone()
@@ -201,7 +176,7 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 		if err = f.create(); err != nil {
 			return nil, err
 		}
-		file, err = openOwn(f.path(fileStore), flag)
+		file, err = openOwn(f.storePath(), flag)
 	}
 	if err != nil {
 		return nil, err
@@ -215,22 +190,12 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 func (f *folder) tellMissing() {
 	if owner, known := readWorkspace(f.dir); known && !f.told.Swap(true) {
 		f.notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
-			f.path(fileStore), fileWorkspace, owner.Path))
-	}
-}
-
-// defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte more.
-const defaultFree = 256 << 20
-
-// tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
-func (f *folder) tellFree(p *page.File) {
-	if bytes := p.FreeBytes(); bytes >= f.free && !f.freed.Swap(true) {
-		f.notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.path(fileStore), bytes>>20))
+			f.storePath(), fileWorkspace, owner.Path))
 	}
 }
 
 // gone returns the error for a store that was there.
-func (f *folder) gone() error { return fmt.Errorf("store %s: %w", f.path(fileStore), ErrGone) }
+func (f *folder) gone() error { return fmt.Errorf("store %s: %w", f.storePath(), ErrGone) }
 
 // enterGate returns the locked gate. A reader goes without one where there is
 // none, as on a copy that may not be written to.
@@ -240,7 +205,7 @@ func (f *folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 		if !write {
 			return nil, nil
 		}
-		if _, absent := os.Lstat(f.path(fileStore)); absent != nil && f.seen.Load() {
+		if _, absent := os.Lstat(f.storePath()); absent != nil && f.seen.Load() {
 			return nil, f.gone() // its folder too
 		}
 		if err = f.makeDir(); err != nil {
@@ -259,7 +224,7 @@ func (f *folder) isCurrent(file *os.File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	there, err := os.Lstat(f.path(fileStore))
+	there, err := os.Lstat(f.storePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -324,6 +289,9 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
+// unlock gives up the flock of a file, whoever else has a copy of its descriptor.
+func unlock(file *os.File) error { return flock(file, unix.LOCK_UN) }
+
 func flock(file *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), how); err != unix.EINTR {
@@ -334,7 +302,7 @@ func flock(file *os.File, how int) error {
 
 // create makes the store file, complete or not at all. The gate is held.
 func (f *folder) create() (err error) {
-	unfinished := f.path(fileUnfinished)
+	unfinished := f.unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -343,20 +311,7 @@ func (f *folder) create() (err error) {
 			_ = os.Remove(unfinished)
 		}
 	}()
-	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
-		NoStatistics: true,
-		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
-			return os.OpenFile(path, flag|os.O_EXCL|unix.O_NOFOLLOW, mode)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	err = db.Update(makeBuckets)
-	if closed := db.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err := f.fill(unfinished); err != nil {
 		return err
 	}
 	if f.workspace != "" {
@@ -365,7 +320,7 @@ func (f *folder) create() (err error) {
 			return err
 		}
 	}
-	if err := os.Rename(unfinished, f.path(fileStore)); err != nil {
+	if err := os.Rename(unfinished, f.storePath()); err != nil {
 		return err
 	}
 	return syncDir(f.dir)

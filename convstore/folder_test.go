@@ -152,7 +152,7 @@ func TestRunLocks(t *testing.T) {
 	check := func(probe *runProbe, want bool, ids ...ID) {
 		t.Helper()
 		for _, id := range ids {
-			if got, err := probe.held(id); got != want || err != nil {
+			if got, err := probe.held(int64(id)); got != want || err != nil {
 				t.Errorf("held(%d) = %v, %v, want %v", id, got, err, want)
 			}
 		}
@@ -177,8 +177,8 @@ func TestRunLocks(t *testing.T) {
 	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.takeAll([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {
 		t.Errorf("takeAll with one that is held: %v", err)
 	}
-	for _, file := range files {
-		if err := dropRun(file); err != nil {
+	for _, lock := range files {
+		if err := dropRun(lock); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,9 +28,9 @@ func (f *folder) holder() (name string, reads bool) {
 // runHolder names a process that holds the run lock of a conversation. The
 // kernel keeps no pid for a lock that belongs to a description, but each
 // process's fdinfo shows the locks of its descriptors.
-func (f *folder) runHolder(id ID) string {
+func (f *folder) runHolder(id int64) string {
 	inode := inodeOf(f.path(fileRuns))
-	at := " " + strconv.FormatInt(int64(id), 10) + " "
+	at := " " + strconv.FormatInt(id, 10) + " "
 	infos, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	for _, path := range infos {
 		info, err := os.ReadFile(path)

@@ -6,4 +6,4 @@ package convstore
 
 func (f *folder) holder() (name string, reads bool) { return "", false }
 
-func (f *folder) runHolder(ID) string { return "" }
+func (f *folder) runHolder(int64) string { return "" }

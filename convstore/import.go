@@ -123,7 +123,7 @@ const (
 
 // importer is one import under way.
 type importer struct {
-	f    *folder
+	f    *base
 	o    ImportOptions
 	id   ID       // its own, 0 before it has written anything
 	lock *os.File // the run lock of id

@@ -15,7 +15,7 @@ import (
 // parent that it inherited the lock from. Its methods are safe for concurrent
 // use; Close waits for those that are under way.
 type Log struct {
-	f  *folder
+	f  *base
 	id ID
 
 	shared  bool        // the parent holds the lock too, until it settles
@@ -62,12 +62,12 @@ func (l *Log) Close() error {
 	if l.lock == nil {
 		return nil
 	}
-	file := l.lock
+	lock := l.lock
 	l.lock = nil
 	if l.shared {
-		return file.Close()
+		return lock.Close()
 	}
-	return dropRun(file)
+	return dropRun(lock)
 }
 
 // write runs fn in a write transaction with the conversation's record, as long as

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -81,9 +80,9 @@ func (p *places) wantTold(want ...string) {
 func TestLocate(t *testing.T) {
 	p := newPlaces(t)
 	ws := makeWorkspace(t, p.path("my ws"))
-	hash := folderName(ws, "")
+	hash := filepath.Base(p.locate("my ws"))
 	if want := "my_ws-"; !strings.HasPrefix(hash, want) || len(hash) != len(want)+12 {
-		t.Fatalf("folderName = %q", hash)
+		t.Fatalf("Locate names the folder %q", hash)
 	}
 	override := p.env("XDG_STATE_HOME", "/state")
 	override.Override = "/over/ride"
@@ -245,26 +244,6 @@ func TestLocateOther(t *testing.T) {
 	}
 }
 
-func TestIdentity(t *testing.T) {
-	a := identity{Dev: 1, Ino: 2, Born: 3}
-	for _, test := range []struct {
-		b    identity
-		want bool
-	}{
-		{identity{1, 2, 3}, true},
-		{identity{9, 2, 3}, true},  // the machine was started again
-		{identity{1, 2, 4}, false}, // the inode was used again
-		{identity{1, 3, 3}, false},
-	} {
-		if got := a.same(test.b); got != test.want {
-			t.Errorf("%v.same(%v) = %v", a, test.b, got)
-		}
-	}
-	if (identity{Dev: 1, Ino: 2}).same(identity{Dev: 9, Ino: 2}) {
-		t.Error("without a time of birth another device is the same")
-	}
-}
-
 func TestOpenRefusesPlaces(t *testing.T) {
 	p := newPlaces(t)
 	ws := makeWorkspace(t, p.path("ws"))
@@ -329,21 +308,4 @@ func TestOwnerIsChecked(t *testing.T) {
 	_, err := s.List(t.Context(), Filter{})
 	checkError(t, "List", err, &PlaceError{Path: s.Path(), Reason: "belongs to someone else"})
 	_ = os.Chown(s.Path(), 0, -1)
-}
-
-// TestResolveWhileMade: a folder that comes up between two looks is no error. Two first jp in a workspace make it at once.
-func TestResolveWhileMade(t *testing.T) {
-	top := t.TempDir()
-	for i := range 200 {
-		dir := filepath.Join(top, strconv.Itoa(i), "a", "b")
-		made := make(chan error, 1)
-		go func() { made <- os.MkdirAll(dir, 0o700) }()
-		full, _, err := resolve(dir)
-		if err != nil || full != dir {
-			t.Errorf("resolve = %q, %v; want %q", full, err, dir)
-		}
-		if err := <-made; err != nil {
-			t.Fatal(err)
-		}
-	}
 }

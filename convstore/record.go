@@ -282,7 +282,35 @@ func (t *tx) held(id ID) (bool, error) {
 		}
 		t.runs = probe
 	}
-	return t.runs.held(id)
+	return t.runs.held(int64(id))
+}
+
+// takeAll sees to it that none of several conversations runs while a write transaction removes or
+// moves them, or fails with a *BusyError. To the transaction they count as free from then on.
+//
+// It takes no lock: a lock for each of many would have the kernel walk all of them each time. Who
+// takes one of these locks before the commit has to wait for the store to see what has become of
+// the conversation.
+func (t *tx) takeAll(ids []ID) error {
+	if err := t.prepareStatus(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		held, err := t.held(id)
+		if err != nil {
+			return err
+		}
+		if held {
+			return &BusyError{ID: id, Holder: t.f.runHolder(int64(id))}
+		}
+	}
+	if t.mine == nil {
+		t.mine = make(map[ID]bool, len(ids))
+	}
+	for _, id := range ids {
+		t.mine[id] = true
+	}
+	return nil
 }
 
 func (g Grant) clone() Grant {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 )
@@ -28,6 +29,19 @@ type runner struct {
 
 // Caller returns the conversation whose scope this is. It is not in view itself.
 func (s Scope) Caller() ID { return s.root }
+
+// Slots returns the slots of the tree whose ledger root owns: n of them, which is
+// brought into 1 to MaxSlots. All that ask with one root share them; where they
+// disagree about n, the slots that both know are shared.
+func (s Scope) Slots(root ID, n int) *Slots {
+	return s.f.slots(int64(root), n)
+}
+
+// AdoptSlot takes over a slot by its inherited descriptor. An error means that it
+// is none of this store; the descriptor stays the caller's then.
+func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
+	return s.f.adoptSlot(file)
+}
 
 const (
 	reasonLost      = "the processes that ran it ended without settling it"

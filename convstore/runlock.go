@@ -2,7 +2,9 @@ package convstore
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"time"
 )
 
 // Run locks. Holding its run lock makes a process the run of a conversation: it
@@ -15,42 +17,38 @@ import (
 // errHeld says that somebody else holds a run lock.
 var errHeld = errors.New("run lock: held")
 
-// takeRun takes the run lock of one conversation without waiting, or fails with
-// a *BusyError.
-func (f *folder) takeRun(id ID) (*os.File, error) {
+// lockedError says that someone else holds the lock of the store or, where run is not zero, a run lock.
+type lockedError struct {
+	run    int64
+	holder string // as far as the system tells; "" when it does not
+	reads  bool
+	waited time.Duration
+}
+
+func (e *lockedError) Error() string {
+	if e.run != 0 {
+		return fmt.Sprintf("run lock %d: held", e.run)
+	}
+	return "store: locked"
+}
+
+// takeRun takes a run lock without waiting, or fails with a *lockedError.
+func (f *folder) takeRun(id int64) (*os.File, error) {
 	file, err := f.tryRun(id)
 	if err == errHeld {
-		return nil, &BusyError{ID: id, Holder: f.runHolder(id)}
+		return nil, &lockedError{run: id, holder: f.runHolder(id)}
 	}
 	return file, err
 }
 
-// takeAll sees to it that none of several conversations runs while a write transaction removes or
-// moves them, or fails with a *BusyError. To the transaction they count as free from then on.
-//
-// It takes no lock: a lock for each of many would have the kernel walk all of them each time. Who
-// takes one of these locks before the commit has to wait for the store to see what has become of
-// the conversation.
-func (t *tx) takeAll(ids []ID) error {
-	if err := t.prepareStatus(); err != nil {
-		return err
+// adoptRun verifies that an inherited descriptor is the one that holds the run
+// lock of id. Where another one does it fails with a *lockedError.
+func (f *folder) adoptRun(file *os.File, id int64) error {
+	err := f.tryAdopt(file, id)
+	if err == errHeld {
+		return &lockedError{run: id, holder: f.runHolder(id)}
 	}
-	for _, id := range ids {
-		held, err := t.held(id)
-		if err != nil {
-			return err
-		}
-		if held {
-			return &BusyError{ID: id, Holder: t.f.runHolder(id)}
-		}
-	}
-	if t.mine == nil {
-		t.mine = make(map[ID]bool, len(ids))
-	}
-	for _, id := range ids {
-		t.mine[id] = true
-	}
-	return nil
+	return err
 }
 
 // dropRun ends the hold on run locks that no other process goes on to use.

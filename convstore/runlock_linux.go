@@ -13,8 +13,8 @@ import (
 // single byte at the offset that its id names. The file stays empty, the kernel
 // locks bytes that are not there.
 
-func wholeByte(kind int16, id ID) *unix.Flock_t {
-	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: int64(id), Len: 1}
+func wholeByte(kind int16, id int64) *unix.Flock_t {
+	return &unix.Flock_t{Type: kind, Whence: unix.SEEK_SET, Start: id, Len: 1}
 }
 
 func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
@@ -27,7 +27,7 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 
 // tryRun takes the run lock of a conversation without waiting. When somebody else
 // holds it, it returns errHeld.
-func (f *folder) tryRun(id ID) (*os.File, error) {
+func (f *folder) tryRun(id int64) (*os.File, error) {
 	file, err := openOwn(f.path(fileRuns), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, f.systemError(err)
@@ -49,10 +49,10 @@ func unlockRuns(file *os.File) error {
 	return ofd(file, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: unix.SEEK_SET})
 }
 
-// adoptRun verifies that an inherited descriptor is the one that holds the run
+// tryAdopt verifies that an inherited descriptor is the one that holds the run
 // lock of id: the same file by device and inode, a lock that others see held, and
 // that this description can take again, which only its owner can.
-func (f *folder) adoptRun(file *os.File, id ID) error {
+func (f *folder) tryAdopt(file *os.File, id int64) error {
 	probe, err := f.probeRuns()
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (f *folder) adoptRun(file *os.File, id ID) error {
 type runProbe struct {
 	f    *folder
 	file *os.File // nil when no lock was ever taken
-	all  map[ID]struct{}
+	all  map[int64]struct{}
 }
 
 func (f *folder) probeRuns() (*runProbe, error) {
@@ -111,19 +111,19 @@ func (p *runProbe) close() {
 }
 
 // held asks for one conversation, or answers from what readAll found.
-func (p *runProbe) held(id ID) (bool, error) {
+func (p *runProbe) held(id int64) (bool, error) {
 	if p.all != nil {
 		_, ok := p.all[id]
 		return ok, nil
 	}
-	lock, err := p.conflict(int64(id), int64(id))
+	lock, err := p.conflict(id, id)
 	return lock != nil, err
 }
 
 // readAll finds every held lock, at a cost that grows with their number and not
 // with that of the conversations.
 func (p *runProbe) readAll() error {
-	all := make(map[ID]struct{})
+	all := make(map[int64]struct{})
 	// The kernel names some lock in the range, not the first: so the two sides of
 	// it remain to be asked.
 	todo := [][2]int64{{1, math.MaxInt64}}
@@ -150,7 +150,7 @@ func (p *runProbe) readAll() error {
 			return errors.New("run lock: somebody locked the whole file")
 		}
 		for id := first; ; id++ {
-			all[ID(id)] = struct{}{}
+			all[id] = struct{}{}
 			if id == last {
 				break
 			}

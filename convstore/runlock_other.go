@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,11 +18,14 @@ import (
 // that the conversation runs; and a program that was started with a copy of the
 // descriptor by mistake keeps the conversation running.
 
-func (f *folder) runPath(id ID) string { return filepath.Join(f.path(fileRuns), id.String()) }
+// lockName names the file of a lock, as the conversation is named.
+func lockName(id int64) string { return "jp-c" + strconv.FormatInt(id, 10) }
+
+func (f *folder) runPath(id int64) string { return filepath.Join(f.path(fileRuns), lockName(id)) }
 
 // tryRun takes the run lock of a conversation without waiting. When somebody else
 // holds it, it returns errHeld.
-func (f *folder) tryRun(id ID) (*os.File, error) {
+func (f *folder) tryRun(id int64) (*os.File, error) {
 	if err := os.MkdirAll(f.path(fileRuns), 0o700); err != nil {
 		return nil, f.systemError(err)
 	}
@@ -44,10 +48,10 @@ func (f *folder) tryRun(id ID) (*os.File, error) {
 // unlockRuns gives up the run lock of a descriptor, whoever else has a copy of it.
 func unlockRuns(file *os.File) error { return flock(file, unix.LOCK_UN) }
 
-// adoptRun verifies that an inherited descriptor is the one that holds the run
+// tryAdopt verifies that an inherited descriptor is the one that holds the run
 // lock of id: the same file by device and inode, a lock that others see held, and
 // that this description can take again, which only its owner can.
-func (f *folder) adoptRun(file *os.File, id ID) error {
+func (f *folder) tryAdopt(file *os.File, id int64) error {
 	mine, err := file.Stat()
 	if err != nil {
 		return f.systemError(err)
@@ -81,7 +85,7 @@ func (p *runProbe) close() {}
 // readAll prepares for many questions; here it cannot make them cheaper.
 func (p *runProbe) readAll() error { return nil }
 
-func (p *runProbe) held(id ID) (bool, error) {
+func (p *runProbe) held(id int64) (bool, error) {
 	file, err := openOwn(p.f.runPath(id), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

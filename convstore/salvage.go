@@ -30,9 +30,9 @@ type Salvaged struct {
 func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvaged, error] {
 	return func(yield func(Salvaged, error) bool) {
 		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
-		file, err := s.f.aside(ctx, s.f.anyhow(ctx))
-		if err == nil && file == nil {
-			file, err = s.f.acquire(ctx, false)
+		copied, err := s.f.aside(ctx, s.f.anyhow(ctx))
+		if err == nil && copied == nil {
+			copied, err = s.f.acquire(ctx, false)
 		}
 		if err == errAbsent {
 			return
@@ -41,9 +41,9 @@ func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvage
 			yield(Salvaged{}, err)
 			return
 		}
-		h := handle{file: file}
+		h := handle{file: copied}
 		defer h.abandon()
-		r, err := page.OpenRemains(file, lost)
+		r, err := page.OpenRemains(copied, lost)
 		if err != nil {
 			yield(Salvaged{}, &DamagedError{Path: s.Path(), Err: err})
 			return

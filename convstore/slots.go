@@ -24,16 +24,15 @@ const MaxSlots = 1024
 // cost nothing.
 type Slots struct {
 	f    *folder
-	root ID
+	root int64
 	n    int
 	line chan struct{} // within this process
 }
 
-// Slots returns the slots of the tree whose ledger root owns: n of them, which is
-// brought into 1 to MaxSlots. All that ask with one root share them; where they
-// disagree about n, the slots that both know are shared.
-func (s Scope) Slots(root ID, n int) *Slots {
-	return &Slots{f: s.f, root: root, n: min(max(n, 1), MaxSlots), line: make(chan struct{}, 1)}
+// slots returns the slots of the tree whose ledger root owns: n of them, which is
+// brought into 1 to MaxSlots.
+func (f *folder) slots(root int64, n int) *Slots {
+	return &Slots{f: f, root: root, n: min(max(n, 1), MaxSlots), line: make(chan struct{}, 1)}
 }
 
 // Slot is one taken slot. It is not safe for concurrent use.
@@ -129,13 +128,12 @@ func (p *Slot) Release() error {
 // held one has ended.
 func (s *Slots) Freed() { s.f.tellSlots() }
 
-// AdoptSlot takes over a slot by its inherited descriptor. An error means that it
-// is none of this store; the descriptor stays the caller's then.
-func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
-	if err := s.f.adoptSlot(file); err != nil {
+// adoptSlot takes over a slot by its inherited descriptor.
+func (f *folder) adoptSlot(file *os.File) (*Slot, error) {
+	if err := f.ownsSlot(file); err != nil {
 		return nil, fmt.Errorf("slot: %w", err)
 	}
-	return &Slot{f: s.f, file: file}, nil
+	return &Slot{f: f, file: file}, nil
 }
 
 // How often whoever is first in line looks again: unasked where it is told of

@@ -22,7 +22,7 @@ const slotSpan = 2 * MaxSlots
 
 func (s *Slots) byteAt(n int) *unix.Flock_t {
 	const room = int64(1)<<62/slotSpan - 1
-	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: int64(s.root)&room*slotSpan + int64(n), Len: 1}
+	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: s.root&room*slotSpan + int64(n), Len: 1}
 }
 
 func (f *folder) openSlots() (*os.File, error) {
@@ -80,7 +80,8 @@ func (f *folder) tellSlots() {
 	}
 }
 
-func (f *folder) adoptSlot(file *os.File) error {
+// ownsSlot returns an error for a descriptor that holds no slot of this store.
+func (f *folder) ownsSlot(file *os.File) error {
 	mine, err := file.Stat()
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 // that a slot has come free, so whoever is first in line looks every 20 ms.
 
 func (s *Slots) open(name string) (*os.File, error) {
-	dir := filepath.Join(s.f.path(fileSlots), s.root.String())
+	dir := filepath.Join(s.f.path(fileSlots), lockName(s.root))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,8 @@ func unlockSlot(file *os.File) error { return flock(file, unix.LOCK_UN) }
 
 func (f *folder) tellSlots() {}
 
-func (f *folder) adoptSlot(file *os.File) error {
+// ownsSlot returns an error for a descriptor that holds no slot of this store.
+func (f *folder) ownsSlot(file *os.File) error {
 	mine, err := file.Stat()
 	if err != nil {
 		return err

@@ -203,7 +203,7 @@ func TestSlotsOfTwoTrees(t *testing.T) {
 	_, root, slots := slotsOf(t)
 	s := slots(1)
 	held := mustTake(t, s)
-	other := &Slots{f: s.f, root: root + 1, n: 1, line: make(chan struct{}, 1)}
+	other := s.f.slots(int64(root)+1, 1)
 	beside := mustTake(t, other)
 	for _, p := range []*Slot{held, beside} {
 		if err := p.Release(); err != nil {
@@ -222,7 +222,7 @@ func TestAdoptSlotOfAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := (Scope{View: View{f: s.f}}).AdoptSlot(file); err == nil {
+	if _, err := s.f.adoptSlot(file); err == nil {
 		t.Error("AdoptSlot took a file that is none of the store's")
 	}
 }

@@ -24,7 +24,7 @@ const (
 
 // snapshot is a copy of the store's file under way.
 type snapshot struct {
-	f    *folder
+	f    *base
 	dst  *os.File
 	src  os.FileInfo // the file that was copied so far
 	seed maphash.Seed
@@ -40,7 +40,7 @@ type chunk struct {
 
 // copyTo copies the store to an empty file, as it is at one moment. Locked calls what it is given with
 // the store's file while its lock is held.
-func (f *folder) copyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
+func (f *base) copyTo(ctx context.Context, dst *os.File, locked func(func(*os.File) error) error) error {
 	s := snapshot{f: f, dst: dst, seed: maphash.MakeSeed()}
 	for round := 0; ; round++ {
 		if err := s.ahead(ctx); err != nil {
@@ -88,22 +88,22 @@ func (f *folder) copyTo(ctx context.Context, dst *os.File, locked func(func(*os.
 
 // ahead copies what differs, while others write.
 func (s *snapshot) ahead(ctx context.Context) error {
-	file, err := openOwn(s.f.path(fileStore), os.O_RDONLY)
+	src, err := openOwn(s.f.storePath(), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return errAbsent
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	info, err := file.Stat()
+	defer src.Close()
+	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
 	if s.src == nil || !os.SameFile(info, s.src) {
 		s.src, s.sums = info, nil
 	}
-	_, err = s.pass(ctx, file, func(c chunk) (bool, error) { return true, s.write(c) })
+	_, err = s.pass(ctx, src, func(c chunk) (bool, error) { return true, s.write(c) })
 	return err
 }
 
@@ -147,7 +147,7 @@ func (s *snapshot) write(c chunk) error {
 }
 
 // soundly is the lock of a copy of a store whose pages bbolt takes.
-func (f *folder) soundly(ctx context.Context) func(func(*os.File) error) error {
+func (f *base) soundly(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		return f.session(ctx, false, func(h *handle) error {
 			// The schema is looked at, and bbolt has looked at its own pages.
@@ -160,7 +160,7 @@ func (f *folder) soundly(ctx context.Context) func(func(*os.File) error) error {
 }
 
 // anyhow is the lock of a copy of a store that may be damaged.
-func (f *folder) anyhow(ctx context.Context) func(func(*os.File) error) error {
+func (f *base) anyhow(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		file, err := f.acquire(ctx, false)
 		if err != nil {
@@ -174,16 +174,16 @@ func (f *folder) anyhow(ctx context.Context) func(func(*os.File) error) error {
 
 // aside makes a copy of the store that vanishes when it is closed, for whoever reads all of it. Where
 // there is no room for one it says that others wait, and returns nil, as it does without a store.
-func (f *folder) aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
-	if _, err := os.Lstat(f.path(fileStore)); err != nil {
+func (f *base) aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
+	if _, err := os.Lstat(f.storePath()); err != nil {
 		return nil, nil // who takes the lock says what that means
 	}
-	file, err := unnamed(f.dir)
+	copied, err := unnamed(f.dir)
 	if err == nil {
-		if err = f.copyTo(ctx, file, locked); err == nil {
-			return file, nil
+		if err = f.copyTo(ctx, copied, locked); err == nil {
+			return copied, nil
 		}
-		file.Close()
+		copied.Close()
 	}
 	var damaged *DamagedError
 	var schema *SchemaError
@@ -196,11 +196,11 @@ func (f *folder) aside(ctx context.Context, locked func(func(*os.File) error) er
 }
 
 // openCopy opens a copy of the store that nobody else has.
-func (f *folder) openCopy(file *os.File, h *handle) error {
+func (f *base) openCopy(file *os.File, h *handle) error {
 	if _, err := page.Inspect(file); err != nil {
-		return &DamagedError{Path: f.path(fileStore), Err: err}
+		return &DamagedError{Path: f.storePath(), Err: err}
 	}
-	db, err := bbolt.Open(f.path(fileStore), 0o600, &bbolt.Options{
+	db, err := bbolt.Open(f.storePath(), 0o600, &bbolt.Options{
 		ReadOnly: true, NoStatistics: true,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
 			h.file = file

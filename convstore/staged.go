@@ -314,7 +314,7 @@ func (t *tx) sumLedger(root ID) error {
 const sweepBatch = 50_000
 
 // sweepImports removes what imports have left that were cut off.
-func (f *folder) sweepImports(ctx context.Context) error {
+func (f *base) sweepImports(ctx context.Context) error {
 	for {
 		left := false
 		err := f.read(ctx, func(t *tx) error {

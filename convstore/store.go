@@ -35,30 +35,28 @@ type Store struct {
 // the one that writes, at most until Options.Deadline and then fails with a
 // *BusyError.
 func Open(dir string, o Options) (*Store, error) {
-	if err := checkPlace(dir); err != nil {
-		return nil, err
-	}
-	full, _, err := resolve(dir)
+	in, err := openFolder(dir, folderOptions{deadline: o.Deadline, patient: o.Patient, notice: o.Notice, workspace: o.Workspace, fill: makeFile})
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{dir: full, readOnly: o.ReadOnly, deadline: o.Deadline, now: o.Now, notice: o.Notice, workspace: o.Workspace,
-		patient: o.Patient, remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool), free: defaultFree, freed: new(atomic.Bool)}
-	f.seen.Store(o.Patient)
-	if f.deadline == 0 {
-		f.deadline = defaultDeadline
-	}
+	f := &base{folder: in, readOnly: o.ReadOnly, now: o.Now, free: defaultFree, freed: new(atomic.Bool)}
 	if f.now == nil {
 		f.now = time.Now
-	}
-	if f.notice == nil {
-		f.notice = func(string) {}
 	}
 	return &Store{View{f: f}}, nil
 }
 
 // Path returns the path of the store's file. It need not exist.
-func (s *Store) Path() string { return s.f.path(fileStore) }
+func (s *Store) Path() string { return s.f.storePath() }
+
+// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
+// as permissions and the file system say. It writes nothing and waits for nobody.
+func (s *Store) Writable() error {
+	if s.f.readOnly {
+		return ErrReadOnly
+	}
+	return s.f.writable()
+}
 
 // Below returns the scope of parent, for delegating by hand. Unlike Log.Below it
 // does not need the parent's run lock.
@@ -96,15 +94,11 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	if s.f.readOnly {
 		return nil, ErrReadOnly
 	}
-	err := s.f.adoptRun(file, id)
-	if err == nil {
-		return s.newLog(ctx, id, file, true)
+	if err := s.f.adoptRun(file, int64(id)); err != nil {
+		file.Close()
+		return nil, busy(err)
 	}
-	file.Close()
-	if err == errHeld {
-		return nil, &BusyError{ID: id, Holder: s.f.runHolder(id)}
-	}
-	return nil, err
+	return s.newLog(ctx, id, file, true)
 }
 
 // newLog looks, under the lock, at what is there.
@@ -124,4 +118,25 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 		return nil, absent(err, id)
 	}
 	return l, nil
+}
+
+// Adopt makes the store of another workspace, which is gone, that of workspace, and
+// returns its folder. From names the store's folder or the path that its workspace
+// had. Conversations that workspace has already keep it from adopting others; an
+// empty store of its own is moved aside. A *PlaceError says why not.
+func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
+	return adopt(env, workspace, from, func(dir string) (bool, error) {
+		s, err := Open(dir, Options{ReadOnly: true})
+		if err != nil {
+			return false, err
+		}
+		some, err := s.List(ctx, Filter{Hidden: true, Archived: true, Limit: 1})
+		return len(some) == 0, err
+	})
+}
+
+// Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
+// and read, also while a run is being stopped.
+func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outlast(ctx, defaultDeadline)
 }

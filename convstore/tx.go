@@ -17,7 +17,7 @@ import (
 // tx is one transaction. It lives as long as the function it is given to, and so
 // does everything that bbolt returns from it.
 type tx struct {
-	f       *folder
+	f       *base
 	b       *bbolt.Tx
 	h       *handle
 	now     time.Time
@@ -38,7 +38,7 @@ type damage struct{ error }
 
 // read runs fn on the store as it is, or returns errAbsent. Nothing that fn is
 // given may be kept.
-func (f *folder) read(ctx context.Context, fn func(*tx) error) error {
+func (f *base) read(ctx context.Context, fn func(*tx) error) error {
 	err := f.readOnce(ctx, fn)
 	var schema *SchemaError
 	if errors.As(err, &schema) && schema.Have < schema.Want && !f.readOnly {
@@ -50,12 +50,12 @@ func (f *folder) read(ctx context.Context, fn func(*tx) error) error {
 	return err
 }
 
-func (f *folder) readOnce(ctx context.Context, fn func(*tx) error) error {
+func (f *base) readOnce(ctx context.Context, fn func(*tx) error) error {
 	return f.session(ctx, false, func(h *handle) error { return f.view(h, fn) })
 }
 
 // view runs fn in a read transaction of an open handle.
-func (f *folder) view(h *handle, fn func(*tx) error) error {
+func (f *base) view(h *handle, fn func(*tx) error) error {
 	b, err := h.db.Begin(false)
 	if err != nil {
 		return f.openError(err)
@@ -63,7 +63,7 @@ func (f *folder) view(h *handle, fn func(*tx) error) error {
 	t := &tx{f: f, b: b, h: h, now: f.now().Round(0)}
 	defer t.close()
 	if have := t.schema(); have != schemaVersion {
-		err = &SchemaError{Path: f.path(fileStore), Have: have, Want: schemaVersion}
+		err = &SchemaError{Path: f.storePath(), Have: have, Want: schemaVersion}
 	} else {
 		err = fn(t)
 	}
@@ -74,7 +74,7 @@ func (f *folder) view(h *handle, fn func(*tx) error) error {
 }
 
 // bring migrates a store from an earlier schema. It writes nothing where somebody else has done so.
-func (f *folder) bring(ctx context.Context) error {
+func (f *base) bring(ctx context.Context) error {
 	return f.write(ctx, func(t *tx) error {
 		if !t.migrated {
 			return errUnchanged
@@ -84,7 +84,7 @@ func (f *folder) bring(ctx context.Context) error {
 }
 
 // write runs fn and commits what it did, durably, or nothing when it fails.
-func (f *folder) write(ctx context.Context, fn func(*tx) error) error {
+func (f *base) write(ctx context.Context, fn func(*tx) error) error {
 	if f.readOnly {
 		return ErrReadOnly
 	}
@@ -117,22 +117,22 @@ func (f *folder) write(ctx context.Context, fn func(*tx) error) error {
 
 // commitError returns the error for a commit that failed. One that failed for want of room has
 // written nothing that counts. Where the disk fails, nobody knows what the last flush has done.
-func (f *folder) commitError(err error) error {
+func (f *base) commitError(err error) error {
 	if errors.Is(err, syscall.EIO) {
-		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.path(fileStore), err)
+		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.storePath(), err)
 	}
-	return fmt.Errorf("store %s: nothing was written: %w", f.path(fileStore), err)
+	return fmt.Errorf("store %s: nothing was written: %w", f.storePath(), err)
 }
 
 // session opens the store for the length of use, which may panic: bbolt does on
 // a corrupt page, and the kernel sends a signal for one that the file no longer
 // has. Both become a *DamagedError; any other panic goes on, with the lock given
 // up.
-func (f *folder) session(ctx context.Context, write bool, use func(*handle) error) (err error) {
+func (f *base) session(ctx context.Context, write bool, use func(*handle) error) (err error) {
 	return f.guarded(func(h *handle) error { return f.open(ctx, write, h) }, use)
 }
 
-func (f *folder) guarded(open, use func(*handle) error) (err error) {
+func (f *base) guarded(open, use func(*handle) error) (err error) {
 	var h handle
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	orderly := false
@@ -149,7 +149,7 @@ func (f *folder) guarded(open, use func(*handle) error) (err error) {
 		if cause == nil {
 			panic(r)
 		}
-		err = &DamagedError{Path: f.path(fileStore), Err: cause}
+		err = &DamagedError{Path: f.storePath(), Err: cause}
 	}()
 	if err := open(&h); err != nil {
 		orderly = true
@@ -219,20 +219,20 @@ func (t *tx) bucket(n bucketNumber) *bbolt.Bucket {
 
 // damaged returns the error for a record that is not as it must be.
 func (t *tx) damaged(format string, args ...any) error {
-	return &DamagedError{Path: t.f.path(fileStore), Err: fmt.Errorf(format, args...)}
+	return &DamagedError{Path: t.f.storePath(), Err: fmt.Errorf(format, args...)}
 }
 
 // put and drop are bbolt's Put and Delete with the store named in the error.
 func (t *tx) put(n bucketNumber, key, value []byte) error {
 	if err := t.bucket(n).Put(key, value); err != nil {
-		return fmt.Errorf("store %s: %s: %w", t.f.path(fileStore), bucketNames[n], err)
+		return fmt.Errorf("store %s: %s: %w", t.f.storePath(), bucketNames[n], err)
 	}
 	return nil
 }
 
 func (t *tx) drop(n bucketNumber, key []byte) error {
 	if err := t.bucket(n).Delete(key); err != nil {
-		return fmt.Errorf("store %s: %s: %w", t.f.path(fileStore), bucketNames[n], err)
+		return fmt.Errorf("store %s: %s: %w", t.f.storePath(), bucketNames[n], err)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // itself; those that return iterators do so for every few milliseconds of work
 // and never while the caller has the turn.
 type View struct {
-	f         *folder
+	f         *base
 	root      ID   // 0 = everything
 	delegated bool // only by delegation links
 }
@@ -328,7 +328,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 			for _, s := range batch {
 				e, err := s.event(s.seq)
 				if err != nil {
-					yield(Event{}, &DamagedError{v.f.path(fileStore), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
+					yield(Event{}, &DamagedError{v.f.storePath(), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
 					return
 				}
 				if !yield(e, nil) {

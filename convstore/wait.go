@@ -18,13 +18,6 @@ const (
 // errOutlasted is the cause of the end of a context that has outlasted another one.
 var errOutlasted = errors.New("store: waited long enough")
 
-// patiently returns the folder as a run uses it.
-func (f *folder) patiently() *folder {
-	p := *f
-	p.patient = true
-	return &p
-}
-
 // bounded returns the context of a wait. One that could never end lasts until the deadline, whoever
 // waits.
 func (f *folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -34,12 +27,7 @@ func (f *folder) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.deadline)
 }
 
-// Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
-// and read, also while a run is being stopped.
-func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	return outlast(ctx, defaultDeadline)
-}
-
+// outlast returns a context that ends so long after ctx has.
 func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
