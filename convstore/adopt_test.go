@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"errors"
+	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,7 @@ func TestAdoptStore(t *testing.T) {
 	if got := p.use("other"); got != dir {
 		t.Errorf("afterwards: %s, want %s", got, dir)
 	}
-	if _, err := os.Stat(filepath.Join(other+".replaced-1", fileStore)); err != nil {
+	if _, err := os.Stat(filepath.Join(other+".replaced-1", file.StoreName)); err != nil {
 		t.Errorf("the empty store is gone: %v", err)
 	}
 	for _, other := range []Env{p.env("JP_STORE", "/x", "XDG_STATE_HOME", p.path("state")), {Get: env.Get, Override: "/x"}} {

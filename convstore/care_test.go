@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
@@ -57,7 +58,7 @@ func TestMuchIsFree(t *testing.T) {
 		{"compacting", 8 << 20, func(s *Store) error { _, _, err := s.Compact(t.Context()); return err }, 0},
 	} {
 		var notices []string
-		s := openStoreIn(t, s.f.dir, Options{Notice: func(text string) { notices = append(notices, text) }})
+		s := openStoreIn(t, s.f.Dir, Options{Notice: func(text string) { notices = append(notices, text) }})
 		s.f.free = tt.free
 		if err := tt.use(s); err != nil {
 			t.Errorf("%s: %v", tt.what, err)
@@ -76,7 +77,7 @@ func TestCompact(t *testing.T) {
 	if err != nil || !space.Worth() {
 		t.Fatalf("Space = %+v, %v, want much that is free", space, err)
 	}
-	if err := os.WriteFile(s.f.unfinished(), []byte("left by a crash"), 0o600); err != nil {
+	if err := os.WriteFile(s.f.Unfinished(), []byte("left by a crash"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := dump(t, s)
@@ -136,8 +137,8 @@ func TestCompact(t *testing.T) {
 			break
 		}
 	}
-	for _, name := range filesIn(t, s.f.dir) {
-		if filepath.Base(name) == fileUnfinished {
+	for _, name := range filesIn(t, s.f.Dir) {
+		if filepath.Base(name) == file.UnfinishedName {
 			t.Error("the unfinished file was left behind")
 		}
 	}
@@ -319,7 +320,7 @@ func TestBackupBesideWriters(t *testing.T) {
 	}
 	s, _ := holey(t)
 	dir := memoryDir(t)
-	file, name, err := nameless(dir, "pattern")
+	file, name, err := file.Nameless(dir, "pattern")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
 
@@ -27,7 +28,7 @@ const checkInPlace = 128 << 20
 // long transaction were being written.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.f.check(ctx, checkInPlace)
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		return nil
 	}
 	return err
@@ -35,7 +36,7 @@ func (s *Store) Check(ctx context.Context) error {
 
 func (f *base) check(ctx context.Context, inPlace int64) error {
 	check := func(h *handle) error { return f.checkAll(ctx, h) }
-	if info, err := os.Lstat(f.storePath()); err == nil && info.Size() > inPlace {
+	if info, err := os.Lstat(f.StorePath()); err == nil && info.Size() > inPlace {
 		file, err := f.aside(ctx, f.anyhow(ctx))
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func (f *base) checkAll(ctx context.Context, h *handle) error {
 func (f *base) checkPages(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
-		return f.systemError(err)
+		return f.SystemError(err)
 	}
 	pages, err := page.Open(file, info.Size())
 	if err == nil && pages.Lone {
@@ -80,7 +81,7 @@ func (f *base) checkPages(file *os.File) error {
 		err = pages.Check()
 	}
 	if err != nil {
-		return &DamagedError{Path: f.storePath(), Err: err}
+		return &DamagedError{Path: f.StorePath(), Err: err}
 	}
 	return nil
 }

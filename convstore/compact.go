@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 		space, err = s.f.space(h.file)
 		return err
 	})
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		err = nil
 	}
 	return space, err
@@ -39,11 +40,11 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 func (f *base) space(file *os.File) (Space, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return Space{}, f.systemError(err)
+		return Space{}, f.SystemError(err)
 	}
 	p, err := page.Open(file, info.Size())
 	if err != nil {
-		return Space{}, &DamagedError{Path: f.storePath(), Err: err}
+		return Space{}, &DamagedError{Path: f.StorePath(), Err: err}
 	}
 	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
 }
@@ -93,9 +94,9 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 
 // rewrite puts a copy of the store, made entry by entry, in its place, if it is smaller.
 func (f *base) rewrite(ctx context.Context, h *handle, before Space) (after Space, err error) {
-	unfinished := f.unfinished()
+	unfinished := f.Unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return after, f.systemError(err)
+		return after, f.SystemError(err)
 	}
 	defer func() { _ = os.Remove(unfinished) }() // where it is still that
 	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
@@ -105,22 +106,22 @@ func (f *base) rewrite(ctx context.Context, h *handle, before Space) (after Spac
 		},
 	})
 	if err != nil {
-		return after, f.systemError(err)
+		return after, f.SystemError(err)
 	}
 	err = f.copyInto(ctx, db, h)
 	if closed := db.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.storePath(), err)
+		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.StorePath(), err)
 	}
-	made, err := openOwn(unfinished, os.O_RDWR)
+	made, err := file.OpenOwn(unfinished, os.O_RDWR)
 	if err != nil {
-		return after, f.systemError(err)
+		return after, f.SystemError(err)
 	}
 	defer made.Close()
 	if err := trim(made); err != nil {
-		return after, f.systemError(err)
+		return after, f.SystemError(err)
 	}
 	if after, err = f.space(made); err != nil {
 		return after, err
@@ -129,12 +130,12 @@ func (f *base) rewrite(ctx context.Context, h *handle, before Space) (after Spac
 		return before, nil
 	}
 	if err := made.Sync(); err != nil {
-		return after, f.systemError(err)
+		return after, f.SystemError(err)
 	}
-	if err := os.Rename(unfinished, f.storePath()); err != nil {
-		return after, f.systemError(err)
+	if err := os.Rename(unfinished, f.StorePath()); err != nil {
+		return after, f.SystemError(err)
 	}
-	return after, syncDir(f.dir)
+	return after, file.SyncDir(f.Dir)
 }
 
 // trim cuts off what bbolt has made the file larger than its pages in use.
@@ -242,7 +243,7 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
 	}
-	tmp, name, err := nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	tmp, name, err := file.Nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return backupError(path, err)
 	}
@@ -255,7 +256,7 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	}()
 	err = s.f.copyTo(ctx, tmp, s.f.soundly(ctx))
 	switch {
-	case err == errAbsent:
+	case err == file.ErrAbsent:
 		return fmt.Errorf("%s: %w", s.Path(), ErrNoStore)
 	case err != nil:
 		return backupError(path, err)
@@ -270,7 +271,7 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 		return backupError(path, err)
 	}
 	named = true
-	return syncDir(filepath.Dir(path))
+	return file.SyncDir(filepath.Dir(path))
 }
 
 func backupError(path string, err error) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"math/rand/v2"
 	"os"
@@ -281,7 +282,7 @@ func TestLostMeta(t *testing.T) {
 		broken[slot*os.Getpagesize()+page.HeaderSize+50] ^= 1
 		s := storeOf(t, broken)
 		var notices []string
-		s.f.notice = func(text string) { notices = append(notices, text) }
+		s.f.Notice = func(text string) { notices = append(notices, text) }
 		if err := s.Check(t.Context()); !errors.Is(err, page.ErrLone) {
 			t.Errorf("Check without meta %d = %v, want %v", slot, err, page.ErrLone)
 		}
@@ -386,7 +387,7 @@ func TestRingOfParents(t *testing.T) {
 // TestHostileFiles puts other things where the store's files should be.
 func TestHostileFiles(t *testing.T) {
 	sample := sampleStore(t)
-	for _, name := range []string{fileStore, fileGate, fileRuns} {
+	for _, name := range []string{file.StoreName, file.GateName, file.RunsName} {
 		for what, put := range map[string]func(path string) error{
 			"fifo":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
 			"folder":  func(path string) error { return os.Mkdir(path, 0o700) },

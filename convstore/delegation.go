@@ -1,6 +1,7 @@
 package convstore
 
 import (
+	"jp/convstore/internal/file"
 	"os"
 	"time"
 )
@@ -142,7 +143,7 @@ func (r *Reservation) drop() error {
 	if f == nil {
 		return nil
 	}
-	return dropRun(f)
+	return file.DropRun(f)
 }
 
 // Outcome is how a delegation ended. What it has used is not part of that: the

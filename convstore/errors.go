@@ -3,6 +3,7 @@ package convstore
 import (
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"time"
 )
 
@@ -66,7 +67,7 @@ func (e *BusyError) Error() string {
 		msg += fmt.Sprintf(" after waiting %v", e.Waited.Round(time.Millisecond))
 	}
 	if e.Holder != "" {
-		msg += ": held by " + heldBy(e.Holder, e.Reads)
+		msg += ": held by " + file.HeldBy(e.Holder, e.Reads)
 	}
 	return msg
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"jp/convstore/internal/file"
 	"slices"
 	"time"
 )
@@ -100,7 +101,7 @@ func (v View) exports(ctx context.Context, ids []ID, cascade bool) (all []ID, er
 		}
 		return nil
 	})
-	if err == errAbsent && len(ids) == 0 {
+	if err == file.ErrAbsent && len(ids) == 0 {
 		err = nil
 	}
 	return all, err

@@ -3,6 +3,7 @@ package convstore
 import (
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,11 +20,11 @@ func TestWriterIsNotStarved(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "store")
 	s := openStoreIn(t, dir, Options{})
 	c := mustCreate(t, s, New{})
-	reader, err := openOwn(s.Path(), os.O_RDONLY)
+	reader, err := file.OpenOwn(s.Path(), os.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flock(reader, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+	if err := file.Flock(reader, unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
 	// Beside a reader there is room for another one, but not for a writer.
@@ -45,7 +46,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	if !errors.As(err, &busy) {
 		t.Errorf("a late reader went past the writer: %v", err)
 	}
-	if err := errors.Join(flock(reader, unix.LOCK_UN), reader.Close()); err != nil {
+	if err := errors.Join(file.Flock(reader, unix.LOCK_UN), reader.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-wrote; err != nil {
@@ -57,13 +58,13 @@ func TestWriterIsNotStarved(t *testing.T) {
 // the file, which the test holds.
 func awaitGate(t *testing.T, s *Store) {
 	t.Helper()
-	gate, err := openOwn(s.f.path(fileGate), os.O_RDONLY)
+	gate, err := file.OpenOwn(s.f.Path(file.GateName), os.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = gate.Close() }()
-	for flock(gate, unix.LOCK_EX|unix.LOCK_NB) == nil {
-		if err := flock(gate, unix.LOCK_UN); err != nil {
+	for file.Flock(gate, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if err := file.Flock(gate, unix.LOCK_UN); err != nil {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
@@ -76,11 +77,11 @@ func TestReplacedFile(t *testing.T) {
 	s, other := openStore(t), openStore(t)
 	mustCreate(t, s, New{Title: "old"})
 	mustCreate(t, other, New{Title: "new"})
-	old, err := openOwn(s.Path(), os.O_RDWR)
+	old, err := file.OpenOwn(s.Path(), os.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flock(old, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := file.Flock(old, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
 	read := make(chan []Conversation)
@@ -93,7 +94,7 @@ func TestReplacedFile(t *testing.T) {
 	}()
 	awaitGate(t, s)
 	copied := s.Path() + ".copy"
-	if err := errors.Join(os.WriteFile(copied, mustRead(t, other.Path()), 0o600), os.Rename(copied, s.Path()), flock(old, unix.LOCK_UN), old.Close()); err != nil {
+	if err := errors.Join(os.WriteFile(copied, mustRead(t, other.Path()), 0o600), os.Rename(copied, s.Path()), file.Flock(old, unix.LOCK_UN), old.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if list := <-read; len(list) != 1 || list[0].Title != "new" {
@@ -104,7 +105,7 @@ func TestReplacedFile(t *testing.T) {
 // TestUnfinishedStore finds what a process left that died while it made a store.
 func TestUnfinishedStore(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "store")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, fileUnfinished), []byte("half a store"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, file.UnfinishedName), []byte("half a store"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	s := openStoreIn(t, dir, Options{})
@@ -112,7 +113,7 @@ func TestUnfinishedStore(t *testing.T) {
 		t.Errorf("List = %v, want none", list)
 	}
 	mustCreate(t, s, New{})
-	if _, err := os.Stat(filepath.Join(dir, fileUnfinished)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, file.UnfinishedName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -149,27 +150,27 @@ func TestRunLocks(t *testing.T) {
 		files = append(files, file)
 	}
 	free := []ID{4, 499, 502, 17636174890, 1 << 62}
-	check := func(probe *runProbe, want bool, ids ...ID) {
+	check := func(probe *file.RunProbe, want bool, ids ...ID) {
 		t.Helper()
 		for _, id := range ids {
-			if got, err := probe.held(int64(id)); got != want || err != nil {
+			if got, err := probe.Held(int64(id)); got != want || err != nil {
 				t.Errorf("held(%d) = %v, %v, want %v", id, got, err, want)
 			}
 		}
 	}
 	for _, all := range []bool{false, true} {
-		probe, err := s.f.probeRuns()
+		probe, err := s.f.ProbeRuns()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if all {
-			if err := probe.readAll(); err != nil {
+			if err := probe.ReadAll(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		check(probe, true, held...)
 		check(probe, false, free...)
-		probe.close()
+		probe.Close()
 	}
 	if _, err := s.f.takeRun(500); busyID(err) != 500 {
 		t.Errorf("takeRun of one that is held: %v", err)
@@ -178,15 +179,15 @@ func TestRunLocks(t *testing.T) {
 		t.Errorf("takeAll with one that is held: %v", err)
 	}
 	for _, lock := range files {
-		if err := dropRun(lock); err != nil {
+		if err := file.DropRun(lock); err != nil {
 			t.Fatal(err)
 		}
 	}
-	probe, err := s.f.probeRuns()
+	probe, err := s.f.ProbeRuns()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer probe.close()
+	defer probe.Close()
 	check(probe, false, slices.Concat(held, free)...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"jp/convstore/internal/file"
 	"os"
 	"runtime"
 	"slices"
@@ -93,7 +94,7 @@ func (s *Store) Import(ctx context.Context, pieces iter.Seq2[Piece, error], o Im
 		if im.lock == nil {
 			return
 		}
-		dropped := dropRun(im.lock)
+		dropped := file.DropRun(im.lock)
 		if err != nil {
 			// What cannot be removed now, on a full disk say, the next import removes.
 			_ = s.f.sweepImports(context.WithoutCancel(ctx))
@@ -221,7 +222,7 @@ func (im *importer) flush(ctx context.Context) error {
 		return nil
 	})
 	if err != nil && lock == nil && im.lock != nil {
-		err = errors.Join(err, dropRun(im.lock))
+		err = errors.Join(err, file.DropRun(im.lock))
 		im.lock = nil
 	}
 	clear(im.batch)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
@@ -359,7 +360,7 @@ func TestImportCutOff(t *testing.T) {
 	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*BusyError)) {
 		t.Errorf("the same beside it: %v, want a BusyError", err)
 	}
-	if err := dropRun(im.lock); err != nil {
+	if err := file.DropRun(im.lock); err != nil {
 		t.Fatal(err)
 	}
 	if res := mustImport(t, s, importFile(importLine("6", "")), ImportOptions{}); len(res.Made) != 1 {
@@ -371,7 +372,7 @@ func TestImportCutOff(t *testing.T) {
 	for i := range 500 {
 		many.WriteString(importLine(fmt.Sprint(1000+i), "") + importEvents(1))
 	}
-	if im = startImport(t, s, importFile(many.String())); dropRun(im.lock) != nil {
+	if im = startImport(t, s, importFile(many.String())); file.DropRun(im.lock) != nil {
 		t.Fatal("its lock is gone")
 	}
 	sofar := transactions(t, s)
@@ -380,7 +381,7 @@ func TestImportCutOff(t *testing.T) {
 		t.Errorf("sweeping 500 conversations took %d transactions", n)
 	}
 	nothingStaged(t, s)
-	if im = startImport(t, s, lines); dropRun(im.lock) != nil {
+	if im = startImport(t, s, lines); file.DropRun(im.lock) != nil {
 		t.Fatal("its lock is gone")
 	}
 	if _, _, err := s.Compact(t.Context()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"jp/convstore/internal/file"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (l *Log) Close() error {
 	if l.shared {
 		return lock.Close()
 	}
-	return dropRun(lock)
+	return file.DropRun(lock)
 }
 
 // write runs fn in a write transaction with the conversation's record, as long as
@@ -183,7 +184,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 			}
 		}
 	}
-	ctx, stop := outlast(ctx, l.f.deadline)
+	ctx, stop := file.Outlast(ctx, l.f.Deadline)
 	defer stop()
 	seqs := make([]uint64, len(events))
 	l.blank.Store(false) // whatever comes of it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"os"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 
 // base is a store as its transactions use it: the folder, and bbolt in it.
 type base struct {
-	folder
+	file.Folder
 	readOnly bool
 	now      func() time.Time
 	free     int64        // bytes that are free in the file, from which on that is told to who writes
@@ -26,27 +27,27 @@ type base struct {
 // patiently returns the base as a run uses it.
 func (f *base) patiently() *base {
 	p := *f
-	p.patient = true
+	p.Patient = true
 	return &p
 }
 
 // acquire returns the locked file, or a *BusyError.
 func (f *base) acquire(ctx context.Context, write bool) (*os.File, error) {
-	file, err := f.folder.acquire(ctx, write)
+	file, err := f.Folder.Acquire(ctx, write)
 	return file, busy(err)
 }
 
 // takeRun takes the run lock of one conversation without waiting, or fails with
 // a *BusyError.
 func (f *base) takeRun(id ID) (*os.File, error) {
-	file, err := f.folder.takeRun(int64(id))
+	file, err := f.Folder.TakeRun(int64(id))
 	return file, busy(err)
 }
 
 // busy makes a *BusyError of what a lock in the folder failed with.
 func busy(err error) error {
-	if held, ok := err.(*lockedError); ok {
-		return &BusyError{ID: ID(held.run), Holder: held.holder, Reads: held.reads, Waited: held.waited}
+	if held, ok := err.(*file.BusyError); ok {
+		return &BusyError{ID: ID(held.Run), Holder: held.Holder, Reads: held.Reads, Waited: held.Waited}
 	}
 	return err
 }
@@ -61,7 +62,7 @@ type handle struct {
 // close ends an orderly use. The lock is given up by itself, for the reason that
 // dropRun tells.
 func (h *handle) close() error {
-	_ = unlock(h.file) // closing does it too, if later
+	_ = file.Unlock(h.file) // closing does it too, if later
 	return h.db.Close()
 }
 
@@ -70,7 +71,7 @@ func (h *handle) close() error {
 // mapping keeps the descriptor's lock alive, the lock is given up by itself.
 func (h *handle) abandon() {
 	if h.file != nil {
-		_ = unlock(h.file)
+		_ = file.Unlock(h.file)
 		h.file.Close()
 	}
 }
@@ -79,7 +80,7 @@ func (h *handle) abandon() {
 // file. The caller guards it against panics, for which h may be partly filled.
 func (f *base) open(ctx context.Context, write bool, h *handle) error {
 	var refused error
-	db, err := bbolt.Open(f.storePath(), 0o600, &bbolt.Options{
+	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly:     !write,
 		NoStatistics: true,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
@@ -89,10 +90,10 @@ func (f *base) open(ctx context.Context, write bool, h *handle) error {
 			pages, err := page.Inspect(h.file)
 			if err != nil {
 				h.file.Close()
-				return nil, &DamagedError{Path: f.storePath(), Err: err}
+				return nil, &DamagedError{Path: f.StorePath(), Err: err}
 			}
-			if pages.Lone && f.onceTold() {
-				f.notice(fmt.Sprintf("store %s: %v", f.storePath(), page.ErrLone))
+			if pages.Lone && f.OnceTold() {
+				f.Notice(fmt.Sprintf("store %s: %v", f.StorePath(), page.ErrLone))
 			}
 			if write {
 				f.tellFree(pages)
@@ -119,9 +120,9 @@ func (f *base) openError(err error) error {
 	case errors.As(err, &damaged):
 		return err
 	case errors.As(err, &errno):
-		return f.systemError(err)
+		return f.SystemError(err)
 	}
-	return &DamagedError{Path: f.storePath(), Err: err}
+	return &DamagedError{Path: f.StorePath(), Err: err}
 }
 
 // defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte more.
@@ -130,7 +131,7 @@ const defaultFree = 256 << 20
 // tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
 func (f *base) tellFree(p *page.File) {
 	if bytes := p.FreeBytes(); bytes >= f.free && !f.freed.Swap(true) {
-		f.notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.storePath(), bytes>>20))
+		f.Notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.StorePath(), bytes>>20))
 	}
 }
 

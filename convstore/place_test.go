@@ -3,6 +3,7 @@ package convstore
 import (
 	"errors"
 	"io/fs"
+	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"slices"
@@ -236,7 +237,7 @@ func TestLocateOther(t *testing.T) {
 	}
 	p.wantTold()
 	// A record that is none is passed over.
-	if err := os.WriteFile(filepath.Join(dir, fileWorkspace), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, file.WorkspaceName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.use("a"); got != dir {

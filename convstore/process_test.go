@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"jp/convstore/internal/file"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -257,7 +258,7 @@ func TestBusyStore(t *testing.T) {
 	} {
 		err := call()
 		var busy *BusyError
-		if !errors.As(err, &busy) || busy.ID != 0 || busy.Waited < s.f.deadline {
+		if !errors.As(err, &busy) || busy.ID != 0 || busy.Waited < s.f.Deadline {
 			t.Fatalf("%s: error %v, want a *BusyError after the deadline", what, err)
 		}
 		checkHolder(t, what, busy.Holder, p)
@@ -284,7 +285,7 @@ func TestPatientRun(t *testing.T) {
 	const deadline = 20 * time.Millisecond
 	notices := make(chan string, 8)
 	s := openStoreIn(t, dir, Options{Deadline: deadline, Notice: func(text string) { notices <- text }})
-	s.f.remark = 3 * deadline
+	s.f.Remark = 3 * deadline
 	c := mustCreate(t, s, New{})
 	l := mustLock(t, s, c.ID)
 	rs, err := l.Below().Reserve(t.Context(), admit(Child{Call: "a"}))
@@ -325,7 +326,7 @@ func TestPatientRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reader.Close() }()
-	if err := flock(reader, unix.LOCK_SH); err != nil {
+	if err := file.Flock(reader, unix.LOCK_SH); err != nil {
 		t.Fatal(err)
 	}
 	_, err = s.Create(t.Context(), New{})
@@ -340,7 +341,7 @@ func TestPatientRun(t *testing.T) {
 func TestGone(t *testing.T) {
 	for what, remove := range map[string]func(s *Store) error{
 		"the file":   func(s *Store) error { return os.Rename(s.Path(), s.Path()+".away") },
-		"the folder": func(s *Store) error { return os.Rename(s.f.dir, s.f.dir+".away") },
+		"the folder": func(s *Store) error { return os.Rename(s.f.Dir, s.f.Dir+".away") },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, err := Open(filepath.Join(memoryDir(t), "store"), Options{})
@@ -625,7 +626,7 @@ func TestAdopt(t *testing.T) {
 	}
 	dir := filepath.Dir(s.Path())
 	foreign := mustLock(t, elsewhere, mustCreate(t, elsewhere, New{}).ID)
-	unlocked, err := os.OpenFile(filepath.Join(dir, fileRuns), os.O_RDWR, 0)
+	unlocked, err := os.OpenFile(filepath.Join(dir, file.RunsName), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,9 @@
 package convstore
 
-import "context"
+import (
+	"context"
+	"jp/convstore/internal/file"
+)
 
 // Reconcile settles, in all ledgers, the delegations that nobody can settle any more,
 // as Reserve does in the one that it is about.
@@ -10,7 +13,7 @@ func (s *Store) Reconcile(ctx context.Context) error {
 		ledgers, err = t.abandonedLedgers()
 		return err
 	})
-	if err == errAbsent || err == nil && len(ledgers) == 0 {
+	if err == file.ErrAbsent || err == nil && len(ledgers) == 0 {
 		return nil
 	}
 	if err != nil {

@@ -276,13 +276,13 @@ func (t *tx) held(id ID) (bool, error) {
 		return false, nil
 	}
 	if t.runs == nil {
-		probe, err := t.f.probeRuns()
+		probe, err := t.f.ProbeRuns()
 		if err != nil {
 			return false, err
 		}
 		t.runs = probe
 	}
-	return t.runs.held(int64(id))
+	return t.runs.Held(int64(id))
 }
 
 // takeAll sees to it that none of several conversations runs while a write transaction removes or
@@ -301,7 +301,7 @@ func (t *tx) takeAll(ids []ID) error {
 			return err
 		}
 		if held {
-			return &BusyError{ID: id, Holder: t.f.runHolder(int64(id))}
+			return &BusyError{ID: id, Holder: t.f.RunHolder(int64(id))}
 		}
 	}
 	if t.mine == nil {

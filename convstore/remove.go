@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"slices"
 	"time"
 )
@@ -247,7 +248,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 		return nil
 	})
 	if err != nil || !due {
-		if err == errAbsent {
+		if err == file.ErrAbsent {
 			err = nil
 		}
 		return nil, err

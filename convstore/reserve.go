@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"maps"
 	"os"
 	"slices"
@@ -34,13 +35,13 @@ func (s Scope) Caller() ID { return s.root }
 // brought into 1 to MaxSlots. All that ask with one root share them; where they
 // disagree about n, the slots that both know are shared.
 func (s Scope) Slots(root ID, n int) *Slots {
-	return s.f.slots(int64(root), n)
+	return s.f.Slots(int64(root), n)
 }
 
 // AdoptSlot takes over a slot by its inherited descriptor. An error means that it
 // is none of this store; the descriptor stays the caller's then.
 func (s Scope) AdoptSlot(file *os.File) (*Slot, error) {
-	return s.f.adoptSlot(file)
+	return s.f.AdoptSlot(file)
 }
 
 const (
@@ -323,7 +324,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 	if !o.State.Terminal() {
 		return Delegation{}, fmt.Errorf("delegation %s: %q is no terminal state", r.Delegation.ID, o.State)
 	}
-	ctx, stop := outlast(ctx, s.f.deadline)
+	ctx, stop := file.Outlast(ctx, s.f.Deadline)
 	defer stop()
 	err = s.f.patiently().write(ctx, func(t *tx) error {
 		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)

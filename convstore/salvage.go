@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
 
@@ -34,7 +35,7 @@ func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvage
 		if err == nil && copied == nil {
 			copied, err = s.f.acquire(ctx, false)
 		}
-		if err == errAbsent {
+		if err == file.ErrAbsent {
 			return
 		}
 		if err != nil {

@@ -302,7 +302,7 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, page.Bucket) error) err
 func (t *tx) mapPages(ms *page.Mappings, use func(*page.Map) error) error {
 	info, err := t.h.file.Stat()
 	if err != nil {
-		return t.f.systemError(err)
+		return t.f.SystemError(err)
 	}
 	p, err := page.Open(t.h.file, info.Size())
 	if err != nil {
@@ -310,7 +310,7 @@ func (t *tx) mapPages(ms *page.Mappings, use func(*page.Map) error) error {
 	}
 	m, err := ms.Map(t.h.file, p)
 	if err != nil {
-		return t.f.systemError(err)
+		return t.f.SystemError(err)
 	}
 	defer m.Done()
 	return use(m)

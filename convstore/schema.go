@@ -157,14 +157,14 @@ func (t *tx) migrate(steps []migration, want int) error {
 	started := t.schema()
 	have := started
 	if have > want {
-		return &SchemaError{Path: t.f.storePath(), Have: have, Want: want}
+		return &SchemaError{Path: t.f.StorePath(), Have: have, Want: want}
 	}
 	for _, step := range steps {
 		if step.from != have || have == want {
 			continue
 		}
 		if err := step.run(t); err != nil {
-			return fmt.Errorf("store %s: migrating from schema %d: %w", t.f.storePath(), have, err)
+			return fmt.Errorf("store %s: migrating from schema %d: %w", t.f.StorePath(), have, err)
 		}
 		have++
 		if err := t.put(bMeta, []byte(metaSchema), be64(uint64(have))); err != nil {
@@ -176,7 +176,7 @@ func (t *tx) migrate(steps []migration, want int) error {
 	}
 	if have != started {
 		t.migrated = true
-		t.f.notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.f.storePath(), started, want))
+		t.f.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.f.StorePath(), started, want))
 	}
 	return nil
 }

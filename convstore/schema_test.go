@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -198,7 +199,7 @@ func richStore(t *testing.T) *Store {
 	}
 	mustImport(t, s, importFile(importLine("7", "")+importEvents(1)), ImportOptions{})
 	im := startImport(t, s, importFile(importLine("5", "")+importEvents(1)+importDelegation))
-	t.Cleanup(func() { _ = dropRun(im.lock) })
+	t.Cleanup(func() { _ = file.DropRun(im.lock) })
 	if err := s.Activate(ctx, "tty1", root.ID); err != nil {
 		t.Fatal(err)
 	}

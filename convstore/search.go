@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"jp/convstore/internal/file"
 	"jp/tools/regex"
 )
 
@@ -150,10 +151,10 @@ func (s *search) choose(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err == errAbsent && len(s.query.IDs) > 0 {
+	if err == file.ErrAbsent && len(s.query.IDs) > 0 {
 		return &NotFoundError{ID: s.query.IDs[0]}
 	}
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		return nil
 	}
 	return err

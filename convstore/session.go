@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"jp/convstore/internal/file"
 	"time"
 )
 
@@ -66,7 +67,7 @@ func (s *Store) Active(ctx context.Context, name string) (active, previous ID, e
 		active, previous = t.existing(now.Active), t.existing(now.Previous)
 		return nil
 	})
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		err = nil
 	}
 	return active, previous, err

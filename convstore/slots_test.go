@@ -200,10 +200,9 @@ func TestSlotsCancelled(t *testing.T) {
 }
 
 func TestSlotsOfTwoTrees(t *testing.T) {
-	_, root, slots := slotsOf(t)
-	s := slots(1)
-	held := mustTake(t, s)
-	other := s.f.slots(int64(root)+1, 1)
+	dir, root, slots := slotsOf(t)
+	held := mustTake(t, slots(1))
+	other := Scope{View: View{f: openStoreIn(t, dir, Options{}).f}}.Slots(root+1, 1)
 	beside := mustTake(t, other)
 	for _, p := range []*Slot{held, beside} {
 		if err := p.Release(); err != nil {
@@ -213,16 +212,15 @@ func TestSlotsOfTwoTrees(t *testing.T) {
 }
 
 func TestAdoptSlotOfAnotherFile(t *testing.T) {
-	_, _, slots := slotsOf(t)
-	s := slots(1)
-	p := mustTake(t, s)
+	dir, _, slots := slotsOf(t)
+	p := mustTake(t, slots(1))
 	defer p.Release()
 	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := s.f.adoptSlot(file); err == nil {
+	if _, err := (Scope{View: View{f: openStoreIn(t, dir, Options{}).f}}).AdoptSlot(file); err == nil {
 		t.Error("AdoptSlot took a file that is none of the store's")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 	"os"
 
@@ -88,9 +89,9 @@ func (f *base) copyTo(ctx context.Context, dst *os.File, locked func(func(*os.Fi
 
 // ahead copies what differs, while others write.
 func (s *snapshot) ahead(ctx context.Context) error {
-	src, err := openOwn(s.f.storePath(), os.O_RDONLY)
+	src, err := file.OpenOwn(s.f.StorePath(), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
-		return errAbsent
+		return file.ErrAbsent
 	}
 	if err != nil {
 		return err
@@ -175,10 +176,10 @@ func (f *base) anyhow(ctx context.Context) func(func(*os.File) error) error {
 // aside makes a copy of the store that vanishes when it is closed, for whoever reads all of it. Where
 // there is no room for one it says that others wait, and returns nil, as it does without a store.
 func (f *base) aside(ctx context.Context, locked func(func(*os.File) error) error) (*os.File, error) {
-	if _, err := os.Lstat(f.storePath()); err != nil {
+	if _, err := os.Lstat(f.StorePath()); err != nil {
 		return nil, nil // who takes the lock says what that means
 	}
-	copied, err := unnamed(f.dir)
+	copied, err := file.Unnamed(f.Dir)
 	if err == nil {
 		if err = f.copyTo(ctx, copied, locked); err == nil {
 			return copied, nil
@@ -188,19 +189,19 @@ func (f *base) aside(ctx context.Context, locked func(func(*os.File) error) erro
 	var damaged *DamagedError
 	var schema *SchemaError
 	var busy *BusyError
-	if err == errAbsent || ctx.Err() != nil || errors.Is(err, ErrGone) || errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
+	if err == file.ErrAbsent || ctx.Err() != nil || errors.Is(err, ErrGone) || errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
 		return nil, err
 	}
-	f.notice("no copy of the store can be made beside it (" + reason(err) + "): whoever wants to write waits until it is read")
+	f.Notice("no copy of the store can be made beside it (" + file.Reason(err) + "): whoever wants to write waits until it is read")
 	return nil, nil
 }
 
 // openCopy opens a copy of the store that nobody else has.
 func (f *base) openCopy(file *os.File, h *handle) error {
 	if _, err := page.Inspect(file); err != nil {
-		return &DamagedError{Path: f.storePath(), Err: err}
+		return &DamagedError{Path: f.StorePath(), Err: err}
 	}
-	db, err := bbolt.Open(f.storePath(), 0o600, &bbolt.Options{
+	db, err := bbolt.Open(f.StorePath(), 0o600, &bbolt.Options{
 		ReadOnly: true, NoStatistics: true,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) {
 			h.file = file

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"jp/convstore/internal/file"
 	"maps"
 	"slices"
 	"time"
@@ -88,7 +89,7 @@ func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
 		}
 		return nil
 	})
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		err = nil
 	}
 	return res, err
@@ -322,7 +323,7 @@ func (f *base) sweepImports(ctx context.Context) error {
 			left = len(keys) > 0
 			return err
 		})
-		if err == errAbsent || err == nil && !left {
+		if err == file.ErrAbsent || err == nil && !left {
 			return nil
 		}
 		if err == nil {

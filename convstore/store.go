@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"context"
+	"jp/convstore/internal/file"
 	"os"
 	"sync/atomic"
 	"time"
@@ -35,11 +36,11 @@ type Store struct {
 // the one that writes, at most until Options.Deadline and then fails with a
 // *BusyError.
 func Open(dir string, o Options) (*Store, error) {
-	in, err := openFolder(dir, folderOptions{deadline: o.Deadline, patient: o.Patient, notice: o.Notice, workspace: o.Workspace, fill: makeFile})
+	in, err := file.Open(dir, file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace, Fill: makeFile})
 	if err != nil {
 		return nil, err
 	}
-	f := &base{folder: in, readOnly: o.ReadOnly, now: o.Now, free: defaultFree, freed: new(atomic.Bool)}
+	f := &base{Folder: in, readOnly: o.ReadOnly, now: o.Now, free: defaultFree, freed: new(atomic.Bool)}
 	if f.now == nil {
 		f.now = time.Now
 	}
@@ -47,7 +48,7 @@ func Open(dir string, o Options) (*Store, error) {
 }
 
 // Path returns the path of the store's file. It need not exist.
-func (s *Store) Path() string { return s.f.storePath() }
+func (s *Store) Path() string { return s.f.StorePath() }
 
 // Writable returns nil when this user can write to the store, or make it where there is none yet, as far
 // as permissions and the file system say. It writes nothing and waits for nobody.
@@ -55,7 +56,7 @@ func (s *Store) Writable() error {
 	if s.f.readOnly {
 		return ErrReadOnly
 	}
-	return s.f.writable()
+	return s.f.Writable()
 }
 
 // Below returns the scope of parent, for delegating by hand. Unlike Log.Below it
@@ -94,7 +95,7 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 	if s.f.readOnly {
 		return nil, ErrReadOnly
 	}
-	if err := s.f.adoptRun(file, int64(id)); err != nil {
+	if err := s.f.AdoptRun(file, int64(id)); err != nil {
 		file.Close()
 		return nil, busy(err)
 	}
@@ -125,7 +126,7 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 // had. Conversations that workspace has already keep it from adopting others; an
 // empty store of its own is moved aside. A *PlaceError says why not.
 func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
-	return adopt(env, workspace, from, func(dir string) (bool, error) {
+	return file.Adopt(env, workspace, from, func(dir string) (bool, error) {
 		s, err := Open(dir, Options{ReadOnly: true})
 		if err != nil {
 			return false, err
@@ -138,5 +139,5 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 // Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
 // and read, also while a run is being stopped.
 func Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	return outlast(ctx, defaultDeadline)
+	return file.Outlast(ctx, file.DefaultDeadline)
 }

@@ -52,7 +52,7 @@ func (t *tx) allocate() (ID, error) {
 		id++
 	}
 	if id > math.MaxInt64 {
-		return 0, fmt.Errorf("store %s: no ids left", t.f.storePath())
+		return 0, fmt.Errorf("store %s: no ids left", t.f.StorePath())
 	}
 	return ID(id), t.put(bMeta, []byte(metaLast), be64(id))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"jp/convstore/internal/file"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -23,7 +24,7 @@ type tx struct {
 	now     time.Time
 	buckets [bucketCount]*bbolt.Bucket
 	roots   map[ID]ID // memo of rootOf
-	runs    *runProbe
+	runs    *file.RunProbe
 	mine    map[ID]bool // run locks that count as the transaction's own, see takeAll
 
 	migrated bool // the store was of an earlier schema
@@ -63,7 +64,7 @@ func (f *base) view(h *handle, fn func(*tx) error) error {
 	t := &tx{f: f, b: b, h: h, now: f.now().Round(0)}
 	defer t.close()
 	if have := t.schema(); have != schemaVersion {
-		err = &SchemaError{Path: f.storePath(), Have: have, Want: schemaVersion}
+		err = &SchemaError{Path: f.StorePath(), Have: have, Want: schemaVersion}
 	} else {
 		err = fn(t)
 	}
@@ -119,9 +120,9 @@ func (f *base) write(ctx context.Context, fn func(*tx) error) error {
 // written nothing that counts. Where the disk fails, nobody knows what the last flush has done.
 func (f *base) commitError(err error) error {
 	if errors.Is(err, syscall.EIO) {
-		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.storePath(), err)
+		return fmt.Errorf("store %s: it is not certain that this was written: %w", f.StorePath(), err)
 	}
-	return fmt.Errorf("store %s: nothing was written: %w", f.storePath(), err)
+	return fmt.Errorf("store %s: nothing was written: %w", f.StorePath(), err)
 }
 
 // session opens the store for the length of use, which may panic: bbolt does on
@@ -149,7 +150,7 @@ func (f *base) guarded(open, use func(*handle) error) (err error) {
 		if cause == nil {
 			panic(r)
 		}
-		err = &DamagedError{Path: f.storePath(), Err: cause}
+		err = &DamagedError{Path: f.StorePath(), Err: cause}
 	}()
 	if err := open(&h); err != nil {
 		orderly = true
@@ -159,7 +160,7 @@ func (f *base) guarded(open, use func(*handle) error) (err error) {
 	closed := h.close()
 	orderly = true
 	if err == nil && closed != nil {
-		err = f.systemError(closed)
+		err = f.SystemError(closed)
 	}
 	return err
 }
@@ -196,7 +197,7 @@ func damageOf(r any) error {
 // close lets go of what the transaction opened beside the store.
 func (t *tx) close() {
 	if t.runs != nil {
-		t.runs.close()
+		t.runs.Close()
 	}
 }
 
@@ -219,20 +220,20 @@ func (t *tx) bucket(n bucketNumber) *bbolt.Bucket {
 
 // damaged returns the error for a record that is not as it must be.
 func (t *tx) damaged(format string, args ...any) error {
-	return &DamagedError{Path: t.f.storePath(), Err: fmt.Errorf(format, args...)}
+	return &DamagedError{Path: t.f.StorePath(), Err: fmt.Errorf(format, args...)}
 }
 
 // put and drop are bbolt's Put and Delete with the store named in the error.
 func (t *tx) put(n bucketNumber, key, value []byte) error {
 	if err := t.bucket(n).Put(key, value); err != nil {
-		return fmt.Errorf("store %s: %s: %w", t.f.storePath(), bucketNames[n], err)
+		return fmt.Errorf("store %s: %s: %w", t.f.StorePath(), bucketNames[n], err)
 	}
 	return nil
 }
 
 func (t *tx) drop(n bucketNumber, key []byte) error {
 	if err := t.bucket(n).Delete(key); err != nil {
-		return fmt.Errorf("store %s: %s: %w", t.f.storePath(), bucketNames[n], err)
+		return fmt.Errorf("store %s: %s: %w", t.f.StorePath(), bucketNames[n], err)
 	}
 	return nil
 }

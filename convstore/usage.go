@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"jp/convstore/internal/file"
 	"maps"
 	"slices"
 	"time"
@@ -398,7 +399,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 				}
 			}
 		}
-		if err != nil && err != errAbsent {
+		if err != nil && err != file.ErrAbsent {
 			yield(Charge{}, err)
 			return
 		}

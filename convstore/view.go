@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"jp/convstore/internal/file"
 	"slices"
 )
 
@@ -51,7 +52,7 @@ func (v View) within(t *tx, id ID) (*record, error) {
 // absent turns errAbsent, of a store that nobody has written to yet, into what
 // looking for one conversation in it means.
 func absent(err error, id ID) error {
-	if err == errAbsent {
+	if err == file.ErrAbsent {
 		return &NotFoundError{ID: id}
 	}
 	return err
@@ -181,7 +182,7 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 		}
 		return nil
 	})
-	if err == errAbsent && v.root == 0 && f.Children == 0 {
+	if err == file.ErrAbsent && v.root == 0 && f.Children == 0 {
 		err = nil
 	}
 	if err != nil {
@@ -289,7 +290,7 @@ func (t *tx) prepareStatus() error {
 	if _, err := t.held(0); err != nil {
 		return err
 	}
-	return t.runs.readAll()
+	return t.runs.ReadAll()
 }
 
 // batchBytes and batchEvents bound what one opening of the file reads ahead.
@@ -328,7 +329,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 			for _, s := range batch {
 				e, err := s.event(s.seq)
 				if err != nil {
-					yield(Event{}, &DamagedError{v.f.storePath(), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
+					yield(Event{}, &DamagedError{v.f.StorePath(), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
 					return
 				}
 				if !yield(e, nil) {

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ type Disk struct {
 func DiskOf(dir string) (Disk, error) {
 	_, exists, err := resolve(dir)
 	if err != nil {
-		return Disk{Path: dir}, &PlaceError{Path: dir, Reason: reason(err)}
+		return Disk{Path: dir}, &PlaceError{Path: dir, Reason: Reason(err)}
 	}
 	d := Disk{Path: exists}
 	kind, err := networkKind(exists)
@@ -32,7 +32,7 @@ func DiskOf(dir string) (Disk, error) {
 		err = d.stat()
 	}
 	if err != nil {
-		return d, &PlaceError{Path: dir, Reason: reason(err)}
+		return d, &PlaceError{Path: dir, Reason: Reason(err)}
 	}
 	if d.Network {
 		d.FileSystem = kind
@@ -40,11 +40,11 @@ func DiskOf(dir string) (Disk, error) {
 	return d, nil
 }
 
-// writable returns nil when this user can write to the store, or make it where there is none yet, as far
+// Writable returns nil when this user can write to the store, or make it where there is none yet, as far
 // as permissions and the file system say. It writes nothing and waits for nobody.
-func (f *folder) writable() error {
-	for _, name := range []string{fileStore, fileRuns, fileGate} {
-		path := f.path(name)
+func (f *Folder) Writable() error {
+	for _, name := range []string{StoreName, RunsName, GateName} {
+		path := f.Path(name)
 		err := unix.Access(path, unix.W_OK)
 		if errors.Is(err, fs.ErrNotExist) {
 			if _, path, err = resolve(filepath.Dir(path)); err == nil {
@@ -52,7 +52,7 @@ func (f *folder) writable() error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("store %s: nothing can be written: %s: %w", f.storePath(), path, err)
+			return fmt.Errorf("store %s: nothing can be written: %s: %w", f.StorePath(), path, err)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"context"
@@ -25,8 +25,8 @@ func (s *Slots) byteAt(n int) *unix.Flock_t {
 	return &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: s.root&room*slotSpan + int64(n), Len: 1}
 }
 
-func (f *folder) openSlots() (*os.File, error) {
-	return openOwn(f.path(fileSlots), os.O_RDWR|os.O_CREATE)
+func (f *Folder) openSlots() (*os.File, error) {
+	return OpenOwn(f.Path(slotsName), os.O_RDWR|os.O_CREATE)
 }
 
 // head waits until this process is first in line. wait is called before it does.
@@ -74,19 +74,19 @@ func unlockSlot(file *os.File) error { return unlockRuns(file) }
 
 // tellSlots tells those who wait to look again. That of a descriptor's own close
 // would not come while another process has a copy.
-func (f *folder) tellSlots() {
-	if file, err := openOwn(f.path(fileSlots), os.O_RDWR); err == nil {
+func (f *Folder) tellSlots() {
+	if file, err := OpenOwn(f.Path(slotsName), os.O_RDWR); err == nil {
 		file.Close()
 	}
 }
 
 // ownsSlot returns an error for a descriptor that holds no slot of this store.
-func (f *folder) ownsSlot(file *os.File) error {
+func (f *Folder) ownsSlot(file *os.File) error {
 	mine, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	ours, err := os.Lstat(f.path(fileSlots))
+	ours, err := os.Lstat(f.Path(slotsName))
 	if err != nil || !os.SameFile(mine, ours) {
 		return errors.New("not of this store")
 	}
@@ -161,12 +161,12 @@ func (l *looker) wait(ctx context.Context) error {
 }
 
 // watchSlots returns an inotify instance, or nil: a user has only so many.
-func (f *folder) watchSlots() *os.File {
+func (f *Folder) watchSlots() *os.File {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil
 	}
-	if _, err := unix.InotifyAddWatch(fd, f.path(fileSlots), unix.IN_CLOSE_WRITE); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, f.Path(slotsName), unix.IN_CLOSE_WRITE); err != nil {
 		_ = unix.Close(fd)
 		return nil
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package convstore
+package file
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 // that a slot has come free, so whoever is first in line looks every 20 ms.
 
 func (s *Slots) open(name string) (*os.File, error) {
-	dir := filepath.Join(s.f.path(fileSlots), lockName(s.root))
+	dir := filepath.Join(s.f.Path(slotsName), lockName(s.root))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return openOwn(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE)
+	return OpenOwn(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE)
 }
 
 // head waits until this process is first in line. wait is called before it does.
@@ -54,7 +54,7 @@ func (l looker) free() (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch err := flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
+		switch err := Flock(file, unix.LOCK_EX|unix.LOCK_NB); err {
 		case nil:
 			return file, nil
 		case unix.EWOULDBLOCK:
@@ -67,19 +67,19 @@ func (l looker) free() (*os.File, error) {
 	return nil, nil
 }
 
-func unlockSlot(file *os.File) error { return flock(file, unix.LOCK_UN) }
+func unlockSlot(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-func (f *folder) tellSlots() {}
+func (f *Folder) tellSlots() {}
 
 // ownsSlot returns an error for a descriptor that holds no slot of this store.
-func (f *folder) ownsSlot(file *os.File) error {
+func (f *Folder) ownsSlot(file *os.File) error {
 	mine, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	// Which of the files it is only its name could tell: that it is one of them is
 	// found by looking at all.
-	dirs, err := filepath.Glob(filepath.Join(f.path(fileSlots), "*", "*"))
+	dirs, err := filepath.Glob(filepath.Join(f.Path(slotsName), "*", "*"))
 	if err != nil {
 		return err
 	}

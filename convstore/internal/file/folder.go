@@ -1,4 +1,11 @@
-package convstore
+// Package file knows the folder of a store: who may keep one where, how a renamed workspace finds its
+// own again, and what is locked how: the store's file, behind a gate, so that nobody is kept out by those
+// who come later; a run lock for each conversation; and slots for the sub-agents of a tree. It knows
+// nothing of what is in the file.
+//
+// A lock belongs to an open file, so that the kernel frees it with the last process that has a
+// descriptor of it, in whatever way that ends. Package convstore draws the folder.
+package file
 
 import (
 	"context"
@@ -17,66 +24,66 @@ import (
 // The files of a store's folder. None of them is ever unlinked, apart from the
 // unfinished one.
 const (
-	fileStore      = "store.db"       // the bbolt file
-	fileUnfinished = "store.db.new"   // becomes fileStore when it is complete
-	fileGate       = "gate"           // the turnstile before fileStore's lock
-	fileRuns       = "runs"           // holds the run locks
-	fileSlots      = "slots"          // holds the slots
-	fileWorkspace  = "workspace.json" // whose conversations these are
+	StoreName      = "store.db"       // the bbolt file
+	UnfinishedName = "store.db.new"   // becomes StoreName when it is complete
+	GateName       = "gate"           // the turnstile before StoreName's lock
+	RunsName       = "runs"           // holds the run locks
+	slotsName      = "slots"          // holds the slots
+	WorkspaceName  = "workspace.json" // whose conversations these are
 )
 
-// folder is where a store is kept, and how to get at its file.
-type folder struct {
-	dir       string
-	deadline  time.Duration
-	notice    func(string)
+// Folder is where a store is kept, and how to get at its file.
+type Folder struct {
+	Dir       string
+	Deadline  time.Duration
+	Notice    func(string)
 	workspace string
 	fill      func(path string) error // makes the file of an empty store
 
-	patient bool          // a wait for the lock lasts as long as its context, see wait.go
-	remark  time.Duration // after which a wait is told to notice
+	Patient bool          // a wait for the lock lasts as long as its context, see wait.go
+	Remark  time.Duration // after which a wait is told to notice
 	told    *atomic.Bool  // it was told that one of the metas is lost, or the whole store
 	seen    *atomic.Bool  // the file was there: from then on one that is not is gone, see ErrGone
 }
 
-// folderOptions says how to use a folder. The zero value works.
-type folderOptions struct {
-	deadline  time.Duration // of a wait for the lock; 0 = 30 s
-	patient   bool          // a run waits, in a store that is there
-	notice    func(string)  // nil = dropped
-	workspace string        // whose folder it becomes when a file is made in it; "" = nobody's
-	fill      func(path string) error
+// Options says how to use a folder. The zero value works.
+type Options struct {
+	Deadline  time.Duration // of a wait for the lock; 0 = 30 s
+	Patient   bool          // a run waits, in a store that is there
+	Notice    func(string)  // nil = dropped
+	Workspace string        // whose folder it becomes when a file is made in it; "" = nobody's
+	Fill      func(path string) error
 }
 
-// openFolder returns the folder dir after checking that a store may be kept there; a *PlaceError says
+// Open returns the folder dir after checking that a store may be kept there; a *PlaceError says
 // why not. It makes nothing.
-func openFolder(dir string, o folderOptions) (folder, error) {
+func Open(dir string, o Options) (Folder, error) {
 	if err := checkPlace(dir); err != nil {
-		return folder{}, err
+		return Folder{}, err
 	}
 	full, _, err := resolve(dir)
 	if err != nil {
-		return folder{}, err
+		return Folder{}, err
 	}
-	f := folder{dir: full, deadline: o.deadline, notice: o.notice, workspace: o.workspace, fill: o.fill,
-		patient: o.patient, remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool)}
-	f.seen.Store(o.patient)
-	if f.deadline == 0 {
-		f.deadline = defaultDeadline
+	f := Folder{Dir: full, Deadline: o.Deadline, Notice: o.Notice, workspace: o.Workspace, fill: o.Fill,
+		Patient: o.Patient, Remark: defaultRemark, seen: new(atomic.Bool), told: new(atomic.Bool)}
+	f.seen.Store(o.Patient)
+	if f.Deadline == 0 {
+		f.Deadline = DefaultDeadline
 	}
-	if f.notice == nil {
-		f.notice = func(string) {}
+	if f.Notice == nil {
+		f.Notice = func(string) {}
 	}
 	return f, nil
 }
 
-// storePath returns the path of the store's file. It need not exist.
-func (f *folder) storePath() string { return f.path(fileStore) }
+// StorePath returns the path of the store's file. It need not exist.
+func (f *Folder) StorePath() string { return f.Path(StoreName) }
 
-// unfinished returns the path of what becomes the store's file by being renamed.
-func (f *folder) unfinished() string { return f.path(fileUnfinished) }
+// Unfinished returns the path of what becomes the store's file by being renamed.
+func (f *Folder) Unfinished() string { return f.Path(UnfinishedName) }
 
-func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+func (f *Folder) Path(name string) string { return filepath.Join(f.Dir, name) }
 
 // ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
 // removed, or its folder was moved away. No other store takes its place while this one is in use.
@@ -91,30 +98,30 @@ type PlaceError struct {
 
 func (e *PlaceError) Error() string { return fmt.Sprintf("store %s: %s", e.Path, e.Reason) }
 
-// errAbsent says that there is no store yet: it reads as an empty one.
-var errAbsent = errors.New("store: not made yet")
+// ErrAbsent says that there is no store yet: it reads as an empty one.
+var ErrAbsent = errors.New("store: not made yet")
 
-// onceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever tells it now.
-func (f *folder) onceTold() bool { return !f.told.Swap(true) }
+// OnceTold reports whether nobody was told yet of what is wrong with the store's file, for whoever tells it now.
+func (f *Folder) OnceTold() bool { return !f.told.Swap(true) }
 
-// systemError names the store in an error of the operating system, without
+// SystemError names the store in an error of the operating system, without
 // saying the path twice.
-func (f *folder) systemError(err error) error {
+func (f *Folder) SystemError(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return fmt.Errorf("store %s: %s: %w", pathErr.Path, pathErr.Op, pathErr.Err)
 	}
-	return fmt.Errorf("store %s: %w", f.storePath(), err)
+	return fmt.Errorf("store %s: %w", f.StorePath(), err)
 }
 
-// acquire returns the locked file.
+// Acquire returns the locked file.
 //
 // bbolt itself polls for the lock every 50 ms. Waiting in the kernel instead, on
 // the very descriptor that bbolt will lock again, wakes the next one at once.
 // Since flock prefers nobody, overlapping readers could keep a writer out for
 // ever: so everybody passes the gate, which is held exclusively until the store
 // is locked, one after the other.
-func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
+func (f *Folder) Acquire(ctx context.Context, write bool) (*os.File, error) {
 	start := time.Now()
 	waiting, cancel := f.bounded(ctx)
 	defer cancel()
@@ -133,30 +140,30 @@ func (f *folder) acquire(ctx context.Context, write bool) (*os.File, error) {
 			}
 		}
 		switch {
-		case err == errAbsent, errors.Is(err, ErrGone):
+		case err == ErrAbsent, errors.Is(err, ErrGone):
 			return nil, err
 		case ctx.Err() != nil && context.Cause(ctx) != errOutlasted:
-			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.storePath(), context.Cause(ctx))
+			return nil, fmt.Errorf("store %s: waiting for the lock: %w", f.StorePath(), context.Cause(ctx))
 		case waiting.Err() != nil:
 			holder, reads := f.holder()
-			return nil, &lockedError{holder: holder, reads: reads, waited: time.Since(start)}
+			return nil, &BusyError{Holder: holder, Reads: reads, Waited: time.Since(start)}
 		}
 		var place *PlaceError
 		if errors.As(err, &place) {
 			return nil, err
 		}
-		return nil, f.systemError(err)
+		return nil, f.SystemError(err)
 	}
 }
 
-func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) {
+func (f *Folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) {
 	gate, err := f.enterGate(ctx, write)
 	if err != nil {
 		return nil, err
 	}
 	if gate != nil {
 		defer func() {
-			_ = flock(gate, unix.LOCK_UN)
+			_ = Flock(gate, unix.LOCK_UN)
 			gate.Close()
 		}()
 	}
@@ -164,19 +171,19 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 	if write {
 		flag, how = os.O_RDWR, unix.LOCK_EX
 	}
-	file, err := openOwn(f.storePath(), flag)
+	file, err := OpenOwn(f.StorePath(), flag)
 	if errors.Is(err, fs.ErrNotExist) {
 		if f.seen.Load() {
 			return nil, f.gone()
 		}
 		f.tellMissing()
 		if !write {
-			return nil, errAbsent
+			return nil, ErrAbsent
 		}
 		if err = f.create(); err != nil {
 			return nil, err
 		}
-		file, err = openOwn(f.storePath(), flag)
+		file, err = OpenOwn(f.StorePath(), flag)
 	}
 	if err != nil {
 		return nil, err
@@ -187,31 +194,31 @@ func (f *folder) acquireOnce(ctx context.Context, write bool) (*os.File, error) 
 
 // tellMissing tells, once, when there is no store where there was one. Of a folder that was moved away
 // as a whole nothing is left to tell by.
-func (f *folder) tellMissing() {
-	if owner, known := readWorkspace(f.dir); known && !f.told.Swap(true) {
-		f.notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
-			f.storePath(), fileWorkspace, owner.Path))
+func (f *Folder) tellMissing() {
+	if owner, known := readWorkspace(f.Dir); known && !f.told.Swap(true) {
+		f.Notice(fmt.Sprintf("store %s: is gone; there was one, as %s beside it says (of %s). The next query begins a new one",
+			f.StorePath(), WorkspaceName, owner.Path))
 	}
 }
 
 // gone returns the error for a store that was there.
-func (f *folder) gone() error { return fmt.Errorf("store %s: %w", f.storePath(), ErrGone) }
+func (f *Folder) gone() error { return fmt.Errorf("store %s: %w", f.StorePath(), ErrGone) }
 
 // enterGate returns the locked gate. A reader goes without one where there is
 // none, as on a copy that may not be written to.
-func (f *folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
-	gate, err := openOwn(f.path(fileGate), os.O_RDONLY)
+func (f *Folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
+	gate, err := OpenOwn(f.Path(GateName), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !write {
 			return nil, nil
 		}
-		if _, absent := os.Lstat(f.storePath()); absent != nil && f.seen.Load() {
+		if _, absent := os.Lstat(f.StorePath()); absent != nil && f.seen.Load() {
 			return nil, f.gone() // its folder too
 		}
 		if err = f.makeDir(); err != nil {
 			return nil, err
 		}
-		gate, err = openOwn(f.path(fileGate), os.O_RDONLY|os.O_CREATE)
+		gate, err = OpenOwn(f.Path(GateName), os.O_RDONLY|os.O_CREATE)
 	}
 	if err != nil {
 		return nil, err
@@ -219,21 +226,21 @@ func (f *folder) enterGate(ctx context.Context, write bool) (*os.File, error) {
 	return gate, lockFile(ctx, gate, unix.LOCK_EX)
 }
 
-func (f *folder) isCurrent(file *os.File) (bool, error) {
+func (f *Folder) isCurrent(file *os.File) (bool, error) {
 	mine, err := file.Stat()
 	if err != nil {
 		return false, err
 	}
-	there, err := os.Lstat(f.storePath())
+	there, err := os.Lstat(f.StorePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && os.SameFile(mine, there), err
 }
 
-// openOwn opens a regular file that belongs to us. It neither follows a symbolic
+// OpenOwn opens a regular file that belongs to us. It neither follows a symbolic
 // link nor waits for the other end of a pipe.
-func openOwn(path string, flag int) (*os.File, error) {
+func OpenOwn(path string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		if errors.Is(err, unix.ELOOP) {
@@ -260,7 +267,7 @@ func openOwn(path string, flag int) (*os.File, error) {
 // cannot be woken, neither by closing its descriptor nor, since Go's handlers
 // restart system calls, by a signal.
 func lockFile(ctx context.Context, file *os.File, how int) error {
-	err := flock(file, how|unix.LOCK_NB)
+	err := Flock(file, how|unix.LOCK_NB)
 	if err == nil {
 		return nil
 	}
@@ -270,7 +277,7 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 	}
 	granted := make(chan error)
 	go func() {
-		err := flock(file, how)
+		err := Flock(file, how)
 		select {
 		case granted <- err:
 		case <-ctx.Done():
@@ -289,10 +296,10 @@ func lockFile(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// unlock gives up the flock of a file, whoever else has a copy of its descriptor.
-func unlock(file *os.File) error { return flock(file, unix.LOCK_UN) }
+// Unlock gives up the flock of a file, whoever else has a copy of its descriptor.
+func Unlock(file *os.File) error { return Flock(file, unix.LOCK_UN) }
 
-func flock(file *os.File, how int) error {
+func Flock(file *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(file.Fd()), how); err != unix.EINTR {
 			return err
@@ -301,8 +308,8 @@ func flock(file *os.File, how int) error {
 }
 
 // create makes the store file, complete or not at all. The gate is held.
-func (f *folder) create() (err error) {
-	unfinished := f.unfinished()
+func (f *Folder) create() (err error) {
+	unfinished := f.Unfinished()
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -316,29 +323,29 @@ func (f *folder) create() (err error) {
 	}
 	if f.workspace != "" {
 		// Without a .jp folder there is nothing to recognise it by.
-		if err := recordWorkspace(f.dir, f.workspace); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := recordWorkspace(f.Dir, f.workspace); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Rename(unfinished, f.storePath()); err != nil {
+	if err := os.Rename(unfinished, f.StorePath()); err != nil {
 		return err
 	}
-	return syncDir(f.dir)
+	return SyncDir(f.Dir)
 }
 
 // makeDir makes the folder and, when it was not there, sees to it that it will
 // still be there after a power cut.
-func (f *folder) makeDir() error {
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+func (f *Folder) makeDir() error {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
 	}
-	if err := checkPlace(f.dir); err != nil {
+	if err := checkPlace(f.Dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(f.dir))
+	return SyncDir(filepath.Dir(f.Dir))
 }
 
-func syncDir(dir string) error {
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -371,5 +378,5 @@ func writeFile(path string, data []byte) (err error) {
 	if err := os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }

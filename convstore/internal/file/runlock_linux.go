@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"
@@ -27,10 +27,10 @@ func ofd(file *os.File, cmd int, lock *unix.Flock_t) error {
 
 // tryRun takes the run lock of a conversation without waiting. When somebody else
 // holds it, it returns errHeld.
-func (f *folder) tryRun(id int64) (*os.File, error) {
-	file, err := openOwn(f.path(fileRuns), os.O_RDWR|os.O_CREATE)
+func (f *Folder) tryRun(id int64) (*os.File, error) {
+	file, err := OpenOwn(f.Path(RunsName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, f.systemError(err)
+		return nil, f.SystemError(err)
 	}
 	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
 	if err == nil {
@@ -40,7 +40,7 @@ func (f *folder) tryRun(id int64) (*os.File, error) {
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return nil, errHeld
 	}
-	return nil, f.systemError(os.NewSyscallError("fcntl", err))
+	return nil, f.SystemError(os.NewSyscallError("fcntl", err))
 }
 
 // unlockRuns gives up every run lock of a descriptor, whoever else has a copy of
@@ -52,27 +52,27 @@ func unlockRuns(file *os.File) error {
 // tryAdopt verifies that an inherited descriptor is the one that holds the run
 // lock of id: the same file by device and inode, a lock that others see held, and
 // that this description can take again, which only its owner can.
-func (f *folder) tryAdopt(file *os.File, id int64) error {
-	probe, err := f.probeRuns()
+func (f *Folder) tryAdopt(file *os.File, id int64) error {
+	probe, err := f.ProbeRuns()
 	if err != nil {
 		return err
 	}
-	defer probe.close()
+	defer probe.Close()
 	if probe.file == nil {
 		return errors.New("run lock: not of this store")
 	}
 	mine, err := file.Stat()
 	if err != nil {
-		return f.systemError(err)
+		return f.SystemError(err)
 	}
 	ours, err := probe.file.Stat()
 	if err != nil {
-		return f.systemError(err)
+		return f.SystemError(err)
 	}
 	if !os.SameFile(mine, ours) {
 		return errors.New("run lock: not of this store")
 	}
-	if held, err := probe.held(id); err != nil || !held {
+	if held, err := probe.Held(id); err != nil || !held {
 		return errors.Join(err, errors.New("run lock: the descriptor does not hold it"))
 	}
 	err = ofd(file, unix.F_OFD_SETLK, wholeByte(unix.F_WRLCK, id))
@@ -80,38 +80,38 @@ func (f *folder) tryAdopt(file *os.File, id int64) error {
 		return errHeld
 	}
 	if err != nil {
-		return f.systemError(os.NewSyscallError("fcntl", err))
+		return f.SystemError(os.NewSyscallError("fcntl", err))
 	}
 	unix.CloseOnExec(int(file.Fd()))
 	return nil
 }
 
-// runProbe tells which run locks are held, taking none.
-type runProbe struct {
-	f    *folder
+// RunProbe tells which run locks are held, taking none.
+type RunProbe struct {
+	f    *Folder
 	file *os.File // nil when no lock was ever taken
 	all  map[int64]struct{}
 }
 
-func (f *folder) probeRuns() (*runProbe, error) {
-	file, err := openOwn(f.path(fileRuns), os.O_RDONLY)
+func (f *Folder) ProbeRuns() (*RunProbe, error) {
+	file, err := OpenOwn(f.Path(RunsName), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &runProbe{f: f}, nil
+		return &RunProbe{f: f}, nil
 	}
 	if err != nil {
-		return nil, f.systemError(err)
+		return nil, f.SystemError(err)
 	}
-	return &runProbe{f: f, file: file}, nil
+	return &RunProbe{f: f, file: file}, nil
 }
 
-func (p *runProbe) close() {
+func (p *RunProbe) Close() {
 	if p.file != nil {
 		p.file.Close()
 	}
 }
 
-// held asks for one conversation, or answers from what readAll found.
-func (p *runProbe) held(id int64) (bool, error) {
+// Held asks for one conversation, or answers from what ReadAll found.
+func (p *RunProbe) Held(id int64) (bool, error) {
 	if p.all != nil {
 		_, ok := p.all[id]
 		return ok, nil
@@ -120,9 +120,9 @@ func (p *runProbe) held(id int64) (bool, error) {
 	return lock != nil, err
 }
 
-// readAll finds every held lock, at a cost that grows with their number and not
+// ReadAll finds every held lock, at a cost that grows with their number and not
 // with that of the conversations.
-func (p *runProbe) readAll() error {
+func (p *RunProbe) ReadAll() error {
 	all := make(map[int64]struct{})
 	// The kernel names some lock in the range, not the first: so the two sides of
 	// it remain to be asked.
@@ -165,7 +165,7 @@ func (p *runProbe) readAll() error {
 }
 
 // conflict returns a lock within first to last that others hold, or nil.
-func (p *runProbe) conflict(first, last int64) (*unix.Flock_t, error) {
+func (p *RunProbe) conflict(first, last int64) (*unix.Flock_t, error) {
 	if p.file == nil {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (p *runProbe) conflict(first, last int64) (*unix.Flock_t, error) {
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: first, Len: length}
 	if err := ofd(p.file, unix.F_OFD_GETLK, &lock); err != nil {
-		return nil, p.f.systemError(os.NewSyscallError("fcntl", err))
+		return nil, p.f.SystemError(os.NewSyscallError("fcntl", err))
 	}
 	if lock.Type == unix.F_UNLCK {
 		return nil, nil

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unnamed makes a file in a folder that has no name: it vanishes with its last descriptor, also when
+// Unnamed makes a file in a folder that has no name: it vanishes with its last descriptor, also when
 // the process is killed.
-func unnamed(dir string) (*os.File, error) {
+func Unnamed(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		return os.NewFile(uintptr(fd), ""), nil
@@ -21,9 +21,9 @@ func unnamed(dir string) (*os.File, error) {
 	return unlinked(dir) // a file system without such files
 }
 
-// nameless is unnamed for a file that gets its name by name. Where the system has no such files it has
+// Nameless is Unnamed for a file that gets its name by name. Where the system has no such files it has
 // one at once, which stays when the process is killed.
-func nameless(dir, pattern string) (file *os.File, name func(path string) error, err error) {
+func Nameless(dir, pattern string) (file *os.File, name func(path string) error, err error) {
 	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
 		if at := fmt.Sprintf("/proc/self/fd/%d", fd); unix.Access(at, unix.F_OK) == nil {
 			return os.NewFile(uintptr(fd), dir), func(path string) error {

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"context"
@@ -23,21 +23,21 @@ const MaxSlots = 1024
 // free slot, the others of its process and the other processes are behind it and
 // cost nothing.
 type Slots struct {
-	f    *folder
+	f    *Folder
 	root int64
 	n    int
 	line chan struct{} // within this process
 }
 
-// slots returns the slots of the tree whose ledger root owns: n of them, which is
+// Slots returns the slots of the tree whose ledger root owns: n of them, which is
 // brought into 1 to MaxSlots.
-func (f *folder) slots(root int64, n int) *Slots {
+func (f *Folder) Slots(root int64, n int) *Slots {
 	return &Slots{f: f, root: root, n: min(max(n, 1), MaxSlots), line: make(chan struct{}, 1)}
 }
 
 // Slot is one taken slot. It is not safe for concurrent use.
 type Slot struct {
-	f    *folder
+	f    *Folder
 	file *os.File // nil when it was given back
 }
 
@@ -74,7 +74,7 @@ func (s *Slots) Take(ctx context.Context, queued func()) (_ *Slot, err error) {
 	for {
 		file, err := look.free()
 		if err != nil {
-			return nil, s.f.systemError(err)
+			return nil, s.f.SystemError(err)
 		}
 		if file != nil {
 			return &Slot{f: s.f, file: file}, nil
@@ -91,11 +91,11 @@ func (s *Slots) waiting(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return s.f.systemError(err)
+	return s.f.SystemError(err)
 }
 
 // File returns the descriptor that holds the slot, for a child process to inherit
-// and AdoptSlot. It is nil when the slot was given back.
+// and Folder.AdoptSlot. It is nil when the slot was given back.
 func (p *Slot) File() *os.File { return p.file }
 
 // Pass leaves the slot to the process that inherited its descriptor.
@@ -128,8 +128,8 @@ func (p *Slot) Release() error {
 // held one has ended.
 func (s *Slots) Freed() { s.f.tellSlots() }
 
-// adoptSlot takes over a slot by its inherited descriptor.
-func (f *folder) adoptSlot(file *os.File) (*Slot, error) {
+// AdoptSlot takes over a slot by its inherited descriptor.
+func (f *Folder) AdoptSlot(file *os.File) (*Slot, error) {
 	if err := f.ownsSlot(file); err != nil {
 		return nil, fmt.Errorf("slot: %w", err)
 	}

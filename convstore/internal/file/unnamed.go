@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"

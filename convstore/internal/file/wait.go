@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // another Options.Deadline after that.
 
 const (
-	defaultDeadline = 30 * time.Second
+	DefaultDeadline = 30 * time.Second
 	defaultRemark   = 5 * time.Second
 )
 
@@ -20,15 +20,15 @@ var errOutlasted = errors.New("store: waited long enough")
 
 // bounded returns the context of a wait. One that could never end lasts until the deadline, whoever
 // waits.
-func (f *folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if f.patient && ctx.Done() != nil {
+func (f *Folder) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.Patient && ctx.Done() != nil {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, f.deadline)
+	return context.WithTimeout(ctx, f.Deadline)
 }
 
-// outlast returns a context that ends so long after ctx has.
-func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+// Outlast returns a context that ends so long after ctx has.
+func Outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
 	}
@@ -50,19 +50,19 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, context.Ca
 
 // tellWait begins a wait that the user is told of when it takes long, and who holds the store. The
 // function that it returns ends it.
-func (f *folder) tellWait() (end func()) {
-	timer := time.AfterFunc(f.remark, func() {
+func (f *Folder) tellWait() (end func()) {
+	timer := time.AfterFunc(f.Remark, func() {
 		text := "the store is busy: waiting"
 		if holder, reads := f.holder(); holder != "" {
-			text += " for " + heldBy(holder, reads)
+			text += " for " + HeldBy(holder, reads)
 		}
-		f.notice(text)
+		f.Notice(text)
 	})
 	return func() { timer.Stop() }
 }
 
-// heldBy names a holder of the store.
-func heldBy(holder string, reads bool) string {
+// HeldBy names a holder of the store.
+func HeldBy(holder string, reads bool) string {
 	if reads {
 		return holder + ", which reads it"
 	}

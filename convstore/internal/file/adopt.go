@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// adopt makes the store of another workspace, which is gone, that of workspace, and returns its folder.
+// Adopt makes the store of another workspace, which is gone, that of workspace, and returns its folder.
 // Empty reports whether the store in a folder holds no conversation.
-func adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
+func Adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
 	if env.Override != "" || env.Get != nil && env.Get("JP_STORE") != "" {
 		return "", &PlaceError{Path: from, Reason: "cannot be adopted while $JP_STORE or store.path says where this workspace's store is"}
 	}
@@ -58,7 +58,7 @@ func adoptable(base, from string) (dir string, owner workspaceRecord, err error)
 		return "", owner, fmt.Errorf("store %s: %w", from, err)
 	}
 	isStore := func(dir string) bool {
-		info, err := os.Lstat(filepath.Join(dir, fileStore))
+		info, err := os.Lstat(filepath.Join(dir, StoreName))
 		return err == nil && info.Mode().IsRegular()
 	}
 	if filepath.Dir(path) == base && isStore(path) {
@@ -101,7 +101,7 @@ func setAside(dir string, empty func(dir string) (bool, error)) error {
 		return &PlaceError{Path: dir, Reason: "holds conversations of this workspace already, and no workspace has two stores"}
 	}
 	// It must not be taken for this workspace's any more.
-	record := filepath.Join(dir, fileWorkspace)
+	record := filepath.Join(dir, WorkspaceName)
 	if err := os.Rename(record, record+".replaced"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store %s: %w", dir, err)
 	}
@@ -113,6 +113,6 @@ func setAside(dir string, empty func(dir string) (bool, error)) error {
 		if err := os.Rename(dir, aside); err != nil {
 			return fmt.Errorf("store %s: %w", dir, err)
 		}
-		return syncDir(filepath.Dir(dir))
+		return SyncDir(filepath.Dir(dir))
 	}
 }

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"crypto/sha256"
@@ -89,7 +89,7 @@ func (r workspaceRecord) lives() bool {
 
 func readWorkspace(dir string) (workspaceRecord, bool) {
 	var r workspaceRecord
-	file, err := openOwn(filepath.Join(dir, fileWorkspace), os.O_RDONLY)
+	file, err := OpenOwn(filepath.Join(dir, WorkspaceName), os.O_RDONLY)
 	if err != nil {
 		return workspaceRecord{}, false
 	}
@@ -119,7 +119,7 @@ func writeWorkspace(dir string, r workspaceRecord) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, fileWorkspace), append(data, '\n'))
+	return writeFile(filepath.Join(dir, WorkspaceName), append(data, '\n'))
 }
 
 // find returns the store's folder of the workspace at path, below base, and,
@@ -267,7 +267,7 @@ func resolve(path string) (full, exists string, err error) {
 func checkPlace(dir string) error {
 	full, exists, err := resolve(dir)
 	if err != nil {
-		return &PlaceError{Path: dir, Reason: reason(err)}
+		return &PlaceError{Path: dir, Reason: Reason(err)}
 	}
 	for at := full; ; at = filepath.Dir(at) {
 		if info, err := os.Lstat(filepath.Join(at, ".jp")); err == nil && info.IsDir() {
@@ -278,13 +278,13 @@ func checkPlace(dir string) error {
 		}
 	}
 	if kind, err := networkKind(exists); err != nil {
-		return &PlaceError{Path: dir, Reason: reason(err)}
+		return &PlaceError{Path: dir, Reason: Reason(err)}
 	} else if kind != "" {
 		return &PlaceError{Path: dir, Reason: fmt.Sprintf("is on a network file system (%s), where locks cannot be relied on", kind)}
 	}
 	info, err := os.Stat(exists)
 	if err != nil {
-		return &PlaceError{Path: dir, Reason: reason(err)}
+		return &PlaceError{Path: dir, Reason: Reason(err)}
 	}
 	if !info.IsDir() {
 		return &PlaceError{Path: dir, Reason: fmt.Sprintf("%s is no folder", exists)}
@@ -300,8 +300,8 @@ func checkPlace(dir string) error {
 	return nil
 }
 
-// reason drops the path from an error that will be shown beside one.
-func reason(err error) string {
+// Reason drops the path from an error that will be shown beside one.
+func Reason(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return pathErr.Err.Error()

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"errors"
@@ -17,45 +17,45 @@ import (
 // errHeld says that somebody else holds a run lock.
 var errHeld = errors.New("run lock: held")
 
-// lockedError says that someone else holds the lock of the store or, where run is not zero, a run lock.
-type lockedError struct {
-	run    int64
-	holder string // as far as the system tells; "" when it does not
-	reads  bool
-	waited time.Duration
+// BusyError says that someone else holds the lock of the store or, where Run is not zero, a run lock.
+type BusyError struct {
+	Run    int64
+	Holder string // as far as the system tells; "" when it does not
+	Reads  bool
+	Waited time.Duration
 }
 
-func (e *lockedError) Error() string {
-	if e.run != 0 {
-		return fmt.Sprintf("run lock %d: held", e.run)
+func (e *BusyError) Error() string {
+	if e.Run != 0 {
+		return fmt.Sprintf("run lock %d: held", e.Run)
 	}
 	return "store: locked"
 }
 
-// takeRun takes a run lock without waiting, or fails with a *lockedError.
-func (f *folder) takeRun(id int64) (*os.File, error) {
+// TakeRun takes a run lock without waiting, or fails with a *BusyError.
+func (f *Folder) TakeRun(id int64) (*os.File, error) {
 	file, err := f.tryRun(id)
 	if err == errHeld {
-		return nil, &lockedError{run: id, holder: f.runHolder(id)}
+		return nil, &BusyError{Run: id, Holder: f.RunHolder(id)}
 	}
 	return file, err
 }
 
-// adoptRun verifies that an inherited descriptor is the one that holds the run
-// lock of id. Where another one does it fails with a *lockedError.
-func (f *folder) adoptRun(file *os.File, id int64) error {
+// AdoptRun verifies that an inherited descriptor is the one that holds the run
+// lock of id. Where another one does it fails with a *BusyError.
+func (f *Folder) AdoptRun(file *os.File, id int64) error {
 	err := f.tryAdopt(file, id)
 	if err == errHeld {
-		return &lockedError{run: id, holder: f.runHolder(id)}
+		return &BusyError{Run: id, Holder: f.RunHolder(id)}
 	}
 	return err
 }
 
-// dropRun ends the hold on run locks that no other process goes on to use.
+// DropRun ends the hold on run locks that no other process goes on to use.
 //
 // Closing alone would not do. While any goroutine starts a process, there is for
 // an instant a copy of every descriptor in that process, on its way to exec, and
 // with it the lock.
-func dropRun(file *os.File) error {
+func DropRun(file *os.File) error {
 	return errors.Join(unlockRuns(file), file.Close())
 }

@@ -1,4 +1,4 @@
-package convstore
+package file
 
 import (
 	"bufio"
@@ -16,20 +16,20 @@ import (
 // holder names a process that holds the lock of the store or, when there is none
 // any more, the gate. It is asked once everything else has failed, so it may be
 // slow, and it may not know.
-func (f *folder) holder() (name string, reads bool) {
-	for _, file := range []string{fileStore, fileGate} {
-		if pid, shared := flockHolder(f.path(file)); pid != 0 {
+func (f *Folder) holder() (name string, reads bool) {
+	for _, file := range []string{StoreName, GateName} {
+		if pid, shared := flockHolder(f.Path(file)); pid != 0 {
 			return describe(pid), shared
 		}
 	}
 	return "", false
 }
 
-// runHolder names a process that holds the run lock of a conversation. The
+// RunHolder names a process that holds the run lock of a conversation. The
 // kernel keeps no pid for a lock that belongs to a description, but each
 // process's fdinfo shows the locks of its descriptors.
-func (f *folder) runHolder(id int64) string {
-	inode := inodeOf(f.path(fileRuns))
+func (f *Folder) RunHolder(id int64) string {
+	inode := inodeOf(f.Path(RunsName))
 	at := " " + strconv.FormatInt(id, 10) + " "
 	infos, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	for _, path := range infos {
