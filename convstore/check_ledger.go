@@ -75,7 +75,7 @@ func (c *checker) checkOwn(all []Delegation) {
 		if r.Link != DelegationLink || r.Grant == nil || open[id] {
 			continue // what a person paid for elsewhere is in no ledger
 		}
-		if r.spend() != own[id] {
+		if r.spend().bounded() != own[id].bounded() {
 			c.problem("conversation %s: its events come to %+v, the delegations that ran it to %+v", id, r.spend(), own[id])
 		}
 	}

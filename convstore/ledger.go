@@ -46,7 +46,22 @@ func (s Spend) budget() Budget {
 	return Budget{Tokens: &tokens, CostNano: &cost}
 }
 
-// add adds numbers that are not negative; the largest stands for all above.
+// mostSpent bounds what a conversation has spent before a turn or a run of it begins. As much
+// again has room above it, so that what is spent from then on is never lost in the largest
+// number, and a limit on it holds.
+const mostSpent = math.MaxInt64 / 2
+
+// bounded returns s with no amount above mostSpent.
+func (s Spend) bounded() Spend {
+	for _, n := range []*int64{&s.Input, &s.Output, &s.CacheRead, &s.CacheWrite, &s.CostNano} {
+		*n = min(*n, mostSpent)
+	}
+	return s
+}
+
+// Sum adds numbers that are not negative; the largest stands for all above.
+func Sum(a, b int64) int64 { return add(a, b) }
+
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -235,7 +235,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 	case TurnStart:
 		r.Turns++
 		r.TurnOpen, r.RunState, r.RunReason = true, "", ""
-		r.Since, r.Below, r.Limits, r.Made = r.spend(), Spend{}, nil, new(tallied)
+		r.Since, r.Below, r.Limits, r.Made = r.rebase(), Spend{}, nil, new(tallied)
 		if r.Link != DelegationLink {
 			r.Limits = b.Limits.clone()
 		}

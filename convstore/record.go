@@ -71,6 +71,13 @@ type record struct {
 // spend is what its own calls have used in all its turns.
 func (r *record) spend() Spend { return Spend{r.Usage, r.CostNano, r.Unpriced} }
 
+// rebase makes room for what is spent from now on, and returns what was spent before.
+func (r *record) rebase() Spend {
+	s := r.spend().bounded()
+	r.Usage, r.CostNano = s.Usage, s.CostNano
+	return s
+}
+
 // run is the delegation that runs it or, when none does, did so last; nil when
 // it was never delegated.
 func (r *record) run() *openRun {

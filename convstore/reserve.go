@@ -236,7 +236,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if run := caller.run(); run != nil && run.Root == ledger {
 		d.Within = run.Number
 	}
-	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.spend()}
+	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase()}
 	if err := t.save(id, rec); err != nil {
 		return err
 	}

@@ -299,7 +299,7 @@ func (s Spending) Differences() []Difference {
 		if cost == nil {
 			at.unpriced = true
 		} else {
-			at.cost += *cost
+			at.cost = add(at.cost, *cost)
 		}
 	}
 	events, recorded, open := map[ID]*sums{}, map[ID]*sums{}, map[ID]bool{}
@@ -332,7 +332,8 @@ func (s Spending) Differences() []Difference {
 	var out []Difference
 	for _, id := range s.Below {
 		e, r := events[id], recorded[id]
-		if open[id] || e.usage == r.usage && e.unpriced == r.unpriced && (e.unpriced || e.cost == r.cost) {
+		es, rs := Spend{Usage: e.usage, CostNano: e.cost}.bounded(), Spend{Usage: r.usage, CostNano: r.cost}.bounded()
+		if open[id] || es.Usage == rs.Usage && e.unpriced == r.unpriced && (e.unpriced || es.CostNano == rs.CostNano) {
 			continue
 		}
 		out = append(out, Difference{Child: id, Events: e.usage, EventsNano: nano(e), Recorded: r.usage, RecordedNano: nano(r)})

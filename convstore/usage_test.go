@@ -3,6 +3,7 @@ package convstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -280,5 +281,48 @@ func TestTakeOverCharges(t *testing.T) {
 				t.Errorf("settled %d, %v, want the 70 that it had used", a.Below.Tokens(), err)
 			}
 		})
+	}
+}
+
+// TestSpentBeyondCounting: what a conversation has spent in all may come to the largest number, where a provider or
+// an import told amounts that make no sense. What it spends from then on counts against a limit nevertheless.
+func TestSpentBeyondCounting(t *testing.T) {
+	s := openStore(t)
+	root := mustCreate(t, s, New{})
+	l := mustLock(t, s, root.ID)
+	huge, limit := int64(math.MaxInt64), int64(100)
+	for range 2 {
+		spend(t, l, "m/root", huge, &huge)
+	}
+	mustAppend(t, l, TurnStart{Limits: &Limits{Run: Budget{Tokens: &limit, CostNano: &limit}}})
+	left := func(want int64) {
+		t.Helper()
+		a, err := s.Account(t.Context(), root.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *a.Left.Tokens != want || *a.Left.CostNano != want {
+			t.Errorf("%d tokens and %d nano-dollars are left, want %d", *a.Left.Tokens, *a.Left.CostNano, want)
+		}
+	}
+	left(100)
+	thirty := int64(30)
+	mustAppend(t, l, ModelCall{Model: "m/root", Usage: Usage{Input: 30}, CostNano: &thirty})
+	left(70)
+
+	child := delegate(t, s, l, "c1", 0, huge, &huge)
+	mustAppend(t, l, TurnEnd{State: StateOK}, TurnStart{Limits: &Limits{Run: Budget{Tokens: &limit, CostNano: &limit}}})
+	left(100)
+	delegate(t, s, l, "c2", child, 29, &thirty) // and one of output
+	left(70)
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check = %v", err)
+	}
+	got, err := s.Spent(t.Context(), root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := got.Differences(); len(d) > 0 {
+		t.Errorf("Differences() = %+v", d)
 	}
 }

@@ -302,7 +302,7 @@ func (t *turn) account(c convstore.ModelCall) {
 	if c.CostNano == nil {
 		t.priced = false
 	} else {
-		t.cost += *c.CostNano
+		t.cost = convstore.Sum(t.cost, *c.CostNano)
 	}
 }
 

@@ -102,7 +102,7 @@ func (s *acpShow) spent(ctx context.Context) {
 		if c.CostNano == nil {
 			return // nobody knows
 		}
-		sum += *c.CostNano
+		sum = convstore.Sum(sum, *c.CostNano)
 	}
 	b, err := stream.USD(sum).MarshalJSON()
 	if err == nil {

@@ -74,7 +74,7 @@ func (u used) add(c convstore.Charge) {
 		have.CostNano = nil
 		return
 	}
-	n := *have.CostNano + *c.CostNano
+	n := convstore.Sum(*have.CostNano, *c.CostNano)
 	have.CostNano = &n
 }
 
@@ -85,7 +85,7 @@ func (u used) total() *stream.USD {
 		if c.CostNano == nil {
 			return nil
 		}
-		n += *c.CostNano
+		n = convstore.Sum(n, *c.CostNano)
 	}
 	return usd(&n)
 }
@@ -93,9 +93,9 @@ func (u used) total() *stream.USD {
 // sum returns the tokens, and the nano-dollars as far as prices are known.
 func (u used) sum() (tokens, cost int64) {
 	for _, c := range u {
-		tokens += c.Usage.Tokens()
+		tokens = convstore.Sum(tokens, c.Usage.Tokens())
 		if c.CostNano != nil {
-			cost += *c.CostNano
+			cost = convstore.Sum(cost, *c.CostNano)
 		}
 	}
 	return tokens, cost

@@ -78,7 +78,7 @@ func (t *tally) add(c convstore.Charge) {
 		t.ModelCalls++
 	}
 	t.Usage = t.Usage.Add(c.Usage)
-	t.Tokens += c.Usage.Input + c.Usage.CacheWrite + c.Usage.Output
+	t.Tokens = convstore.Sum(t.Tokens, c.Usage.Tokens())
 	t.took += c.Took
 	if c.Lost {
 		t.Lost++
@@ -89,7 +89,7 @@ func (t *tally) add(c convstore.Charge) {
 	case c.CostNano == nil:
 		t.Unpriced++
 	default:
-		t.nano += *c.CostNano
+		t.nano = convstore.Sum(t.nano, *c.CostNano)
 	}
 }
 

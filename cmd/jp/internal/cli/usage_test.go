@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,5 +83,23 @@ func TestModelPrice(t *testing.T) {
 		if got := modelPrice(tt.price); got != tt.want {
 			t.Errorf("modelPrice(%+v) = %+v, want %+v", tt.price, got, tt.want)
 		}
+	}
+}
+
+// TestUsageBeyondCounting: the largest number stands for all above it, and none is below 0.
+func TestUsageBeyondCounting(t *testing.T) {
+	huge := int64(math.MaxInt64)
+	c := convstore.Charge{Conversation: 1, Model: "a", Session: 1, CostNano: &huge, Usage: convstore.Usage{Input: huge, Output: huge}}
+	u := usageOf(convstore.Spending{Conversation: convstore.Conversation{ID: 1}, Ledger: 1, Session: 1, Charges: []convstore.Charge{c, c}})
+	if got := u.Life.Total; int64(*got.CostUSD) != huge || got.Tokens != huge {
+		t.Errorf("usageOf: %d nano-dollars, %d tokens", *got.CostUSD, got.Tokens)
+	}
+	run := used{}
+	run.add(c)
+	run.add(c)
+	c.Model = "b"
+	run.add(c)
+	if tokens, cost := run.sum(); tokens != huge || cost != huge || int64(*run.total()) != huge {
+		t.Errorf("used: %d tokens, %d nano-dollars, %d", tokens, cost, *run.total())
 	}
 }

@@ -315,11 +315,11 @@ func (f *follower) line(l stream.Line) {
 		f.ready()
 	case *stream.Assistant:
 		u := l.Usage
-		f.tokens += u.InputTokens + u.CacheWriteTokens + u.OutputTokens
+		f.tokens = convstore.Sum(f.tokens, convstore.Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheWrite: u.CacheWriteTokens}.Tokens())
 		if l.CostUSD != nil {
 			sum := *l.CostUSD
 			if f.cost != nil {
-				sum += *f.cost
+				sum = stream.USD(convstore.Sum(int64(sum), int64(*f.cost)))
 			}
 			f.cost = &sum
 		}

@@ -334,11 +334,11 @@ func (s *Span) end(at time.Time) {
 // use adds what was used.
 func (s *Span) use(u convstore.Usage, nano *int64) {
 	s.Usage = s.Usage.Add(u)
-	s.Tokens += u.Input + u.CacheWrite + u.Output
+	s.Tokens = convstore.Sum(s.Tokens, u.Tokens())
 	if nano == nil {
 		s.unpriced = true
 	} else {
-		s.nano += *nano
+		s.nano = convstore.Sum(s.nano, *nano)
 	}
 }
 
