@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/template"
 )
 
 // CommandLine is the command of a local tool: a program and its arguments,
@@ -32,7 +33,7 @@ func (c CommandLine) IsZero() bool { return c.Program == "" }
 // to none or several: an {{#if}} or {{#for}} that is all of the argument, and
 // a placeholder that is all of it and stands for a list.
 type argument struct {
-	nodes  []node
+	nodes  []template.Node
 	spread bool
 }
 
@@ -48,7 +49,7 @@ func parseCommandText(text string) (CommandLine, error) {
 	if strings.HasPrefix(text, "#!") {
 		return c, errors.New("is a script, not a command: write command = { script = ... }")
 	}
-	words, err := splitWords(text)
+	words, err := template.SplitWords(text)
 	if err != nil {
 		return c, err
 	}
@@ -56,15 +57,15 @@ func parseCommandText(text string) (CommandLine, error) {
 		return c, errors.New("is empty")
 	}
 	for i, w := range words {
-		t, err := parseTemplate(w)
-		var bad *TemplateError
+		t, err := w.Parse()
+		var bad *template.Error
 		if errors.As(err, &bad) && strings.Contains(bad.Msg, "is never closed: ") {
 			bad.Msg += " in the same word; for an argument that may be absent write command = { program, args }"
 		}
 		if err != nil {
 			return c, err
 		}
-		a := argument{nodes: t.nodes}
+		a := argument{nodes: t.Nodes}
 		if i > 0 {
 			c.args = append(c.args, a)
 		} else if c.Program, err = literalProgram(a); err != nil {
@@ -78,15 +79,15 @@ func parseCommandText(text string) (CommandLine, error) {
 func parseCommandTable(program string, args []string) (CommandLine, error) {
 	c := CommandLine{Args: args}
 	size := len(program)
-	t, err := ParseTemplate(program)
+	t, err := template.Parse(program)
 	if err != nil {
 		return c, fmt.Errorf("program: %w", err)
 	}
-	if c.Program, err = literalProgram(argument{nodes: t.nodes}); err != nil {
+	if c.Program, err = literalProgram(argument{nodes: t.Nodes}); err != nil {
 		return c, err
 	}
 	for i, a := range args {
-		t, err := ParseTemplate(a)
+		t, err := template.Parse(a)
 		if err != nil {
 			return c, fmt.Errorf("args[%d]: %w", i, err)
 		}
@@ -96,7 +97,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 		if strings.ContainsRune(a, 0) {
 			return c, fmt.Errorf("args[%d]: holds a NUL byte", i)
 		}
-		c.args = append(c.args, argument{nodes: t.nodes, spread: true})
+		c.args = append(c.args, argument{nodes: t.Nodes, spread: true})
 	}
 	return c, nil
 }
@@ -117,11 +118,11 @@ func literalProgram(a argument) (string, error) {
 func (a argument) literal() (string, bool) {
 	var b strings.Builder
 	for _, n := range a.nodes {
-		t, ok := n.(textNode)
+		t, ok := n.(template.Text)
 		if !ok {
 			return "", false
 		}
-		b.WriteString(t.text)
+		b.WriteString(t.Text)
 	}
 	return b.String(), true
 }
@@ -129,8 +130,8 @@ func (a argument) literal() (string, bool) {
 // prefix is the literal text that an argument surely begins with.
 func (a argument) prefix() string {
 	if len(a.nodes) > 0 {
-		if t, ok := a.nodes[0].(textNode); ok {
-			return t.text
+		if t, ok := a.nodes[0].(template.Text); ok {
+			return t.Text
 		}
 	}
 	return ""
@@ -139,27 +140,19 @@ func (a argument) prefix() string {
 // mayDash reports whether a value in a may start with '-' by its parameter.
 func (a argument) mayDash(dash map[string]bool) bool {
 	found := false
-	_ = eachPath(a.nodes, nil, func(p *path, _ []string) error {
-		found = found || argumentOf(p) != "" && dash[argumentOf(p)]
+	_ = template.EachPath(a.nodes, nil, func(p *template.Path, _ []string) error {
+		found = found || template.ArgumentOf(p) != "" && dash[template.ArgumentOf(p)]
 		return nil
 	})
 	return found
 }
 
-// argumentOf is the parameter that a value comes from, "" if from none.
-func argumentOf(p *path) string {
-	if p != nil && len(p.keys) >= 3 && p.keys[0] == "tool" && p.keys[1] == "arguments" {
-		return p.keys[2]
-	}
-	return ""
-}
-
 // check calls known with each path in the command that is not a loop variable.
-func (c CommandLine) check(known func(*path) error) error {
+func (c CommandLine) check(known func(*template.Path) error) error {
 	for _, a := range c.args {
-		err := eachPath(a.nodes, nil, func(p *path, names []string) error {
+		err := template.EachPath(a.nodes, nil, func(p *template.Path, names []string) error {
 			for _, n := range names {
-				if p.keys[0] == n {
+				if p.Keys[0] == n {
 					return nil
 				}
 			}
@@ -189,7 +182,7 @@ const maxArgument = 128<<10 - 1
 // parameters whose values may start with '-'.
 func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string, error) {
 	w := argWriter{dash: dash}
-	w.r = renderer{data: data, emit: w.emit}
+	w.r = template.Renderer{Data: data, Emit: w.emit}
 	for _, a := range c.args {
 		if err := w.argument(a.nodes, a.spread, false); err != nil {
 			return nil, err
@@ -201,63 +194,63 @@ func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string
 // argWriter renders arguments and keeps track of what of them is value and
 // what literal.
 type argWriter struct {
-	r    renderer
+	r    template.Renderer
 	dash map[string]bool
 	out  []string
 	ends bool // a literal -- was written: what follows are operands
 
 	b       strings.Builder
-	first   *path // where the first byte comes from; nil = literal
-	value   *path // where the last value in it comes from; nil = all literal
+	first   *template.Path // where the first byte comes from; nil = literal
+	value   *template.Path // where the last value in it comes from; nil = all literal
 	invalid error
 }
 
 // argument renders nodes as one argument, or as what a spread may become.
 // branch is set for the body of a block, which may be nothing at all.
-func (w *argWriter) argument(nodes []node, spread, branch bool) error {
+func (w *argWriter) argument(nodes []template.Node, spread, branch bool) error {
 	if branch && len(nodes) == 0 {
 		return nil
 	}
 	if spread && len(nodes) == 1 {
 		switch n := nodes[0].(type) {
-		case ifNode:
-			v, _, err := w.r.lookup(n.path)
+		case template.If:
+			v, _, err := w.r.Lookup(n.Path)
 			if err != nil {
 				return err
 			}
-			if truthy(v) {
-				return w.argument(n.then, true, true)
+			if template.Truthy(v) {
+				return w.argument(n.Then, true, true)
 			}
-			return w.argument(n.alt, true, true)
-		case forNode:
-			return w.r.each(n, func() error { return w.argument(n.body, true, true) })
-		case valNode:
-			v, from, err := w.r.value(n.path)
+			return w.argument(n.Else, true, true)
+		case template.For:
+			return w.r.Each(n, func() error { return w.argument(n.Body, true, true) })
+		case template.Value:
+			v, from, err := w.r.Value(n.Path)
 			if err != nil {
 				return err
 			}
 			if list, ok := v.([]any); ok {
-				return w.list(n.path, list, from)
+				return w.list(n.Path, list, from)
 			}
 		}
 	}
-	if err := w.r.nodes(nodes); err != nil {
+	if err := w.r.Nodes(nodes); err != nil {
 		return err
 	}
 	return w.flush()
 }
 
 // list writes one argument for each element.
-func (w *argWriter) list(p *path, list []any, from *path) error {
+func (w *argWriter) list(p *template.Path, list []any, from *template.Path) error {
 	for _, e := range list {
-		if e == nil || e == Omitted {
-			return p.at.errorf("%s holds null", p)
+		if e == nil || e == template.Omitted {
+			return p.At.Errorf("%s holds null", p)
 		}
-		s, err := valueText(e)
+		s, err := template.ValueText(e)
 		if err != nil {
-			return p.at.errorf("%s %v", p, err)
+			return p.At.Errorf("%s %v", p, err)
 		}
-		if err := w.r.put(s, from, p.at); err != nil {
+		if err := w.r.Put(s, from, p.At); err != nil {
 			return err
 		}
 		if err := w.flush(); err != nil {
@@ -268,7 +261,7 @@ func (w *argWriter) list(p *path, list []any, from *path) error {
 }
 
 // emit takes a piece of the argument.
-func (w *argWriter) emit(s string, from *path) {
+func (w *argWriter) emit(s string, from *template.Path) {
 	if w.b.Len() == 0 && s != "" {
 		w.first = from
 	}
@@ -277,7 +270,7 @@ func (w *argWriter) emit(s string, from *path) {
 	}
 	w.b.WriteString(s)
 	if from != nil && w.invalid == nil && strings.ContainsRune(s, 0) {
-		w.invalid = &ValueError{lastKey(from), "holds a NUL byte"}
+		w.invalid = &ValueError{template.LastKey(from), "holds a NUL byte"}
 	}
 }
 
@@ -289,26 +282,17 @@ func (w *argWriter) flush() error {
 	if w.invalid != nil {
 		return w.invalid
 	}
-	if name := argumentOf(first); name != "" && strings.HasPrefix(s, "-") && !w.ends && !w.dash[name] {
+	if name := template.ArgumentOf(first); name != "" && strings.HasPrefix(s, "-") && !w.ends && !w.dash[name] {
 		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", brief.Quote(s))}
 	}
 	if len(s) > maxArgument {
-		return &ValueError{lastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", brief.Size(maxArgument))}
+		return &ValueError{template.LastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", brief.Size(maxArgument))}
 	}
 	if s == "--" && value == nil {
 		w.ends = true
 	}
 	w.out = append(w.out, s)
 	return nil
-}
-
-// lastKey is what a message calls a value; p is not nil for one that can be
-// wrong, since literal text was checked when it was read.
-func lastKey(p *path) string {
-	if p == nil {
-		return ""
-	}
-	return p.keys[len(p.keys)-1]
 }
 
 // programName is the name that a program goes by in the table of interpreters:

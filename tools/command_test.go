@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"jp/tools/brief"
+	"jp/tools/template"
 )
 
 // fromTable makes a command line of { program, args }.
@@ -19,7 +20,7 @@ func data(args map[string]any) map[string]any {
 	all := map[string]any{}
 	for k, v := range args {
 		if all[k] = v; v == nil {
-			all[k] = Omitted
+			all[k] = template.Omitted
 		}
 	}
 	return map[string]any{

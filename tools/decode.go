@@ -9,6 +9,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/suggest"
+	"jp/tools/template"
 )
 
 // Every key that a definition can have.
@@ -338,7 +339,7 @@ func (d *decoder) whole(def *Definition) {
 		d.shellWhole(def)
 		return
 	}
-	if err := def.Command.check(func(p *path) error { return def.knows(p) }); err != nil {
+	if err := def.Command.check(func(p *template.Path) error { return def.knows(p) }); err != nil {
 		d.fail(keyCommand, "%v", err)
 		return
 	}
@@ -508,13 +509,13 @@ func (d *decoder) options(key string, v any) map[string]any {
 }
 
 // knows checks a path of the command against what a call will have.
-func (def Definition) knows(p *path) error {
+func (def Definition) knows(p *template.Path) error {
 	unknown := func(at int, of []string) error {
-		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &path{keys: p.keys[:at+1]})
-		if s := suggest.Closest(p.keys[at], of); s != "" {
+		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &template.Path{Keys: p.Keys[:at+1]})
+		if s := suggest.Closest(p.Keys[at], of); s != "" {
 			msg += fmt.Sprintf("; did you mean %q?", s)
 		}
-		return p.at.errorf("%s", msg)
+		return p.At.Errorf("%s", msg)
 	}
 	roots := []string{"tool", "context"}
 	next := map[string][]string{
@@ -522,20 +523,20 @@ func (def Definition) knows(p *path) error {
 		"context": {"conversation_id", "workspace", "action"},
 	}
 	switch {
-	case !slices.Contains(roots, p.keys[0]):
+	case !slices.Contains(roots, p.Keys[0]):
 		return unknown(0, roots)
-	case len(p.keys) == 1:
-		return p.at.errorf("{{%s}}: say which of %s", p, brief.Or(next[p.keys[0]]))
-	case !slices.Contains(next[p.keys[0]], p.keys[1]):
-		return unknown(1, next[p.keys[0]])
-	case p.keys[0] == "context" || p.keys[1] == "name":
-		if len(p.keys) > 2 {
-			return p.at.errorf("{{%s}}: %s is a text", p, &path{keys: p.keys[:2]})
+	case len(p.Keys) == 1:
+		return p.At.Errorf("{{%s}}: say which of %s", p, brief.Or(next[p.Keys[0]]))
+	case !slices.Contains(next[p.Keys[0]], p.Keys[1]):
+		return unknown(1, next[p.Keys[0]])
+	case p.Keys[0] == "context" || p.Keys[1] == "name":
+		if len(p.Keys) > 2 {
+			return p.At.Errorf("{{%s}}: %s is a text", p, &template.Path{Keys: p.Keys[:2]})
 		}
 		return nil
-	case p.keys[1] == "options":
+	case p.Keys[1] == "options":
 		var v any = def.Options
-		for i, k := range p.keys[2:] {
+		for i, k := range p.Keys[2:] {
 			m, _ := v.(map[string]any)
 			if _, ok := m[k]; !ok {
 				return unknown(i+2, slices.Sorted(maps.Keys(m)))
@@ -548,7 +549,7 @@ func (def Definition) knows(p *path) error {
 	if err != nil {
 		return err
 	}
-	for i, k := range p.keys[2:] {
+	for i, k := range p.Keys[2:] {
 		sub, ok := s.properties[k]
 		switch {
 		case ok:

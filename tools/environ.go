@@ -3,6 +3,8 @@ package tools
 import (
 	"slices"
 	"strings"
+
+	"jp/tools/template"
 )
 
 // badVariable says why a tool may not ask for an environment variable; "" if
@@ -12,7 +14,7 @@ func badVariable(name string) string {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
 	switch {
-	case !isIdent(name) || strings.Contains(name, "-"):
+	case !template.IsName(name) || strings.Contains(name, "-"):
 		return "is no name of a variable"
 	case slices.Contains(providerKeys, name):
 		return "is the key of a model provider, and no tool gets one"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/template"
 )
 
 // The keys of a parameter: our own, and those that stand in its JSON schema
@@ -31,7 +32,7 @@ func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]boo
 	}
 	dash := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		if !isIdent(name) || len(name) > 64 {
+		if !template.IsName(name) || len(name) > 64 {
 			d.fail(key+"."+name, "not a parameter name: a letter or '_', then letters, digits, '_' or '-', at most 64")
 		}
 		if p, ok := t[name].(map[string]any); ok && p["allow_dash"] != nil {
@@ -150,7 +151,7 @@ func (d *decoder) consistent(key string, out map[string]any) {
 
 // valueShort is a value as it stands in a message.
 func valueShort(v any) string {
-	s, err := valueText(v)
+	s, err := template.ValueText(v)
 	if err != nil {
 		return typeName(v)
 	}

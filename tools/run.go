@@ -19,6 +19,7 @@ import (
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
 	"jp/tools/proc"
+	"jp/tools/template"
 )
 
 // Runner runs processes; a *proc.Host is one.
@@ -183,7 +184,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		return *refusal, nil
 	}
 	if c.def.Stdin == StdinJSON {
-		in, err := jsondoc.Encode(plainJSON(data))
+		in, err := jsondoc.Encode(template.WithoutOmitted(data))
 		if err != nil {
 			return Result{}, err
 		}
@@ -220,7 +221,7 @@ func (c command) data(call Call) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	about := map[string]any{"conversation_id": Omitted, "workspace": c.env.Dir, "action": "run"}
+	about := map[string]any{"conversation_id": template.Omitted, "workspace": c.env.Dir, "action": "run"}
 	maps.Copy(about, c.env.Context)
 	options := c.def.Options
 	if options == nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"jp/tools/template"
 )
 
 // runningOptions are the options of a program that is no interpreter whose values it runs, loads or takes settings from that
@@ -132,7 +134,7 @@ func (o runningOptions) runs(text string) bool {
 func checkTar(program string, args []argument, o runningOptions, dash map[string]bool) error {
 	if len(args) > 0 {
 		if text, literal := args[0].literal(); literal && !strings.HasPrefix(text, "-") {
-			args = append([]argument{{nodes: []node{textNode{text: "-" + text}}}}, args[1:]...)
+			args = append([]argument{{nodes: []template.Node{template.Text{Text: "-" + text}}}}, args[1:]...)
 		}
 	}
 	local := slices.ContainsFunc(args, func(a argument) bool { text, literal := a.literal(); return literal && text == "--force-local" })

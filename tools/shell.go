@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"jp/tools/brief"
+	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -22,7 +23,7 @@ import (
 type shellText struct {
 	name  string // of the file, for messages; "" = inline
 	sh    string // bash or sh
-	nodes []node
+	nodes []template.Node
 	mark  string // the beginning of all tokens, found nowhere in the text
 }
 
@@ -47,17 +48,17 @@ func parseShell(name, text, interpreter string) (*shellText, error) {
 	if len(text) > maxScript {
 		return nil, fmt.Errorf("is longer than %s", brief.Size(maxScript))
 	}
-	at := position{1, 1}
+	at := template.Position{Line: 1, Column: 1}
 	for i, c := range text {
 		switch {
 		case c == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
-			return nil, at.after(text[:i]).errorf("is no valid UTF-8")
+			return nil, at.After(text[:i]).Errorf("is no valid UTF-8")
 		case c < ' ' && c != '\n' && c != '\t', c == 0x7F:
-			return nil, at.after(text[:i]).errorf("holds the control character %q", c)
+			return nil, at.After(text[:i]).Errorf("holds the control character %q", c)
 		}
 	}
 	if i := strings.Index(text, argVariable); i >= 0 {
-		return nil, at.after(text[:i]).errorf("names beginning with %s are for values", argVariable)
+		return nil, at.After(text[:i]).Errorf("names beginning with %s are for values", argVariable)
 	}
 	if s.sh == "" {
 		sh, err := shebang(text)
@@ -66,14 +67,14 @@ func parseShell(name, text, interpreter string) (*shellText, error) {
 		}
 		s.sh = sh
 	}
-	t, err := ParseTemplate(text)
+	t, err := template.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("is empty")
 	}
-	s.nodes = t.nodes
+	s.nodes = t.Nodes
 	for i := 0; ; i++ {
 		if s.mark = fmt.Sprintf("Zjp%dq", i); !strings.Contains(text, s.mark) {
 			return s, nil
@@ -94,13 +95,13 @@ func shebang(text string) (string, error) {
 	}
 	switch {
 	case len(words) > 1:
-		return "", position{1, 1}.errorf("#!%s: the options of the shell are not used: write set -e and the like", line)
+		return "", template.Position{Line: 1, Column: 1}.Errorf("#!%s: the options of the shell are not used: write set -e and the like", line)
 	case len(words) == 1 && pathpkg.Base(words[0]) == "bash":
 		return "bash", nil
 	case len(words) == 1 && (pathpkg.Base(words[0]) == "sh" || pathpkg.Base(words[0]) == "dash"):
 		return "sh", nil
 	}
-	return "", position{1, 1}.errorf("#!%s: only bash and sh run shell texts", line)
+	return "", template.Position{Line: 1, Column: 1}.Errorf("#!%s: only bash and sh run shell texts", line)
 }
 
 // variants are the shells that may read the text: what is called sh is bash on
@@ -120,13 +121,13 @@ type shellRules struct {
 
 // check checks each branch of each block: that it parses alone where it
 // stands, and that all of its placeholders stand in places that are known to
-// be safe. Errors are *TemplateError.
+// be safe. Errors are *template.Error.
 func (s *shellText) check(rules shellRules) error {
 	blocks := s.blocks(s.nodes, nil)
 	if len(blocks) > maxShellBlocks {
-		return blocks[maxShellBlocks].at().errorf("more than %d blocks", maxShellBlocks)
+		return blocks[maxShellBlocks].at().Errorf("more than %d blocks", maxShellBlocks)
 	}
-	picks := []map[*path]int{nil}
+	picks := []map[*template.Path]int{nil}
 	for _, b := range blocks {
 		for _, n := range b.picks() {
 			picks = append(picks, b.pick(n))
@@ -172,19 +173,19 @@ func (s *shellText) read(chunks []chunk, rules shellRules) (*shellReading, error
 // chunk is a piece of a shell text: literal text or a placeholder.
 type chunk struct {
 	text string
-	at   position
+	at   template.Position
 	leaf *leaf
 }
 
 // leaf is one placeholder of a text.
 type leaf struct {
-	path  *path
-	from  *path // where its value comes from; of a loop variable, the list
+	path  *template.Path
+	from  *template.Path // where its value comes from; of a loop variable, the list
 	value string
 }
 
-func (l leaf) errorf(format string, args ...any) *TemplateError {
-	return l.path.at.errorf("{{%s}} %s", l.path, fmt.Sprintf(format, args...))
+func (l leaf) errorf(format string, args ...any) *template.Error {
+	return l.path.At.Errorf("{{%s}} %s", l.path, fmt.Sprintf(format, args...))
 }
 
 // shellSource is a shell text with a token for each placeholder.
@@ -210,30 +211,30 @@ func (s *shellText) source(chunks []chunk) (*shellSource, error) {
 		src.spans = append(src.spans, [2]int{start, b.Len()})
 		src.leaves = append(src.leaves, *c.leaf)
 		if len(src.leaves) > maxPlaceholders {
-			return nil, c.at.errorf("more than %d placeholders in one text", maxPlaceholders)
+			return nil, c.at.Errorf("more than %d placeholders in one text", maxPlaceholders)
 		}
 	}
 	if b.Len() > maxShellText {
-		return nil, position{1, 1}.errorf("comes to more than %s", brief.Size(maxShellText))
+		return nil, template.Position{Line: 1, Column: 1}.Errorf("comes to more than %s", brief.Size(maxShellText))
 	}
 	src.text = b.String()
 	return src, nil
 }
 
 // at is where the byte at offset stands in the definition.
-func (src *shellSource) at(offset int) position {
+func (src *shellSource) at(offset int) template.Position {
 	i, ok := slices.BinarySearch(src.starts, offset)
 	if !ok {
 		i--
 	}
 	if i < 0 || i >= len(src.chunks) {
-		return position{1, 1}
+		return template.Position{Line: 1, Column: 1}
 	}
 	c := src.chunks[i]
 	if c.leaf != nil {
 		return c.at
 	}
-	return c.at.after(c.text[:min(offset-src.starts[i], len(c.text))])
+	return c.at.After(c.text[:min(offset-src.starts[i], len(c.text))])
 }
 
 // inside returns the leaves whose tokens are between two offsets.
@@ -263,11 +264,11 @@ func (src *shellSource) syntaxError(lang syntax.LangVariant, err error) error {
 	}
 	switch {
 	case errors.As(err, &bad):
-		return src.at(int(bad.Pos.Offset())).errorf("no %s syntax: %s", shell, src.restore(bad.Text))
+		return src.at(int(bad.Pos.Offset())).Errorf("no %s syntax: %s", shell, src.restore(bad.Text))
 	case errors.As(err, &dial):
-		return src.at(int(dial.Pos.Offset())).errorf("%s has no %s", shell, src.restore(dial.Feature))
+		return src.at(int(dial.Pos.Offset())).Errorf("%s has no %s", shell, src.restore(dial.Feature))
 	}
-	return position{1, 1}.errorf("no %s syntax: %s", shell, src.restore(err.Error()))
+	return template.Position{Line: 1, Column: 1}.Errorf("no %s syntax: %s", shell, src.restore(err.Error()))
 }
 
 // restore puts placeholders where a message has tokens.

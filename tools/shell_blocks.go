@@ -3,6 +3,7 @@ package tools
 import (
 	"strings"
 
+	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -11,61 +12,61 @@ import (
 type flattener struct {
 	// pick has what differs from that, by the path of the block: 1 for the
 	// second branch of an #if, how often for the body of a #for.
-	pick  map[*path]int
-	focus *path     // the block that is looked at
-	marks [2]string // what stands around each of its branches
-	bare  bool      // the first mark stands for all of it
+	pick  map[*template.Path]int
+	focus *template.Path // the block that is looked at
+	marks [2]string      // what stands around each of its branches
+	bare  bool           // the first mark stands for all of it
 	out   []chunk
 }
 
-func (f *flattener) nodes(nodes []node) {
+func (f *flattener) nodes(nodes []template.Node) {
 	for _, n := range nodes {
 		switch n := n.(type) {
-		case textNode:
-			f.out = append(f.out, chunk{text: n.text, at: n.at})
-		case valNode:
-			f.out = append(f.out, chunk{at: n.path.at, leaf: &leaf{path: n.path, from: n.path}})
-		case ifNode:
-			branch := n.then
-			if f.pick[n.path] == 1 {
-				branch = n.alt
+		case template.Text:
+			f.out = append(f.out, chunk{text: n.Text, at: n.At})
+		case template.Value:
+			f.out = append(f.out, chunk{at: n.Path.At, leaf: &leaf{path: n.Path, from: n.Path}})
+		case template.If:
+			branch := n.Then
+			if f.pick[n.Path] == 1 {
+				branch = n.Else
 			}
-			f.block(n.path, branch, 1)
-		case forNode:
-			times, ok := f.pick[n.path]
+			f.block(n.Path, branch, 1)
+		case template.For:
+			times, ok := f.pick[n.Path]
 			if !ok {
 				times = 1
 			}
-			f.block(n.path, n.body, times)
+			f.block(n.Path, n.Body, times)
 		}
 	}
 }
 
-func (f *flattener) block(p *path, body []node, times int) {
+func (f *flattener) block(p *template.Path, body []template.Node, times int) {
 	if f.focus != p {
 		for range times {
 			f.nodes(body)
 		}
 		return
 	}
-	f.out = append(f.out, chunk{text: f.marks[0], at: p.at})
+	f.out = append(f.out, chunk{text: f.marks[0], at: p.At})
 	if f.bare {
 		return
 	}
 	for range times {
 		f.nodes(body)
 	}
-	f.out = append(f.out, chunk{text: f.marks[1], at: p.at})
+	f.out = append(f.out, chunk{text: f.marks[1], at: p.At})
 }
 
 // shellBlock is a block and the way to it.
 type shellBlock struct {
-	path *path
+	path *template.Path
 	loop bool
-	way  map[*path]int // what the blocks around must be for it to be there
+	way  map[*template.Path]int // what the blocks around must be for it to be there
 }
 
-func (b shellBlock) at() position { return b.path.at }
+func (b shellBlock) at() template.Position { return b.path.At }
 
 // picks are all that may become of the block.
 func (b shellBlock) picks() []int {
@@ -76,8 +77,8 @@ func (b shellBlock) picks() []int {
 }
 
 // pick is the way to the block with n for itself.
-func (b shellBlock) pick(n int) map[*path]int {
-	out := map[*path]int{b.path: n}
+func (b shellBlock) pick(n int) map[*template.Path]int {
+	out := map[*template.Path]int{b.path: n}
 	for p, n := range b.way {
 		out[p] = n
 	}
@@ -85,19 +86,19 @@ func (b shellBlock) pick(n int) map[*path]int {
 }
 
 // blocks lists the blocks in nodes, those inside others too.
-func (s *shellText) blocks(nodes []node, way map[*path]int) []shellBlock {
+func (s *shellText) blocks(nodes []template.Node, way map[*template.Path]int) []shellBlock {
 	var out []shellBlock
 	for _, n := range nodes {
 		switch n := n.(type) {
-		case ifNode:
-			b := shellBlock{path: n.path, way: way}
+		case template.If:
+			b := shellBlock{path: n.Path, way: way}
 			out = append(out, b)
-			out = append(out, s.blocks(n.then, b.pick(0))...)
-			out = append(out, s.blocks(n.alt, b.pick(1))...)
-		case forNode:
-			b := shellBlock{path: n.path, loop: true, way: way}
+			out = append(out, s.blocks(n.Then, b.pick(0))...)
+			out = append(out, s.blocks(n.Else, b.pick(1))...)
+		case template.For:
+			b := shellBlock{path: n.Path, loop: true, way: way}
 			out = append(out, b)
-			out = append(out, s.blocks(n.body, b.pick(1))...)
+			out = append(out, s.blocks(n.Body, b.pick(1))...)
 		}
 	}
 	return out
@@ -133,7 +134,7 @@ func (s *shellText) checkBlock(b shellBlock) error {
 		}
 		place, _ := find(b.picks()[0], true, one)
 		if place == nil {
-			return b.at().errorf("the block {{#... %s}} stands where no block can: whole statements, whole words or text between the same quotes", b.path)
+			return b.at().Errorf("the block {{#... %s}} stands where no block can: whole statements, whole words or text between the same quotes", b.path)
 		}
 		for _, n := range b.picks() {
 			var first, second *marked
@@ -150,7 +151,7 @@ func (s *shellText) checkBlock(b shellBlock) error {
 				ok = first != nil && second != nil && first.in == second.in
 			}
 			if !ok {
-				return b.at().errorf("a branch of the block on %s does not parse alone where it stands: a block holds whole statements, whole words, or text between the same quotes", b.path)
+				return b.at().Errorf("a branch of the block on %s does not parse alone where it stands: a block holds whole statements, whole words, or text between the same quotes", b.path)
 			}
 		}
 	}

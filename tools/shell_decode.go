@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"jp/tools/template"
 )
 
 // shell reads the forms { script } and { script_file } of a command.
@@ -78,8 +80,8 @@ func (d *decoder) shellWhole(def *Definition) {
 	if s.name != "" {
 		key += "_file"
 	}
-	err := eachPath(s.nodes, nil, func(p *path, names []string) error {
-		if slices.Contains(names, p.keys[0]) {
+	err := template.EachPath(s.nodes, nil, func(p *template.Path, names []string) error {
+		if slices.Contains(names, p.Keys[0]) {
 			return nil
 		}
 		return def.knows(p)

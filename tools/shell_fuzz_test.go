@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"jp/tools/template"
 )
 
 // No value changes the text that a shell reads, whatever text an author
@@ -32,7 +34,7 @@ func FuzzShellRewrite(f *testing.F) {
 			err = s.check(shellRules{})
 		}
 		if err != nil {
-			var place *TemplateError
+			var place *template.Error
 			if !errors.As(err, &place) && len(text) <= maxScript && strings.TrimSpace(text) != "" {
 				t.Errorf("%v, which has no position", err)
 			}
@@ -46,7 +48,7 @@ func FuzzShellRewrite(f *testing.F) {
 			c, err := s.call(data(map[string]any{"x": v, "y": v + "y", "list": []any{v + "1", v + "2"}}), shellRules{}, t.TempDir())
 			if err != nil {
 				var value *ValueError
-				var place *TemplateError
+				var place *template.Error
 				if !errors.As(err, &value) && !errors.As(err, &place) {
 					t.Errorf("%q: %v", v, err)
 				}

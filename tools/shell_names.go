@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"jp/tools/proc"
+	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -39,7 +40,7 @@ func (r *shellReading) assignable(name string) string {
 		return v == name || ok && strings.HasPrefix(name, prefix)
 	})
 	switch {
-	case !isIdent(name) || strings.Contains(name, "-") || !lower && !upper:
+	case !template.IsName(name) || strings.Contains(name, "-") || !lower && !upper:
 		return fmt.Sprintf("is assigned to %s: name the variable in lower case", name)
 	case exported, slices.Contains(specialVariables, name), strings.HasPrefix(name, "LC_"), badVariable(name) != "",
 		strings.HasPrefix(name, "COMP_"), strings.HasPrefix(name, "READLINE_"), strings.HasPrefix(name, "npm_"):
@@ -77,7 +78,7 @@ func (r *shellReading) survey(file *syntax.File) error {
 	var first error
 	refuse := func(n syntax.Node, format string, args ...any) {
 		if first == nil {
-			first = r.src.at(int(n.Pos().Offset())).errorf(format, args...)
+			first = r.src.at(int(n.Pos().Offset())).Errorf(format, args...)
 		}
 	}
 	depth := 0
@@ -199,7 +200,7 @@ func (r *shellReading) declare(command string, words []*syntax.Word) {
 			names = append(names, strings.TrimSuffix(name, "+"))
 		default:
 			prefix := literalPrefix(w)
-			if name, _, ok := strings.Cut(prefix, "="); ok && isIdent(strings.TrimSuffix(name, "+")) {
+			if name, _, ok := strings.Cut(prefix, "="); ok && template.IsName(strings.TrimSuffix(name, "+")) {
 				names = append(names, strings.TrimSuffix(name, "+"))
 			} else if command != "export" {
 				r.dynamic = command
@@ -249,7 +250,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 			if !ok {
 				return name + " with arguments that are not written out"
 			}
-			if isIdent(s) && r.assignable(s) != "" || strings.ContainsAny(s, "[") || name != "read" && (strings.HasPrefix(s, "-C") || strings.HasPrefix(s, "-c")) {
+			if template.IsName(s) && r.assignable(s) != "" || strings.ContainsAny(s, "[") || name != "read" && (strings.HasPrefix(s, "-C") || strings.HasPrefix(s, "-c")) {
 				return fmt.Sprintf("%s %s", name, s)
 			}
 		}
@@ -273,7 +274,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 		line = append(line, a)
 	}
 	// It reads code unless its arguments say what else to run.
-	if in.all != "" || in.check(name, append(line, argument{nodes: []node{valNode{}}}), nil) != nil {
+	if in.all != "" || in.check(name, append(line, argument{nodes: []template.Node{template.Value{}}}), nil) != nil {
 		return why
 	}
 	return ""

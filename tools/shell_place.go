@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -440,9 +441,9 @@ func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at i
 // written out, and values.
 func (r *shellReading) wordArgument(w *syntax.Word) argument {
 	if s, ok := r.static(w); ok {
-		return argument{nodes: []node{textNode{text: s}}}
+		return argument{nodes: []template.Node{template.Text{Text: s}}}
 	}
-	var nodes []node
+	var nodes []template.Node
 	if p := literalPrefix(w); p != "" {
 		first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
 		for i := first; i < last; i++ {
@@ -451,15 +452,15 @@ func (r *shellReading) wordArgument(w *syntax.Word) argument {
 			}
 		}
 		if p != "" {
-			nodes = append(nodes, textNode{text: p})
+			nodes = append(nodes, template.Text{Text: p})
 		}
 	}
 	first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
 	for i := first; i < last; i++ {
-		nodes = append(nodes, valNode{r.src.leaves[i].from})
+		nodes = append(nodes, template.Value{Path: r.src.leaves[i].from})
 	}
 	if first == last {
-		nodes = append(nodes, valNode{}) // a value of the text's own
+		nodes = append(nodes, template.Value{}) // a value of the text's own
 	}
 	return argument{nodes: nodes}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"jp/tools/template"
 )
 
 // A placeholder in a place that is not known to be safe is an error of the
@@ -258,7 +260,7 @@ func TestShellRefuses(t *testing.T) {
 			}
 			continue
 		}
-		var bad *TemplateError
+		var bad *template.Error
 		if !errors.As(err, &bad) {
 			t.Errorf("%s: %v, want a TemplateError", tt.script, err)
 			continue
@@ -274,8 +276,8 @@ func TestShellRefuses(t *testing.T) {
 		}
 		line, column := 2, 0
 		if at := strings.Index(script, x); at >= 0 {
-			p := (position{1, 1}).after((prefix + script)[:len(prefix)+at])
-			line, column = p.line, p.column
+			p := (template.Position{Line: 1, Column: 1}).After((prefix + script)[:len(prefix)+at])
+			line, column = p.Line, p.Column
 		}
 		if !strings.Contains(bad.Msg, "syntax") && strings.Count(script, x) == 1 && (bad.Line != line || bad.Column != column) {
 			t.Errorf("%s: at %d:%d, want %d:%d", tt.script, bad.Line, bad.Column, line, column)
@@ -380,7 +382,7 @@ func TestShellBlocks(t *testing.T) {
 		{"{{#if tool.arguments.x}}declare -i y{{/if}}\n{{#if tool.arguments.x}}{{else}}:{{/if}}\ny={{tool.arguments.y}}", false},
 	} {
 		err := checkScript(tt.script, "bash")
-		var bad *TemplateError
+		var bad *template.Error
 		if (err == nil) != tt.ok || err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s\ngot %v", tt.script, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -98,48 +99,48 @@ func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*s
 func (s *shellText) flatten(data map[string]any) ([]chunk, error) {
 	var (
 		out []chunk
-		add func(nodes []node) error
+		add func(nodes []template.Node) error
 	)
-	r := renderer{data: data}
-	size := func(n int, at position) error {
-		if r.size += n; r.size > maxRendered || len(out) > maxSteps {
-			return at.errorf("comes to more than %s", brief.Size(maxRendered))
+	r := template.Renderer{Data: data}
+	size := func(n int, at template.Position) error {
+		if r.Size += n; r.Size > template.MaxRendered || len(out) > template.MaxSteps {
+			return at.Errorf("comes to more than %s", brief.Size(template.MaxRendered))
 		}
 		return nil
 	}
-	add = func(nodes []node) error {
+	add = func(nodes []template.Node) error {
 		for _, n := range nodes {
 			var err error
 			switch n := n.(type) {
-			case textNode:
-				out = append(out, chunk{text: n.text, at: n.at})
-				err = size(len(n.text), n.at)
-			case valNode:
+			case template.Text:
+				out = append(out, chunk{text: n.Text, at: n.At})
+				err = size(len(n.Text), n.At)
+			case template.Value:
 				var (
 					v    any
-					from *path
+					from *template.Path
 					text string
 				)
-				if v, from, err = r.value(n.path); err != nil {
+				if v, from, err = r.Value(n.Path); err != nil {
 					return err
 				}
-				if text, err = valueText(v); err != nil {
-					return n.path.at.errorf("%s %v", n.path, err)
+				if text, err = template.ValueText(v); err != nil {
+					return n.Path.At.Errorf("%s %v", n.Path, err)
 				}
-				out = append(out, chunk{at: n.path.at, leaf: &leaf{path: n.path, from: from, value: text}})
-				err = size(len(text), n.path.at)
-			case ifNode:
+				out = append(out, chunk{at: n.Path.At, leaf: &leaf{path: n.Path, from: from, value: text}})
+				err = size(len(text), n.Path.At)
+			case template.If:
 				var v any
-				if v, _, err = r.lookup(n.path); err != nil {
+				if v, _, err = r.Lookup(n.Path); err != nil {
 					return err
 				}
-				if truthy(v) {
-					err = add(n.then)
+				if template.Truthy(v) {
+					err = add(n.Then)
 				} else {
-					err = add(n.alt)
+					err = add(n.Else)
 				}
-			case forNode:
-				err = r.each(n, func() error { return add(n.body) })
+			case template.For:
+				err = r.Each(n, func() error { return add(n.Body) })
 			}
 			if err != nil {
 				return err
@@ -162,8 +163,8 @@ type shellValues struct {
 // name is the variable for the value of a leaf, if it may be used there.
 func (v *shellValues) name(r *shellReading, i int) (string, error) {
 	l, u := r.src.leaves[i], r.uses[i]
-	argument := lastKey(l.from)
-	switch parameter := argumentOf(l.from); {
+	argument := template.LastKey(l.from)
+	switch parameter := template.ArgumentOf(l.from); {
 	case strings.ContainsRune(l.value, 0):
 		return "", &ValueError{argument, "holds a NUL byte"}
 	case u.argv && len(l.value) > maxInline:

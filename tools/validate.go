@@ -13,6 +13,7 @@ import (
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
 	"jp/tools/suggest"
+	"jp/tools/template"
 )
 
 // ArgumentError is a call whose arguments do not fit the schema of its tool.
@@ -151,7 +152,7 @@ func (s *schema) omit(v any) any {
 			if e, given := v[name]; given {
 				v[name] = sub.omit(e)
 			} else {
-				v[name] = Omitted
+				v[name] = template.Omitted
 			}
 		}
 	case []any:

@@ -1,4 +1,9 @@
-package tools
+// Package template is the {{ }} language in which a tool's command says where its arguments go.
+//
+// [Parse] makes a [Template], a tree of nodes; [SplitWords] does so for each word of a command line. A [Renderer] looks up the
+// values and tells its caller where each piece of text comes from, so that the caller can judge what a value may do there: this
+// package escapes nothing. Paths begin with "tool" or "context"; what a call gave is tool.arguments.NAME.
+package template
 
 import (
 	"fmt"
@@ -16,56 +21,61 @@ import (
 //
 // It has no filters, no includes and no escaping: what a value may contain is
 // for the place that it is put in. A Template is immutable.
-type Template struct{ nodes []node }
+//
+// Strings stand as they are, numbers and booleans as in JSON, lists and objects as JSON. In #if, false, null, 0, "" and what is
+// empty or omitted are false. A key that is missing from the data, and a null outside #if, is a *Error.
+type Template struct{ Nodes []Node }
 
-// TemplateError is a template that cannot be parsed or rendered. Line and
+// Error is a template that cannot be parsed or rendered. Line and
 // Column are 1-based; columns count runes.
-type TemplateError struct {
+type Error struct {
 	Line, Column int
 	Msg          string
 }
 
-func (e *TemplateError) Error() string {
+func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Msg)
 }
 
-// ParseTemplate parses text. The error is a *TemplateError.
-func ParseTemplate(text string) (*Template, error) {
+// Parse parses text. The error is a *Error.
+func Parse(text string) (*Template, error) {
 	tokens, err := lexTemplate(text)
 	if err != nil {
 		return nil, err
 	}
-	return parseTemplate(tokens)
+	return parse(tokens)
 }
 
 // A token is literal text or the inside of a tag.
 type token struct {
 	text string
 	tag  bool
-	at   position
+	at   Position
 }
 
-type position struct{ line, column int }
+// Position is a place in the text of a template, 1-based. Columns count runes.
+type Position struct{ Line, Column int }
 
-func (p position) errorf(format string, args ...any) *TemplateError {
-	return &TemplateError{p.line, p.column, fmt.Sprintf(format, args...)}
+// Errorf returns an error at p.
+func (p Position) Errorf(format string, args ...any) *Error {
+	return &Error{p.Line, p.Column, fmt.Sprintf(format, args...)}
 }
 
-// after is the position behind s, which starts at p.
-func (p position) after(s string) position {
+// After is the position behind s, which starts at p.
+func (p Position) After(s string) Position {
 	if n := strings.Count(s, "\n"); n > 0 {
-		p.line += n
-		p.column = 1
+		p.Line += n
+		p.Column = 1
 		s = s[strings.LastIndexByte(s, '\n')+1:]
 	}
-	p.column += utf8.RuneCountInString(s)
+	p.Column += utf8.RuneCountInString(s)
 	return p
 }
 
 // lexTemplate cuts text into literal text and tags.
 func lexTemplate(text string) ([]token, error) {
 	var out []token
-	at := position{1, 1}
+	at := Position{1, 1}
 	for text != "" {
 		i := strings.Index(text, "{{")
 		if i < 0 {
@@ -73,16 +83,16 @@ func lexTemplate(text string) ([]token, error) {
 		}
 		if i > 0 {
 			out = append(out, token{text: text[:i], at: at})
-			at = at.after(text[:i])
+			at = at.After(text[:i])
 			text = text[i:]
 			continue
 		}
 		n, ok := tagLen(text)
 		if !ok {
-			return nil, at.errorf("{{ is never closed")
+			return nil, at.Errorf("{{ is never closed")
 		}
 		out = append(out, token{text: text[2 : n-2], tag: true, at: at})
-		at = at.after(text[:n])
+		at = at.After(text[:n])
 		text = text[n:]
 	}
 	return out, nil
@@ -107,19 +117,19 @@ func tagLen(s string) (n int, ok bool) {
 	return 0, false
 }
 
-// path is a.b["c"]: where a value is found.
-type path struct {
-	keys []string
-	at   position
+// Path is a.b["c"]: where a value is found. At is where the template says it.
+type Path struct {
+	Keys []string
+	At   Position
 }
 
-func (p *path) String() string {
+func (p *Path) String() string {
 	var b strings.Builder
-	for i, k := range p.keys {
+	for i, k := range p.Keys {
 		switch {
 		case i == 0:
 			b.WriteString(k)
-		case isIdent(k):
+		case IsName(k):
 			b.WriteString("." + k)
 		default:
 			fmt.Fprintf(&b, "[%q]", k)
@@ -128,34 +138,34 @@ func (p *path) String() string {
 	return b.String()
 }
 
-// The nodes of a parsed template.
+// The nodes of a parsed template. A Node is one of the others. A {{"..."}} is a Text too.
 type (
-	node     interface{}
-	textNode struct {
-		text string
-		at   position
+	Node interface{}
+	Text struct {
+		Text string
+		At   Position
 	}
-	valNode struct{ path *path }
-	ifNode  struct {
-		path      *path
-		then, alt []node
+	Value struct{ Path *Path }
+	If    struct {
+		Path       *Path
+		Then, Else []Node
 	}
-	forNode struct {
-		name string
-		path *path
-		body []node
+	For struct {
+		Name string
+		Path *Path
+		Body []Node
 	}
 )
 
-// parseTemplate parses tokens; they may come from one text or one word of it.
-func parseTemplate(tokens []token) (*Template, error) {
+// parse parses tokens; they may come from one text or one word of it.
+func parse(tokens []token) (*Template, error) {
 	p := &parser{tokens: tokens}
 	nodes, end, err := p.block(0)
 	if err != nil {
 		return nil, err
 	}
 	if end != nil {
-		return nil, end.at.errorf("{{%s}} stands without its beginning", strings.TrimSpace(end.text))
+		return nil, end.at.Errorf("{{%s}} stands without its beginning", strings.TrimSpace(end.text))
 	}
 	return &Template{nodes}, nil
 }
@@ -167,12 +177,12 @@ type parser struct {
 
 // block parses up to a tag that ends or divides the block, and returns that
 // tag; nil at the end of the tokens.
-func (p *parser) block(depth int) (nodes []node, end *token, err error) {
+func (p *parser) block(depth int) (nodes []Node, end *token, err error) {
 	for len(p.tokens) > 0 {
 		t := p.tokens[0]
 		p.tokens = p.tokens[1:]
 		if !t.tag {
-			nodes = append(nodes, textNode{t.text, t.at})
+			nodes = append(nodes, Text{t.text, t.at})
 			continue
 		}
 		inner := strings.TrimSpace(t.text)
@@ -180,7 +190,7 @@ func (p *parser) block(depth int) (nodes []node, end *token, err error) {
 		if i := strings.IndexAny(inner, " \t\r\n"); i >= 0 {
 			word, rest = inner[:i], strings.TrimSpace(inner[i:])
 		}
-		var n node
+		var n Node
 		switch {
 		case inner == "else" || strings.HasPrefix(inner, "/"):
 			return nodes, &t, nil
@@ -189,17 +199,17 @@ func (p *parser) block(depth int) (nodes []node, end *token, err error) {
 		case word == "#for":
 			n, err = p.forBlock(t, rest, depth+1)
 		case strings.HasPrefix(inner, "#"):
-			err = t.at.errorf("{{%s}}: unknown block; there are #if and #for", word)
+			err = t.at.Errorf("{{%s}}: unknown block; there are #if and #for", word)
 		case strings.HasPrefix(inner, `"`):
 			var text string
 			if text, rest, err = p.quoted(t, inner); err == nil && rest != "" {
-				err = t.at.errorf("{{%s}}: unexpected %q after the string", inner, rest)
+				err = t.at.Errorf("{{%s}}: unexpected %q after the string", inner, rest)
 			}
-			n = textNode{text, t.at}
+			n = Text{text, t.at}
 		default:
-			var at *path
+			var at *Path
 			at, err = p.path(t, inner)
-			n = valNode{at}
+			n = Value{at}
 		}
 		if err != nil {
 			return nil, nil, err
@@ -209,42 +219,42 @@ func (p *parser) block(depth int) (nodes []node, end *token, err error) {
 	return nodes, nil, nil
 }
 
-func (p *parser) ifBlock(t token, cond string, depth int) (node, error) {
+func (p *parser) ifBlock(t token, cond string, depth int) (Node, error) {
 	if depth > maxBlocks {
-		return nil, t.at.errorf("more than %d nested blocks", maxBlocks)
+		return nil, t.at.Errorf("more than %d nested blocks", maxBlocks)
 	}
 	at, err := p.path(t, cond)
 	if err != nil {
 		return nil, err
 	}
-	n := ifNode{path: at}
+	n := If{Path: at}
 	body, end, err := p.block(depth)
 	if err != nil {
 		return nil, err
 	}
-	n.then = body
+	n.Then = body
 	if end != nil && strings.TrimSpace(end.text) == "else" {
-		if n.alt, end, err = p.block(depth); err != nil {
+		if n.Else, end, err = p.block(depth); err != nil {
 			return nil, err
 		}
 	}
 	return n, p.closed(t, end, "/if")
 }
 
-func (p *parser) forBlock(t token, head string, depth int) (node, error) {
+func (p *parser) forBlock(t token, head string, depth int) (Node, error) {
 	if depth > maxBlocks {
-		return nil, t.at.errorf("more than %d nested blocks", maxBlocks)
+		return nil, t.at.Errorf("more than %d nested blocks", maxBlocks)
 	}
 	f := strings.Fields(head)
 	if len(f) < 3 || f[1] != "in" {
-		return nil, t.at.errorf("want {{#for NAME in LIST}}")
+		return nil, t.at.Errorf("want {{#for NAME in LIST}}")
 	}
 	name := f[0]
 	switch {
-	case !isIdent(name) || name == "else" || name == "in":
-		return nil, t.at.errorf("%q is not a name", name)
+	case !IsName(name) || name == "else" || name == "in":
+		return nil, t.at.Errorf("%q is not a name", name)
 	case name == "tool" || name == "context" || slices.Contains(p.names, name):
-		return nil, t.at.errorf("%q is taken; choose another name for the loop", name)
+		return nil, t.at.Errorf("%q is taken; choose another name for the loop", name)
 	}
 	list := strings.TrimSpace(strings.TrimSpace(head)[len(name):])
 	at, err := p.path(t, strings.TrimSpace(list[len("in"):]))
@@ -257,30 +267,30 @@ func (p *parser) forBlock(t token, head string, depth int) (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return forNode{name, at, body}, p.closed(t, end, "/for")
+	return For{name, at, body}, p.closed(t, end, "/for")
 }
 
 // closed checks that the block that t opened ends with the tag want.
 func (p *parser) closed(t token, end *token, want string) error {
 	if end == nil {
-		return t.at.errorf("{{%s}} is never closed: {{%s}} is missing", strings.TrimSpace(t.text), want)
+		return t.at.Errorf("{{%s}} is never closed: {{%s}} is missing", strings.TrimSpace(t.text), want)
 	}
 	if got := strings.TrimSpace(end.text); got != want {
-		return end.at.errorf("{{%s}} where {{%s}} should stand, for the {{%s}} of line %d", got, want, strings.TrimSpace(t.text), t.at.line)
+		return end.at.Errorf("{{%s}} where {{%s}} should stand, for the {{%s}} of line %d", got, want, strings.TrimSpace(t.text), t.at.Line)
 	}
 	return nil
 }
 
 // path parses the path that s is.
-func (p *parser) path(t token, s string) (*path, error) {
-	bad := func() (*path, error) {
-		return nil, t.at.errorf("{{%s}}: want a path such as tool.arguments.name", strings.TrimSpace(t.text))
+func (p *parser) path(t token, s string) (*Path, error) {
+	bad := func() (*Path, error) {
+		return nil, t.at.Errorf("{{%s}}: want a path such as tool.arguments.name", strings.TrimSpace(t.text))
 	}
 	n := identLen(s)
 	if n == 0 {
 		return bad()
 	}
-	out := &path{keys: []string{s[:n]}, at: t.at}
+	out := &Path{Keys: []string{s[:n]}, At: t.at}
 	for s = s[n:]; s != ""; {
 		switch {
 		case s[0] == '.':
@@ -288,7 +298,7 @@ func (p *parser) path(t token, s string) (*path, error) {
 			if n == 0 {
 				return bad()
 			}
-			out.keys = append(out.keys, s[1:1+n])
+			out.Keys = append(out.Keys, s[1:1+n])
 			s = s[1+n:]
 		case strings.HasPrefix(s, `["`):
 			key, rest, err := p.quoted(t, s[1:])
@@ -298,7 +308,7 @@ func (p *parser) path(t token, s string) (*path, error) {
 			if rest == "" || rest[0] != ']' {
 				return bad()
 			}
-			out.keys = append(out.keys, key)
+			out.Keys = append(out.Keys, key)
 			s = rest[1:]
 		default:
 			return bad()
@@ -318,15 +328,16 @@ func (p *parser) quoted(t token, s string) (text, rest string, err error) {
 			i++
 			b.WriteByte(s[i])
 		case c == '\\':
-			return "", "", t.at.errorf(`unknown escape in %s: there are \" and \\`, s)
+			return "", "", t.at.Errorf(`unknown escape in %s: there are \" and \\`, s)
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return "", "", t.at.errorf("string %s is never closed", s)
+	return "", "", t.at.Errorf("string %s is never closed", s)
 }
 
-func isIdent(s string) bool { return s != "" && identLen(s) == len(s) }
+// IsName reports whether s is a letter or '_' and then letters, digits, '_' or '-'.
+func IsName(s string) bool { return s != "" && identLen(s) == len(s) }
 
 // identLen is the length of the name that s begins with.
 func identLen(s string) int {
@@ -342,22 +353,22 @@ func identLen(s string) int {
 	return i
 }
 
-// eachPath calls f with every path in nodes and the loop names that hold there.
-func eachPath(nodes []node, names []string, f func(p *path, names []string) error) error {
+// EachPath calls f with every path in nodes and the loop names that hold there.
+func EachPath(nodes []Node, names []string, f func(p *Path, names []string) error) error {
 	for _, n := range nodes {
 		var err error
 		switch n := n.(type) {
-		case valNode:
-			err = f(n.path, names)
-		case ifNode:
-			if err = f(n.path, names); err == nil {
-				if err = eachPath(n.then, names, f); err == nil {
-					err = eachPath(n.alt, names, f)
+		case Value:
+			err = f(n.Path, names)
+		case If:
+			if err = f(n.Path, names); err == nil {
+				if err = EachPath(n.Then, names, f); err == nil {
+					err = EachPath(n.Else, names, f)
 				}
 			}
-		case forNode:
-			if err = f(n.path, names); err == nil {
-				err = eachPath(n.body, append(slices.Clip(names), n.name), f)
+		case For:
+			if err = f(n.Path, names); err == nil {
+				err = EachPath(n.Body, append(slices.Clip(names), n.Name), f)
 			}
 		}
 		if err != nil {

@@ -1,4 +1,4 @@
-package tools
+package template
 
 import (
 	"encoding/json"
@@ -8,6 +8,17 @@ import (
 
 	"jp/tools/brief"
 )
+
+// Render returns the text with every tag replaced.
+func (t *Template) Render(data map[string]any) (string, error) {
+	var b strings.Builder
+	r := Renderer{Data: data, Emit: func(s string, _ *Path) { b.WriteString(s) }}
+	err := r.Nodes(t.Nodes)
+	if err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
 
 // templateData is a bit of everything.
 func templateData() map[string]any {
@@ -57,7 +68,7 @@ func TestTemplateRender(t *testing.T) {
 		{`{{"a\"b\\c"}}`, `a"b\c`},
 		{"{{tool.arguments.tagA}}", "{{s}}"}, // a value is never a template
 	} {
-		tmpl, err := ParseTemplate(tt.in)
+		tmpl, err := Parse(tt.in)
 		if err != nil {
 			t.Errorf("ParseTemplate(%q): %v", tt.in, err)
 			continue
@@ -73,7 +84,7 @@ func TestTemplateTruth(t *testing.T) {
 		"s": true, "empty": false, "n": true, "zero": false, "yes": true, "no": false, "null": false,
 		"list": true, "none": false, "obj": true, "gone": false,
 	} {
-		tmpl, err := ParseTemplate("{{#if tool.arguments." + name + "}}true{{/if}}")
+		tmpl, err := Parse("{{#if tool.arguments." + name + "}}true{{/if}}")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,11 +134,11 @@ func TestTemplateErrors(t *testing.T) {
 		{"{{tool.arguments.null}}", "line 1, column 1: tool.arguments.null is null"},
 		{strings.Repeat("{{#if tool.name}}", 51) + strings.Repeat("{{/if}}", 51), "line 1, column 851: more than 50 nested blocks"},
 	} {
-		tmpl, err := ParseTemplate(tt.in)
+		tmpl, err := Parse(tt.in)
 		if err == nil {
 			_, err = tmpl.Render(templateData())
 		}
-		var bad *TemplateError
+		var bad *Error
 		if !errors.As(err, &bad) || err.Error() != tt.want {
 			t.Errorf("%q: %v, want %q", brief.Shorten(tt.in, 80), err, tt.want)
 		}
@@ -145,7 +156,7 @@ func TestTemplateBounds(t *testing.T) {
 		"{{#for a in l}}{{#for b in l}}{{b}}{{/for}}{{/for}}",
 		"{{#for a in l}}{{#for b in l}}{{/for}}{{/for}}",
 	} {
-		tmpl, err := ParseTemplate(in)
+		tmpl, err := Parse(in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +177,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		tmpl, err := ParseTemplate(in)
+		tmpl, err := Parse(in)
 		if err == nil {
 			var out, again string
 			out, err = tmpl.Render(templateData())
@@ -178,9 +189,9 @@ func FuzzTemplate(f *testing.F) {
 				t.Errorf("Render(%q) = %q, %v, want itself", in, out, err)
 			}
 		}
-		var bad *TemplateError
+		var bad *Error
 		if err != nil && !errors.As(err, &bad) {
-			t.Errorf("%q: %T %v, want a *TemplateError", in, err, err)
+			t.Errorf("%q: %T %v, want a *Error", in, err, err)
 		}
 		if bad != nil && (bad.Line < 1 || bad.Line > 1+strings.Count(in, "\n") || bad.Column < 1) {
 			t.Errorf("%q: %v: no such place", in, err)

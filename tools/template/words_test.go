@@ -1,4 +1,4 @@
-package tools
+package template
 
 import (
 	"slices"
@@ -11,12 +11,12 @@ import (
 )
 
 // plainWords are the words of a command without tags.
-func plainWords(t testing.TB, words [][]token) []string {
+func plainWords(t testing.TB, words []Word) []string {
 	t.Helper()
 	out := []string{}
 	for _, w := range words {
 		s := ""
-		for _, tok := range w {
+		for _, tok := range w.tokens {
 			if tok.tag {
 				s += "{{" + tok.text + "}}"
 			} else {
@@ -54,7 +54,7 @@ func TestSplitWords(t *testing.T) {
 		{`wc --f="{{x}}" '{{a["b c"]}}'`, []string{"wc", "--f={{x}}", `{{a["b c"]}}`}},
 		{"grüße 'schön'", []string{"grüße", "schön"}},
 	} {
-		words, err := splitWords(tt.in)
+		words, err := SplitWords(tt.in)
 		if got := plainWords(t, words); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("splitWords(%q) = %q, %v, want %q", tt.in, got, err, tt.want)
 		}
@@ -89,7 +89,7 @@ func TestSplitWordsRefuses(t *testing.T) {
 		{"a\x00b", "line 1, column 1: holds a NUL byte"},
 		{"a\rb", "line 1, column 2: a carriage return"},
 	} {
-		if _, err := splitWords(tt.in); err == nil || err.Error() != tt.want {
+		if _, err := SplitWords(tt.in); err == nil || err.Error() != tt.want {
 			t.Errorf("splitWords(%q): %v, want %q", tt.in, err, tt.want)
 		}
 	}
@@ -124,7 +124,7 @@ func FuzzSplitWords(f *testing.F) {
 		if strings.Contains(src, `\\`+"\\\n") {
 			t.Skip() // the reference takes the line break for text, bash and dash do not
 		}
-		words, err := splitWords(src)
+		words, err := SplitWords(src)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package tools
+package template
 
 import (
 	"slices"
@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// splitWords splits a command as a shell splits words, where a template tag is
+// SplitWords splits a command as a shell splits words, where a template tag is
 // an ordinary character of a word whatever stands in it. What a shell would do
 // more than that (expansions, globs, operators, a second line) is refused,
 // since nothing here would do it: so each accepted command means the same to a
 // shell, tags aside.
-func splitWords(src string) ([][]token, error) {
-	s := splitter{src: src, at: position{1, 1}}
+func SplitWords(src string) ([]Word, error) {
+	s := splitter{src: src, at: Position{1, 1}}
 	if strings.ContainsRune(src, 0) {
-		return nil, s.at.errorf("holds a NUL byte")
+		return nil, s.at.Errorf("holds a NUL byte")
 	}
 	for s.src != "" {
 		if err := s.step(); err != nil {
@@ -22,22 +22,28 @@ func splitWords(src string) ([][]token, error) {
 		}
 	}
 	if s.quote != 0 {
-		return nil, s.opened.errorf("the quote %c is never closed", s.quote)
+		return nil, s.opened.Errorf("the quote %c is never closed", s.quote)
 	}
 	return s.words, s.end()
 }
 
+// Word is a word of a command, not parsed yet.
+type Word struct{ tokens []token }
+
+// Parse returns the template that the word is. The error is a *Error.
+func (w Word) Parse() (*Template, error) { return parse(w.tokens) }
+
 type splitter struct {
 	src   string // what is left
-	at    position
-	words [][]token
+	at    Position
+	words []Word
 
 	in     bool // a word has begun
-	start  position
+	start  Position
 	plain  bool // the word has no quotes, escapes or tags so far
 	word   []token
 	quote  byte // ' or " or 0
-	opened position
+	opened Position
 	line   bool // an unquoted line break came after the first word
 }
 
@@ -50,7 +56,7 @@ func (s *splitter) step() error {
 	if strings.HasPrefix(s.src, "{{") {
 		n, ok := tagLen(s.src)
 		if !ok {
-			return s.at.errorf("{{ is never closed")
+			return s.at.Errorf("{{ is never closed")
 		}
 		if err := s.begin(); err != nil {
 			return err
@@ -75,7 +81,7 @@ func (s *splitter) step() error {
 			s.skip(1)
 			return nil
 		case c == '$' || c == '`':
-			return s.at.errorf(`%c is shell syntax, also in double quotes: write \%c or use single quotes`, c, c)
+			return s.at.Errorf(`%c is shell syntax, also in double quotes: write \%c or use single quotes`, c, c)
 		case c == '\\' && len(s.src) > 1 && s.src[1] == '\n':
 			s.skip(2)
 			return nil
@@ -101,7 +107,7 @@ func (s *splitter) step() error {
 		return nil
 	case '\\':
 		if len(s.src) == 1 {
-			return s.at.errorf(`ends with \`)
+			return s.at.Errorf(`ends with \`)
 		}
 		if s.src[1] == '\n' {
 			s.skip(2)
@@ -141,12 +147,12 @@ func (s *splitter) refuse(c byte) error {
 	default:
 		return nil
 	}
-	return s.at.errorf("%c %s and means nothing here: quote it", c, does)
+	return s.at.Errorf("%c %s and means nothing here: quote it", c, does)
 }
 
 // assignable reports whether NAME=... or NAME+=... is being read.
 func assignable(word []token) bool {
-	return len(word) == 1 && !strings.Contains(word[0].text, "-") && isIdent(strings.TrimSuffix(word[0].text, "+"))
+	return len(word) == 1 && !strings.Contains(word[0].text, "-") && IsName(strings.TrimSuffix(word[0].text, "+"))
 }
 
 // begin begins a word if none has.
@@ -155,7 +161,7 @@ func (s *splitter) begin() error {
 		return nil
 	}
 	if s.line {
-		return s.at.errorf("a second line: a command is one line")
+		return s.at.Errorf("a second line: a command is one line")
 	}
 	s.in, s.start, s.plain, s.word = true, s.at, true, nil
 	return nil
@@ -164,7 +170,7 @@ func (s *splitter) begin() error {
 // take adds a character to the word.
 func (s *splitter) take() error {
 	if s.src[0] == '\r' {
-		return s.at.errorf("a carriage return")
+		return s.at.Errorf("a carriage return")
 	}
 	if err := s.begin(); err != nil {
 		return err
@@ -180,7 +186,7 @@ func (s *splitter) take() error {
 }
 
 func (s *splitter) skip(n int) {
-	s.at = s.at.after(s.src[:n])
+	s.at = s.at.After(s.src[:n])
 	s.src = s.src[n:]
 }
 
@@ -190,9 +196,9 @@ func (s *splitter) end() error {
 		return nil
 	}
 	if len(s.words) == 0 && s.plain && slices.Contains(reserved, s.word[0].text) {
-		return s.start.errorf("%s is a shell keyword and means nothing here", s.word[0].text)
+		return s.start.Errorf("%s is a shell keyword and means nothing here", s.word[0].text)
 	}
 	s.in = false
-	s.words = append(s.words, slices.Clip(s.word))
+	s.words = append(s.words, Word{slices.Clip(s.word)})
 	return nil
 }

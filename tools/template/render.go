@@ -1,0 +1,231 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"jp/tools/brief"
+	"jp/tools/jsondoc"
+)
+
+// Omitted stands in template data for an optional argument that was not given.
+// It is false in #if, empty in #for and an error elsewhere.
+const Omitted omitted = 0
+
+type omitted uint8
+
+// Bounds of templates: what a hostile argument can make of a good template,
+// and a hostile template of the parser.
+const (
+	maxBlocks   = 50        // nested blocks
+	MaxRendered = 4_000_000 // bytes of one text
+	MaxSteps    = 1_000_000 // nodes rendered
+)
+
+// Renderer renders the nodes of a template, piece by piece. It is not safe for
+// concurrent use.
+type Renderer struct {
+	Data map[string]any
+	// Emit gets each piece: literal text with a nil path, a value with the path
+	// that it came from, which for a loop variable is that of its list.
+	Emit func(s string, from *Path)
+	Size int // bytes so far
+
+	loop  *scope
+	steps int
+}
+
+// scope is a loop variable and those around it.
+type scope struct {
+	name  string
+	value any
+	from  *Path
+	outer *scope
+}
+
+// Nodes renders nodes. The error is an *Error.
+func (r *Renderer) Nodes(nodes []Node) error {
+	for _, n := range nodes {
+		if err := r.node(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Renderer) node(n Node) error {
+	switch n := n.(type) {
+	case Text:
+		return r.Put(n.Text, nil, Position{1, 1})
+	case Value:
+		v, from, err := r.Value(n.Path)
+		if err != nil {
+			return err
+		}
+		s, err := ValueText(v)
+		if err != nil {
+			return n.Path.At.Errorf("%s %v", n.Path, err)
+		}
+		return r.Put(s, from, n.Path.At)
+	case If:
+		v, _, err := r.Lookup(n.Path)
+		if err != nil {
+			return err
+		}
+		if Truthy(v) {
+			return r.Nodes(n.Then)
+		}
+		return r.Nodes(n.Else)
+	case For:
+		return r.Each(n, func() error { return r.Nodes(n.Body) })
+	}
+	return nil
+}
+
+// Each calls body once for each element of the list of n, with the loop
+// variable set.
+func (r *Renderer) Each(n For, body func() error) error {
+	v, from, err := r.Lookup(n.Path)
+	if err != nil {
+		return err
+	}
+	if v == Omitted {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return n.Path.At.Errorf("%s is no list", n.Path)
+	}
+	outer := r.loop
+	defer func() { r.loop = outer }()
+	for _, e := range list {
+		r.loop = &scope{n.Name, e, from, outer}
+		if r.steps++; r.steps > MaxSteps {
+			return n.Path.At.Errorf("the loops go on for more than %d steps", MaxSteps)
+		}
+		if err := body(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put emits s, and bounds what is emitted in all.
+func (r *Renderer) Put(s string, from *Path, at Position) error {
+	r.steps++
+	if r.Size += len(s); r.Size > MaxRendered || r.steps > MaxSteps {
+		return at.Errorf("renders to more than %s", brief.Size(MaxRendered))
+	}
+	r.Emit(s, from)
+	return nil
+}
+
+// Value is lookup for a place that needs a value.
+func (r *Renderer) Value(p *Path) (any, *Path, error) {
+	v, from, err := r.Lookup(p)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case v == Omitted:
+		return nil, nil, p.At.Errorf("%s was not given; ask for it with {{#if %s}}", p, p)
+	case v == nil:
+		return nil, nil, p.At.Errorf("%s is null", p)
+	}
+	return v, from, nil
+}
+
+// Lookup finds the value at p, which may be Omitted, and the path in data that
+// it came from.
+func (r *Renderer) Lookup(p *Path) (any, *Path, error) {
+	var v any = r.Data
+	keys, from := p.Keys, p
+	for s := r.loop; s != nil; s = s.outer {
+		if s.name == keys[0] {
+			v, from, keys = s.value, s.from, keys[1:]
+			break
+		}
+	}
+	for i, k := range keys {
+		if v == Omitted {
+			return Omitted, from, nil
+		}
+		m, ok := v.(map[string]any)
+		if ok {
+			v, ok = m[k]
+		}
+		if !ok {
+			end := len(p.Keys) - len(keys) + i + 1
+			return nil, nil, p.At.Errorf("%s is missing", &Path{Keys: p.Keys[:end]})
+		}
+	}
+	return v, from, nil
+}
+
+// Truthy is what #if asks.
+func Truthy(v any) bool {
+	switch v := v.(type) {
+	case nil, omitted:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != ""
+	case []any:
+		return len(v) > 0
+	case map[string]any:
+		return len(v) > 0
+	case json.Number:
+		f, err := v.Float64()
+		return err != nil || f != 0
+	case int:
+		return v != 0
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	}
+	return true
+}
+
+// ValueText is a value as it stands in a text.
+func ValueText(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case json.Number:
+		return v.String(), nil
+	case int:
+		return strconv.Itoa(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	}
+	b, err := jsondoc.Encode(WithoutOmitted(v))
+	if err != nil {
+		return "", fmt.Errorf("cannot be written: %w", err)
+	}
+	return string(b), nil
+}
+
+// WithoutOmitted returns a copy of v without what was omitted.
+func WithoutOmitted(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			if e != Omitted {
+				out[k] = WithoutOmitted(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = WithoutOmitted(e)
+		}
+		return out
+	}
+	return v
+}
