@@ -44,7 +44,7 @@ type acpOptionsOf struct {
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
 func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
 	a := q.resolved.Config.Assistant
-	models := q.knownModels(ctx, q.hasKey)
+	models := q.app.knownModels(ctx, q.app.hasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(q.conv.Role, profiles.RoleMain)}, models

@@ -29,12 +29,12 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.mcpServers(ctx)
+	known, err := q.app.mcpServers(ctx)
 	if err != nil {
 		return err
 	}
 	s.servers = map[string]mcpServer{}
-	own, err := q.machine()
+	own, err := q.app.machine()
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,10 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		}
 		switch {
 		case e.Err != nil:
-			q.warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
+			q.app.warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
 		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
 		case taken:
-			q.warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+			q.app.warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
 			s.servers[e.Server.Name] = mcpServer{Entry: e, Origin: ofEditor}
 		}
@@ -95,7 +95,7 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 
 // approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
 func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool) error {
-	shown, err := s.mcpShown(ctx, server.Server.Name, server)
+	shown, err := s.query.app.mcpShown(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *acpSession) unused(q *query, set tools.Set) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		if !used[name] {
-			q.note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+			q.app.note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
 }

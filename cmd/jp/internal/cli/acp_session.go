@@ -91,7 +91,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	}
 	defer leave()
 	o := s.server.o
-	q.places.reset(o.directives)
+	q.app.places.reset(o.directives)
 	q.o = queryOptions{
 		fresh: true, hidden: true, tmp: maybe[time.Duration]{true, acpLeft}, noActivate: true,
 		directives: o.directives, model: o.model, role: o.role,
@@ -147,7 +147,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer q.closeServers()
+	defer q.app.closeServers()
 	q.host = host
 	t, err := q.prompted(ctx, prompt)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 			client.Tell(acp.NewChosen(s.Options()))
 		}
 	}()
-	q.asks, q.mcp.approve = show, show.approve
+	q.asks, q.app.mcp.approve = show, show.approve
 	loop, d, err := q.assemble(ctx)
 	if err != nil {
 		return "", err
@@ -197,7 +197,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	if left := q.finish(ctx, out); left != nil {
-		q.warn("%v", left)
+		q.app.warn("%v", left)
 	}
 	show.spent(ctx)
 	q.expire(ctx)
@@ -210,7 +210,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 func (s *acpSession) entitle(ctx context.Context, q *query, client *acp.Client) {
 	conv, err := q.log.Get(context.WithoutCancel(ctx))
 	if err != nil {
-		q.warn("%v", err)
+		q.app.warn("%v", err)
 		return
 	}
 	if conv.Title != s.title {
@@ -230,7 +230,7 @@ func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason,
 	case convstore.StateCancelled:
 		return acp.Cancelled, nil
 	case convstore.StatePartial, convstore.StateBudget:
-		q.note("stopped at a limit: %s", out.Reason)
+		q.app.note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
 	return "", outcomeError(ctx, q.conv.ID, q.again(), out)

@@ -28,7 +28,7 @@ import (
 
 // acpShow is what an editor sees of a turn, and how its user is asked.
 type acpShow struct {
-	*query
+	query  *query
 	client *acp.Client
 	loop   *agent.Loop
 	reply  string // stands for the reply that is coming
@@ -52,7 +52,7 @@ func (s *acpShow) watch() agent.Watch {
 		Text:      func(delta string) { s.say(acp.ByAgent, delta) },
 		Reasoning: func(delta string) { s.say(acp.InThought, delta) },
 		Message:   s.replied,
-		Call:      func(c convstore.ToolCall) { s.client.Tell(s.shown(c)) },
+		Call:      func(c convstore.ToolCall) { s.client.Tell(s.query.shown(c)) },
 		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
 			s.client.Tell(answered(r))
 		},
@@ -63,9 +63,9 @@ func (s *acpShow) watch() agent.Watch {
 
 // remark is what the loop did unasked.
 func (s *acpShow) remark(n convstore.Note) {
-	s.logNote(s.loop, n)
+	s.query.logNote(s.loop, n)
 	line, _, _ := strings.Cut(n.Text, "\n")
-	s.note("%s", line)
+	s.query.app.note("%s", line)
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
@@ -84,17 +84,17 @@ func (s *acpShow) replied(m agent.Message) {
 
 // filled tells how full the model's window is, where it is known.
 func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.loop.Model, s.modelProviders(s.resolved.Config))
-	if size := cmp.Or(s.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
+	info, err := model.Lookup(s.loop.Model, s.query.app.modelProviders(s.query.resolved.Config))
+	if size := cmp.Or(s.query.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
 		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
 	}
 }
 
 // spent tells that again, with what the conversation and everything below it has cost so far.
 func (s *acpShow) spent(ctx context.Context) {
-	all, err := s.store.Spent(context.WithoutCancel(ctx), s.conv.ID)
+	all, err := s.query.store.Spent(context.WithoutCancel(ctx), s.query.conv.ID)
 	if err != nil {
-		s.warn("%v", err)
+		s.query.app.warn("%v", err)
 		return
 	}
 	var sum int64
@@ -280,7 +280,7 @@ const (
 
 // Ask asks for leave; it is a tools.Prompter.
 func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
-	call := s.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+	call := s.query.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	name := term.Line(q.Tool.Name)
 	yes, no := "Run", "Do not run"
 	once, turn := "it", name

@@ -15,7 +15,7 @@ import (
 
 // probe is a command line of its own, with every kind of flag.
 type probe struct {
-	*app
+	app *app
 	got struct {
 		hidden bool
 		title  maybe[string]
@@ -37,7 +37,7 @@ func newProbe() *probe {
 		return func(_ context.Context, args []string) error { p.ran, p.args = name, args; return nil }
 	}
 	g := &p.got
-	fork := p.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: append([]*option{
+	fork := p.app.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: append([]*option{
 		boolFlag(&g.hidden, "hidden", ""),
 		stringFlag(&g.title, "title", "T", ""),
 		stringFlag(&g.id, "id", "ID", "").alias("i"),
@@ -47,23 +47,23 @@ func newProbe() *probe {
 		choiceFlag(&g.style, "style", "S", []string{"chat", "full"}, "").alias("s"),
 		listFlag(&g.labels, "label", "K", ""),
 	}, configFlags(&g.cfg)...)})
-	strict := p.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
-	group := p.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
-	p.root = &cli.App{
+	strict := p.app.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
+	group := p.app.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
+	p.app.root = &cli.App{
 		Name: "jp", HideHelp: true, HideVersion: true, Compiled: time.Unix(0, 0), Writer: &strings.Builder{},
-		Flags: flags(p.globalFlags()...), Commands: []*cli.Command{group},
-		OnUsageError: p.onUsageError, ExitErrHandler: func(*cli.Context, error) {},
+		Flags: flags(p.app.globalFlags()...), Commands: []*cli.Command{group},
+		OnUsageError: p.app.onUsageError, ExitErrHandler: func(*cli.Context, error) {},
 	}
-	p.globals.format = formatAuto
+	p.app.globals.format = formatAuto
 	return p
 }
 
 func (p *probe) parse(line ...string) error {
-	inv, err := arrange(p.root, line)
+	inv, err := arrange(p.app.root, line)
 	if err != nil {
 		return err
 	}
-	return p.root.Run(append([]string{"jp"}, inv.argv()...))
+	return p.app.root.Run(append([]string{"jp"}, inv.argv()...))
 }
 
 func TestFlagsStandAnywhere(t *testing.T) {
@@ -144,8 +144,8 @@ func TestValuesAreTakenWhole(t *testing.T) {
 	if err := p.parse("c", "fork", "--label", "a,b", "--label=-x", "--title", "-h", "--label", "", "-qqv", "-sfull", "-", "--", "--hidden", "--", "-x"); err != nil {
 		t.Fatal(err)
 	}
-	if g := p.got; !slices.Equal(g.labels, []string{"a,b", "-x", ""}) || g.title.Value != "-h" || g.hidden || g.style != "full" || p.globals.verbose != 1 || !p.globals.quiet {
-		t.Errorf("%+v, globals %+v", g, p.globals)
+	if g := p.got; !slices.Equal(g.labels, []string{"a,b", "-x", ""}) || g.title.Value != "-h" || g.hidden || g.style != "full" || p.app.globals.verbose != 1 || !p.app.globals.quiet {
+		t.Errorf("%+v, globals %+v", g, p.app.globals)
 	}
 	if want := []string{"-", "--hidden", "--", "-x"}; !slices.Equal(p.args, want) {
 		t.Errorf("args %q, want %q", p.args, want)
@@ -224,12 +224,12 @@ func TestHelpIsFoundAnywhere(t *testing.T) {
 		"-h": "jp", "--help": "jp", "c -h": "jp conversation", "c fork A --help": "jp conversation fork",
 		"-h c fork": "jp conversation fork", "c fork -qh": "jp conversation fork",
 	} {
-		inv, err := arrange(newProbe().root, strings.Fields(line))
+		inv, err := arrange(newProbe().app.root, strings.Fields(line))
 		if err != nil || !inv.help || commandName(inv.path) != want {
 			t.Errorf("%s: help %t for %q, error %v; want %q", line, inv.help, commandName(inv.path), err, want)
 		}
 	}
-	inv, err := arrange(newProbe().root, strings.Fields("c fork --title -h -- -h"))
+	inv, err := arrange(newProbe().app.root, strings.Fields("c fork --title -h -- -h"))
 	if err != nil || inv.help {
 		t.Errorf("a value or an argument -h: help %t, error %v", inv.help, err)
 	}
@@ -246,7 +246,7 @@ func FuzzArrange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		p := newProbe()
 		words := strings.Fields(line)
-		inv, err := arrange(p.root, words)
+		inv, err := arrange(p.app.root, words)
 		if err != nil {
 			var own *failure
 			if !errors.As(err, &own) || own.status != exitUsage || own.msg == "" {
@@ -262,7 +262,7 @@ func FuzzArrange(f *testing.F) {
 		if inv.help || inv.command() == nil || len(inv.command().Subcommands) > 0 {
 			return
 		}
-		err = p.root.Run(append([]string{"jp"}, inv.argv()...))
+		err = p.app.root.Run(append([]string{"jp"}, inv.argv()...))
 		var own *failure
 		if err != nil && !errors.As(err, &own) {
 			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.argv(), err)

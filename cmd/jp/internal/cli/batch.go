@@ -223,7 +223,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 
 // batch is one run of `jp batch`.
 type batch struct {
-	*query
+	query *query
 	o     batchOptions
 	items []delegate.Item // to run
 	total int             // queries there are
@@ -250,7 +250,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.query.app.profile(ctx, it.Config, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -258,7 +258,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	if n := b.o.tokens.Value; n != nil && *n < int64(len(b.items)) {
 		return nil, usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
 	}
-	cfg := b.resolved.Config
+	cfg := b.query.resolved.Config
 	if !cfg.Delegation.Enabled {
 		return nil, refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
 	}
@@ -266,10 +266,10 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
-		if root, err = b.resolveTarget(ctx, b.o.rootID.Value); err != nil {
+		if root, err = b.query.app.resolveTarget(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.standFor(ctx, root, nil, nil)
+		st, err := b.query.app.standFor(ctx, root, nil, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -301,9 +301,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if err := b.begin(ctx, session); err != nil {
 			return nil, err
 		}
-		scope = b.log.Below()
+		scope = b.query.log.Below()
 	}
-	d := b.delegator(cfg, scope)
+	d := b.query.delegator(cfg, scope)
 	d.Limits, d.InlineResult = caller.Limits, maxRow
 	for _, name := range []string{"jp_batch_query", "jp_query"} {
 		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
@@ -333,29 +333,29 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	if err := b.query.begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
-	b.note("batch below %s", b.conv.ID)
+	b.query.app.note("batch below %s", b.query.conv.ID)
 	return nil
 }
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.globals.quiet && (!b.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
-		b.tree = term.NewTree(b.io, term.TreeOptions{})
-		d.Watch = b.tree.Update
+	if !b.query.app.globals.quiet && (!b.query.app.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
+		b.query.tree = term.NewTree(b.query.app.io, term.TreeOptions{})
+		d.Watch = b.query.tree.Update
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
 	defer span.End()
 	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
-	b.tree.Close()
+	b.query.tree.Close()
 	failed = b.finish(failed)
 	came := endOf(ctx, failed, b.cameTo())
 	if came.State != convstore.StateOK && came.State != convstore.StatePartial {
 		span.Fail(string(came.State), came.Reason)
 	}
 	span.State(string(came.State), came.Reason)
-	failed = errors.Join(failed, b.conclude(ctx, b.summary(), came))
-	if ctx.Err() != nil && b.log != nil {
-		b.note("stopped; what is done is below %s", b.conv.ID)
+	failed = errors.Join(failed, b.query.conclude(ctx, b.summary(), came))
+	if ctx.Err() != nil && b.query.log != nil {
+		b.query.app.note("stopped; what is done is below %s", b.query.conv.ID)
 	}
 	if failed != nil {
 		return failed
@@ -365,9 +365,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.io.Out)
+	b.out = bufio.NewWriter(b.query.app.io.Out)
 	b.rows = list{w: b.out, format: formatStream}
-	if f := b.format(); f == formatJSON || f == formatJSONPretty {
+	if f := b.query.app.format(); f == formatJSON || f == formatJSONPretty {
 		b.rows.format = f
 	}
 }
@@ -382,10 +382,10 @@ func (b *batch) finish(failed error) error {
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.io.OutTTY {
+	if !b.query.app.io.OutTTY {
 		return b.write(r)
 	}
-	b.tree.Around(func() { err = b.write(r) })
+	b.query.tree.Around(func() { err = b.write(r) })
 	return err
 }
 

@@ -46,7 +46,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
 	// Not blocking: it may be a pipe that nobody writes to.
-	if e.file, err = os.OpenFile(b.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
+	if e.file, err = os.OpenFile(b.query.app.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
 		return usagef("--resume %s: %v", path, withoutPath(err))
 	}
 	b.earlier = e
@@ -57,7 +57,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	if !info.Mode().IsRegular() {
 		return usagef("--resume %s: is no regular file", path)
 	}
-	if out, ok := b.env.Stdout.(*os.File); ok {
+	if out, ok := b.query.app.env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
 			return usagef("--resume %s: is the file that stdout goes to", path).withHint("write into another one: what is known is repeated there")
 		}
@@ -105,7 +105,7 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 	if err != nil {
 		return 0, err
 	}
-	conv, err := b.store.Get(ctx, id)
+	conv, err := b.query.store.Get(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 	if it.ID == "" && conv.Profile != it.Config {
 		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	}
-	for ev, err := range b.store.Events(ctx, id, convstore.Range{}) {
+	for ev, err := range b.query.store.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
 			return 0, err
 		}
@@ -170,16 +170,16 @@ func sumOf(items []delegate.Item) string {
 // latest run that asked the same, and below those that these went on with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
-		caller, err := b.resolveTarget(ctx, b.o.rootID.Value)
+		caller, err := b.query.app.resolveTarget(ctx, b.o.rootID.Value)
 		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
 			var list []convstore.Delegation
-			if list, err = b.store.Delegations(ctx, at); err != nil {
+			if list, err = b.query.store.Delegations(ctx, at); err != nil {
 				break
 			}
 			all = append(all, list...)
 			var conv convstore.Conversation
-			if conv, err = b.store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
+			if conv, err = b.query.store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
 				break
 			}
 			at = conv.Parent
@@ -197,7 +197,7 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 		b.stored(ctx, all, caller)
 		return nil
 	}
-	list, err := b.store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
+	list, err := b.query.store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (b *batch) leave(ctx context.Context, run convstore.Conversation) error {
 	if run.Status != convstore.StatusInterrupted && run.Status != convstore.StatusRunning {
 		return nil
 	}
-	log, err := b.store.Lock(ctx, run.ID)
+	log, err := b.query.store.Lock(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (b *batch) leave(ctx context.Context, run convstore.Conversation) error {
 
 // storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
 func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
-	list, err := b.store.Delegations(ctx, root)
+	list, err := b.query.store.Delegations(ctx, root)
 	if err == nil {
 		b.stored(ctx, list, caller)
 	}
@@ -264,11 +264,11 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 		}
 	}
 	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
-		scope, err := b.store.Below(context.WithoutCancel(ctx), del.Caller)
+		scope, err := b.query.store.Below(context.WithoutCancel(ctx), del.Caller)
 		if err != nil {
 			return delegate.Row{}, err
 		}
-		d := b.delegator(b.resolved.Config, scope)
+		d := b.query.delegator(b.query.resolved.Config, scope)
 		d.InlineResult = maxRow
 		return d.Recorded(context.WithoutCancel(ctx), del)
 	}
@@ -284,7 +284,7 @@ func (b *batch) leaveOut() error {
 		}
 	}
 	b.items = rest
-	b.note("%d of %d queries were answered before", b.total-len(rest), b.total)
+	b.query.app.note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
 

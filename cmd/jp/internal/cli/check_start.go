@@ -113,9 +113,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 
 // profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
 func (q *query) profileStarts(ctx context.Context, name string) error {
-	p, err := q.profile(ctx, name, "")
+	p, err := q.app.profile(ctx, name, "")
 	if err == nil {
-		_, _, err = q.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
+		_, _, err = q.app.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
 	}
 	var config *profiles.Error
 	var definition *tools.DefinitionError

@@ -24,14 +24,14 @@ import (
 // line opens the line of each call of a tool with access.jp.
 func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definition, tools.Call) (*tools.Line, error) {
 	return func(ctx context.Context, def tools.Definition, c tools.Call) (*tools.Line, error) {
-		dir, err := q.ownFolder()
+		dir, err := q.app.ownFolder()
 		if err != nil {
 			return nil, err
 		}
-		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.env.Environ, "LANG", "LC_*", "TZ")}
+		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.env.Environ, "LANG", "LC_*", "TZ")}
 		l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
 			status := g.serve(ctx, r)
-			q.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+			q.app.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
 			return status
 		})
 		if err != nil {

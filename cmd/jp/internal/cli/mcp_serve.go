@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/urfave/cli/v2"
+
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
@@ -82,8 +83,8 @@ const conversationURI = "jp://conversation/"
 
 // mcpService is one run of jp mcp serve.
 type mcpService struct {
-	*query
-	d *delegate.Delegator
+	query *query
+	d     *delegate.Delegator
 
 	mu      sync.Mutex
 	telling map[string]func(string) // of running calls, by id
@@ -91,7 +92,7 @@ type mcpService struct {
 
 // open finds or makes the conversation that everything is below.
 func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
-	cfg := s.resolved.Config
+	cfg := s.query.resolved.Config
 	if !cfg.Delegation.Enabled {
 		return refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
 	}
@@ -99,11 +100,11 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	caller := delegate.Caller{Tools: names, Limits: limits(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
-		root, err := s.resolveTarget(ctx, o.rootID.Value)
+		root, err := s.query.app.resolveTarget(ctx, o.rootID.Value)
 		if err != nil {
 			return err
 		}
-		st, err := s.standFor(ctx, root, nil, nil)
+		st, err := s.query.app.standFor(ctx, root, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -119,13 +120,13 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		session := sessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
-		if err := s.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
+		if err := s.query.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
-		s.note("serving below %s", s.conv.ID)
-		scope = s.log.Below()
+		s.query.app.note("serving below %s", s.query.conv.ID)
+		scope = s.query.log.Below()
 	}
-	s.d = s.delegator(cfg, scope)
+	s.d = s.query.delegator(cfg, scope)
 	s.d.Limits, s.d.Watch, s.d.Lanes = caller.Limits, s.watch, caller.Limits.MaxParallel
 	var set []tools.Tool
 	for _, name := range append(names, "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep") {
@@ -165,7 +166,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	src, err := s.sources(ctx, nil)
+	src, err := s.query.app.sources(ctx, nil)
 	if err != nil {
 		return false
 	}
@@ -173,11 +174,11 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.app.resolve(src, underNone(found.Arg), nil)
+	r, err := s.query.app.resolve(src, underNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}
-	defs, err := s.definitions(ctx, r)
+	defs, err := s.query.app.definitions(ctx, r)
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
@@ -260,5 +261,5 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of a conversation that was made for this.
 func (s *mcpService) end(ctx context.Context, failed error) error {
-	return s.conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
+	return s.query.conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

@@ -256,7 +256,7 @@ var errParentGone = errors.New("the jp that started this one is gone")
 
 // query is one run of `jp query`.
 type query struct {
-	*app
+	app       *app
 	o         queryOptions
 	workspace string
 	store     *convstore.Store
@@ -291,7 +291,7 @@ func (q *query) close(ctx context.Context) {
 	if q.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
 		if err := q.scope.Withdraw(context.WithoutCancel(ctx), q.hand, o); err != nil {
-			q.warn("%s: settle: %v", q.conv.ID, err)
+			q.app.warn("%s: settle: %v", q.conv.ID, err)
 		}
 		q.hand = nil
 	}
@@ -317,16 +317,16 @@ func (q *query) leaveSlot() {
 		return
 	}
 	if err := slot.Release(); err != nil {
-		q.warn("slot: %v", err)
+		q.app.warn("slot: %v", err)
 	}
 }
 
 // settle ends a delegation by hand.
 func (q *query) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := q.scope.Settle(ctx, q.hand, o); err != nil {
-		q.warn("%s: settle: %v", q.conv.ID, err)
+		q.app.warn("%s: settle: %v", q.conv.ID, err)
 	} else {
-		delegate.LogEnd(q.logger(), settled)
+		delegate.LogEnd(q.app.logger(), settled)
 	}
 	q.hand = nil
 }
@@ -346,8 +346,8 @@ func (q *query) run(ctx context.Context, t task) error {
 	if err := q.unarchive(ctx); err != nil {
 		return err
 	}
-	if !q.o.noActivate && !q.globals.noPersist {
-		if session := q.session(); session != "" {
+	if !q.o.noActivate && !q.app.globals.noPersist {
+		if session := q.app.session(); session != "" {
 			if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
 				return err
 			}
@@ -383,10 +383,10 @@ func (q *query) run(ctx context.Context, t task) error {
 		q.name(ctx, loop, out)
 		q.tellClient(ctx)
 	}
-	if out.State == convstore.StateCancelled && !q.delegated && !q.json() && !q.globals.noPersist {
-		q.note("stopped; go on with: %s", q.again())
+	if out.State == convstore.StateCancelled && !q.delegated && !q.app.json() && !q.app.globals.noPersist {
+		q.app.note("stopped; go on with: %s", q.again())
 	}
-	if f := (*failure)(nil); q.globals.noPersist && errors.As(failed, &f) {
+	if f := (*failure)(nil); q.app.globals.noPersist && errors.As(failed, &f) {
 		f.hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(failed, left)
@@ -398,10 +398,10 @@ func (q *query) unmake(ctx context.Context) {
 		return
 	}
 	if err := q.log.Close(); err != nil {
-		q.warn("%s: %v", q.conv.ID, err)
+		q.app.warn("%s: %v", q.conv.ID, err)
 	}
 	if _, err := q.store.Remove(context.WithoutCancel(ctx), q.conv.ID, convstore.RemoveOptions{}); err != nil {
-		q.warn("%s: nothing was done in it, and it stays: %v", q.conv.ID, err)
+		q.app.warn("%s: nothing was done in it, and it stays: %v", q.conv.ID, err)
 	}
 	q.log, q.made = nil, false
 }
@@ -428,7 +428,7 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 // finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no
 // reason to keep the answer back.
 func (q *query) finish(ctx context.Context, out agent.Outcome) (left error) {
-	q.closeServers()
+	q.app.closeServers()
 	left = q.host.Close()
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
@@ -443,7 +443,7 @@ func (q *query) result(ctx context.Context, loop *agent.Loop, d *delegate.Delega
 		Model: loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), TotalCostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
 		SubCalls: d.Calls(), PermissionDenials: q.denied.all(),
 	}
-	if q.json() && !q.delegated {
+	if q.app.json() && !q.delegated {
 		used := q.used(ctx, loop, d, out)
 		r.TotalCostUSD, r.ModelUsage = used.total(), q.modelUsage(used)
 		if c := q.o.client; c != nil {

@@ -26,16 +26,16 @@ var errTitleLate = errors.New("it took too long")
 func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	cfg := q.resolved.Config
 	id := cfg.Conversation.TitleModel
-	if id == "" || !out.First || q.globals.noPersist || q.o.title.Set || q.conv.Grant != nil || ctx.Err() != nil {
+	if id == "" || !out.First || q.app.globals.noPersist || q.o.title.Set || q.conv.Grant != nil || ctx.Err() != nil {
 		return
 	}
 	if _, err := cfg.ResolveModel(id); err != nil {
-		q.warn("%v", inKey(err, titleKey))
+		q.app.warn("%v", inKey(err, titleKey))
 		return
 	}
 	if q.tree != nil {
-		q.io, q.progress = q.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
-		defer q.progress.End()
+		q.app.io, q.app.progress = q.app.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		defer q.app.progress.End()
 	}
 	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)
 	defer cancel()
@@ -45,13 +45,13 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		q.logger().Info("title", "conversation", q.conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
-		q.verbosef("no title: %v", context.Cause(ctx))
+		q.app.logger().Info("title", "conversation", q.conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
+		q.app.verbosef("no title: %v", context.Cause(ctx))
 	case err != nil:
-		q.logger().Warn("title", "conversation", q.conv.ID, "model", id, "error", err.Error())
-		q.verbosef("%v", err)
+		q.app.logger().Warn("title", "conversation", q.conv.ID, "model", id, "error", err.Error())
+		q.app.verbosef("%v", err)
 	case title != "":
-		q.verbosef("title: %s", title)
+		q.app.verbosef("title: %s", title)
 	}
 }
 
@@ -61,7 +61,7 @@ func (q *query) scribe(ctx context.Context, cfg profiles.Config, key, id string,
 	if err != nil {
 		return agent.Writer{}, inKey(err, key)
 	}
-	stream, info, err := q.openModel(ctx, cfg, id, w)
+	stream, info, err := q.app.openModel(ctx, cfg, id, w)
 	if err == nil {
 		err = q.boundable(info)
 	}

@@ -22,11 +22,11 @@ import (
 // the words. A word @FILE is no word after --, where a program's words stand: those may come from a model.
 func (q *query) attach(ctx context.Context, t *task) error {
 	refs := q.o.attach
-	words := q.o.words[:min(q.plain, len(q.o.words))]
+	words := q.o.words[:min(q.app.plain, len(q.o.words))]
 	if q.o.input != inputText {
 		words = nil
 	}
-	r := &attach.Reader{Dir: q.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.warn("%s", s) }}
+	r := &attach.Reader{Dir: q.app.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.warn("%s", s) }}
 	if !q.o.composed.Set && len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
 		a, err := r.File(words[0][1:])
 		if err != nil {
@@ -164,7 +164,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
 	defer cancel()
 	out := &bounded{}
-	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.env.Environ, Dir: q.env.Dir, Stdout: out, Stderr: out})
+	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.env.Environ, Dir: q.app.env.Dir, Stdout: out, Stderr: out})
 	switch {
 	case errors.Is(err, errOutputLarge):
 		return none, fmt.Errorf("%s: %w", ref, errOutputLarge)
@@ -186,7 +186,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 // attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or ID:TURNS.
 func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
 	word, span, ranged := strings.Cut(rest, ":")
-	id, err := q.resolveTarget(ctx, word)
+	id, err := q.app.resolveTarget(ctx, word)
 	if err != nil {
 		return none, err
 	}

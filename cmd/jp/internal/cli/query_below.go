@@ -55,7 +55,7 @@ func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
 
 // begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
 func (q *query) begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
-	defs, err := q.definitions(ctx, q.resolved)
+	defs, err := q.app.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}

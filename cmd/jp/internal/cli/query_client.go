@@ -291,12 +291,12 @@ func (c *client) again() error {
 // tellClient tells the client what the ledger says that its message has used, which what came after the answer is a part of.
 func (q *query) tellClient(ctx context.Context) {
 	c := q.o.client
-	if c == nil || q.globals.noPersist {
+	if c == nil || q.app.globals.noPersist {
 		return
 	}
 	a, err := q.store.Account(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.warn("%s: what it used: %v", q.conv.ID, err)
+		q.app.warn("%s: what it used: %v", q.conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)

@@ -20,7 +20,7 @@ const promptStdio = "stdio"
 
 // clientAsker asks a client whether calls may run. It is the asker of a run.
 type clientAsker struct {
-	*query
+	query  *query
 	client *client
 }
 
@@ -38,7 +38,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, maxShown>>10)
 	}
 	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: hiddenText(q.Call.Arguments)}
-	p.Title = a.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
+	p.Title = a.query.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
 		return no("its arguments are no object")
 	}

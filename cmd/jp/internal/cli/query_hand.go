@@ -20,7 +20,7 @@ import (
 
 // delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by run.
 func (q *query) delegateByHand(ctx context.Context) error {
-	parent, err := q.resolveTarget(ctx, q.o.rootID.Value)
+	parent, err := q.app.resolveTarget(ctx, q.o.rootID.Value)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (q *query) delegateByHand(ctx context.Context) error {
 		_, _, err := q.accept(ctx)
 		return err
 	}
-	hand, err := q.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, &q.o, check)
+	hand, err := q.app.handOver(ctx, parent, q.o.directives, q.o.title.Value, q.o.hidden, q.o.model.Value, &q.o, check)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (q *query) goOn(ctx context.Context, text string) error {
 // that delegated it. model is the one that will be asked. run settles it.
 func (q *query) reserve(ctx context.Context, model string) error {
 	child := q.conv
-	st, err := q.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
+	st, err := q.app.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 	}
 	most := res.Delegation.Grant.MaxParallel
 	q.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
-		q.note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
+		q.app.note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
 	})
 	return err
 }

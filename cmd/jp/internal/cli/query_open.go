@@ -32,7 +32,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	}
 	if q.o.rootID.Set && !isNew {
 		// Before the target's config is read.
-		root, err := q.resolveTarget(ctx, q.o.rootID.Value)
+		root, err := q.app.resolveTarget(ctx, q.o.rootID.Value)
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		return q.delegateByHand(ctx)
 	case isNew:
 		return q.create(ctx, text)
-	case q.globals.noPersist:
+	case q.app.globals.noPersist:
 		return q.borrow(ctx, target)
 	case q.o.fork.Set:
 		return q.branch(ctx, target)
@@ -69,7 +69,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	if err != nil {
 		return err
 	}
-	q.places.delegated = q.delegated
+	q.app.places.delegated = q.delegated
 	stored := q.log.Taken()
 	directives := q.o.directives
 	if q.delegated {
@@ -108,14 +108,14 @@ func (q *query) accept(ctx context.Context) (model string, config convstore.Conf
 	if model, err = q.resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
-	_, info, err := q.openModel(ctx, q.resolved.Config, model, modelWaits{})
+	_, info, err := q.app.openModel(ctx, q.resolved.Config, model, modelWaits{})
 	if err == nil {
 		err = q.sees(info)
 	}
 	if err != nil {
 		return "", config, err
 	}
-	defs, err := q.definitions(ctx, q.resolved)
+	defs, err := q.app.definitions(ctx, q.resolved)
 	return model, convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)}, err
 }
 
@@ -173,12 +173,12 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 // target names the conversation to go on with, 0 for none yet.
 func (q *query) target(ctx context.Context) (convstore.ID, error) {
 	if q.o.id.Set {
-		return q.resolveTarget(ctx, q.o.id.Value)
+		return q.app.resolveTarget(ctx, q.o.id.Value)
 	}
 	if q.o.fork.Set {
-		return q.resolveTarget(ctx, "active")
+		return q.app.resolveTarget(ctx, "active")
 	}
-	session := q.session()
+	session := q.app.session()
 	if session == "" {
 		return 0, nil
 	}
@@ -200,7 +200,7 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 // unarchive takes a conversation that goes on out of the archive, where nobody would find what is said in it. What another jp
 // delegates stays where it is.
 func (q *query) unarchive(ctx context.Context) error {
-	if !q.conv.Archived() || q.delegated || q.globals.noPersist {
+	if !q.conv.Archived() || q.delegated || q.app.globals.noPersist {
 		return nil
 	}
 	err := q.store.Edit(ctx, q.conv.ID, func(c *convstore.Conversation) error {
@@ -208,7 +208,7 @@ func (q *query) unarchive(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		q.note("conversation %s was archived, and is not any more", q.conv.ID)
+		q.app.note("conversation %s was archived, and is not any more", q.conv.ID)
 	}
 	return err
 }
@@ -223,17 +223,17 @@ func (q *query) expiry() time.Time {
 // resolve reads the config; a conversation that was delegated keeps to its grant.
 func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
 	// A delegated run is what its caller stored, and reads no config of the workspace.
-	src := q.userSources()
+	src := q.app.userSources()
 	if !q.delegated {
 		var err error
-		if src, err = q.sources(ctx, ds); err != nil {
+		if src, err = q.app.sources(ctx, ds); err != nil {
 			return err
 		}
 	}
 	src.Stored = stored
 	src.HasGrant = q.conv.Grant != nil
 	flags := q.o.flagDirectives()
-	r, err := q.config(src, ds, flags)
+	r, err := q.app.config(src, ds, flags)
 	if err != nil {
 		return err
 	}
@@ -242,13 +242,13 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 		if err != nil {
 			return err
 		}
-		if r, err = q.config(src, ds, append(flags, more...)); err != nil {
+		if r, err = q.app.config(src, ds, append(flags, more...)); err != nil {
 			return err
 		}
 	}
 	if q.conv.Grant != nil {
 		if cut := r.Cut(q.conv.Grant.Tools); len(cut) > 0 {
-			q.warn("%s: not granted and left out: %s", q.conv.ID, strings.Join(cut, ", "))
+			q.app.warn("%s: not granted and left out: %s", q.conv.ID, strings.Join(cut, ", "))
 		}
 	}
 	q.resolved = r

@@ -37,7 +37,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	q.info = info
-	defs, err := q.definitions(ctx, q.resolved)
+	defs, err := q.app.definitions(ctx, q.resolved)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +45,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.settledTools(ctx, defs, keep); err != nil {
+	if defs, err = q.app.settledTools(ctx, defs, keep); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -65,7 +65,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if set, err = q.narrow(ctx, set); err != nil {
 		return nil, nil, err
 	}
-	if q.globals.noPersist {
+	if q.app.globals.noPersist {
 		if err := lone(set); err != nil {
 			return nil, nil, err
 		}
@@ -110,15 +110,15 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 	set := cfg.Assistant.Parameters
 	send, why := info.Temperature(set.Temperature, set.Reasoning)
 	if why != "" {
-		q.warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
+		q.app.warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
 	}
 	return send
 }
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.closedFolders(), Sealed: q.sealed(), Growing: q.places.growing}
-	env := q.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
+	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.app.closedFolders(), Sealed: q.app.sealed(), Growing: q.app.places.growing}
+	env := q.app.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
 	armed := make([]tools.Tool, 0, len(defs))
@@ -127,7 +127,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		def = q.withinLeave(def)
 		if def.Local() {
 			own := env
-			if users, program, off := q.offByUser(def); off && !env.Main {
+			if users, program, off := q.app.offByUser(def); off && !env.Main {
 				own.AllowOff, own.Found, def = true, program, def.WithLeaveOf(users)
 			}
 			t, err := tools.Command(def, own)
@@ -141,7 +141,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 			if def.Pin == "" {
 				continue // what this run may not hold was not looked up: see settledTools
 			}
-			t, err := q.serverTool(ctx, def)
+			t, err := q.app.serverTool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -246,13 +246,13 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.priced(cfg), Replayed: q.app.tape.replays(),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.priced(cfg), Replayed: q.app.tape.replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: q.profile, Special: q.special, Host: q.host, Dir: q.workspace,
+		Resolve: q.app.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return append(q.childEnviron(ctx, cfg, r), q.app.tape.environ(r.Call, r.Query)...)
 		},
-		Warn: q.warn, Log: q.logger(), Checkpoint: q.env.Checkpoint,
+		Warn: q.app.warn, Log: q.app.logger(), Checkpoint: q.app.env.Checkpoint,
 	}
 }
 
@@ -268,7 +268,7 @@ func (q *query) prompter() tools.Prompter {
 	if q.asks != nil {
 		return q.asks
 	}
-	tty, err := q.terminal()
+	tty, err := q.app.terminal()
 	if err != nil {
 		return nil
 	}
@@ -406,17 +406,17 @@ func modelPrice(p profiles.Price) model.Price {
 // failure.
 func (q *query) expire(ctx context.Context) {
 	if err := q.store.Reconcile(context.WithoutCancel(ctx)); err != nil {
-		q.warn("what runs that died have left: %v", err)
+		q.app.warn("what runs that died have left: %v", err)
 	}
 	gone, err := q.store.Expire(context.WithoutCancel(ctx))
 	if err != nil {
-		q.warn("expired conversations: %v", err)
+		q.app.warn("expired conversations: %v", err)
 	}
 	if len(gone) > 0 {
 		names := make([]string, len(gone))
 		for i, id := range gone {
 			names[i] = id.String()
 		}
-		q.verbosef("removed, expired: %s", strings.Join(names, " "))
+		q.app.verbosef("removed, expired: %s", strings.Join(names, " "))
 	}
 }

@@ -22,7 +22,7 @@ import (
 // show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
 // block by block; else whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
 type show struct {
-	*query
+	query *query
 	loop  *agent.Loop
 	text  *markdown.Stream // of the message that is coming
 	live  bool             // stdout is a terminal, text goes out as it comes
@@ -45,13 +45,13 @@ type show struct {
 }
 
 func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, text: markdown.NewStream(q.style()), live: q.pretty() && q.io.OutTTY}
-	if q.format() == formatStream {
-		q.lines = stream.NewWriter(escaping{q.io.Out}, q.conv.ID.String())
-	} else if !q.globals.quiet && !q.json() {
+	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.style()), live: q.app.pretty() && q.app.io.OutTTY}
+	if q.app.format() == formatStream {
+		q.lines = stream.NewWriter(escaping{q.app.io.Out}, q.conv.ID.String())
+	} else if !q.app.globals.quiet && !q.app.json() {
 		// Until the first sign of life. A question of a tool comes after one.
-		q.io, q.progress = q.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		q.tree = term.NewTree(q.io, term.TreeOptions{})
+		q.app.io, q.app.progress = q.app.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
+		q.tree = term.NewTree(q.app.io, term.TreeOptions{})
 	}
 	return s
 }
@@ -72,28 +72,28 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
 		s.turn = c.Turns // the open turn goes on
 	}
-	if s.lines == nil {
+	if s.query.lines == nil {
 		return
 	}
-	if s.o.client != nil {
-		s.o.client.run.id = c.ID
+	if s.query.o.client != nil {
+		s.query.o.client.run.id = c.ID
 	}
 	set := s.loop.Tools.Set
 	init := &stream.Init{
-		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.conv.Profile, Tools: set.Names(),
-		CWD: s.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.interactive() || s.asks != nil && s.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
-		APIKeySource: wording.Either(s.info.KeyEnv == "", "none", wording.Either(s.info.KeyEnv == "ANTHROPIC_API_KEY", s.info.KeyEnv, "user")),
+		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.query.conv.Profile, Tools: set.Names(),
+		CWD: s.query.app.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
+		APIKeySource: wording.Either(s.query.info.KeyEnv == "", "none", wording.Either(s.query.info.KeyEnv == "ANTHROPIC_API_KEY", s.query.info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}
-	for _, skill := range s.offered {
+	for _, skill := range s.query.offered {
 		init.Skills = append(init.Skills, skill.Name)
 	}
-	if s.o.client != nil {
+	if s.query.o.client != nil {
 		init.Capabilities = []string{"interrupt_receipt_v1", "interrupt_cancel_queued_v1"}
 	}
 	s.write(init)
-	if s.o.heads.replayUsers {
-		s.write(stream.NewReplay(s.o.client.run.in))
+	if s.query.o.heads.replayUsers {
+		s.write(stream.NewReplay(s.query.o.client.run.in))
 	}
 }
 
@@ -111,13 +111,13 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 // stop ends everything that moves.
 func (s *show) stop() {
 	s.thoughts.end()
-	s.progress.End()
+	s.query.app.progress.End()
 	s.flow(s.text.Flush())
-	s.tree.Close()
+	s.query.tree.Close()
 }
 
 func (s *show) write(l stream.Line) {
-	if err := s.lines.Write(l); err != nil && s.err == nil {
+	if err := s.query.lines.Write(l); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -125,22 +125,22 @@ func (s *show) write(l stream.Line) {
 // watch is told by the loop.
 func (s *show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
-	if s.o.heads.partial && s.lines != nil {
+	if s.query.o.heads.partial && s.query.lines != nil {
 		s.parts = &stream.Parts{Model: s.loop.Model, Write: s.write, NewID: convstore.NewEventID}
 		w.Text = s.parts.Text
 	}
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
-			s.progress.End()
+			s.query.app.progress.End()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
-	if s.resolved.Config.Style.Reasoning == "full" && !s.globals.quiet && !s.json() {
+	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.globals.quiet && !s.query.app.json() {
 		s.thoughts = &thoughts{show: s}
 		w.Reasoning = func(delta string) {
-			s.progress.End()
+			s.query.app.progress.End()
 			s.thoughts.add(delta)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *show) watch() agent.Watch {
 }
 
 func (s *show) put(text string) {
-	if _, err := io.WriteString(s.io.Out, text); err != nil && s.err == nil {
+	if _, err := io.WriteString(s.query.app.io.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -156,12 +156,12 @@ func (s *show) put(text string) {
 // flow shows a part of the answer as it is said.
 func (s *show) flow(text string) {
 	if text != "" {
-		s.tree.Around(func() { s.put(text) })
+		s.query.tree.Around(func() { s.put(text) })
 	}
 }
 
 func (s *show) message(m agent.Message) {
-	s.progress.End()
+	s.query.app.progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
@@ -171,50 +171,50 @@ func (s *show) message(m agent.Message) {
 	if s.parts != nil {
 		s.parts.End(&message)
 	}
-	if s.lines != nil {
-		s.write(&stream.Assistant{ConversationID: s.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
+	if s.query.lines != nil {
+		s.write(&stream.Assistant{ConversationID: s.query.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
 	}
 }
 
 func (s *show) call(c convstore.ToolCall) {
-	s.progress.End()
-	if s.lines != nil {
+	s.query.app.progress.End()
+	if s.query.lines != nil {
 		l := s.toolCall(c)
 		s.write(&l)
 		return
 	}
-	if s.tree == nil || !s.resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
+	if s.query.tree == nil || !s.query.resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
 		return
 	}
 	width := 100
-	if s.io.Width > 20 {
-		width = s.io.Width - 2
+	if s.query.app.io.Width > 20 {
+		width = s.query.app.io.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.io.UTF8)
-	s.tree.Around(func() { _, _ = io.WriteString(s.io.Err, "· "+line+"\n") })
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.io.UTF8)
+	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.io.Err, "· "+line+"\n") })
 }
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
-	if s.lines != nil {
-		l := &stream.ToolResult{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
+	if s.query.lines != nil {
+		l := &stream.ToolResult{ConversationID: s.query.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
 		s.write(l)
-		if !s.delegated { // its caller knows our own lines
+		if !s.query.delegated { // its caller knows our own lines
 			s.write(stream.NewUser(l))
 		}
 		return
 	}
-	if s.tree != nil && r.IsError && !s.hasRow(c.ID) {
+	if s.query.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
-		s.tree.Around(func() { s.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.io.UTF8)) })
+		s.query.tree.Around(func() { s.query.app.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.io.UTF8)) })
 	}
 }
 
 // remark is what the loop did unasked.
 func (s *show) remark(n convstore.Note) {
-	s.logNote(s.loop, n)
-	if s.tree != nil {
+	s.query.logNote(s.loop, n)
+	if s.query.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
-		s.tree.Around(func() { s.note("%s", line) })
+		s.query.tree.Around(func() { s.query.app.note("%s", line) })
 	}
 }
 
@@ -222,28 +222,28 @@ func (s *show) remark(n convstore.Note) {
 func (q *query) logNote(loop *agent.Loop, n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := loop.Synthesis.Tools.Len()
-		q.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
+		q.app.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
 	}
 }
 
 // compacted is told when what is old was left out.
 func (s *show) compacted(c convstore.Compaction) {
-	if s.lines != nil {
+	if s.query.lines != nil {
 		s.write(&stream.Compaction{
-			ConversationID: s.conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
+			ConversationID: s.query.conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
 			TokensBefore: c.Before, TokensAfter: c.After,
 		})
 		return
 	}
-	if s.tree != nil {
-		s.tree.Around(func() { s.note("%s", compactedText(c)) })
+	if s.query.tree != nil {
+		s.query.tree.Around(func() { s.query.app.note("%s", compactedText(c)) })
 	}
 }
 
 // delegation is told by the delegator, from any goroutine.
 func (s *show) delegation(d *stream.Delegation) {
-	if s.lines != nil {
-		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
+	if s.query.lines != nil {
+		_ = s.query.lines.Write(d) // the writer keeps its first error, and the result meets it
 		return
 	}
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
@@ -253,7 +253,7 @@ func (s *show) delegation(d *stream.Delegation) {
 	}
 	s.rows[call] = true
 	s.rowsMu.Unlock()
-	s.tree.Update(d)
+	s.query.tree.Update(d)
 }
 
 // hasRow reports whether the tree shows what became of a call.
@@ -265,11 +265,11 @@ func (s *show) hasRow(call string) bool {
 
 // broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
 func (s *show) broken(err error) error {
-	if !s.json() {
+	if !s.query.app.json() {
 		return nil
 	}
-	r := failedResult(s.conv.ID.String(), err)
-	r.Turn, r.Model, r.DurationMS = s.turn, s.loop.Model, time.Since(s.began).Milliseconds()
+	r := failedResult(s.query.conv.ID.String(), err)
+	r.Turn, r.Model, r.DurationMS = s.turn, s.loop.Model, time.Since(s.query.began).Milliseconds()
 	return s.result(r)
 }
 
@@ -279,19 +279,19 @@ func (s *show) result(r *stream.Result) error {
 		r.Said, r.Result = r.Result, "" // half of a reply that failed is no answer
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
-	if c := s.o.client; c != nil {
+	if c := s.query.o.client; c != nil {
 		c.run.answered = true
 	}
 	switch {
-	case s.lines != nil:
+	case s.query.lines != nil:
 		s.write(r)
-	case s.json():
-		return s.resultDocument(r)
+	case s.query.app.json():
+		return s.query.app.resultDocument(r)
 	case s.live && s.shown:
-	case r.Result != "" && s.pretty() && r.Structured == nil:
-		s.put(markdown.Render(r.Result, s.style()))
+	case r.Result != "" && s.query.app.pretty() && r.Structured == nil:
+		s.put(markdown.Render(r.Result, s.query.app.style()))
 	case r.Result != "":
-		text := s.io.Text(r.Result)
+		text := s.query.app.io.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

@@ -72,15 +72,15 @@ func (q *query) content(ctx context.Context) (task, error) {
 	if q.o.composed.Set {
 		return task{text: q.o.composed.Value}, nil
 	}
-	asked := q.asked(q.o)
+	asked := q.app.asked(q.o)
 	if q.o.input == inputStream {
 		if asked != "" {
 			return task{}, errWordsBeside
 		}
-		text, err := q.oneMessage(ctx)
+		text, err := q.app.oneMessage(ctx)
 		return task{text: text}, err
 	}
-	piped, err := q.stdin(ctx)
+	piped, err := q.app.stdin(ctx)
 	if err != nil {
 		return task{}, err
 	}
@@ -135,7 +135,7 @@ func (q *query) readSchema(ctx context.Context, value string) (json.RawMessage, 
 		return json.RawMessage(value), nil
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(q.env.Dir, path)
+		path = filepath.Join(q.app.env.Dir, path)
 	}
 	type result struct {
 		b   []byte

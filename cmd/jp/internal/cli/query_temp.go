@@ -17,7 +17,7 @@ import (
 // vanishing makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
 // have left that were killed is removed first.
 func (q *query) vanishing() (remove func(), err error) {
-	places := q.vanishingPlaces()
+	places := q.app.vanishingPlaces()
 	for _, place := range places {
 		sweepVanished(place)
 	}
@@ -25,10 +25,10 @@ func (q *query) vanishing() (remove func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--no-persist: %w", err)
 	}
-	q.places.vanishing.Store(dir)
+	q.app.places.vanishing.Store(dir)
 	remove = func() {
 		if err := dir.remove(); err != nil {
-			q.warn("--no-persist: %v", err)
+			q.app.warn("--no-persist: %v", err)
 		}
 	}
 	if q.store, err = convstore.Open(dir.path, convstore.Options{}); err != nil {

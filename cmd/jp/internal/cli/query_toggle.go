@@ -46,7 +46,7 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 
 // meantOne refuses a flag for all tools where the first word is the name of one.
 func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
-	if len(q.o.words) == 0 || q.plain == 0 {
+	if len(q.o.words) == 0 || q.app.plain == 0 {
 		return nil
 	}
 	name := q.o.words[0]
@@ -59,7 +59,7 @@ func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
 
 // errNoTool says that no tool of a name is configured, and what may have been meant.
 func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
-	return q.unknownTool(notFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+	return q.app.unknownTool(notFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }
 

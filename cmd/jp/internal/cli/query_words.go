@@ -112,7 +112,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 	}
 	s, err := q.store.Spent(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
+		q.app.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
 		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
 	for _, c := range s.Charges {
@@ -125,7 +125,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 
 func (q *query) modelUsage(u used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
-	p := q.modelProviders(q.resolved.Config)
+	p := q.app.modelProviders(q.resolved.Config)
 	for id, c := range u {
 		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
 		list[id] = stream.ModelUsage{
@@ -180,7 +180,7 @@ func (a *app) resultDocument(r *stream.Result) error {
 }
 
 func (s *show) toolCall(c convstore.ToolCall) stream.ToolCall {
-	return stream.ToolCall{ConversationID: s.conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	return stream.ToolCall{ConversationID: s.query.conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 }
 
 // apiMessage is a reply of the model as its API would have it.

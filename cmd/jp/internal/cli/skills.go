@@ -21,27 +21,27 @@ const maxSkillList = 16 << 10
 
 // skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
 func (q *query) skills(ctx context.Context) []profiles.Skill {
-	src := q.userSources()
-	trusted := q.trustedAlready(ctx)
+	src := q.app.userSources()
+	trusted := q.app.trustedAlready(ctx)
 	if trusted != nil {
 		src.Workspace = q.workspace
 	}
 	found, problems := profiles.Skills(src)
 	for _, err := range problems {
-		q.warn("%v", err)
+		q.app.warn("%v", err)
 	}
 	var list []profiles.Skill
 	size := 0
 	for _, s := range found {
 		for _, note := range s.Notes {
-			q.note("skill %s: %s", s.Name, note)
+			q.app.note("skill %s: %s", s.Name, note)
 		}
 		if key := inSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.holds(key, s.SHA256)) {
-			q.warn("skill %s: not as it was trusted; left out", s.Name)
+			q.app.warn("skill %s: not as it was trusted; left out", s.Name)
 			continue
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
-			q.warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			q.app.warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
 			break
 		}
 		list = append(list, s)
@@ -74,7 +74,7 @@ func (q *query) readSkill(list []profiles.Skill) tools.Func {
 		var names []string
 		for _, s := range list {
 			if s.Name == a.Name {
-				folder := filepath.ToSlash(q.relative(filepath.Dir(s.File)))
+				folder := filepath.ToSlash(q.app.relative(filepath.Dir(s.File)))
 				return tools.Result{Text: fmt.Sprintf("Skill %s, in the folder %s\n\n%s", s.Name, folder, s.Body)}, nil
 			}
 			names = append(names, s.Name)

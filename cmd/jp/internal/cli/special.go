@@ -102,7 +102,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		special.Session, special.Profile.Arg, special.Profile.Hash = s.Session, s.Arg, s.Hash
 	}
 	directives := underNone("")
-	src, err := q.sources(ctx, directives)
+	src, err := q.app.sources(ctx, directives)
 	if err != nil {
 		return delegate.Special{}, err
 	}
@@ -110,9 +110,9 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	defs, err := q.definitions(ctx, r)
+	defs, err := q.app.definitions(ctx, r)
 	if err == nil {
-		defs, err = q.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+		defs, err = q.app.settledTools(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
 		return delegate.Special{}, err

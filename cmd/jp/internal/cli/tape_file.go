@@ -81,11 +81,11 @@ func (q *query) beginTape(request string) error {
 	for _, d := range q.o.directives {
 		who = append(who, d.Text)
 	}
-	record, replay, err := q.tapeFiles(q.o.tape, request, who...)
+	record, replay, err := q.app.tapeFiles(q.o.tape, request, who...)
 	if err != nil {
 		return err
 	}
-	return q.openTape(record, replay)
+	return q.app.openTape(record, replay)
 }
 
 // tapeFile is the file that a word stands for. Where the word ends in "/", there is a folder or is to be one.
