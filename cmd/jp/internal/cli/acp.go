@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -41,7 +42,7 @@ func newACPCommand(a *app) *cli.Command {
 			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
 			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
-		Exits:    []Status{exitNotFound, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
 		Run:      func(ctx context.Context, _ []string) error { return runACP(ctx, a, o) },
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
@@ -107,7 +108,7 @@ func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool
 	if list != nil {
 		text := toolsText(list)
 		if len(text) > maxShown {
-			return refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, maxShown>>10)
+			return exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, maxShown>>10)
 		}
 		call.ID, call.Title = call.ID+"-tools", callTitle("let agents use the tools of MCP server", server.Server.Name)
 		call.ToolKind, call.Content, yesText = acp.KindOther, []acp.CallContent{acp.TextContent(text)}, "Let agents use these tools"
@@ -119,7 +120,7 @@ func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool
 	yes := err == nil && chosen == acpAllow
 	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: wording.Either(yes, acp.Completed, acp.Failed)})
 	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
-		return &failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
+		return &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
 	}
 	return err
 }
@@ -154,8 +155,8 @@ func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
 			continue
 		}
 		if s, err := a.mcpServer(ctx, server); err == nil && s.Origin == ofEditor {
-			return refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
-				withHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
+			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
+				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
 	"jp/tools/suggest"
 )
 
@@ -47,7 +49,7 @@ type reader struct {
 	out  invocation
 }
 
-// arrange reads args, which do not hold the program's name. Its errors are *failure with exitUsage; what was read before
+// arrange reads args, which do not hold the program's name. Its errors are *failure with exit.Usage; what was read before
 // the error is in the result nevertheless.
 func arrange(root *cli.App, args []string) (*invocation, error) {
 	r := &reader{root: root, args: args}
@@ -112,7 +114,7 @@ func (r *reader) positional(arg string, literal bool) error {
 	if hint == "" {
 		hint = didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`")
 	}
-	return usagef("%sunknown command %q", subject(r.out.path), given).withHint("%s", hint)
+	return exit.Usagef("%sunknown command %q", subject(r.out.path), given).WithHint("%s", hint)
 }
 
 // elsewhere tells what does here what a word is a command for in other programs, "" where no word stands for it, or a question.
@@ -204,7 +206,7 @@ func (r *reader) long(arg string) error {
 // cluster reads short flags: -v, -vv, -i ID, -iID, -i=ID, -t=NAME, -xni.
 func (r *reader) cluster(arg string) error {
 	if name, _, _ := strings.Cut(arg, "="); len([]rune(name)) > 2 && r.find("-"+name) != nil {
-		return usagef("%s: unknown flag", name).withHint("did you mean -%s?", name)
+		return exit.Usagef("%s: unknown flag", name).WithHint("did you mean -%s?", name)
 	}
 	letters := []rune(arg[1:])
 	for i, letter := range letters {
@@ -236,21 +238,21 @@ func (r *reader) cluster(arg string) error {
 func (r *reader) take(o *option, spelling, value string, given bool) error {
 	switch {
 	case o.arg == "" && given:
-		return usagef("%s: takes no value", spelling)
+		return exit.Usagef("%s: takes no value", spelling)
 	case o.maybe && given && value == "":
-		return usagef("%s=: the value is missing", spelling).withHint("%s without = has its own meaning", spelling)
+		return exit.Usagef("%s=: the value is missing", spelling).WithHint("%s without = has its own meaning", spelling)
 	case o.maybe && !given && len(r.args) > 0 && o.fits(r.args[0]):
-		return usagef("%s: its value stands behind =, and %q stands apart", spelling, r.args[0]).
-			withHint("%s=%s if it is the value; %s -- %s if it is a word of its own", spelling, r.args[0], spelling, r.args[0])
+		return exit.Usagef("%s: its value stands behind =, and %q stands apart", spelling, r.args[0]).
+			WithHint("%s=%s if it is the value; %s -- %s if it is a word of its own", spelling, r.args[0], spelling, r.args[0])
 	case o.arg != "" && !o.maybe && !given:
 		if len(r.args) == 0 {
-			return usagef("%s: needs a value (%s)", spelling, o.arg)
+			return exit.Usagef("%s: needs a value (%s)", spelling, o.arg)
 		}
 		value = r.args[0]
 		// What an empty variable in a script leaves behind is not a value.
 		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(name, "--") || len(name) == 2) && r.find(name) != nil {
-			return usagef("%s: needs a value (%s), not the flag %s", spelling, o.arg, name).
-				withHint("%s=%s if that is the value", spelling, value)
+			return exit.Usagef("%s: needs a value (%s), not the flag %s", spelling, o.arg, name).
+				WithHint("%s=%s if that is the value", spelling, value)
 		}
 		r.args = r.args[1:]
 	}
@@ -273,16 +275,16 @@ func (r *reader) unknown(spelling string) error {
 	hint := "see `" + commandName(r.out.path) + " --help`"
 	if c := r.out.command(); c != nil && c.Name == "query" {
 		if say := foreignFlag(spelling); say != "" {
-			return usagef("%sunknown flag %s", subject(r.out.path), spelling).withHint("%s", say)
+			return exit.Usagef("%sunknown flag %s", subject(r.out.path), spelling).WithHint("%s", say)
 		}
 	}
 	if c := r.out.command(); c == nil && (spelling == "-p" || spelling == "--print") {
-		return usagef("unknown flag %s", spelling).withHint("headless use is jp query %s", spelling)
+		return exit.Usagef("unknown flag %s", spelling).WithHint("headless use is jp query %s", spelling)
 	}
 	if len(r.commands()) > 0 {
 		hint = "flags of a command stand behind its name; " + hint
 	}
-	return usagef("%sunknown flag %s", subject(r.out.path), spelling).withHint("%s", didYouMean(spelling, append(names, "--help"), hint))
+	return exit.Usagef("%sunknown flag %s", subject(r.out.path), spelling).WithHint("%s", didYouMean(spelling, append(names, "--help"), hint))
 }
 
 // didYouMean names the closest candidate, or one that begins with word, or gives otherwise.

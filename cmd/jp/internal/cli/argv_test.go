@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 )
 
@@ -201,8 +202,8 @@ func TestMistakes(t *testing.T) {
 	} {
 		p := newProbe()
 		err := p.parse(strings.Fields(line)...)
-		var f *failure
-		if !errors.As(err, &f) || f.status != exitUsage || f.msg != want.msg || f.hint != want.hint {
+		var f *exit.Error
+		if !errors.As(err, &f) || f.Status != exit.Usage || f.Msg != want.msg || f.Hint != want.hint {
 			t.Errorf("%s: error %v, hint %q; want %s, hint %q", line, err, hintOf(err), want.msg, want.hint)
 		}
 		if p.ran != "" {
@@ -212,9 +213,9 @@ func TestMistakes(t *testing.T) {
 }
 
 func hintOf(err error) string {
-	var f *failure
+	var f *exit.Error
 	if errors.As(err, &f) {
-		return f.hint
+		return f.Hint
 	}
 	return ""
 }
@@ -248,8 +249,8 @@ func FuzzArrange(f *testing.F) {
 		words := strings.Fields(line)
 		inv, err := arrange(p.app.root, words)
 		if err != nil {
-			var own *failure
-			if !errors.As(err, &own) || own.status != exitUsage || own.msg == "" {
+			var own *exit.Error
+			if !errors.As(err, &own) || own.Status != exit.Usage || own.Msg == "" {
 				t.Fatalf("%q: error %v", words, err)
 			}
 			return
@@ -263,7 +264,7 @@ func FuzzArrange(f *testing.F) {
 			return
 		}
 		err = p.app.root.Run(append([]string{"jp"}, inv.argv()...))
-		var own *failure
+		var own *exit.Error
 		if err != nil && !errors.As(err, &own) {
 			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.argv(), err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -58,7 +59,7 @@ func newBatchCommand(a *app) *cli.Command {
 			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
 			stringFlag(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
 		}, tapeFlags(&o.tape)...),
-		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitHangup, exitInterrupted, exitTerminated},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
 			`jp batch -c agent/reviewer --parallel 8 --title "all packages" < queries.jsonl`,
@@ -92,7 +93,7 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 			continue
 		}
 		bad := func(format string, args ...any) error {
-			return usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
+			return exit.Usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
 		}
 		var l batchLine
 		dec := json.NewDecoder(strings.NewReader(line))
@@ -142,7 +143,7 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		}
 	}
 	if len(items) == 0 {
-		return nil, usagef("batch: no query on stdin").withHint(`one JSON string or object on each line, such as "What is this?"`)
+		return nil, exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
 	}
 	return items, nil
 }
@@ -177,7 +178,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		return err
 	}
 	if a.io.InTTY {
-		return usagef("batch: the queries are read from stdin").withHint("jp batch -c agent/researcher < queries.jsonl")
+		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
 		text, err := a.stdin(ctx)
@@ -256,11 +257,11 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		}
 	}
 	if n := b.o.tokens.Value; n != nil && *n < int64(len(b.items)) {
-		return nil, usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
+		return nil, exit.Usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
 	}
 	cfg := b.query.resolved.Config
 	if !cfg.Delegation.Enabled {
-		return nil, refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
+		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: limits(cfg)}
 	var err error
@@ -312,7 +313,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			return d, err
 		}
 	}
-	return nil, refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).withHint("`jp conversation show` lists its tools")
+	return nil, exit.Refusedf("conversation %s: holds no tool to delegate with", scope.Caller()).WithHint("`jp conversation show` lists its tools")
 }
 
 // divide decides what one line is granted at most: an even part of what a flag gives to all of them. Of a limit that nobody thought
@@ -442,16 +443,16 @@ func (b *batch) summary() string {
 
 // verdict is what the command ends with.
 func (b *batch) verdict(caller convstore.ID) error {
-	f := &failure{msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
+	f := &exit.Error{Msg: fmt.Sprintf("conversation %s: %s", caller, b.summary())}
 	switch {
 	case b.ok == b.total:
 		return nil
 	case b.refused == b.total:
-		f.code, f.status = "refused", exitRefused
+		f.Code, f.Status = "refused", exit.Refused
 	case b.failed+b.refused > 0:
-		f.code, f.status = "failed", exitFailed
+		f.Code, f.Status = "failed", exit.Failed
 	default:
-		f.code, f.status = "partial", exitLimit
+		f.Code, f.Status = "partial", exit.Limit
 	}
 	return f
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
@@ -47,7 +48,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	var below []convstore.ID // what the runs that rows name ran below
 	// Not blocking: it may be a pipe that nobody writes to.
 	if e.file, err = os.OpenFile(b.query.app.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
-		return usagef("--resume %s: %v", path, withoutPath(err))
+		return exit.Usagef("--resume %s: %v", path, withoutPath(err))
 	}
 	b.earlier = e
 	info, err := e.file.Stat()
@@ -55,11 +56,11 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return usagef("--resume %s: is no regular file", path)
+		return exit.Usagef("--resume %s: is no regular file", path)
 	}
 	if out, ok := b.query.app.env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
-			return usagef("--resume %s: is the file that stdout goes to", path).withHint("write into another one: what is known is repeated there")
+			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")
 		}
 	}
 	dec := json.NewDecoder(e.file)
@@ -72,24 +73,24 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 			}
 			return b.leaveOut()
 		case err != nil:
-			return usagef("--resume %s: row %d: %v", path, place+1, err)
+			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err)
 		}
 		var row struct {
 			ID     *string `json:"conversation_id"`
 			Status string  `json:"status"`
 		}
 		if err := json.Unmarshal(raw, &row); err != nil || row.Status == "" {
-			return usagef("--resume %s: row %d: is no row of a batch", path, place+1).withHint("it reads JSON Lines, what `jp batch` writes without -F json")
+			return exit.Usagef("--resume %s: row %d: is no row of a batch", path, place+1).WithHint("it reads JSON Lines, what `jp batch` writes without -F json")
 		}
 		if place >= len(b.items) {
-			return usagef("--resume %s: has more rows than stdin has queries", path)
+			return exit.Usagef("--resume %s: has more rows than stdin has queries", path)
 		}
 		if convstore.State(row.Status) != convstore.StateOK {
 			continue
 		}
 		parent, err := b.answers(ctx, row.ID, place)
 		if err != nil {
-			return usagef("--resume %s: row %d: %v", path, place+1, err)
+			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err)
 		}
 		below = append(below, parent)
 		e.rows[place] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
@@ -26,9 +27,9 @@ func FuzzReadBatch(f *testing.F) {
 		o.profile.Value, o.profile.Set = profile, profile != ""
 		o.rootID.Value, o.rootID.Set = "jp-c1", below
 		items, err := readBatch(text, o)
-		var e *failure
+		var e *exit.Error
 		if err != nil {
-			if items != nil || !errors.As(err, &e) || e.status != exitUsage || !strings.HasPrefix(e.msg, "batch: ") {
+			if items != nil || !errors.As(err, &e) || e.Status != exit.Usage || !strings.HasPrefix(e.Msg, "batch: ") {
 				t.Fatalf("readBatch(%q) = %d items, %#v", text, len(items), err)
 			}
 			return

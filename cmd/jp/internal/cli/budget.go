@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
@@ -83,8 +84,8 @@ func (q *query) boundable(info model.Info) error {
 	if q.o.bounds().CostNano == nil || info.Price != nil {
 		return nil
 	}
-	return refusedf("--max-cost: the price of the model %s is not known", info.ID).
-		withHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
+	return exit.Refusedf("--max-cost: the price of the model %s is not known", info.ID).
+		WithHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
 }
 
 // caps are the limits that a profile sets itself: no run under it is granted more.

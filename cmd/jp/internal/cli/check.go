@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -53,7 +54,7 @@ func newProfileCheckCommand(a *app) *cli.Command {
 			"reset what stands before it, no model or an unknown one, a tool that asks where nobody answers, files written " +
 			"without a question, paths outside the workspace, open network, variables that look like secrets, profiles " +
 			"that do not exist. Status 2 says that there are findings.",
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
 		Run: func(ctx context.Context, args []string) error {
 			l, err := a.newLinter(ctx)
@@ -88,7 +89,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 			"too. A line for each finding: file:line: tool NAME: key: reason. " +
 			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
 		Flags:    configFlags(&directives),
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
 		Run: func(ctx context.Context, _ []string) error {
 			l, err := a.newLinter(ctx)
@@ -199,7 +200,7 @@ func (l *linter) report() error {
 		})
 	}
 	if err == nil && len(l.found) > 0 {
-		err = quiet(exitUsage)
+		err = exit.Quiet(exit.Usage)
 	}
 	return err
 }

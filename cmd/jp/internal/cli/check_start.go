@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/proc"
@@ -22,7 +23,7 @@ func newCheckCommand(a *app) *cli.Command {
 			"finding: file:line: key: reason. No finding, status 0: `jp query` would start. Status 2 says that there are findings.\n\n" +
 			"Nothing is asked, changed or sent, and no program of a tool or server is run: of an MCP server that was never used, the " +
 			"check says that its tools are not known yet.",
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp check", "jp check -F json"},
 		Run: func(ctx context.Context, _ []string) error {
 			l, err := a.newLinter(ctx)

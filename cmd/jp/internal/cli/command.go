@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 )
 
@@ -21,8 +22,8 @@ type spec struct {
 
 	Min, Max int // how many positional arguments; Max < 0 = any number
 
-	Exits    []Status // beside 0, 1, 2 and 141, which every command can end with
-	Examples []string // command lines that start with jp; a test reads them
+	Exits    []exit.Status // beside 0, 1, 2 and 141, which every command can end with
+	Examples []string      // command lines that start with jp; a test reads them
 
 	Paged bool // what it prints on a terminal is led through the pager
 	Slow  bool // may take longer than a second without a word: a line on the terminal says so. So does Paged
@@ -46,9 +47,9 @@ func (a *app) command(s spec) *cli.Command {
 			args, name := cc.Args().Slice(), strings.TrimPrefix(cc.Command.HelpName, "jp ")
 			switch {
 			case len(args) < s.Min:
-				return usagef("%s: %s is missing", name, s.Args).withHint("see `jp %s --help`", name)
+				return exit.Usagef("%s: %s is missing", name, s.Args).WithHint("see `jp %s --help`", name)
 			case s.Max >= 0 && len(args) > s.Max:
-				return usagef("%s: unexpected argument %q", name, args[s.Max]).withHint("see `jp %s --help`", name)
+				return exit.Usagef("%s: unexpected argument %q", name, args[s.Max]).WithHint("see `jp %s --help`", name)
 			}
 			run := func() error { return a.patiently(s, name, func() error { return s.Run(cc.Context, args) }) }
 			if s.Paged {
@@ -87,7 +88,7 @@ func (a *app) onUsageError(c *cli.Context, err error, _ bool) error {
 			return o.err
 		}
 	}
-	return usagef("%v", err)
+	return exit.Usagef("%v", err)
 }
 
 // incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
@@ -96,13 +97,13 @@ func (a *app) incomplete(path []*cli.Command) error {
 		if err := a.help(a.io.Err, path); err != nil {
 			return err
 		}
-		return quiet(exitUsage)
+		return exit.Quiet(exit.Usage)
 	}
-	return usagef("%sa command is missing", subject(path)).withHint("see `%s --help`", commandName(path))
+	return exit.Usagef("%sa command is missing", subject(path)).WithHint("see `%s --help`", commandName(path))
 }
 
 // errMixed is for two flags that exclude one another.
-func errMixed(a, b string) error { return usagef("%s and %s: give only one", a, b) }
+func errMixed(a, b string) error { return exit.Usagef("%s and %s: give only one", a, b) }
 
 // onlyOne returns an error when more than one of the named flags was given.
 func onlyOne(given map[string]bool, order ...string) error {

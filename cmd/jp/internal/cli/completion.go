@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/tools/unseen"
 )
@@ -25,12 +26,12 @@ func newCompletionCommand(a *app) *cli.Command {
 			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
 			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
 		Min: 1, Max: 1,
-		Exits:    []Status{},
+		Exits:    []exit.Status{},
 		Examples: []string{`jp completion bash`},
 		Run: func(_ context.Context, args []string) error {
 			script, ok := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[args[0]]
 			if !ok {
-				return usagef("completion: unknown shell %q", args[0]).withHint("%s", didYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
+				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", didYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
 			}
 			_, err := io.WriteString(a.io.Out, script)
 			return err

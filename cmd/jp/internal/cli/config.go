@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -46,7 +47,7 @@ func newConfigShowCommand(a *app) *cli.Command {
 		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
 			"layers too, and all settings.",
 		Flags:    flags,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},
 		Run:      func(ctx context.Context, _ []string) error { return runConfigShow(ctx, a, o) },
 	})

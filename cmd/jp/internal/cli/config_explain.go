@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -42,7 +43,7 @@ func newConfigExplainCommand(a *app) *cli.Command {
 		Flags: append([]*option{
 			stringFlag(&o.id, "id", "TARGET", "in the config of this conversation").alias("i"),
 		}, configFlags(&o.directives)...),
-		Exits:    []Status{exitNotFound, exitBusy, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
 			if len(args) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 )
@@ -28,11 +29,11 @@ func newConfigFormatCommand(a *app) *cli.Command {
 			boolFlag(&check, "check", "only print the files that are not in that form; status 2 when there are any"),
 			boolFlag(&user, "user", "your own config.toml"),
 		},
-		Exits:    []Status{exitNotFound, exitBusy, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config fmt", "jp config fmt --check"},
 		Run: func(ctx context.Context, args []string) error {
 			if user && len(args) > 0 {
-				return usagef("config fmt: --user and FILE: give only one")
+				return exit.Usagef("config fmt: --user and FILE: give only one")
 			}
 			return runConfigFormat(ctx, a, check, user, args)
 		},
@@ -92,7 +93,7 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 		})
 	}
 	if err == nil && check && len(names) > 0 {
-		return quiet(exitUsage)
+		return exit.Quiet(exit.Usage)
 	}
 	return err
 }
@@ -102,7 +103,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	if user {
 		f, err := a.userConfig()
 		if err == nil && !f.had {
-			err = notFoundf("%s: there is none", f.name)
+			err = exit.NotFoundf("%s: there is none", f.name)
 		}
 		return []editedFile{f}, err
 	}
@@ -136,7 +137,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 				named = append(named, key)
 				continue
 			}
-			return nil, notFoundf("%s: no config file of this workspace", arg).withHint("`jp config fmt` takes the .toml files below .jp")
+			return nil, exit.NotFoundf("%s: no config file of this workspace", arg).WithHint("`jp config fmt` takes the .toml files below .jp")
 		}
 		keys = slices.Compact(slices.Sorted(slices.Values(named)))
 	}

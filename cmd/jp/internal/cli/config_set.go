@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools/unseen"
 )
@@ -31,7 +32,7 @@ func newConfigSetCommand(a *app) *cli.Command {
 			"The config that comes of it is checked first: when it is not good, nothing is written. All is written or nothing. The " +
 			"workspace has to be trusted, and stays so.",
 		Flags: []*option{boolFlag(&user, "user", "your own config.toml, for all workspaces; the only file for machine settings")},
-		Exits: []Status{exitNotFound, exitBusy, exitRefused},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{
 			"jp config set assistant.model=anthropic/claude-sonnet-5-5",
 			`jp config set conversation.tools.fs_read_file.run=unattended 'delegation.profiles:=["agent/researcher"]'`,

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 )
 
@@ -42,13 +43,13 @@ func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
 func (a *app) userConfig() (editedFile, error) {
 	dir := profiles.UserDir(a.env.Environ)
 	if dir == "" {
-		return editedFile{}, notFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
+		return editedFile{}, exit.NotFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
 	}
 	f := editedFile{app: a, name: filepath.Join(dir, "config.toml"), path: filepath.Join(dir, "config.toml"), mode: 0o600}
 	if real, err := filepath.EvalSymlinks(f.path); err == nil {
 		f.path = real
 	} else if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return f, usagef("%s: leads nowhere", f.path)
+		return f, exit.Usagef("%s: leads nowhere", f.path)
 	}
 	return f, f.read()
 }
@@ -58,7 +59,7 @@ func (a *app) workspaceConfig(files *contribution, key string) (editedFile, erro
 	f := editedFile{app: a, name: filepath.Join(files.root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
 	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return f, refusedf("%s: is a symbolic link", a.relative(f.path)).withHint("edit the file that it leads to")
+		return f, exit.Refusedf("%s: is a symbolic link", a.relative(f.path)).WithHint("edit the file that it leads to")
 	}
 	if err := f.read(); err != nil {
 		return f, err
@@ -98,11 +99,11 @@ func (f *editedFile) read() error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return usagef("%s: is not a regular file", f.path)
+		return exit.Usagef("%s: is not a regular file", f.path)
 	}
 	f.mode, f.had = info.Mode().Perm(), true
 	if f.old, err = io.ReadAll(io.LimitReader(file, maxConfig+1)); err == nil && len(f.old) > maxConfig {
-		err = usagef("%s: larger than %d KiB", f.path, maxConfig>>10)
+		err = exit.Usagef("%s: larger than %d KiB", f.path, maxConfig>>10)
 	}
 	return err
 }
@@ -128,7 +129,7 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		return err
 	}
 	if now.had != f.had || !bytes.Equal(now.old, f.old) {
-		return &failure{code: "changed", status: exitFailed, msg: fmt.Sprintf("%s: changed while jp was running", f.path), hint: "try again"}
+		return &exit.Error{Code: "changed", Status: exit.Failed, Msg: fmt.Sprintf("%s: changed while jp was running", f.path), Hint: "try again"}
 	}
 	put := func() error {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {

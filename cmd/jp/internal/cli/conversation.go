@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -84,7 +85,7 @@ func (f *rangeFlags) turns() (convstore.Range, error) {
 
 // parseTurns reads N, A..B, A.. and ..B, counted from 1, and .. for all.
 func parseTurns(s string) (convstore.Range, error) {
-	bad := usagef("--turn: %q is none of N, A..B, A.. and ..B, counted from 1", s)
+	bad := exit.Usagef("--turn: %q is none of N, A..B, A.. and ..B, counted from 1", s)
 	parse := func(s string) (int, bool) {
 		n, err := strconv.Atoi(s)
 		return n, err == nil && n > 0 && !strings.HasPrefix(s, "+")
@@ -121,7 +122,7 @@ func labelFilter(list []string) (map[string]string, error) {
 	for _, l := range list {
 		key, value, _ := strings.Cut(l, "=")
 		if key == "" {
-			return nil, usagef("--label: %q has no name before =", l)
+			return nil, exit.Usagef("--label: %q has no name before =", l)
 		}
 		out[key] = value
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -44,7 +45,7 @@ func newCompactCommand(a *app) *cli.Command {
 			boolFlag(&o.dryRun, "dry-run", "print what would be left out, and change nothing"),
 		},
 		Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound, exitBusy, exitRefused, exitLimit, exitProvider, exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp conversation compact . --keep 3", "jp conversation compact jp-c17543982415 --tools-only --dry-run"},
 		Run:      func(ctx context.Context, args []string) error { return runCompact(ctx, a, o, args[0]) },
 	})
@@ -121,7 +122,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 			wording.Either(o.keep.Value > 0, " before the last "+wording.Either(o.keep.Value == 1, "turn", wording.Plural(o.keep.Value, "turn")), ""))
 		c.After = c.Before
 	case errors.As(err, &none) && none.Limit:
-		return &failure{code: "budget", status: exitLimit, msg: fmt.Sprintf("conversation %s: no summary: %s", id, none.Reason)}
+		return &exit.Error{Code: "budget", Status: exit.Limit, Msg: fmt.Sprintf("conversation %s: no summary: %s", id, none.Reason)}
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -50,7 +51,7 @@ func newEditCommand(a *app) *cli.Command {
 			boolFlag(&o.noParent, "no-parent", "make it a root"),
 		},
 		Min: 1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation edit . --title 'Release notes' --pin --label team=red",
 			"jp conversation edit jp-c17543982411 --no-parent --unhide",
@@ -76,7 +77,7 @@ func (o *editOptions) check() error {
 	given := o.title.Set || o.hide || o.unhide || o.pin || o.unpin || o.tmp.Set || o.noTmp ||
 		len(o.labels) > 0 || len(o.noLabels) > 0 || o.parent.Set || o.noParent
 	if !given {
-		return usagef("conversation edit: no flag says what to change").withHint("see `jp conversation edit --help`")
+		return exit.Usagef("conversation edit: no flag says what to change").WithHint("see `jp conversation edit --help`")
 	}
 	return nil
 }
@@ -119,11 +120,11 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	}
 	for _, name := range o.noLabels {
 		if _, both := labels[name]; both || name == "" || strings.Contains(name, "=") {
-			return usagef("--no-label: %q", name).withHint("--no-label takes the name of a label that --label does not set")
+			return exit.Usagef("--no-label: %q", name).WithHint("--no-label takes the name of a label that --label does not set")
 		}
 	}
 	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
-		return usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
+		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
 	}
 	st, ids, err := a.openStore(ctx, words)
 	if err != nil {
@@ -180,7 +181,7 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
 		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too")},
 		Min:   1, Max: -1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},
 		Run: func(ctx context.Context, words []string) error {
 			if err := a.persist("conversation " + name); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
@@ -19,7 +20,7 @@ func newExportCommand(a *app) *cli.Command {
 			"bytes of every event. Nothing is locked meanwhile: a conversation that runs is written as far as it is.",
 		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too, and what their delegations used")},
 		Min:   1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation export jp-c17543982411 --cascade > review.jsonl",
 			"jp c ls --label team=red | cut -f1 | jp c export - > red.jsonl",

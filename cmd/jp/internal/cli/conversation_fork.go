@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -35,7 +36,7 @@ func newForkCommand(a *app) *cli.Command {
 			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",
 		Flags: append(flags, boolFlag(&o.activate, "activate", "make the child this session's active conversation; for one source only")),
 		Min:   1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation fork jp-c17543982411 --last=0 --hidden",
 			"jp conversation fork recent --last=3 --title 'Another way' --activate",
@@ -65,7 +66,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 	if d, err := parseDuration(s); err == nil {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
+	return time.Time{}, exit.Usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
 }
 
 func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
@@ -84,7 +85,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 	case err != nil:
 		return err
 	case o.activate && len(ids) > 1:
-		return usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
+		return exit.Usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
 	case o.activate && a.session() == "":
 		return errNoSession()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -72,7 +73,7 @@ func newGrepCommand(a *app) *cli.Command {
 			listFlag(&o.labels, "label", "K[=V]", "only in conversations with the label; repeat for more"),
 		},
 		Min: 1, Max: 1,
-		Exits: []Status{exitNotFound, exitScope, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
 		Examples: []string{
 			"jp conversation grep 'is_retryable' --hidden",
 			"jp c grep --root=jp-c17543982411 --hidden -F json 'Backoff'",
@@ -96,7 +97,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	case o.root.Set && o.rootID.Set:
 		return errMixed("--root", "--root-id")
 	case pattern == "":
-		return usagef("conversation grep: the pattern is empty")
+		return exit.Usagef("conversation grep: the pattern is empty")
 	}
 	labels, err := labelFilter(o.labels)
 	if err != nil {
@@ -140,7 +141,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	}
 	found, err := a.writeHits(ctx, o, view.Search(ctx, q))
 	if err == nil && !found {
-		return quiet(exitFailed)
+		return exit.Quiet(exit.Failed)
 	}
 	return err
 }
@@ -152,7 +153,7 @@ func (a *app) noMatch() error {
 			return err
 		}
 	}
-	return quiet(exitFailed)
+	return exit.Quiet(exit.Failed)
 }
 
 // onlyRoots narrows a search to conversations without a parent.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rustjp"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -31,7 +32,7 @@ func newImportCommand(a *app) *cli.Command {
 			"`jp conversation show`, and not used. Going on with it resolves your own config. The ids of what was imported are printed.",
 		Flags: []*option{boolFlag(&newIDs, "new-ids", "give every conversation a new id, and print which")},
 		Min:   1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy, exitHangup, exitInterrupted, exitTerminated},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
 			"jp conversation import review.jsonl",
 			"jp conversation import ~/src/project/.jp/conversations",
@@ -146,7 +147,7 @@ func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.
 func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
 	if word == "-" {
 		if a.io.InTTY {
-			return nil, nil, usagef("conversation import: stdin is a terminal").withHint("pipe an export in, or name a file")
+			return nil, nil, exit.Usagef("conversation import: stdin is a terminal").WithHint("pipe an export in, or name a file")
 		}
 		return convstore.ReadLines(interruptible{ctx, a.io.In}, "stdin"), func() {}, nil
 	}
@@ -161,7 +162,7 @@ func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, notFoundf("%s: no such file or folder", path)
+		return nil, nil, exit.NotFoundf("%s: no such file or folder", path)
 	case err != nil:
 		return nil, nil, fmt.Errorf("import: %w", err)
 	case info.IsDir():
@@ -169,7 +170,7 @@ func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept
 		return rustjp.Pieces(path, kept), func() {}, nil
 	case !info.Mode().IsRegular():
 		_ = file.Close()
-		return nil, nil, usagef("%s: neither a regular file nor a folder", path).withHint("pipe it in: jp conversation import - < FILE")
+		return nil, nil, exit.Usagef("%s: neither a regular file nor a folder", path).WithHint("pipe it in: jp conversation import - < FILE")
 	}
 	return convstore.ReadLines(file, path), func() { _ = file.Close() }, nil
 }

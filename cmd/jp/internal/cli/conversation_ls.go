@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -46,7 +47,7 @@ func newListCommand(a *app) *cli.Command {
 			intFlag(&o.limit, "limit", "N", 1, "at most N"),
 			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
 		},
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation ls --tree --hidden",
 			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
@@ -68,7 +69,7 @@ func newTreeCommand(a *app) *cli.Command {
 			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
 		},
 		Max:      1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation tree . --hidden"},
 		Run: func(ctx context.Context, args []string) error {
 			if len(args) == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -29,7 +30,7 @@ func newNewCommand(a *app) *cli.Command {
 			stringFlag(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
 			boolFlag(&o.activate, "activate", "make it this session's active conversation"),
 		),
-		Exits:    []Status{exitNotFound, exitBusy, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{`jp conversation new --title "Release notes" --cfg agent/researcher`},
 		Run:      func(ctx context.Context, _ []string) error { return runNew(ctx, a, o) },
 	})
@@ -84,7 +85,7 @@ func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (co
 // will be a new one.
 func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
 	if len(o.directives) == 0 {
-		return 0, usagef("--parent: the agent profile is missing").withHint("name it with --cfg, as in --cfg agent/researcher")
+		return 0, exit.Usagef("--parent: the agent profile is missing").WithHint("name it with --cfg, as in --cfg agent/researcher")
 	}
 	parent, err := a.resolveTarget(ctx, o.parent.Value)
 	if err != nil {

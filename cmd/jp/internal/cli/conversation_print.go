@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -46,7 +47,7 @@ func newPrintCommand(a *app) *cli.Command {
 			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
 		),
 		Max:   -1,
-		Exits: []Status{exitNotFound, exitScope, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
 		Examples: []string{
 			"jp conversation print --last",
 			"jp conversation grep is_retryable | jp conversation print -",

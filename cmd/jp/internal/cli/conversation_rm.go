@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -31,7 +32,7 @@ func newRemoveCommand(a *app) *cli.Command {
 			boolFlag(&o.yes, "yes", "do not ask"),
 		},
 		Min: 1, Max: -1,
-		Exits: []Status{exitNotFound, exitBusy},
+		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
 			"jp conversation rm jp-c17543982411 --cascade --yes",
 			"jp c ls --root=jp-c17543982411 --hidden | cut -f1 | jp c rm - --promote --yes",
@@ -99,7 +100,7 @@ func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation
 func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
 	tty, err := a.terminal()
 	if nobody(err) {
-		return usagef("conversation %s: nobody can confirm its removal", c.ID).withHint("--yes removes without asking")
+		return exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
 	}
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 		return err
 	}
 	if !yes {
-		return &failure{code: "declined", status: exitFailed, msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
+		return &exit.Error{Code: "declined", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: not removed", c.ID)}
 	}
 	return nil
 }

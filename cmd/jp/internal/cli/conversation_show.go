@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -25,7 +26,7 @@ func newShowCommand(a *app) *cli.Command {
 		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
 			"ID: those of the active conversation.",
 		Max:      1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation show -F json-pretty"},
 		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, orActive(args)[0]) },
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -16,7 +17,7 @@ func newUseCommand(a *app) *cli.Command {
 			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +
 			"and forth.",
 		Max:      1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation use previous", "JP_SESSION=review jp conversation use newest"},
 		Run:      func(ctx context.Context, args []string) error { return runUse(ctx, a, args) },
 	})
@@ -25,8 +26,8 @@ func newUseCommand(a *app) *cli.Command {
 func runUse(ctx context.Context, a *app, words []string) error {
 	session := a.session()
 	if session == "" {
-		return usagef("conversation use: this process belongs to no session").
-			withHint("it has no terminal; set JP_SESSION to a name of your choice")
+		return exit.Usagef("conversation use: this process belongs to no session").
+			WithHint("it has no terminal; set JP_SESSION to a name of your choice")
 	}
 	word := "active"
 	if len(words) > 0 {

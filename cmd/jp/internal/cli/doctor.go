@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/term"
@@ -80,7 +81,7 @@ func newDoctorCommand(a *app) *cli.Command {
 		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
 			"trusted, whether a query would start in it, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
 			"cannot enforce all of a sandbox is not: `sandbox` of a tool says what then happens.",
-		Exits:    []Status{exitFailed},
+		Exits:    []exit.Status{exit.Failed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
 		Run: func(ctx context.Context, _ []string) error {
 			e := a.examine(ctx)
@@ -88,7 +89,7 @@ func newDoctorCommand(a *app) *cli.Command {
 				return err
 			}
 			if len(e.Errors) > 0 {
-				return quiet(exitFailed)
+				return exit.Quiet(exit.Failed)
 			}
 			return nil
 		},

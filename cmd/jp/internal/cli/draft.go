@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 // A draft is a request that is being written in an editor. It lives in the state folder as
@@ -35,7 +37,7 @@ const maxDraft = stdinMax
 func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 	state := a.stateDir()
 	if state == "" {
-		return nil, usagef("--edit: there is no home folder to keep the draft in").withHint("set HOME or XDG_STATE_HOME")
+		return nil, exit.Usagef("--edit: there is no home folder to keep the draft in").WithHint("set HOME or XDG_STATE_HOME")
 	}
 	sum := sha256.Sum256([]byte(workspace))
 	top := filepath.Join(state, "drafts", hex.EncodeToString(sum[:8]))
@@ -64,7 +66,7 @@ func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 		}
 	}
 	if fresh == nil {
-		return nil, &failure{code: "busy", status: exitBusy, msg: fmt.Sprintf("draft: %d requests are being composed in this workspace", maxDrafts)}
+		return nil, &exit.Error{Code: "busy", Status: exit.Busy, Msg: fmt.Sprintf("draft: %d requests are being composed in this workspace", maxDrafts)}
 	}
 	return fresh, nil
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -17,47 +18,10 @@ import (
 	"jp/tools/suggest"
 )
 
-// failure is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
-// packages get theirs from explain.
-type failure struct {
-	code   string // the kind, as JSON shows it
-	status Status
-	msg    string // subject first; "" = say nothing, the status tells it (grep without a match)
-	hint   string
-	err    error
-}
-
-func (f *failure) Error() string { return f.msg }
-func (f *failure) Unwrap() error { return f.err }
-
-// withHint says what to try.
-func (f *failure) withHint(format string, args ...any) *failure {
-	f.hint = fmt.Sprintf(format, args...)
-	return f
-}
-
-// usagef is a mistake on the command line.
-func usagef(format string, args ...any) *failure {
-	return &failure{code: "usage", status: exitUsage, msg: fmt.Sprintf(format, args...)}
-}
-
-// notFoundf names what is not there.
-func notFoundf(format string, args ...any) *failure {
-	return &failure{code: "not_found", status: exitNotFound, msg: fmt.Sprintf(format, args...)}
-}
-
-// refusedf names what policy does not allow.
-func refusedf(format string, args ...any) *failure {
-	return &failure{code: "refused", status: exitRefused, msg: fmt.Sprintf(format, args...)}
-}
-
-// quiet ends with a status and without a word.
-func quiet(s Status) error { return &failure{code: "none", status: s} }
-
 // report is an error as a user meets it.
 type report struct {
 	Code    string
-	Status  Status
+	Status  exit.Status
 	Message string // "" = nothing is said
 	Hint    string
 }
@@ -65,9 +29,9 @@ type report struct {
 // explain is the one place where errors become kinds, exit statuses and hints. Of an error that wraps several known ones the
 // first case counts: a signal outranks what it caused, and a closed stdout what could not be written any more.
 func explain(err error) report {
-	r := report{Code: "failed", Status: exitFailed, Message: err.Error()}
+	r := report{Code: "failed", Status: exit.Failed, Message: err.Error()}
 	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*signalError)) {
-		return report{Code: "stdout_closed", Status: exitClosed}
+		return report{Code: "stdout_closed", Status: exit.Closed}
 	}
 	_ = as(&r, err, explainSignal) ||
 		as(&r, err, explainOwn) ||
@@ -101,82 +65,84 @@ func as[E error](r *report, err error, fill func(*report, E)) bool {
 	return true
 }
 
-func (r *report) is(code string, s Status, hint string) { r.Code, r.Status, r.Hint = code, s, hint }
+func (r *report) is(code string, s exit.Status, hint string) {
+	r.Code, r.Status, r.Hint = code, s, hint
+}
 
 func explainSignal(r *report, e *signalError) { r.is("signal", e.status(), "") }
 
-func explainOwn(r *report, e *failure) {
-	r.is(e.code, e.status, e.hint)
-	if e.msg == "" {
+func explainOwn(r *report, e *exit.Error) {
+	r.is(e.Code, e.Status, e.Hint)
+	if e.Msg == "" {
 		r.Message = ""
 	}
 }
 
 func explainRefusal(r *report, e *delegate.Refusal) {
-	r.is("refused_"+string(e.Code), exitRefused, e.Hint)
+	r.is("refused_"+string(e.Code), exit.Refused, e.Hint)
 }
 
 func explainNotFound(r *report, _ *convstore.NotFoundError) {
-	r.is("not_found", exitNotFound, "`jp conversation ls --hidden` lists what there is")
+	r.is("not_found", exit.NotFound, "`jp conversation ls --hidden` lists what there is")
 }
 
 func explainScope(r *report, e *convstore.ScopeError) {
-	r.is("scope", exitScope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
+	r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
 }
 
 func explainBusy(r *report, e *convstore.BusyError) {
-	r.is("busy", exitBusy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
+	r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
 }
 
 func explainChildren(r *report, _ *convstore.ChildrenError) {
-	r.is("children", exitUsage, "--cascade removes them too, --promote hands them to its parent")
+	r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
 }
 
 func explainCycle(r *report, _ *convstore.CycleError) {
-	r.is("cycle", exitUsage, "--no-parent makes a root of it, and then the other can go below")
+	r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
 }
 
 func explainPattern(r *report, _ *convstore.PatternError) {
-	r.is("pattern", exitUsage, "")
+	r.is("pattern", exit.Usage, "")
 }
 
-func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exitUsage, "") }
+func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exit.Usage, "") }
 
 func explainImport(r *report, _ *convstore.ImportError) {
-	r.is("malformed", exitUsage, "nothing was imported")
+	r.is("malformed", exit.Usage, "nothing was imported")
 }
 
 func explainConflict(r *report, _ *convstore.ConflictError) {
-	r.is("conflict", exitFailed, "nothing was imported; --new-ids imports all of it beside what is here")
+	r.is("conflict", exit.Failed, "nothing was imported; --new-ids imports all of it beside what is here")
 }
 
 func explainPlace(r *report, e *convstore.PlaceError) {
 	const elsewhere = "$JP_STORE or store.path in the user's config.toml names another place"
 	if e.Workspace == "" {
-		r.is("store_place", exitUsage, elsewhere)
+		r.is("store_place", exit.Usage, elsewhere)
 		return
 	}
-	r.is("store_place", exitUsage, fmt.Sprintf("%s, outside of %s; or move %s away, which makes that folder a workspace",
+	r.is("store_place", exit.Usage, fmt.Sprintf("%s, outside of %s; or move %s away, which makes that folder a workspace",
 		elsewhere, e.Workspace, filepath.Join(e.Workspace, ".jp")))
 }
 
 func explainSchema(r *report, e *convstore.SchemaError) {
-	r.is("store_schema", exitFailed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
+	r.is("store_schema", exit.Failed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
 }
 
 func explainDamaged(r *report, _ *convstore.DamagedError) {
-	r.is("store_damaged", exitFailed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
+	r.is("store_damaged", exit.Failed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
 }
 
 func explainConfig(r *report, e *profiles.Error) {
-	r.is("config", exitUsage, e.Hint)
+	r.is("config", exit.Usage, e.Hint)
 	if errors.Is(e, profiles.ErrNotFound) {
-		r.Code, r.Status = "not_found", exitNotFound
+		r.Code, r.Status = "not_found", exit.NotFound
 	}
 }
 
 func explainDefinition(r *report, e *tools.DefinitionError) {
-	r.is("tool_definition", exitUsage, e.Hint)
+	r.is("tool_definition", exit.Usage, e.Hint)
 }
 
 func explainModel(r *report, e *model.Error) {
@@ -186,37 +152,37 @@ func explainModel(r *report, e *model.Error) {
 			hint = fmt.Sprintf("did you mean %s? `jp model ls` lists what is known", near)
 		}
 	}
-	r.is("provider_"+string(e.Kind), exitProvider, hint)
+	r.is("provider_"+string(e.Kind), exit.Provider, hint)
 }
 
 // explainSentinel knows the errors that carry no data.
 func explainSentinel(r *report, err error) bool {
 	switch {
 	case errors.As(err, new(*term.OutError)):
-		r.is("stdout", exitFailed, "what was printed is not all of it")
+		r.is("stdout", exit.Failed, "what was printed is not all of it")
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			r.is("disk_full", exitFailed, "what was printed is not all of it: make room where stdout goes")
+			r.is("disk_full", exit.Failed, "what was printed is not all of it: make room where stdout goes")
 		}
 	case errors.Is(err, profiles.ErrNoWorkspace):
-		r.is("no_workspace", exitNotFound, "`jp init` makes one here; --workspace PATH names another")
+		r.is("no_workspace", exit.NotFound, "`jp init` makes one here; --workspace PATH names another")
 	case errors.Is(err, convstore.ErrGone):
-		r.is("store_gone", exitFailed, "put it back where it was; nothing was written anywhere else")
+		r.is("store_gone", exit.Failed, "put it back where it was; nothing was written anywhere else")
 	case errors.Is(err, convstore.ErrReadOnly):
-		r.is("read_only", exitUsage, "--no-persist forbids writing")
+		r.is("read_only", exit.Usage, "--no-persist forbids writing")
 	case errors.Is(err, term.ErrNobody), errors.Is(err, tools.ErrNobody):
-		r.is("refused", exitRefused, "")
+		r.is("refused", exit.Refused, "")
 	case errors.Is(err, context.DeadlineExceeded):
-		r.is("deadline", exitDeadline, "")
+		r.is("deadline", exit.Deadline, "")
 	case errors.Is(err, context.Canceled):
-		r.is("signal", exitInterrupted, "")
+		r.is("signal", exit.Interrupted, "")
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		r.is("too_many_files", exitFailed, openFilesHint())
+		r.is("too_many_files", exit.Failed, openFilesHint())
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		r.is("disk_full", exitFailed, "nothing was half-written; make room and try again (removing conversations takes room too)")
+		r.is("disk_full", exit.Failed, "nothing was half-written; make room and try again (removing conversations takes room too)")
 	case errors.Is(err, syscall.EIO):
-		r.is("disk", exitFailed, "the disk or its file system failed: the system's log says more; `jp store check` reads all of the store")
+		r.is("disk", exit.Failed, "the disk or its file system failed: the system's log says more; `jp store check` reads all of the store")
 	case errors.Is(err, syscall.EROFS):
-		r.is("disk_read_only", exitFailed, "the file system cannot be written to; --no-persist asks without storing anything, and reading goes on")
+		r.is("disk_read_only", exit.Failed, "the file system cannot be written to; --no-persist asks without storing anything, and reading goes on")
 	default:
 		return false
 	}

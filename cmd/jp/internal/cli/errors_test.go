@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -25,56 +26,56 @@ func TestExplain(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		code string
-		want Status
+		want exit.Status
 	}{
-		{errors.New("x"), "failed", exitFailed},
-		{usagef("x"), "usage", exitUsage},
-		{notFoundf("x"), "not_found", exitNotFound},
-		{refusedf("x"), "refused", exitRefused},
-		{quiet(exitFailed), "none", exitFailed},
-		{&convstore.NotFoundError{ID: 1}, "not_found", exitNotFound},
-		{&convstore.ScopeError{ID: 1, Root: 2}, "scope", exitScope},
-		{&convstore.BusyError{ID: 1}, "busy", exitBusy},
-		{&convstore.BusyError{}, "busy", exitBusy},
-		{&convstore.ChildrenError{ID: 1, Children: 2}, "children", exitUsage},
-		{&convstore.PatternError{Pattern: "(", Err: errors.New("x")}, "pattern", exitUsage},
-		{&convstore.RangeError{ID: 1}, "usage", exitUsage},
-		{&convstore.PlaceError{Path: "/x", Reason: "y"}, "store_place", exitUsage},
-		{&convstore.SchemaError{Path: "/x", Have: 9, Want: 1}, "store_schema", exitFailed},
-		{&convstore.DamagedError{Path: "/x", Err: errors.New("y")}, "store_damaged", exitFailed},
-		{convstore.ErrReadOnly, "read_only", exitUsage},
-		{&profiles.Error{Msg: "x"}, "config", exitUsage},
-		{&profiles.Error{Msg: "x", Err: profiles.ErrModel}, "config", exitUsage},
-		{&profiles.Error{Msg: "x", Err: profiles.ErrNotFound}, "not_found", exitNotFound},
-		{fmt.Errorf("folder /x: %w", profiles.ErrNoWorkspace), "no_workspace", exitNotFound},
-		{&tools.DefinitionError{Tool: "x", Msg: "y"}, "tool_definition", exitUsage},
-		{&delegate.Refusal{Code: delegate.CodeDepth, Text: "x"}, "refused_depth", exitRefused},
-		{&model.Error{Kind: model.KindAuth}, "provider_auth", exitProvider},
-		{tools.ErrNobody, "refused", exitRefused},
-		{term.ErrNobody, "refused", exitRefused},
-		{context.DeadlineExceeded, "deadline", exitDeadline},
-		{context.Canceled, "signal", exitInterrupted},
-		{&signalError{syscall.SIGINT}, "signal", exitInterrupted},
-		{&signalError{syscall.SIGTERM}, "signal", exitTerminated},
-		{&signalError{syscall.SIGHUP}, "signal", exitHangup},
-		{term.ErrClosed, "stdout_closed", exitClosed},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EMFILE}, "too_many_files", exitFailed},
-		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, "disk_full", exitFailed},
+		{errors.New("x"), "failed", exit.Failed},
+		{exit.Usagef("x"), "usage", exit.Usage},
+		{exit.NotFoundf("x"), "not_found", exit.NotFound},
+		{exit.Refusedf("x"), "refused", exit.Refused},
+		{exit.Quiet(exit.Failed), "none", exit.Failed},
+		{&convstore.NotFoundError{ID: 1}, "not_found", exit.NotFound},
+		{&convstore.ScopeError{ID: 1, Root: 2}, "scope", exit.Scope},
+		{&convstore.BusyError{ID: 1}, "busy", exit.Busy},
+		{&convstore.BusyError{}, "busy", exit.Busy},
+		{&convstore.ChildrenError{ID: 1, Children: 2}, "children", exit.Usage},
+		{&convstore.PatternError{Pattern: "(", Err: errors.New("x")}, "pattern", exit.Usage},
+		{&convstore.RangeError{ID: 1}, "usage", exit.Usage},
+		{&convstore.PlaceError{Path: "/x", Reason: "y"}, "store_place", exit.Usage},
+		{&convstore.SchemaError{Path: "/x", Have: 9, Want: 1}, "store_schema", exit.Failed},
+		{&convstore.DamagedError{Path: "/x", Err: errors.New("y")}, "store_damaged", exit.Failed},
+		{convstore.ErrReadOnly, "read_only", exit.Usage},
+		{&profiles.Error{Msg: "x"}, "config", exit.Usage},
+		{&profiles.Error{Msg: "x", Err: profiles.ErrModel}, "config", exit.Usage},
+		{&profiles.Error{Msg: "x", Err: profiles.ErrNotFound}, "not_found", exit.NotFound},
+		{fmt.Errorf("folder /x: %w", profiles.ErrNoWorkspace), "no_workspace", exit.NotFound},
+		{&tools.DefinitionError{Tool: "x", Msg: "y"}, "tool_definition", exit.Usage},
+		{&delegate.Refusal{Code: delegate.CodeDepth, Text: "x"}, "refused_depth", exit.Refused},
+		{&model.Error{Kind: model.KindAuth}, "provider_auth", exit.Provider},
+		{tools.ErrNobody, "refused", exit.Refused},
+		{term.ErrNobody, "refused", exit.Refused},
+		{context.DeadlineExceeded, "deadline", exit.Deadline},
+		{context.Canceled, "signal", exit.Interrupted},
+		{&signalError{syscall.SIGINT}, "signal", exit.Interrupted},
+		{&signalError{syscall.SIGTERM}, "signal", exit.Terminated},
+		{&signalError{syscall.SIGHUP}, "signal", exit.Hangup},
+		{term.ErrClosed, "stdout_closed", exit.Closed},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EMFILE}, "too_many_files", exit.Failed},
+		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, "disk_full", exit.Failed},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("around: %w", c.err)} {
 			r := explain(err)
 			if r.Code != c.code || r.Status != c.want {
 				t.Errorf("explain(%#v) = %s, %d; want %s, %d", err, r.Code, r.Status, c.code, c.want)
 			}
-			if strings.HasPrefix(r.Status.meaning(), "status ") {
+			if strings.HasPrefix(r.Status.Meaning(), "status ") {
 				t.Errorf("explain(%#v): status %d is not in the table", err, r.Status)
 			}
 		}
 	}
 	// A signal explains what it cut off.
 	err := errors.Join(&model.Error{Kind: model.KindNetwork}, &signalError{syscall.SIGINT})
-	if r := explain(err); r.Status != exitInterrupted {
-		t.Errorf("explain(%v) = %d, want %d", err, r.Status, exitInterrupted)
+	if r := explain(err); r.Status != exit.Interrupted {
+		t.Errorf("explain(%v) = %d, want %d", err, r.Status, exit.Interrupted)
 	}
 }
 
@@ -141,8 +142,8 @@ func TestSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ctx.Done()
-	if got := explain(context.Cause(ctx)).Status; got != exitTerminated {
-		t.Errorf("after SIGTERM: status %d, want %d", got, exitTerminated)
+	if got := explain(context.Cause(ctx)).Status; got != exit.Terminated {
+		t.Errorf("after SIGTERM: status %d, want %d", got, exit.Terminated)
 	}
 	if err := self.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools/suggest"
 )
@@ -128,11 +129,11 @@ func (v *optionValue) Set(s string) error {
 		if near := suggest.Closest(s, v.choices); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		v.err = usagef("--%s: unknown value %q", v.name, s).withHint("%s", hint)
+		v.err = exit.Usagef("--%s: unknown value %q", v.name, s).WithHint("%s", hint)
 		return v.err
 	}
 	if err := v.set(s, given); err != nil {
-		v.err = usagef("--%s: %v", v.name, err)
+		v.err = exit.Usagef("--%s: %v", v.name, err)
 	}
 	return v.err
 }

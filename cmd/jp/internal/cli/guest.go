@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
@@ -27,7 +28,7 @@ type guest struct {
 }
 
 // errGuest is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
-func errGuest() error { return refusedf("a jp inside a tool has no workspace, store or config") }
+func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }
 
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
@@ -36,15 +37,15 @@ func (a *app) insideTool(fd string) int {
 		a.globals.format = f
 	}
 	if fd == tools.CallNone {
-		return int(a.fail(refusedf("this tool does not run jp").
-			withHint("access.jp in its definition lets it: any of fork, query, ls, print and grep, for the calling conversation only")))
+		return int(a.fail(exit.Refusedf("this tool does not run jp").
+			WithHint("access.jp in its definition lets it: any of fork, query, ls, print and grep, for the calling conversation only")))
 	}
 	status, err := call.Ask(fd, args, a.env.Stdin, a.env.Stdout, a.env.Stderr)
 	switch {
 	case errors.Is(err, call.ErrEnded):
 		return int(a.fail(err))
 	case err != nil:
-		return int(a.fail(refusedf("inside a tool: %v", err)))
+		return int(a.fail(exit.Refusedf("inside a tool: %v", err)))
 	}
 	return status
 }
@@ -61,7 +62,7 @@ func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
 	if err := a.runGuest(ctx, r.Args); err != nil {
 		return int(a.fail(err))
 	}
-	return int(exitOK)
+	return int(exit.OK)
 }
 
 // runGuest runs a command line of which every word is a tool's.
@@ -77,11 +78,11 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	verb, ok := guestVerb(inv.path)
 	switch {
 	case !ok || inv.version:
-		return refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
-			withHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
+		return exit.Refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
+			WithHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
 	case !slices.Contains(a.guest.tool.Access.JP, verb):
-		return refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
-			withHint("access.jp in its definition would have to name %q", verb)
+		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
+			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.help:
 		return a.help(a.io.Out, inv.path)
 	}
@@ -89,7 +90,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 		for _, text := range part.given {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
 			if !slices.Contains(part.allowed, flag) {
-				return refusedf("%s: --%s is not for a jp inside a tool", name, flag)
+				return exit.Refusedf("%s: --%s is not for a jp inside a tool", name, flag)
 			}
 		}
 	}

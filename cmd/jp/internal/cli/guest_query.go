@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/profiles"
@@ -96,9 +97,9 @@ func (g *guest) order(ds []profiles.Directive, model maybe[string]) (o delegate.
 		case override && value != "":
 			o.Model = value
 		case strings.Contains(d.Text, "="):
-			return o, refusedf("--cfg %s: only a profile and assistant.model=MODEL may be said here", d.Text)
+			return o, exit.Refusedf("--cfg %s: only a profile and assistant.model=MODEL may be said here", d.Text)
 		case o.Profile != "":
-			return o, usagef("--cfg %s: a delegation takes one profile", d.Text)
+			return o, exit.Usagef("--cfg %s: a delegation takes one profile", d.Text)
 		default:
 			o.Profile = d.Text
 		}
@@ -115,26 +116,26 @@ func (g *guest) caller(ctx context.Context, a *app, flag, word string) error {
 	if _, err := g.scope.Get(ctx, id); err != nil {
 		return err
 	}
-	return refusedf("%s %s: a tool delegates for the conversation that calls it, %s, and for no other", flag, id, g.scope.Caller())
+	return exit.Refusedf("%s %s: a tool delegates for the conversation that calls it, %s, and for no other", flag, id, g.scope.Caller())
 }
 
 // fork admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
 func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string) error {
 	if len(words) != 1 {
-		return usagef("conversation fork: one conversation at a time")
+		return exit.Usagef("conversation fork: one conversation at a time")
 	}
 	if err := g.caller(ctx, a, "conversation fork", words[0]); err != nil {
 		return err
 	}
 	if !o.none && !(o.turns.last.Set && o.turns.last.Value == 0) && !(o.turns.first.Set && o.turns.first.Value == 0) {
-		return refusedf("conversation fork: a sub-conversation begins blank").withHint("add --last=0")
+		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
 	}
 	order, err := g.order(o.directives, maybe[string]{})
 	if err != nil {
 		return err
 	}
 	if order.Profile == "" {
-		return usagef("conversation fork: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+		return exit.Usagef("conversation fork: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
 	order.Title = o.create.title.Value
 	id, err := g.in.Fork(ctx, order)
@@ -150,7 +151,7 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 // query is one delegation, which the one rule decides.
 func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	if a.format() == formatStream {
-		return refusedf("query: --format=stream-json is not for a jp inside a tool").withHint("--format=json gives the result")
+		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
 	}
 	order, err := g.order(o.directives, o.model)
 	if err != nil {
@@ -159,19 +160,19 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	isNew := o.fresh || o.id.Value == "new"
 	switch {
 	case !o.id.Set && !o.fresh:
-		return refusedf("query: inside a tool it needs --id").withHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.scope.Caller())
+		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.scope.Caller())
 	case isNew && !o.rootID.Set:
-		return refusedf("query: inside a tool a new conversation is a sub-conversation").withHint("add --root-id=%s", g.scope.Caller())
+		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.scope.Caller())
 	case isNew:
 		if err := g.caller(ctx, a, "--root-id", o.rootID.Value); err != nil {
 			return err
 		}
 		if order.Profile == "" {
-			return usagef("--root-id: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+			return exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 		}
 		order.Title = o.title.Value
 	case o.hidden || o.title.Set:
-		return usagef("--hidden, --title: only for a new conversation")
+		return exit.Usagef("--hidden, --title: only for a new conversation")
 	default:
 		view, err := a.view(ctx)
 		if o.rootID.Set {
@@ -193,7 +194,7 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	}
 	order.Query = t.text
 	if strings.TrimSpace(order.Query) == "" {
-		return usagef("query: nothing to ask").withHint("give the question as words or on stdin")
+		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
 	}
 	r, err := g.in.Query(ctx, order)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 )
 
@@ -48,7 +49,7 @@ func (a *app) rootHelp(h *helpText) {
 	h.options(flagsOf(a.root.Flags))
 	h.line("")
 	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
-	h.exits(exitTable())
+	h.exits(exit.Table())
 	h.examples([]string{`jp query "what does this project do?"`})
 }
 
@@ -95,10 +96,10 @@ func usageLine(name string, s spec) string {
 }
 
 // exits returns the statuses that the command can end with.
-func (s spec) exits() []statusMeaning {
-	var out []statusMeaning
-	for _, m := range exitTable() {
-		common := m.Status == exitOK || m.Status == exitFailed || m.Status == exitUsage || m.Status == exitClosed
+func (s spec) exits() []exit.Meaning {
+	var out []exit.Meaning
+	for _, m := range exit.Table() {
+		common := m.Status == exit.OK || m.Status == exit.Failed || m.Status == exit.Usage || m.Status == exit.Closed
 		if common || slices.Contains(s.Exits, m.Status) {
 			out = append(out, m)
 		}
@@ -188,7 +189,7 @@ func (h *helpText) options(os []*option) {
 	}
 }
 
-func (h *helpText) exits(ms []statusMeaning) {
+func (h *helpText) exits(ms []exit.Meaning) {
 	var ps []pair
 	for _, m := range ms {
 		ps = append(ps, pair{fmt.Sprintf("%3d", m.Status), m.Text})

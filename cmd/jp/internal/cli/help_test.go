@@ -9,6 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"mvdan.cc/sh/v3/syntax"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 // everyCommand calls f for each command with the path that leads to it.
@@ -44,9 +46,9 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		if s.Run == nil {
 			return
 		}
-		for _, status := range append([]Status{exitOK, exitFailed, exitUsage, exitClosed}, s.Exits...) {
-			if !strings.Contains(b.String(), status.meaning()) || strings.HasPrefix(status.meaning(), "status ") {
-				t.Errorf("%s: help lacks the exit status %d, %s", name, status, status.meaning())
+		for _, status := range append([]exit.Status{exit.OK, exit.Failed, exit.Usage, exit.Closed}, s.Exits...) {
+			if !strings.Contains(b.String(), status.Meaning()) || strings.HasPrefix(status.Meaning(), "status ") {
+				t.Errorf("%s: help lacks the exit status %d, %s", name, status, status.Meaning())
 			}
 		}
 		for _, o := range s.Flags {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -35,7 +36,7 @@ func newInitCommand(a *app) *cli.Command {
 			boolFlag(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,
-		Exits: []Status{exitNotFound, exitRefused},
+		Exits: []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{
 			"jp init",
 			"jp init ~/src/project --model ollama/qwen3 --yes",
@@ -58,10 +59,10 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		dir = a.abs(args[0])
 	}
 	if dir == "" {
-		return notFoundf("working directory: it is gone")
+		return exit.NotFoundf("working directory: it is gone")
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return notFoundf("init %s: not a folder", dir).withHint("`mkdir` makes it")
+		return exit.NotFoundf("init %s: not a folder", dir).WithHint("`mkdir` makes it")
 	}
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -79,7 +80,7 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 	}
 	defer func() { _ = root.Close() }()
 	if info, err := root.Lstat(".jp"); err == nil && !info.IsDir() {
-		return refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
+		return exit.Refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
 	}
 	for _, f := range profiles.InitFiles(id) {
 		made, err := createFile(root, filepath.FromSlash(f.Name), f.Data)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -22,8 +23,8 @@ const candidatesListed = 12
 func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
 	if o.model.Set {
 		if !isModel(o.model.Value) {
-			return "", usagef("--model: %q is not provider/model", o.model.Value).
-				withHint("such as %s", modelExamples)
+			return "", exit.Usagef("--model: %q is not provider/model", o.model.Value).
+				WithHint("such as %s", modelExamples)
 		}
 		if o.yes {
 			return o.model.Value, nil
@@ -39,15 +40,15 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	}
 	if o.yes {
 		if len(found) == 0 {
-			return "", usagef("init: no model found on this machine").
-				withHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
+			return "", exit.Usagef("init: no model found on this machine").
+				WithHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
 		}
 		a.note("model: %s (%s)", found[0].Model, found[0].Reason)
 		return found[0].Model, nil
 	}
 	tty, err := a.terminal()
 	if nobody(err) {
-		return "", usagef("init: nobody can be asked").withHint("jp init --model provider/model --yes")
+		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model provider/model --yes")
 	}
 	if err != nil {
 		return "", err
@@ -67,7 +68,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		case answer == "" && len(found) > 0:
 			return found[0].Model, nil
 		case answer == "":
-			return "", &failure{code: "declined", status: exitFailed, msg: "init: no model was chosen, nothing was written"}
+			return "", &exit.Error{Code: "declined", Status: exit.Failed, Msg: "init: no model was chosen, nothing was written"}
 		case bad == nil && n > 0 && n <= min(len(found), candidatesListed):
 			return found[n-1].Model, nil
 		case isModel(answer):

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 // lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
@@ -71,6 +73,6 @@ func lockFile(ctx context.Context, file string) (unlock func(), err error) {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 			return nil, cause
 		}
-		return nil, (&failure{code: "busy", status: exitBusy, msg: "another jp is changing it"}).withHint("try again")
+		return nil, (&exit.Error{Code: "busy", Status: exit.Busy, Msg: "another jp is changing it"}).WithHint("try again")
 	}
 }

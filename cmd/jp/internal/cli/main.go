@@ -19,6 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
 )
@@ -102,7 +103,7 @@ func Main(ctx context.Context, env Env) int {
 	err := a.run(ctx, env.Args)
 	a.closeServers()
 	if err == nil {
-		return int(exitOK)
+		return int(exit.OK)
 	}
 	return int(a.fail(err))
 }
@@ -121,7 +122,7 @@ func newApp(env Env) *app {
 		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
 		HideHelp: true, HideVersion: true, HideHelpCommand: true,
 		Compiled:       time.Unix(0, 0), // or cli/v2 asks the file system for it
-		Action:         func(*cli.Context) error { return usagef("a command is missing") },
+		Action:         func(*cli.Context) error { return exit.Usagef("a command is missing") },
 		OnUsageError:   a.onUsageError,
 		ExitErrHandler: func(*cli.Context, error) {}, // or cli/v2 calls os.Exit, past every defer
 	}

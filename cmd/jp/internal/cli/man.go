@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 func newManCommand(a *app) *cli.Command {
@@ -37,7 +39,7 @@ func (a *app) commandPath(words []string) ([]*cli.Command, error) {
 		return nil, err
 	}
 	if len(inv.positionals) > 0 {
-		return nil, usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
+		return nil, exit.Usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
 	}
 	return inv.path, nil
 }
@@ -62,7 +64,7 @@ func (a *app) manual(path []*cli.Command) string {
 		m.macro("SH", "GLOBAL FLAGS")
 		m.options(flagsOf(a.root.Flags))
 		m.macro("SH", "EXIT STATUS")
-		m.exits(exitTable())
+		m.exits(exit.Table())
 		return m.b.String()
 	}
 	s := a.specs[path[len(path)-1]]
@@ -171,7 +173,7 @@ func (m *manText) options(os []*option) {
 	}
 }
 
-func (m *manText) exits(ms []statusMeaning) {
+func (m *manText) exits(ms []exit.Meaning) {
 	for _, s := range ms {
 		m.item(fmt.Sprint(int(s.Status)), s.Text)
 	}

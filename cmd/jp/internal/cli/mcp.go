@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -301,8 +302,8 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 		case err != nil:
 			return d, fmt.Errorf("tool %s: %w", d.Name, err)
 		case d.Pin == "":
-			return d, notFoundf("tool %s: MCP server %s had no tool %s when it was approved", d.Name, server, d.Remote).
-				withHint("`jp mcp show %s` lists those it had, `jp mcp approve %s` looks again", server, server)
+			return d, exit.NotFoundf("tool %s: MCP server %s had no tool %s when it was approved", d.Name, server, d.Remote).
+				WithHint("`jp mcp show %s` lists those it had, `jp mcp approve %s` looks again", server, server)
 		}
 		return d, nil
 	})
@@ -317,12 +318,12 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 			return nil, err
 		}
 	default:
-		return nil, (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
-			withHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
+		return nil, (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
+			WithHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
 	}
 	if a.mcp.look {
-		return nil, notFoundf("MCP server %s: was never used, so its tools are not known", s.Server.Name).
-			withHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
+		return nil, exit.NotFoundf("MCP server %s: was never used, so its tools are not known", s.Server.Name).
+			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
 	if err == nil && s.Origin == ofEditor && !a.trustByEnv() && len(list) > 0 {
@@ -343,12 +344,12 @@ func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
 	s, ok := all[name]
 	switch {
 	case !ok && a.mcp.fileErr != nil:
-		return s, refusedf("%s: %v", mcpFile, a.mcp.fileErr)
+		return s, exit.Refusedf("%s: %v", mcpFile, a.mcp.fileErr)
 	case !ok:
-		return s, notFoundf("MCP server %s: there is none of this name", name).
-			withHint("%s", didYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
+		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
+			WithHint("%s", didYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
 	case s.Err != nil:
-		return s, refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
+		return s, exit.Refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
 	}
 	return s, nil
 }
@@ -428,7 +429,7 @@ func (a *app) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, e
 		want, ok = r.Tool(d.Remote)
 	}
 	if !ok || d.Pin != r.Server.Digest()+want.Digest() {
-		return tools.Tool{}, refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
+		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
 	}
 	client := a.mcpClient(s)
 	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {

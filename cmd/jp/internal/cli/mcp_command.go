@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -81,7 +82,7 @@ func newMCPListCommand(a *app) *cli.Command {
 		Name: "ls", Summary: "list the MCP servers that tools may name",
 		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
 			"(off: the program can do what you can do).",
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
 			if _, err := a.trusted(ctx); err != nil {
@@ -116,7 +117,7 @@ func newMCPShowCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
 		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {
 			if _, err := a.trusted(ctx); err != nil {
@@ -212,7 +213,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
 			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
 		Flags:    []*option{boolFlag(&yes, "yes", "approve without a question")},
-		Exits:    []Status{exitNotFound, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {
 			if err := a.persist("mcp approve"); err != nil {
@@ -332,8 +333,8 @@ func laidOut(text string, width int) string {
 
 // askApproval shows text and asks. The error is a refusal where nobody can answer, and for a no.
 func (a *app) askApproval(ctx context.Context, name, text, question string) error {
-	refusal := (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("MCP server %s: not approved", name)}).
-		withHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
+	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
+		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
 	tty, err := a.terminal()
 	if nobody(err) {
 		return refusal

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
@@ -42,7 +43,7 @@ func newMCPServeCommand(a *app) *cli.Command {
 			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
 			stringFlag(&o.title, "title", "TEXT", "title of the new conversation"),
 		},
-		Exits:    []Status{exitNotFound, exitBusy, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
 		Run:      func(ctx context.Context, _ []string) error { return runMCPServe(ctx, a, o) },
 	})
@@ -94,7 +95,7 @@ type mcpService struct {
 func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	cfg := s.query.resolved.Config
 	if !cfg.Delegation.Enabled {
-		return refusedf("delegation.enabled: is false").withHint("`jp config show` says where it is set")
+		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	names := []string{"jp_query", "jp_batch_query"}
 	caller := delegate.Caller{Tools: names, Limits: limits(cfg)}
@@ -111,7 +112,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		scope, caller = st.scope, st.caller
 	} else {
 		if len(cfg.Delegation.Profiles) == 0 {
-			return refusedf("delegation.profiles: names nobody to delegate to").withHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
+			return exit.Refusedf("delegation.profiles: names nobody to delegate to").WithHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
 		}
 		// A session is one turn, whose calls the limits of the session bound.
 		l := &caller.Limits

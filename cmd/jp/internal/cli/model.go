@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -182,7 +184,7 @@ func newModelListCommand(a *app) *cli.Command {
 			"each provider at a loopback address) list within 200 ms; nobody else is asked. Any other id of a provider works too, without a known " +
 			"price. Prices are US dollars for a million tokens of input and output. A pipe gets tab-separated lines: id, status, window, longest " +
 			"output, price of input, price of output, aliases; ? is unknown. The status no_key means that the variable of the key is not set.",
-		Exits:    []Status{exitNotFound},
+		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp model ls", "jp model ls ollama", "jp model ls -F json | jq -r '.[] | select(.status == \"ready\").id'"},
 		Run: func(ctx context.Context, args []string) error {
 			c, err := a.modelCatalog(ctx)
@@ -233,14 +235,14 @@ func (c *modelCatalog) noModels(provider string) error {
 		for _, b := range model.Builtins() {
 			names = append(names, b.Name)
 		}
-		f := notFoundf("provider %q: not found", provider)
+		f := exit.NotFoundf("provider %q: not found", provider)
 		if near := suggest.Closest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
-			return f.withHint("did you mean %s?", near)
+			return f.WithHint("did you mean %s?", near)
 		}
-		return f.withHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
+		return f.WithHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
 	}
-	return notFoundf("provider %s: none of its models is known here", provider).
-		withHint("any id of it works: --model %s/<the provider's own id>; a server on this machine has to run to be listed", provider)
+	return exit.NotFoundf("provider %s: none of its models is known here", provider).
+		WithHint("any id of it works: --model %s/<the provider's own id>; a server on this machine has to run to be listed", provider)
 }
 
 func dollarsText(u stream.USD) string {
@@ -262,7 +264,7 @@ func newModelShowCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "show", Slow: true, Summary: "show what is known about a model", Args: "MODEL", Min: 1, Max: 1,
 		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",
-		Exits:    []Status{exitProvider},
+		Exits:    []exit.Status{exit.Provider},
 		Examples: []string{"jp model show anthropic/claude-sonnet-5-5"},
 		Run: func(ctx context.Context, args []string) error {
 			c, err := a.modelCatalog(ctx)

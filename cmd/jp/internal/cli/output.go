@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -159,12 +160,12 @@ func (a *app) verbosef(format string, args ...any) {
 }
 
 // fail says what went wrong, on stderr, and returns the exit status.
-func (a *app) fail(err error) Status {
+func (a *app) fail(err error) exit.Status {
 	r := explain(err)
 	if r.Message == "" {
 		return r.Status
 	}
-	if r.Status != exitUsage && r.Status != exitNotFound {
+	if r.Status != exit.Usage && r.Status != exit.NotFound {
 		a.logger().Error(r.Message, "code", r.Code, "exit", int(r.Status))
 	}
 	if a.json() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 )
 
@@ -114,13 +115,13 @@ func (p *pager) close() error {
 	_ = p.in.Close()
 	err := p.cmd.Wait()
 	signal.Stop(p.caught)
-	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) {
+	ended := (*exec.ExitError)(nil)
+	if !errors.As(err, &ended) {
 		return nil
 	}
-	if s, ok := exit.Sys().(syscall.WaitStatus); ok && (s.ExitStatus() == 128+int(syscall.SIGINT) || s.Signaled() && s.Signal() == syscall.SIGINT) {
+	if s, ok := ended.Sys().(syscall.WaitStatus); ok && (s.ExitStatus() == 128+int(syscall.SIGINT) || s.Signaled() && s.Signal() == syscall.SIGINT) {
 		return nil
 	}
-	f := &failure{code: "pager", status: exitFailed, msg: fmt.Sprintf("pager: %s: %v", p.command, exit), err: err}
-	return f.withHint("JP_PAGER names another; --no-pager uses none")
+	f := &exit.Error{Code: "pager", Status: exit.Failed, Msg: fmt.Sprintf("pager: %s: %v", p.command, ended), Err: err}
+	return f.WithHint("JP_PAGER names another; --no-pager uses none")
 }

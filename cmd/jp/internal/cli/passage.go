@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
@@ -40,7 +41,7 @@ func (a *app) passages(ctx context.Context, words []string, all convstore.Range)
 	read := func(line string, words ...string) error {
 		if id, turn, ok := readHit(line); ok {
 			if all != (convstore.Range{}) {
-				return usagef("print: lines of a search choose the turns, and so do --turn, --last and --first: give only one")
+				return exit.Usagef("print: lines of a search choose the turns, and so do --turn, --last and --first: give only one")
 			}
 			return add(id, turn)
 		}

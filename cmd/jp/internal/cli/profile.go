@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -28,7 +29,7 @@ func newProfileListCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
-		Exits:    []Status{exitNotFound},
+		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
 			src, _, err := a.review(ctx)
@@ -84,7 +85,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
 			"program defaults and nothing else; every value comes with the place that gave it.",
 		Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound},
+		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile show agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
 			src, files, err := a.review(ctx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -49,7 +50,7 @@ func newProfileImportCommand(a *app) *cli.Command {
 			stringFlag(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").alias("m"),
 			stringFlag(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
 		},
-		Exits: []Status{exitNotFound, exitBusy, exitRefused},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{
 			"jp profile import .claude/agents/*.md --check",
 			"jp profile import .codex/agents/explorer.toml --tools fs_read_file,fs_grep_files",
@@ -83,7 +84,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 		return err
 	}
 	if o.as.Set && (profiles.Foreign{Name: o.as.Value}).ProfileName() != o.as.Value {
-		return usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
+		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
 	if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
 		return err
@@ -97,7 +98,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if o.model.Set {
 		id, err := config.Config.ResolveModel(o.model.Value)
 		if e := (*profiles.Error)(nil); errors.As(err, &e) {
-			return usagef("--model: %s", e.Msg).withHint("%s", cmp.Or(e.Hint, "such as "+modelExamples))
+			return exit.Usagef("--model: %s", e.Msg).WithHint("%s", cmp.Or(e.Hint, "such as "+modelExamples))
 		}
 		o.model.Value = id
 	}
@@ -110,16 +111,16 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 		}
 		path := list[i].Path
 		if other, ok := taken[path]; ok {
-			return usagef("profile import: %s and %s would both be %s", other, arg, path)
+			return exit.Usagef("profile import: %s and %s would both be %s", other, arg, path)
 		}
 		taken[path] = arg
 		if _, err := os.Lstat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
-			f := usagef("profile import %s: %s exists; it is not overwritten", arg, path).withHint("--prefix WORD calls it agent/WORD-%s; or move that file away", filepath.Base(list[i].Profile))
+			f := exit.Usagef("profile import %s: %s exists; it is not overwritten", arg, path).WithHint("--prefix WORD calls it agent/WORD-%s; or move that file away", filepath.Base(list[i].Profile))
 			if !o.check {
 				return f
 			}
 			there++
-			a.note("%s (%s)", f.msg, f.hint)
+			a.note("%s (%s)", f.Msg, f.Hint)
 		}
 	}
 	if err := a.writeImports(ctx, src, list, o.check); err != nil {
@@ -130,7 +131,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 		return err
 	}
 	if there > 0 {
-		return quiet(exitUsage)
+		return exit.Quiet(exit.Usage)
 	}
 	return nil
 }
@@ -165,18 +166,18 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 		format = profiles.ForeignFormat(file)
 	}
 	if format == "" {
-		return imported{}, usagef("profile import %s: whose file it is cannot be told", arg).
-			withHint("--from %s", strings.Join(profiles.ForeignFormats(), "|"))
+		return imported{}, exit.Usagef("profile import %s: whose file it is cannot be told", arg).
+			WithHint("--from %s", strings.Join(profiles.ForeignFormats(), "|"))
 	}
 	f, err := profiles.ReadForeign(format, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return imported{}, notFoundf("profile import %s: no such file", arg)
+		return imported{}, exit.NotFoundf("profile import %s: no such file", arg)
 	}
 	if err != nil {
 		return imported{}, err
 	}
 	if f.ProfileName() == "" {
-		return imported{}, usagef("profile import %s: its name %q has no letter or digit that a profile's can have", arg, f.Name)
+		return imported{}, exit.Usagef("profile import %s: its name %q has no letter or digit that a profile's can have", arg, f.Name)
 	}
 	if o.as.Set {
 		f.Name = o.as.Value + "-" + f.Name
@@ -253,8 +254,8 @@ func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]s
 	if o.tools.Set {
 		return toolNamesIn("--tools", []string{o.tools.Value})
 	}
-	missing := usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
-		withHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
+	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
+		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
 	tty, err := a.terminal()
 	if nobody(err) {
 		return nil, missing
@@ -282,7 +283,7 @@ func heldTools(names []string) ([]profiles.Held, error) {
 					known = append(known, name)
 				}
 			}
-			return nil, usagef("--tools: %q is no built-in tool", name).withHint("%s", didYouMean(name, known, "one of "+strings.Join(known, ", ")))
+			return nil, exit.Usagef("--tools: %q is no built-in tool", name).WithHint("%s", didYouMean(name, known, "one of "+strings.Join(known, ", ")))
 		}
 		held[i] = profiles.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -42,7 +43,7 @@ func newQueryCommand(a *app) *cli.Command {
 			"The headless flags of other agents are understood where they mean the same: docs/headless.md.",
 		Flags: o.flags(),
 		Max:   -1,
-		Exits: []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitProvider, exitDeadline, exitHangup, exitInterrupted, exitTerminated},
+		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
 			`jp query "How are errors retried here?"`,
 			`jp query --id new --config agent/researcher "Where is the store opened?"`,
@@ -71,28 +72,28 @@ func (o *queryOptions) check(noPersist, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
-		return usagef("--new: not together with --id %s", o.id.Value)
+		return exit.Usagef("--new: not together with --id %s", o.id.Value)
 	case o.fork.Set && isNew:
-		return usagef("--fork: not together with a new conversation")
+		return exit.Usagef("--fork: not together with a new conversation")
 	case o.rootID.Set && !o.id.Set:
-		return usagef("--root-id: needs --id")
+		return exit.Usagef("--root-id: needs --id")
 	case o.noActivate && !o.id.Set && !o.fresh && !o.fork.Set:
-		return usagef("--no-activate: needs --id, --new or --fork")
+		return exit.Usagef("--no-activate: needs --id, --new or --fork")
 	case isNew && o.rootID.Set && o.tmp.Set:
-		return usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
+		return exit.Usagef("--tmp: not for a delegated conversation, which lives as long as its caller")
 	case noPersist && o.rootID.Set && isNew:
-		return refusedf("--no-persist: not together with a delegation, whose conversation is kept")
+		return exit.Refusedf("--no-persist: not together with a delegation, whose conversation is kept")
 	case noPersist && (o.tmp.Set || o.hidden):
-		return usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
+		return exit.Usagef("--no-persist: not together with --tmp or --hidden, nothing is kept")
 	case o.heads.partial && !streams:
-		return usagef("--include-partial-messages: needs --output-format stream-json")
+		return exit.Usagef("--include-partial-messages: needs --output-format stream-json")
 	case o.heads.prompt.Set && !(streams && o.input == inputStream):
-		return usagef("--permission-prompt-tool: needs --input-format stream-json and --output-format stream-json").
-			withHint("%s", foreignFlag("--yolo"))
+		return exit.Usagef("--permission-prompt-tool: needs --input-format stream-json and --output-format stream-json").
+			WithHint("%s", foreignFlag("--yolo"))
 	case o.heads.replayUsers && !(streams && o.input == inputStream):
-		return usagef("--replay-user-messages: needs --input-format stream-json and --output-format stream-json")
+		return exit.Usagef("--replay-user-messages: needs --input-format stream-json and --output-format stream-json")
 	case o.maxDepth.Set && o.maxDepth.Value > 5:
-		return usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
+		return exit.Usagef("--max-depth: %d is more than 5", o.maxDepth.Value)
 	}
 	return nil
 }
@@ -249,7 +250,7 @@ func withGrant(ctx context.Context, g convstore.Grant) (context.Context, context
 }
 
 func errNothing() error {
-	return usagef("query: nothing to ask and nothing to resume").withHint("give the question as words or on stdin")
+	return exit.Usagef("query: nothing to ask and nothing to resume").WithHint("give the question as words or on stdin")
 }
 
 var errParentGone = errors.New("the jp that started this one is gone")
@@ -386,8 +387,8 @@ func (q *query) run(ctx context.Context, t task) error {
 	if out.State == convstore.StateCancelled && !q.delegated && !q.app.json() && !q.app.globals.noPersist {
 		q.app.note("stopped; go on with: %s", q.again())
 	}
-	if f := (*failure)(nil); q.app.globals.noPersist && errors.As(failed, &f) {
-		f.hint = "" // it names the conversation, which is gone
+	if f := (*exit.Error)(nil); q.app.globals.noPersist && errors.As(failed, &f) {
+		f.Hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(failed, left)
 }
@@ -456,22 +457,22 @@ func (q *query) result(ctx context.Context, loop *agent.Loop, d *delegate.Delega
 // outcomeError turns how a turn ended into what the command ends with. What was said is printed by then. again is the command
 // that goes on.
 func outcomeError(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
-	fail := func(code string, s Status, format string, args ...any) error {
-		return &failure{code: code, status: s, msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), err: out.Err}
+	fail := func(code string, s exit.Status, format string, args ...any) error {
+		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
 	}
 	switch out.State {
 	case convstore.StateOK:
 		return nil
 	case convstore.StatePartial:
-		return fail("partial", exitLimit, "partial: stopped at a limit: %s", out.Reason)
+		return fail("partial", exit.Limit, "partial: stopped at a limit: %s", out.Reason)
 	case convstore.StateBudget:
-		return fail("budget", exitLimit, "stopped at a limit with nothing to hand in: %s", out.Reason)
+		return fail("budget", exit.Limit, "stopped at a limit with nothing to hand in: %s", out.Reason)
 	case convstore.StateEmpty:
-		return fail("empty", exitFailed, "the model gave an empty answer")
+		return fail("empty", exit.Failed, "the model gave an empty answer")
 	case convstore.StateRefused:
-		return fail("refused", exitRefused, "the model refused to answer")
+		return fail("refused", exit.Refused, "the model refused to answer")
 	case convstore.StateTimeout:
-		return fail("deadline", exitDeadline, "the deadline passed").(*failure).withHint("go on with: %s", again)
+		return fail("deadline", exit.Deadline, "the deadline passed").(*exit.Error).WithHint("go on with: %s", again)
 	case convstore.StateCancelled:
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -488,7 +489,7 @@ func outcomeError(ctx context.Context, id convstore.ID, again string, out agent.
 	if out.Err != nil {
 		return fmt.Errorf("conversation %s: %w", id, out.Err)
 	}
-	return fail("error", exitFailed, "%s", out.Reason)
+	return fail("error", exit.Failed, "%s", out.Reason)
 }
 
 // errTimeUp is the cause of a run that --timeout ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -33,12 +34,12 @@ func (q *query) attach(ctx context.Context, t *task) error {
 			return errAttach(words[0], err)
 		}
 		if len(a.Data) > 0 {
-			return usagef("%s: is an image, not a request", words[0]).withHint("--attachment shows it to the model")
+			return exit.Usagef("%s: is an image, not a request", words[0]).WithHint("--attachment shows it to the model")
 		}
 		rest := strings.TrimPrefix(t.text, words[0]) // what was piped in
 		t.text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
 		if err == nil && strings.TrimSpace(t.text) == "" {
-			err = usagef("%s: the file is empty", words[0])
+			err = exit.Usagef("%s: the file is empty", words[0])
 		}
 		if err != nil {
 			return err
@@ -53,7 +54,7 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		}
 	}()
 	if len(refs) > 0 && t.text == "" {
-		return usagef("--attachment: needs a question").withHint("give the question as words or on stdin")
+		return exit.Usagef("--attachment: needs a question").WithHint("give the question as words or on stdin")
 	}
 	for _, ref := range refs {
 		list, err := q.attachments(ctx, r, ref)
@@ -90,13 +91,13 @@ func plainWord(w string) string {
 // errAttach is what is wrong with a word @FILE or an --attachment.
 func errAttach(word string, err error) error {
 	if !strings.HasPrefix(word, "@") {
-		f := usagef("--attachment: %v", err)
+		f := exit.Usagef("--attachment: %v", err)
 		if errors.Is(err, fs.ErrNotExist) {
-			return f.withHint("a file or folder, from the current folder; an address, cmd:LINE and jp:ID are the other forms")
+			return f.WithHint("a file or folder, from the current folder; an address, cmd:LINE and jp:ID are the other forms")
 		}
 		return f
 	}
-	return usagef("@%v", err).withHint("a word that begins with @ names a file; @@ is a literal @, and what stands behind -- is literal")
+	return exit.Usagef("@%v", err).WithHint("a word that begins with @ names a file; @@ is a literal @, and what stands behind -- is literal")
 }
 
 // attachments reads one --attachment.
@@ -117,16 +118,16 @@ func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) (
 	default:
 		list, err = r.Path(ctx, ref)
 	}
-	if own := (*failure)(nil); err == nil || errors.As(err, &own) {
+	if own := (*exit.Error)(nil); err == nil || errors.As(err, &own) {
 		return list, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if fetch := (*attach.FetchError)(nil); errors.As(err, &fetch) {
-		return nil, &failure{code: "attachment", status: exitFailed, msg: "--attachment: " + fetch.Error(), err: err}
+		return nil, &exit.Error{Code: "attachment", Status: exit.Failed, Msg: "--attachment: " + fetch.Error(), Err: err}
 	}
-	if e := explain(err); e.Status != exitFailed {
+	if e := explain(err); e.Status != exit.Failed {
 		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // of the store
 	}
 	return nil, errAttach(ref, err)
@@ -137,7 +138,7 @@ func (q *query) sees(info model.Info) error {
 	if q.image == "" || info.Images {
 		return nil
 	}
-	return usagef("--attachment: %s: the model %s takes no images", q.image, info.ID)
+	return exit.Usagef("--attachment: %s: the model %s takes no images", q.image, info.ID)
 }
 
 // attachTimeout bounds a command whose output is attached.

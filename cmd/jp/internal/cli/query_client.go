@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -53,9 +54,9 @@ type clientRun struct {
 }
 
 // errInterrupted is the cause of a run that its client interrupts.
-var errInterrupted = &failure{code: "interrupted", status: exitInterrupted, msg: "interrupted by the client"}
+var errInterrupted = &exit.Error{Code: "interrupted", Status: exit.Interrupted, Msg: "interrupted by the client"}
 
-var errWordsBeside = usagef("--input-format stream-json: the query is in the message on stdin, not in words")
+var errWordsBeside = exit.Usagef("--input-format stream-json: the query is in the message on stdin, not in words")
 
 // converse answers a client until it closes stdin. The exit status is that of its last message.
 func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
@@ -74,7 +75,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 		run, in, err := c.next(ctx)
 		switch {
 		case errors.Is(err, io.EOF) && runs == 0 && !c.spoken:
-			return usagef("stdin: %v", stream.ErrNoMessage)
+			return exit.Usagef("stdin: %v", stream.ErrNoMessage)
 		case errors.Is(err, io.EOF):
 			return last
 		}
@@ -104,13 +105,13 @@ func (c *client) read(in io.Reader) {
 			continue
 		}
 		if err := c.take(line); err != nil {
-			c.stop(usagef("stdin: line %d: %v", n, err))
+			c.stop(exit.Usagef("stdin: line %d: %v", n, err))
 			return
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		c.stop(usagef("stdin: a line has more than %d MiB", stdinMax>>20))
+		c.stop(exit.Usagef("stdin: a line has more than %d MiB", stdinMax>>20))
 	case err != nil && !errors.Is(err, os.ErrClosed):
 		c.stop(fmt.Errorf("stdin: %w", err))
 	default:
@@ -216,7 +217,7 @@ func (c *client) control(r stream.Control) error {
 			c.o.heads.mode = maybe[string]{true, r.Mode}
 		}
 	default:
-		answer.Err = usagef("%s: is not done here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
+		answer.Err = exit.Usagef("%s: is not done here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
 	}
 	c.mu.Unlock()
 	err := c.write(answer.Line())
@@ -270,9 +271,9 @@ func (c *client) again() error {
 	o := &c.o
 	switch {
 	case c.app.globals.noPersist:
-		return usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
+		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
 	case c.app.tape != nil:
-		return usagef("stdin: with --record or --replay one message is one run")
+		return exit.Usagef("stdin: with --record or --replay one message is one run")
 	}
 	o.id = maybe[string]{true, c.run.id.String()}
 	o.fresh, o.fork, o.hidden = false, maybe[int]{}, false
@@ -356,7 +357,7 @@ func (a *app) oneMessage(ctx context.Context) (string, error) {
 	select {
 	case r := <-read:
 		if r.err != nil {
-			return "", usagef("stdin: %v", r.err)
+			return "", exit.Usagef("stdin: %v", r.err)
 		}
 		return clean(r.text)
 	case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/tools/brief"
@@ -61,8 +62,8 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	}
 	text, err := a.edit(d, line, joinText(a.asked(*o), strings.TrimSpace(piped)), below)
 	if errors.Is(err, errUnsaved) {
-		err = (&failure{code: "cancelled", status: exitFailed, msg: "query: cancelled, " + err.Error()}).
-			withHint("save it to send it as it is; an empty one is dropped")
+		err = (&exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, " + err.Error()}).
+			WithHint("save it to send it as it is; an empty one is dropped")
 		if d.left.IsZero() { // the words are in the shell's history
 			d.drop()
 			return nil, err
@@ -73,7 +74,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	}
 	if text == "" {
 		d.drop()
-		return nil, &failure{code: "cancelled", status: exitFailed, msg: "query: cancelled, the request is empty"}
+		return nil, &exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, the request is empty"}
 	}
 	o.composed = maybe[string]{true, text}
 	return d, nil
@@ -86,9 +87,9 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	case o.edit && o.noEdit:
 		return 0, false, errMixed("--edit", "--no-edit")
 	case o.edit && o.input != inputText:
-		return 0, false, usagef("--edit: not with --input-format %s", o.input)
+		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
 	case o.edit && !a.interactive():
-		return 0, false, usagef("--edit: nobody can be asked").withHint("give the question as words or on stdin")
+		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:
 	case o.noEdit || o.input != inputText || !a.interactive() || len(o.words) > 0 || !a.io.InTTY || !a.io.ErrTTY || a.json():
 		return 0, false, nil
@@ -125,8 +126,8 @@ func (a *app) editor() (string, error) {
 			return line, nil
 		}
 	}
-	return "", usagef("query: no editor is named").
-		withHint("set JP_EDITOR, VISUAL or EDITOR, or editor.cmd in the user's config.toml; or give the question as words")
+	return "", exit.Usagef("query: no editor is named").
+		WithHint("set JP_EDITOR, VISUAL or EDITOR, or editor.cmd in the user's config.toml; or give the question as words")
 }
 
 // belowScissors tells whoever writes what the request goes to: the conversation, and its last answer, as comments.
@@ -230,10 +231,10 @@ func (a *app) runEditor(line, path string) error {
 	signal.Notify(dropped, syscall.SIGINT, syscall.SIGQUIT)
 	defer signal.Stop(dropped)
 	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		f := &failure{code: "editor", status: exitFailed, msg: fmt.Sprintf("editor: %s: %v", line, exit), err: err}
-		if exit.ExitCode() == 127 {
-			return f.withHint("is it installed? JP_EDITOR names another")
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+		f := &exit.Error{Code: "editor", Status: exit.Failed, Msg: fmt.Sprintf("editor: %s: %v", line, ended), Err: err}
+		if ended.ExitCode() == 127 {
+			return f.WithHint("is it installed? JP_EDITOR names another")
 		}
 		return f
 	}
@@ -245,7 +246,7 @@ func (a *app) runEditor(line, path string) error {
 
 // end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
 func (d *draft) end(a *app, err error) error {
-	if err == nil || explain(err).Status == exitLimit || a.globals.noPersist {
+	if err == nil || explain(err).Status == exit.Limit || a.globals.noPersist {
 		d.drop()
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools/proc"
 )
@@ -65,13 +66,13 @@ func (p fuzzPlace) environ(env uint8) []string {
 }
 
 // run runs one command line in this process.
-func (p fuzzPlace) run(environ []string, stdin string, args []string) (status Status, stdout, stderr string) {
+func (p fuzzPlace) run(environ []string, stdin string, args []string) (status exit.Status, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	env := Env{
 		Args: append([]string{"jp"}, args...), Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
 		Dir: filepath.Join(p.top, "ws"), Environ: environ,
 	}
-	return Status(Main(context.Background(), env)), out.String(), errs.String()
+	return exit.Status(Main(context.Background(), env)), out.String(), errs.String()
 }
 
 // files are the names and contents of everything that is there.
@@ -167,8 +168,8 @@ func FuzzQuery(f *testing.F) {
 	if len(flags) < 40 {
 		f.Fatalf("jp query has %d flags", len(flags))
 	}
-	all := map[Status]bool{exitOK: true, exitFailed: true, exitUsage: true, exitClosed: true}
-	for _, s := range []Status{exitNotFound, exitScope, exitBusy, exitRefused, exitLimit, exitProvider, exitDeadline} {
+	all := map[exit.Status]bool{exit.OK: true, exit.Failed: true, exit.Usage: true, exit.Closed: true}
+	for _, s := range []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Deadline} {
 		all[s] = true
 	}
 	for i := range flags {
@@ -226,10 +227,10 @@ func FuzzQuery(f *testing.F) {
 		if !all[status] {
 			t.Fatalf("jp %q: status %d: %s", line, status, errs)
 		}
-		if status != exitOK && errs == "" {
+		if status != exit.OK && errs == "" {
 			t.Errorf("jp %q: status %d without a word", line, status)
 		}
-		if status == exitUsage {
+		if status == exit.Usage {
 			if out != "" {
 				t.Errorf("jp %q: a usage error, and on stdout %q", line, out)
 			}
@@ -242,7 +243,7 @@ func FuzzQuery(f *testing.F) {
 		if status2 != status && timely {
 			t.Fatalf("jp %q: status %d: %s\njp %q: status %d: %s", line, status, errs, again, status2, errs2)
 		}
-		if status == exitOK && timely && !strings.HasPrefix(out, "{") && out != out2 { // JSON has ids and times
+		if status == exit.OK && timely && !strings.HasPrefix(out, "{") && out != out2 { // JSON has ids and times
 			t.Errorf("jp %q: %q\njp %q: %q", line, out, again, out2)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -146,7 +147,7 @@ func (q *query) goOn(ctx context.Context, text string) error {
 		return err
 	}
 	if taken := q.log.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
-		return refusedf("conversation %s: its config was changed meanwhile", q.conv.ID).withHint("try it again")
+		return exit.Refusedf("conversation %s: its config was changed meanwhile", q.conv.ID).WithHint("try it again")
 	}
 	return q.record(ctx, stored.JSON)
 }
@@ -209,13 +210,13 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 	for _, d := range ds {
 		if d.Text != "NONE" {
 			if name != "" {
-				return nil, usagef("--cfg %s: a delegation takes one profile", d.Text)
+				return nil, exit.Usagef("--cfg %s: a delegation takes one profile", d.Text)
 			}
 			name = d.Text
 		}
 	}
 	if name == "" {
-		return nil, usagef("--root-id: name the agent profile with --cfg").withHint("for example --cfg agent/researcher")
+		return nil, exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
 	profile, err := a.profile(ctx, name, modelID)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
@@ -87,22 +88,22 @@ func (o *queryOptions) inOurWords() error {
 	case h.recent:
 		o.id = maybe[string]{true, "recent"}
 	case h.fork:
-		return usagef("--fork-session: needs --resume or --continue").withHint("--fork forks this session's active conversation")
+		return exit.Usagef("--fork-session: needs --resume or --continue").WithHint("--fork forks this session's active conversation")
 	}
 	if o.headless() && !o.id.Set && !o.fork.Set && !o.rootID.Set {
 		o.fresh = true // whatever this session has active: scripts begin alike everywhere
 	}
 	if h.mode.Set {
 		if err := permissionMode(h.mode.Value); err != nil {
-			return usagef("--permission-mode: %v", err)
+			return exit.Usagef("--permission-mode: %v", err)
 		}
 	}
 	if h.prompt.Set && h.prompt.Value != promptStdio {
-		return usagef("--permission-prompt-tool %q: only %s, the client, is asked here", h.prompt.Value, promptStdio)
+		return exit.Usagef("--permission-prompt-tool %q: only %s, the client, is asked here", h.prompt.Value, promptStdio)
 	}
 	for _, name := range h.sourceNames() {
 		if !slices.Contains([]string{"user", "project", "local"}, name) {
-			return usagef("--setting-sources: %q is none of user, project, local", name)
+			return exit.Usagef("--setting-sources: %q is none of user, project, local", name)
 		}
 	}
 	if h.fork {
@@ -133,8 +134,8 @@ func toolNamesIn(flag string, texts []string) ([]string, error) {
 	names := []string{}
 	for _, text := range texts {
 		if i := strings.IndexAny(text, "()*?[]"); i >= 0 {
-			return nil, usagef("%s %q: %q: only names of tools, no patterns", flag, text, text[i:i+1]).
-				withHint("what a tool may do stands in its definition; `jp tool ls` lists the names")
+			return nil, exit.Usagef("%s %q: %q: only names of tools, no patterns", flag, text, text[i:i+1]).
+				WithHint("what a tool may do stands in its definition; `jp tool ls` lists the names")
 		}
 		names = append(names, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })...)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -28,7 +29,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	case isNew && text == "":
 		return errNothing()
 	case !isNew && !q.o.fork.Set && (q.o.hidden || q.o.tmp.Set || q.o.title.Set):
-		return usagef("--hidden, --tmp, --title: only for a new conversation, and %s goes on", target).withHint("--new begins a new one")
+		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s goes on", target).WithHint("--new begins a new one")
 	}
 	if q.o.rootID.Set && !isNew {
 		// Before the target's config is read.
@@ -159,13 +160,13 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 	if len(ds) == 0 || ds[0].Text != "NONE" {
 		for _, d := range ds {
 			if !strings.HasPrefix(d.Text, "assistant.model=") {
-				return nil, refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
+				return nil, exit.Refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
 			}
 		}
 		return ds, nil
 	}
 	if len(ds) < 2 || ds[1].Text != conv.ProfileArg {
-		return nil, refusedf("--cfg: %s was delegated under the profile %s", conv.ID, conv.ProfileArg)
+		return nil, exit.Refusedf("--cfg: %s was delegated under the profile %s", conv.ID, conv.ProfileArg)
 	}
 	return nil, nil
 }
@@ -191,8 +192,8 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 		return 0, err
 	}
 	if c, err := store.Get(ctx, active); err == nil && c.Archived() {
-		return 0, usagef("conversation %s: is archived, and nothing says that it is to go on", active).
-			withHint("--new begins another; --id %s goes on with it, and takes it out of the archive", active)
+		return 0, exit.Usagef("conversation %s: is archived, and nothing says that it is to go on", active).
+			WithHint("--new begins another; --id %s goes on with it, and takes it out of the archive", active)
 	}
 	return active, nil
 }

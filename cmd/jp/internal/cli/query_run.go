@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/anthropic"
 	"jp/cmd/jp/internal/model/gate"
@@ -163,19 +164,19 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		case tools.SourceDelegation, tools.SourceConversation:
 			f, ok := d.Func(def.Name)
 			if !ok {
-				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: f})
 		case tools.SourceInteractive:
 			if def.Name != "ask_user" {
-				return tools.Set{}, refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
 			}
 			if !q.says(def.Name, "run") {
 				def.Run = tools.RunUnattended // nobody wants to be asked for leave to be asked
 			}
 			armed = append(armed, tools.Tool{Definition: def, Func: q.askUser(def)})
 		default:
-			return tools.Set{}, refusedf("tool %s: source %q is not supported yet", def.Name, def.Source)
+			return tools.Set{}, exit.Refusedf("tool %s: source %q is not supported yet", def.Name, def.Source)
 		}
 	}
 	if len(builtin) > 0 {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/profiles"
@@ -48,9 +49,9 @@ func (q *query) task(ctx context.Context) (task, error) {
 	if q.o.schema.Set {
 		switch {
 		case t.text == "":
-			return t, usagef("--schema: needs a question; a turn that goes on keeps its own")
+			return t, exit.Usagef("--schema: needs a question; a turn that goes on keeps its own")
 		case t.schema != nil:
-			return t, usagef("--schema: the task on stdin has one too")
+			return t, exit.Usagef("--schema: the task on stdin has one too")
 		}
 		if t.schema, err = q.readSchema(ctx, q.o.schema.Value); err != nil {
 			return t, err
@@ -61,7 +62,7 @@ func (q *query) task(ctx context.Context) (task, error) {
 	}
 	s, err := tools.ParseSchema(t.schema)
 	if err != nil {
-		return t, usagef("--schema: %v", err)
+		return t, exit.Usagef("--schema: %v", err)
 	}
 	t.schema = s.JSON()
 	return t, nil
@@ -86,11 +87,11 @@ func (q *query) content(ctx context.Context) (task, error) {
 	}
 	if q.o.input == inputJSON {
 		if asked != "" {
-			return task{}, usagef("--input-format json: the query is in the task on stdin, not in words")
+			return task{}, exit.Usagef("--input-format json: the query is in the task on stdin, not in words")
 		}
 		in, err := stream.ReadTask([]byte(piped))
 		if err != nil {
-			return task{}, usagef("stdin: %v", err)
+			return task{}, exit.Usagef("stdin: %v", err)
 		}
 		t := task{schema: in.Schema}
 		if c := in.Context; c != nil {
@@ -122,7 +123,7 @@ func (a *app) asked(o queryOptions) string {
 
 func clean(text string) (string, error) {
 	if strings.ContainsRune(text, 0) {
-		return "", usagef("query: holds a NUL byte")
+		return "", exit.Usagef("query: holds a NUL byte")
 	}
 	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
 }
@@ -155,7 +156,7 @@ func (q *query) readSchema(ctx context.Context, value string) (json.RawMessage, 
 	select {
 	case r := <-read:
 		if r.err != nil {
-			return nil, usagef("--schema: %v", r.err)
+			return nil, exit.Usagef("--schema: %v", r.err)
 		}
 		return r.b, nil
 	case <-ctx.Done():
@@ -184,6 +185,6 @@ func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
 
 // schemaFailure is the end of a run whose answer does not match.
 func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
-	f := &failure{code: "schema", status: exitFailed, msg: fmt.Sprintf("conversation %s: %v", id, e), err: e}
-	return f.withHint("the answer stands in the conversation: jp conversation print %s --last", id)
+	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
+	return f.WithHint("the answer stands in the conversation: jp conversation print %s --last", id)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/tools"
 )
@@ -33,7 +34,7 @@ func (q *query) vanishing() (remove func(), err error) {
 	}
 	if q.store, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
 		remove()
-		return nil, usagef("--no-persist: %v", err).withHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
+		return nil, exit.Usagef("--no-persist: %v", err).WithHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
 	}
 	return remove, nil
 }
@@ -61,7 +62,7 @@ func (q *query) borrow(ctx context.Context, src convstore.ID) error {
 	}
 	switch {
 	case c.Grant != nil:
-		return refusedf("--no-persist: %s was delegated, and its run is accounted for", src)
+		return exit.Refusedf("--no-persist: %s was delegated, and its run is accounted for", src)
 	case c.Status == convstore.StatusRunning:
 		return &convstore.BusyError{ID: src}
 	}
@@ -106,8 +107,8 @@ func (q *query) borrow(ctx context.Context, src convstore.ID) error {
 func lone(set tools.Set) error {
 	for t := range set.All() {
 		if t.Source == tools.SourceDelegation {
-			return refusedf("--no-persist: the tool %s delegates, and conversations of sub-agents are kept", t.Name).
-				withHint("--no-sub-calls runs without sub-agents")
+			return exit.Refusedf("--no-persist: the tool %s delegates, and conversations of sub-agents are kept", t.Name).
+				WithHint("--no-sub-calls runs without sub-agents")
 		}
 	}
 	return nil

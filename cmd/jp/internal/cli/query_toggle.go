@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -36,7 +37,7 @@ func (q *query) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
 		}
 		for _, n := range names {
 			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
-				return nil, usagef("%s: %q is no name of a tool", flag, n)
+				return nil, exit.Usagef("%s: %q is no name of a tool", flag, n)
 			}
 			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.on)})
 		}
@@ -53,32 +54,32 @@ func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
 	if _, ok := r.Tools[name]; !ok || name == "*" {
 		return nil
 	}
-	return usagef("%s: means all tools, and takes no name", t.flag).
-		withHint("%s %s for that one; -- %s if it is a word of the question", wording.Either(t.on, "--tool", "--no-tool"), name, name)
+	return exit.Usagef("%s: means all tools, and takes no name", t.flag).
+		WithHint("%s %s for that one; -- %s if it is a word of the question", wording.Either(t.on, "--tool", "--no-tool"), name, name)
 }
 
 // errNoTool says that no tool of a name is configured, and what may have been meant.
 func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
-	return q.app.unknownTool(notFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+	return q.app.unknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }
 
 // unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
 // enabled, or the nearest of the names that are known.
-func (a *app) unknownTool(f *failure, name string, known []string, otherwise string) error {
+func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise string) error {
 	for _, format := range profiles.ForeignFormats() {
 		if here, _ := (profiles.Foreign{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
-			return f.withHint("here it is called %s", here[0])
+			return f.WithHint("here it is called %s", here[0])
 		}
 	}
 	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
 	if file, ok := a.definedTools()[name]; ok {
-		return f.withHint("%s defines it; %s", file, enable)
+		return f.WithHint("%s defines it; %s", file, enable)
 	}
 	if _, ok := tools.Embedded(name); ok {
-		return f.withHint("it is built in; %s", enable)
+		return f.WithHint("it is built in; %s", enable)
 	}
-	return f.withHint("%s", didYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
+	return f.WithHint("%s", didYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
 }
 
 // definedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md")
@@ -37,7 +39,7 @@ func (a *app) reference() string {
 	b.WriteString("# jp: command reference\n\n" +
 		"Made from the commands themselves: change them, then `make generate`.\n\n" +
 		"## Exit statuses\n\n| status | meaning |\n|---|---|\n")
-	for _, m := range exitTable() {
+	for _, m := range exit.Table() {
 		fmt.Fprintf(&b, "| %d | %s |\n", m.Status, m.Text)
 	}
 	b.WriteString("\nNew statuses may be added.\n")

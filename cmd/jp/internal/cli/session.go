@@ -3,6 +3,8 @@ package cli
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 // session names who the active conversation belongs to: $JP_SESSION, else the controlling terminal; "" without either.
@@ -19,6 +21,6 @@ func (a *app) session() string {
 
 // errNoSession is for --activate where nothing could hold the active conversation.
 func errNoSession() error {
-	return usagef("--activate: this process belongs to no session").
-		withHint("it has no terminal; set JP_SESSION to a name of your choice")
+	return exit.Usagef("--activate: this process belongs to no session").
+		WithHint("it has no terminal; set JP_SESSION to a name of your choice")
 }

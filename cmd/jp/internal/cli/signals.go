@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 // signalError is the cause of a context that a signal ended.
@@ -16,14 +18,14 @@ type signalError struct{ signal syscall.Signal }
 
 func (e *signalError) Error() string { return "ended by " + signalName(e.signal) }
 
-func (e *signalError) status() Status {
+func (e *signalError) status() exit.Status {
 	switch e.signal {
 	case syscall.SIGHUP:
-		return exitHangup
+		return exit.Hangup
 	case syscall.SIGTERM:
-		return exitTerminated
+		return exit.Terminated
 	}
-	return exitInterrupted
+	return exit.Interrupted
 }
 
 func signalName(s syscall.Signal) string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -119,7 +120,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 	}
 	for _, d := range defs {
 		if d.Source == tools.SourceDelegation || d.Source == tools.SourceInteractive {
-			return delegate.Special{}, refusedf("delegation.llm_query.tools: %s is of source %s: what works for an agent neither delegates nor asks people", d.Name, d.Source)
+			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: what works for an agent neither delegates nor asks people", d.Name, d.Source)
 		}
 	}
 	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}
@@ -142,8 +143,8 @@ func leafTools(r *profiles.Resolved, granted bool) (map[string]map[string]any, e
 			delete(table, "enable")
 			held[name] = table
 		case !granted:
-			f := notFoundf("delegation.llm_query.tools: %s is not configured", name)
-			return nil, f.withHint("%s", didYouMean(name, slices.Sorted(maps.Keys(r.Tools)),
+			f := exit.NotFoundf("delegation.llm_query.tools: %s is not configured", name)
+			return nil, f.WithHint("%s", didYouMean(name, slices.Sorted(maps.Keys(r.Tools)),
 				fmt.Sprintf("open a table [conversation.tools.%s]; enable = false in it keeps the tool from the main agent", name)))
 		}
 	}

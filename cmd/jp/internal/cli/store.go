@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
@@ -25,7 +26,7 @@ func newStorePathCommand(a *app) *cli.Command {
 	return a.command(spec{
 		Name: "path", Summary: "print where the store is",
 		About:    "The file need not exist: the first write makes it.",
-		Exits:    []Status{exitNotFound},
+		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp store path"},
 		Run: func(ctx context.Context, _ []string) error {
 			st, err := a.store(ctx)
@@ -49,7 +50,7 @@ func newStoreCheckCommand(a *app) *cli.Command {
 			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
 			"lost is named on stderr. The store is left as it is.",
 		Flags:    []*option{stringFlag(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
 			st, err := a.store(ctx)
@@ -95,7 +96,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			" A kill leaves nothing.\n\n" +
 			"To go back to it, put it where `jp store path` says while no jp runs.",
 		Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
 		Run: func(ctx context.Context, args []string) error {
 			st, err := a.store(ctx)
@@ -105,9 +106,9 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			file := a.abs(args[0])
 			switch err := st.Backup(ctx, file); {
 			case errors.Is(err, fs.ErrExist):
-				return usagef("backup %s: there is such a file", file).withHint("name one that does not exist")
+				return exit.Usagef("backup %s: there is such a file", file).WithHint("name one that does not exist")
 			case errors.Is(err, convstore.ErrNoStore):
-				return notFoundf("store %s: not made yet: there is nothing to back up", st.Path())
+				return exit.NotFoundf("store %s: not made yet: there is nothing to back up", st.Path())
 			case err != nil:
 				return err
 			}
@@ -125,7 +126,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
 			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {
 			if err := a.persist("store compact"); err != nil {
@@ -162,7 +163,7 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 			"without this; one that was copied to another disk, or restored, is not.\n\n" +
 			"Refused while the other workspace is still there, and when this one has conversations of its own.",
 		Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store adopt ~/old/project"},
 		Run: func(ctx context.Context, args []string) error {
 			if err := a.persist("store adopt"); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -19,10 +20,10 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	path = a.abs(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return usagef("--salvage %s: there is such a file", path).withHint("name one that does not exist")
+		return exit.Usagef("--salvage %s: there is such a file", path).WithHint("name one that does not exist")
 	}
 	if err != nil {
-		return &failure{code: "failed", status: exitFailed, msg: fmt.Sprintf("--salvage %s: %v", path, errors.Unwrap(err)), err: err}
+		return &exit.Error{Code: "failed", Status: exit.Failed, Msg: fmt.Sprintf("--salvage %s: %v", path, errors.Unwrap(err)), Err: err}
 	}
 	defer func() {
 		if err != nil {

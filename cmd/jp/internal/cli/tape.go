@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/wording"
@@ -66,22 +67,22 @@ func (a *app) openTape(record, replay string) error {
 	if record != "" {
 		t.record = a.abs(record)
 		if err := canMake(t.record); errors.Is(err, fs.ErrExist) {
-			return usagef("--record %s: is there already", record).withHint("remove it, or name another file")
+			return exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
-			return usagef("--record %s: cannot be made: %v", record, withoutPath(err))
+			return exit.Usagef("--record %s: cannot be made: %v", record, withoutPath(err))
 		}
 	} else {
 		var err error
 		if t.replay, data, err = script.OpenRecording(a.abs(replay), replay); err != nil {
 			if bad := (*script.Error)(nil); errors.As(err, &bad) {
-				return usagef("--replay %v", bad).withHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
+				return exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
 			}
-			return usagef("--replay %s: %v", replay, err)
+			return exit.Usagef("--replay %s: %v", replay, err)
 		}
 	}
 	state := a.stateDir()
 	if state == "" {
-		return usagef("--record, --replay: there is no home folder for what the runs of a tree share").withHint("set HOME or XDG_STATE_HOME")
+		return exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
 	}
 	top := filepath.Join(state, "tapes")
 	if err := os.MkdirAll(top, 0o700); err != nil {

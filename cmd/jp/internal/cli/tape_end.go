@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/wording"
 )
@@ -122,8 +123,8 @@ func (t *tape) compare(ctx context.Context, ended error) error {
 
 // notAsRecorded says where a replay went another way.
 func notAsRecorded(format string, args ...any) error {
-	f := &failure{code: "not_as_recorded", status: exitFailed, msg: fmt.Sprintf(format, args...)}
-	return f.withHint("where the change is meant, record it again or edit the rule")
+	f := &exit.Error{Code: "not_as_recorded", Status: exit.Failed, Msg: fmt.Sprintf(format, args...)}
+	return f.WithHint("where the change is meant, record it again or edit the rule")
 }
 
 // parts reads all that the processes of the tree have kept. A line that its process did not get to finish is left out.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
 )
 
@@ -40,7 +41,7 @@ const (
 func (a *app) untaped(command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
 		if a.getenv(name) != "" {
-			return refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).withHint("jp query and jp batch are; unset it")
+			return exit.Refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).WithHint("jp query and jp batch are; unset it")
 		}
 	}
 	return nil
@@ -60,11 +61,11 @@ func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, r
 	case o.record.Set && o.replay.Set:
 		return "", "", errMixed("--record", "--replay")
 	case o.record.Set && o.record.Value == "", o.replay.Set && o.replay.Value == "":
-		return "", "", usagef("--record, --replay: the name of the file is empty")
+		return "", "", exit.Usagef("--record, --replay: the name of the file is empty")
 	case o.record.Set:
 		record, err = a.tapeFile(o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
 		if err != nil {
-			err = usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
+			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
 		}
 	case o.replay.Set:
 		replay, _ = a.tapeFile(o.replay.Value, request, who, func(string) error { return nil })

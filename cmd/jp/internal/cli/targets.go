@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -25,8 +26,8 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	case ".", "active", "previous":
 		session := a.session()
 		if session == "" {
-			return 0, notFoundf("conversation %q: this process belongs to no session", word).
-				withHint("it has no terminal; set JP_SESSION, or give an id")
+			return 0, exit.NotFoundf("conversation %q: this process belongs to no session", word).
+				WithHint("it has no terminal; set JP_SESSION, or give an id")
 		}
 		active, previous, err := st.Active(ctx, session)
 		if err != nil {
@@ -34,8 +35,8 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 		}
 		id := wording.Either(word == "previous", previous, active)
 		if id == 0 {
-			return 0, notFoundf("conversation %q: this session has none", word).
-				withHint("`jp conversation ls` lists all; `jp query` makes one and activates it")
+			return 0, exit.NotFoundf("conversation %q: this session has none", word).
+				WithHint("`jp conversation ls` lists all; `jp query` makes one and activates it")
 		}
 		return id, nil
 	case "recent", "newest":
@@ -48,7 +49,7 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 			return 0, err
 		}
 		if len(cs) == 0 {
-			return 0, notFoundf("conversation %q: there is none yet", word)
+			return 0, exit.NotFoundf("conversation %q: there is none yet", word)
 		}
 		return cs[0].ID, nil
 	}
@@ -83,7 +84,7 @@ func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error)
 	case err != nil:
 		return 0, err
 	case len(ids) != 1:
-		return 0, usagef("-: %s on stdin, and one is wanted", wording.Plural(len(ids), "id"))
+		return 0, exit.Usagef("-: %s on stdin, and one is wanted", wording.Plural(len(ids), "id"))
 	}
 	return ids[0], nil
 }
@@ -128,7 +129,7 @@ func inputError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
-	return &failure{code: "failed", status: exitFailed, msg: "stdin: " + err.Error(), err: err}
+	return &exit.Error{Code: "failed", Status: exit.Failed, Msg: "stdin: " + err.Error(), Err: err}
 }
 
 // below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.

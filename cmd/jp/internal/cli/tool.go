@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
@@ -41,7 +42,7 @@ func newToolListCommand(a *app) *cli.Command {
 		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
 		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
 		Flags:    o.options(),
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
 		Run: func(ctx context.Context, _ []string) error {
 			r, err := a.configOf(ctx, o.id, o.directives)
@@ -80,7 +81,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 			return d, r, nil
 		}
 	}
-	f := notFoundf("tool %s: not held by this agent", name)
+	f := exit.NotFoundf("tool %s: not held by this agent", name)
 	return tools.Definition{}, nil, a.unknownTool(f, name, toolNames(defs), "`jp tool ls` lists them")
 }
 
@@ -94,7 +95,7 @@ func newToolRunCommand(a *app) *cli.Command {
 			"told is printed, and the status is 1.",
 		Flags: append(o.options(), stringFlag(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
 		Min:   1, Max: 1,
-		Exits: []Status{exitNotFound, exitBusy, exitRefused, exitHangup, exitInterrupted, exitTerminated},
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
 			`jp tool run fs_read_file --args '{"path":"README.md"}'`,
 		},
@@ -109,12 +110,12 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 			return fmt.Errorf("stdin: %w", err)
 		}
 		if len(text) > stdinMax {
-			return usagef("stdin: more than %d MiB", stdinMax>>20)
+			return exit.Usagef("stdin: more than %d MiB", stdinMax>>20)
 		}
 		args = string(text)
 	}
 	if !json.Valid([]byte(args)) {
-		return usagef("--args: not JSON").withHint("an object such as '{\"path\":\"README.md\"}'")
+		return exit.Usagef("--args: not JSON").WithHint("an object such as '{\"path\":\"README.md\"}'")
 	}
 	d, _, err := a.heldTool(ctx, o, name)
 	if err != nil {
@@ -128,10 +129,10 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		d = defs[0]
 	}
 	if _, err := d.Validate(json.RawMessage(args)); err != nil {
-		return usagef("tool %s: --args: %v", name, err).withHint("`jp tool show %s` shows what it takes", name)
+		return exit.Usagef("tool %s: --args: %v", name, err).WithHint("`jp tool show %s` shows what it takes", name)
 	}
 	if d.Run == tools.RunDeny {
-		return refusedf("tool %s: run = \"deny\"", name)
+		return exit.Refusedf("tool %s: run = \"deny\"", name)
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }()
@@ -196,8 +197,8 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 	if _, ok := d.MCP(); ok {
 		return a.serverTool(ctx, d)
 	}
-	return tools.Tool{}, refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
-		withHint("`jp query` lets an agent call it")
+	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
+		WithHint("`jp query` lets an agent call it")
 }
 
 // toolResult is the outcome as JSON.
@@ -223,9 +224,9 @@ func (a *app) writeToolResult(name string, r tools.Result) error {
 	case err != nil:
 		return err
 	case r.Refused:
-		return quiet(exitRefused)
+		return exit.Quiet(exit.Refused)
 	case r.IsError:
-		return quiet(exitFailed)
+		return exit.Quiet(exit.Failed)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 	"jp/tools/proc"
@@ -38,7 +39,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			"included; what this system cannot enforce of its sandbox; under which conditions it runs; its description and its " +
 			"arguments as JSON schema.",
 		Flags: o.options(), Min: 1, Max: 1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool show fs_read_file", "jp tool show fs_read_file -F json | jq .reaches"},
 		Run: func(ctx context.Context, args []string) error {
 			d, r, err := a.heldTool(ctx, o, args[0])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trace"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -34,7 +35,7 @@ func newTraceCommand(a *app) *cli.Command {
 			choiceFlag(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
 		},
 		Max:      1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp trace", "jp trace jp-c17543982411 --output html > trace.html", "jp trace --output chrome > trace.json"},
 		Run:      func(ctx context.Context, args []string) error { return runTrace(ctx, a, output, orActive(args)[0]) },
 	})

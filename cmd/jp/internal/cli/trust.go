@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -119,7 +120,7 @@ func (j judgement) fit(root string) error {
 		return fmt.Errorf("workspace %s: %w", root, err)
 	}
 	refuse := func(format string, args ...any) error {
-		return refusedf("workspace %s: cannot be trusted: %s", root, fmt.Sprintf(format, args...))
+		return exit.Refusedf("workspace %s: cannot be trusted: %s", root, fmt.Sprintf(format, args...))
 	}
 	me := os.Geteuid()
 	switch {
@@ -151,8 +152,8 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 		j, err = a.settled(ctx, root, j)
 	}
 	if err == nil && a.distrustByEnv() {
-		err = (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not used: %s=none", root, trustVar)}).
-			withHint("unset %s%s", trustVar, wording.Either(j.none, "; --cfg NONE works with it", ""))
+		err = (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not used: %s=none", root, trustVar)}).
+			WithHint("unset %s%s", trustVar, wording.Either(j.none, "; --cfg NONE works with it", ""))
 	} else if err == nil && !j.ok() {
 		err = a.askTrust(ctx, j)
 	}
@@ -224,7 +225,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 func (j judgement) refusal() error {
 	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
 	if j.record == nil {
-		return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).withHint("%s", hint)
+		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not trusted", j.files.root)}).WithHint("%s", hint)
 	}
 	names := make([]string, 0, 4)
 	for _, c := range j.changes[:min(len(j.changes), 3)] {
@@ -234,7 +235,7 @@ func (j judgement) refusal() error {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.files.root, strings.Join(names, ", "))
-	return (&failure{code: "untrusted", status: exitRefused, msg: msg}).withHint("%s", hint)
+	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
 }
 
 // recordTrust records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
@@ -365,8 +366,8 @@ func (a *app) hold(r *profiles.Resolved, c *contribution) error {
 		switch {
 		case key == "":
 		case c == nil:
-			return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
-				withHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
+			return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
+				WithHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
 		case !c.holds(key, l.SHA256):
 			return exchanged(l.File)
 		}
@@ -375,8 +376,8 @@ func (a *app) hold(r *profiles.Resolved, c *contribution) error {
 }
 
 func exchanged(file string) error {
-	return (&failure{code: "untrusted", status: exitRefused, msg: fmt.Sprintf("%s: changed while jp was running", file)}).
-		withHint("`jp trust` shows what it allows now")
+	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: changed while jp was running", file)}).
+		WithHint("`jp trust` shows what it allows now")
 }
 
 // toolFiles are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file

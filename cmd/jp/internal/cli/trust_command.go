@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
 )
 
 func newTrustCommand(a *app) *cli.Command {
@@ -26,7 +28,7 @@ func newTrustCommand(a *app) *cli.Command {
 			boolFlag(&revoke, "revoke", "take trust back"),
 			boolFlag(&yes, "yes", "trust without a question"),
 		},
-		Exits:    []Status{exitNotFound, exitRefused},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes"},
 		Run: func(ctx context.Context, _ []string) error {
 			if err := onlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
@@ -51,14 +53,14 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 	}
 	if !show && (j.record == nil || len(j.changes) > 0) {
 		if j.path == "" {
-			return refusedf("workspace %s: there is no place for the record", root).withHint("HOME or XDG_STATE_HOME names one")
+			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
 			err = a.recordTrust(ctx, j)
 		} else {
 			err = a.askTrust(ctx, j)
-			if f := (*failure)(nil); errors.As(err, &f) && f.code == "untrusted" {
-				f.hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
+			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
+				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
 			}
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles/tomldoc"
 	"jp/tools"
 )
@@ -210,8 +211,8 @@ func (c *contribution) unfit(key string, err error) error {
 			return fmt.Errorf("workspace %s: %s: %w", c.root, key, err)
 		}
 	}
-	return refusedf("workspace %s: cannot be trusted: %s: %v", c.root, key, err).
-		withHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
+	return exit.Refusedf("workspace %s: cannot be trusted: %s: %v", c.root, key, err).
+		WithHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
 }
 
 // holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in hex.

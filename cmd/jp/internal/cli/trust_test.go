@@ -19,6 +19,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 )
 
@@ -156,7 +157,7 @@ func TestHold(t *testing.T) {
 	writeFiles(t, root, map[string]string{".jp/config.toml": "assistant.name = \"two\"\n"})
 	for _, src := range []profiles.Sources{src, {Workspace: root, Dir: root}} {
 		_, err := a.resolve(src, nil, nil)
-		if r := explain(err); r.Code != "untrusted" || r.Status != exitRefused {
+		if r := explain(err); r.Code != "untrusted" || r.Status != exit.Refused {
 			t.Errorf("resolve of an exchanged file: %+v", r)
 		}
 	}
@@ -451,12 +452,12 @@ func TestUnfit(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string
-		is   Status
+		is   exit.Status
 	}{
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, "workspace /w: .jp/x: too many open files", exitFailed},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOMEM}, "workspace /w: .jp/x: cannot allocate memory", exitFailed},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "workspace /w: cannot be trusted: .jp/x: permission denied", exitRefused},
-		{errNotText, "workspace /w: cannot be trusted: .jp/x: is not UTF-8", exitRefused},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, "workspace /w: .jp/x: too many open files", exit.Failed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOMEM}, "workspace /w: .jp/x: cannot allocate memory", exit.Failed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "workspace /w: cannot be trusted: .jp/x: permission denied", exit.Refused},
+		{errNotText, "workspace /w: cannot be trusted: .jp/x: is not UTF-8", exit.Refused},
 	} {
 		if r := explain(c.unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
 			t.Errorf("unfit(%v) = %q, status %d; want %q, %d", test.err, r.Message, r.Status, test.want, test.is)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -39,12 +40,12 @@ func newUsageCommand(a *app) *cli.Command {
 			durationFlag(&o.since, "since", "DURATION", "with --all: only the time from DURATION ago, such as 7d"),
 		},
 		Max:      1,
-		Exits:    []Status{exitNotFound, exitBusy},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp usage", "jp usage . --check", "jp usage --all --since 30d -F json-pretty"},
 		Run: func(ctx context.Context, args []string) error {
 			switch {
 			case o.since.Set && !o.all:
-				return usagef("--since: goes with --all only")
+				return exit.Usagef("--since: goes with --all only")
 			case o.all && o.check:
 				return errMixed("--all", "--check")
 			case o.all && len(args) > 0:
@@ -249,7 +250,7 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 		told = append(told, fmt.Sprintf("%s has %s (%s) in its events, %s (%s) in the ledger", d.ID,
 			usageText(d.Events), wording.Dollars((*int64)(d.EventsUSD)), usageText(d.Recorded), wording.Dollars((*int64)(d.RecordedUSD))))
 	}
-	return &failure{code: "differs", status: exitFailed, msg: "usage: events and ledger differ: " + strings.Join(told, "; ")}
+	return &exit.Error{Code: "differs", Status: exit.Failed, Msg: "usage: events and ledger differ: " + strings.Join(told, "; ")}
 }
 
 // usageOf sums up a tree.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -44,15 +45,15 @@ func (a *app) workspace() (string, error) {
 	if a.places.workspace == "" {
 		start := a.env.Dir
 		if start == "" && !a.globals.workspace.Set {
-			return "", notFoundf("working directory: it is gone")
+			return "", exit.NotFoundf("working directory: it is gone")
 		}
 		if w := a.globals.workspace; w.Set {
 			if w.Value == "" {
-				return "", usagef("--workspace: the path is empty")
+				return "", exit.Usagef("--workspace: the path is empty")
 			}
 			start = a.abs(w.Value)
 			if info, err := os.Stat(start); err != nil || !info.IsDir() {
-				return "", notFoundf("workspace %s: not a folder", start)
+				return "", exit.NotFoundf("workspace %s: not a folder", start)
 			}
 		}
 		root, err := profiles.FindWorkspace(start)
@@ -153,7 +154,7 @@ func (a *app) storeOf(root string) (*convstore.Store, error) {
 // persist refuses a command that does nothing but write when writing was ruled out.
 func (a *app) persist(command string) error {
 	if a.globals.noPersist {
-		return usagef("%s: --no-persist leaves nothing to do", command)
+		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil
 }
@@ -189,9 +190,9 @@ func (a *app) stdin(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("stdin: %w", err)
 	case len(b) > stdinMax:
-		return "", usagef("stdin: more than %d MiB", stdinMax>>20)
+		return "", exit.Usagef("stdin: more than %d MiB", stdinMax>>20)
 	case !utf8.Valid(b):
-		return "", usagef("stdin: not UTF-8 text").withHint("attach or convert it; a model reads text only")
+		return "", exit.Usagef("stdin: not UTF-8 text").WithHint("attach or convert it; a model reads text only")
 	}
 	return string(b), nil
 }

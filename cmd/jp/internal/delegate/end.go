@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -34,10 +35,10 @@ type ending struct {
 	NoContext string // why the context that was asked for is not there
 }
 
-// judge decides the one terminal state from three witnesses: the operating system (exit), the store (the child's last
+// judge decides the one terminal state from three witnesses: the operating system (end), the store (the child's last
 // turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
 // lost.
-func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r request, exit proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
+func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r request, end proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
 	var (
 		e      ending
 		stored *convstore.TurnEnd
@@ -59,7 +60,7 @@ func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r reque
 		}
 	}
 	e.Text, e.Calls = agent.Answer(events), modelCalls(events)
-	e.State, e.Reason = verdict(exit, runErr, stored, result, bad)
+	e.State, e.Reason = verdict(end, runErr, stored, result, bad)
 	e.check(r, events)
 	return e
 }
@@ -78,14 +79,14 @@ func (e *ending) check(r request, turn []convstore.Event) {
 }
 
 // verdict is the decision table of judge.
-func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
-	os, osReason := fromExit(exit)
+func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
+	os, osReason := fromExit(end)
 	if stored == nil && result == nil {
 		switch {
-		case runErr != nil && exit.Code < 0 && exit.Cause == nil:
+		case runErr != nil && end.Code < 0 && end.Cause == nil:
 			return convstore.StateError, "it could not be run: " + runErr.Error()
-		case os == convstore.StateOK, os == convstore.StatePartial, os == convstore.StateError && exit.Code != exitProvider:
-			return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", exit.Code)
+		case os == convstore.StateOK, os == convstore.StatePartial, os == convstore.StateError && exit.Status(end.Code) != exit.Provider:
+			return convstore.StateLost, fmt.Sprintf("the process ended (exit %d) without a word", end.Code)
 		}
 		return os, osReason
 	}
@@ -107,7 +108,7 @@ func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *st
 	switch {
 	case result == nil && bad != nil:
 		worse(convstore.StateLost, "its last line could not be read: "+bad.Error())
-	case result == nil && exit.Cause == nil:
+	case result == nil && end.Cause == nil:
 		worse(convstore.StateLost, "it ended without its result line")
 	case result == nil: // stopped by us before it could write it
 	case !convstore.State(result.Status).Terminal():
@@ -115,68 +116,65 @@ func verdict(exit proc.Exit, runErr error, stored *convstore.TurnEnd, result *st
 	default:
 		worse(convstore.State(result.Status), result.Reason)
 	}
-	if !agrees(exit, state) {
+	if !agrees(end, state) {
 		worse(os, osReason)
 	}
-	if errors.Is(exit.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
+	if errors.Is(end.Cause, context.DeadlineExceeded) && state == convstore.StateCancelled {
 		state, reason = convstore.StateTimeout, "the deadline passed"
 	}
-	if runErr != nil && exit.Cause == nil {
+	if runErr != nil && end.Cause == nil {
 		worse(convstore.StateError, runErr.Error()) // something of it is still running, for one
 	}
 	return state, reason
 }
 
 // fromExit is what a wait status says by itself.
-func fromExit(exit proc.Exit) (convstore.State, string) {
-	deadline := errors.Is(exit.Cause, context.DeadlineExceeded)
+func fromExit(end proc.Exit) (convstore.State, string) {
+	deadline := errors.Is(end.Cause, context.DeadlineExceeded)
 	switch {
-	case deadline && (exit.Signal != 0 || exit.Code != 0):
+	case deadline && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateTimeout, "the deadline passed"
-	case exit.Cause != nil && (exit.Signal != 0 || exit.Code != 0):
+	case end.Cause != nil && (end.Signal != 0 || end.Code != 0):
 		return convstore.StateCancelled, "stopped by its caller"
-	case exit.Signal != 0:
-		return convstore.StateKilled, fmt.Sprintf("killed by signal %d (%v)", int(exit.Signal), exit.Signal)
+	case end.Signal != 0:
+		return convstore.StateKilled, fmt.Sprintf("killed by signal %d (%v)", int(end.Signal), end.Signal)
 	}
-	switch exit.Code {
-	case 0:
+	switch exit.Status(end.Code) {
+	case exit.OK:
 		return convstore.StateOK, ""
-	case 6:
+	case exit.Refused:
 		return convstore.StateRefused, "refused by policy"
-	case exitProvider:
+	case exit.Provider:
 		return convstore.StateError, "the model provider failed"
-	case 7:
+	case exit.Limit:
 		return convstore.StatePartial, "stopped at a limit"
-	case 124:
+	case exit.Deadline:
 		return convstore.StateTimeout, "the deadline passed"
-	case 129, 130, 143:
-		return convstore.StateCancelled, fmt.Sprintf("ended by a signal (exit %d)", exit.Code)
+	case exit.Hangup, exit.Interrupted, exit.Terminated:
+		return convstore.StateCancelled, fmt.Sprintf("ended by a signal (exit %d)", end.Code)
 	}
-	return convstore.StateError, fmt.Sprintf("exit %d", exit.Code)
+	return convstore.StateError, fmt.Sprintf("exit %d", end.Code)
 }
 
-// exitsOf lists the exit codes that go with a state that a child reports.
-var exitsOf = map[convstore.State][]int{
-	convstore.StateOK:        {0},
-	convstore.StateEmpty:     {1},
-	convstore.StateLost:      {1},
-	convstore.StateError:     {1, 8},
-	convstore.StateRefused:   {6},
-	convstore.StatePartial:   {7},
-	convstore.StateBudget:    {7},
-	convstore.StateTimeout:   {124},
-	convstore.StateCancelled: {129, 130, 143},
+// exitsOf lists the exit statuses that go with a state that a child reports.
+var exitsOf = map[convstore.State][]exit.Status{
+	convstore.StateOK:        {exit.OK},
+	convstore.StateEmpty:     {exit.Failed},
+	convstore.StateLost:      {exit.Failed},
+	convstore.StateError:     {exit.Failed, exit.Provider},
+	convstore.StateRefused:   {exit.Refused},
+	convstore.StatePartial:   {exit.Limit},
+	convstore.StateBudget:    {exit.Limit},
+	convstore.StateTimeout:   {exit.Deadline},
+	convstore.StateCancelled: {exit.Hangup, exit.Interrupted, exit.Terminated},
 }
 
-// exitProvider is the exit of a child whose model could not be asked.
-const exitProvider = 8
-
-func agrees(exit proc.Exit, s convstore.State) bool {
-	if exit.Signal != 0 {
+func agrees(end proc.Exit, s convstore.State) bool {
+	if end.Signal != 0 {
 		return false
 	}
 	for _, c := range exitsOf[s] {
-		if c == exit.Code {
+		if c == exit.Status(end.Code) {
 			return true
 		}
 	}

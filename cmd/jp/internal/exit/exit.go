@@ -1,0 +1,103 @@
+// Package exit is how jp ends: its exit statuses, in one table, and the errors that say with which of them.
+//
+// A jp that runs a sub-agent reads that one's status by the same table.
+package exit
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Status is an exit status of jp. Scripts and parents branch on these: a status once published stays.
+type Status int
+
+// The exit statuses. Table says in words what each means; help and reference are made from it.
+const (
+	OK          Status = 0
+	Failed      Status = 1
+	Usage       Status = 2
+	NotFound    Status = 3
+	Scope       Status = 4
+	Busy        Status = 5
+	Refused     Status = 6
+	Limit       Status = 7
+	Provider    Status = 8
+	Deadline    Status = 124
+	Hangup      Status = 129
+	Interrupted Status = 130
+	Closed      Status = 141
+	Terminated  Status = 143
+)
+
+// Meaning is one line of the table of exit statuses.
+type Meaning struct {
+	Status Status
+	Text   string
+}
+
+// Table returns every exit status with its meaning, in order.
+func Table() []Meaning {
+	return []Meaning{
+		{OK, "complete success, and nothing started is still running"},
+		{Failed, "failed; for grep: no match"},
+		{Usage, "usage, config or pattern error: nothing was done"},
+		{NotFound, "conversation, profile, tool or workspace not found"},
+		{Scope, "outside the allowed subtree"},
+		{Busy, "conversation or store busy past the deadline"},
+		{Refused, "refused by policy (permission, depth, profile, sandbox)"},
+		{Limit, "stopped at a budget or limit; what there is was printed and marked partial"},
+		{Provider, "the model provider failed (auth, rate limit after retries, network)"},
+		{Deadline, "deadline passed"},
+		{Hangup, "ended by SIGHUP"},
+		{Interrupted, "ended by SIGINT (Ctrl-C)"},
+		{Closed, "stdout was closed by its reader (everything was settled first)"},
+		{Terminated, "ended by SIGTERM"},
+	}
+}
+
+// Meaning returns the words for s.
+func (s Status) Meaning() string {
+	for _, m := range Table() {
+		if m.Status == s {
+			return m.Text
+		}
+	}
+	return "status " + strconv.Itoa(int(s))
+}
+
+// Error is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
+// packages get theirs from explain.
+type Error struct {
+	Code   string // the kind, as JSON shows it
+	Status Status
+	Msg    string // subject first; "" = say nothing, the status tells it (grep without a match)
+	Hint   string
+	Err    error
+}
+
+func (f *Error) Error() string { return f.Msg }
+func (f *Error) Unwrap() error { return f.Err }
+
+// WithHint says what to try.
+func (f *Error) WithHint(format string, args ...any) *Error {
+	f.Hint = fmt.Sprintf(format, args...)
+	return f
+}
+
+// Usagef is a mistake on the command line.
+func Usagef(format string, args ...any) *Error {
+	return &Error{Code: "usage", Status: Usage, Msg: fmt.Sprintf(format, args...)}
+}
+
+// NotFoundf names what is not there.
+func NotFoundf(format string, args ...any) *Error {
+	return &Error{Code: "not_found", Status: NotFound, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Refusedf names what policy does not allow.
+func Refusedf(format string, args ...any) *Error {
+	return &Error{Code: "refused", Status: Refused, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Quiet ends with a status and without a word.
+func Quiet(s Status) error { return &Error{Code: "none", Status: s} }
