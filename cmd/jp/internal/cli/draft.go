@@ -134,14 +134,14 @@ func (d *draft) text() (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// write replaces what is in the draft. What an editor has left in its place that is no file, a link or a pipe, goes.
+// write replaces what is in the draft, whole or not at all. What an editor has left in its place that is no file, a link or a pipe, goes.
 func (d *draft) write(text string) error {
 	if info, err := os.Lstat(d.path); err == nil && !info.Mode().IsRegular() {
 		if err := os.RemoveAll(d.path); err != nil {
 			return fmt.Errorf("draft: %w", err)
 		}
 	}
-	if err := os.WriteFile(d.path, []byte(text), 0o600); err != nil {
+	if err := replaceFile(d.path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("draft: %w", err)
 	}
 	return nil
