@@ -17,6 +17,7 @@ type interpreter struct {
 	flags  string   // one-letter options without a value
 	valued string   // one-letter options with a value that is not code
 	code   string   // one-letter options whose value is code, or a file of it
+	more   string   // those of them behind which the first operand is code, or a file of it, too
 	long   []string // long options without a value, or with one after '='
 	coded  []string // long options whose value is code, or a file of it
 	pairs  []string // long options with a name and a value
@@ -50,7 +51,7 @@ func interpreterOf(program string) (interpreter, bool) {
 	case "php":
 		return interpreter{flags: "aeilmnqsvw", valued: "dcz", code: "rf"}, true
 	case "lua", "luajit":
-		return interpreter{flags: "iEvW", valued: "l", code: "e", ends: true}, true
+		return interpreter{flags: "iEvW", valued: "l", code: "e", more: "e", ends: true}, true
 	case "rscript", "r":
 		return interpreter{code: "e", long: []string{"--vanilla", "--no-save", "--slave"}, ends: true}, true
 	case "sed", "gsed":
@@ -63,7 +64,7 @@ func interpreterOf(program string) (interpreter, bool) {
 		return interpreter{valued: "Fv", code: "feE", long: []string{"--posix", "--traditional", "--sandbox", "--field-separator", "--assign"}, coded: []string{"--file", "--source", "--exec"}}, true
 	case "jq", "gojq", "jaq":
 		return interpreter{
-			flags: "nrRsScCMaejh", code: "fL", mixes: true,
+			flags: "nrRsScCMaejh", code: "fL", more: "L", mixes: true,
 			long:  []string{"--null-input", "--raw-input", "--raw-output", "--slurp", "--compact-output", "--sort-keys", "--exit-status", "--join-output", "--tab", "--args", "--jsonargs"},
 			coded: []string{"--from-file"},
 			pairs: []string{"--arg", "--argjson", "--slurpfile", "--rawfile"},
@@ -207,7 +208,9 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 		case strings.HasPrefix(text, "-") && text != "-":
 			took, isCode, ok := in.cluster(text[1:])
 			letters := text[1:]
+			more := false
 			if at := strings.IndexAny(letters, in.code+in.valued); at >= 0 {
+				more = strings.IndexByte(in.more, letters[at]) >= 0
 				letters = letters[:at]
 			}
 			if strings.ContainsAny(letters, in.opens) {
@@ -225,7 +228,7 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 				}
 				i++
 			}
-			code = code || isCode
+			code = code || isCode && !more
 		default:
 			code = true
 			in.ends = in.ends || !in.mixes
