@@ -175,6 +175,27 @@ func TestACP(t *testing.T) {
 	e.endWell()
 }
 
+// TestACPCost: what an editor is told after a turn is what everything in it has cost, its title too.
+func TestACPCost(t *testing.T) {
+	s := newSite(t, map[string]string{
+		".jp/config.toml": acpConfig + "[conversation.title]\nmodel = \"script/title.toml\"\n", "main.toml": acpModel,
+		"title.toml": "[[rule]]\ntext = \"A title\"\nusage = { input = 100, output = 10 }\n",
+	})
+	config := filepath.Join(s.home, "config", "jp", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("[providers.llm.prices.\"script/title.toml\"]\ninput = 1000\noutput = 1000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := startEditor(s)
+	if got := e.say(e.open(s.dir), "hello"); got != "end_turn" {
+		t.Fatalf("stop = %s\n%s", got, e.stderr)
+	}
+	wantLines(t, "the turn", e.updates(), []string{"agent: done", "usage: 100000", "usage: 100000 0.11 USD", "title: A title"})
+	e.endWell()
+}
+
 func TestACPLeave(t *testing.T) {
 	for _, tt := range []struct {
 		choice string

@@ -199,9 +199,9 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if left := q.finish(ctx, out); left != nil {
 		q.app.warn("%v", left)
 	}
-	show.spent(ctx)
 	q.expire(ctx)
 	q.name(ctx, loop, out)
+	show.spent(ctx) // with what the title has cost
 	s.entitle(ctx, q, client)
 	return q.stopped(ctx, out)
 }
