@@ -67,9 +67,8 @@ type reply struct {
 	yield     func(model.Part, error) bool
 	pending   []*call
 	calls     *model.Calls
-	usage     *convstore.Usage
-	cost      *int64 // cost that the server told
-	finished  string // the finish reason
+	used      *model.Part // what the server told of usage and cost; nil = nothing
+	finished  string      // the finish reason
 	said      bool
 	refused   bool
 	reasoning []byte
@@ -100,15 +99,8 @@ func (r *reply) whole() bool { return false }
 
 func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 	if u := c.Usage; c.JSON.Usage.Valid() {
-		cached, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
-		// Some vendors, such as xAI, count reasoning beside the completion, and only the total says what is paid.
-		r.usage = model.Tokens(convstore.Usage{
-			Input:      fresh(u.PromptTokens, cached, written),
-			Output:     max(u.CompletionTokens, u.TotalTokens-u.PromptTokens),
-			CacheRead:  cached,
-			CacheWrite: written,
-		})
-		r.cost = dollars(u.JSON.ExtraFields["cost"].Raw())
+		d := u.PromptTokensDetails
+		r.used = used(u.PromptTokens, u.CompletionTokens, u.TotalTokens, d.CachedTokens, d.CacheWriteTokens, u.JSON.ExtraFields["cost"].Raw())
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -150,6 +142,14 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 		}
 	}
 	return true
+}
+
+// used is what both APIs tell at the end. Some vendors, such as xAI, count reasoning beside the output, and only the total says
+// what is paid. The cost is as OpenRouter tells it, see dollars.
+func used(input, output, total, cached, written int64, cost string) *model.Part {
+	return &model.Part{Cost: dollars(cost), Usage: model.Tokens(convstore.Usage{
+		Input: fresh(input, cached, written), Output: max(output, total-input), CacheRead: cached, CacheWrite: written,
+	})}
 }
 
 // fresh is what a prompt has beside what a cache read and wrote, which is a part of it; some servers tell those apart from it.
@@ -252,7 +252,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 		err = r.addCalls()
 	}
 	if err != nil {
-		if r.usage == nil || r.yield(model.Part{Usage: r.usage, Cost: r.cost}, nil) {
+		if r.used == nil || r.yield(*r.used, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return
@@ -275,7 +275,7 @@ func (r *reply) finish(ctx context.Context, err error) {
 			return
 		}
 	}
-	if r.usage != nil && !r.yield(model.Part{Usage: r.usage, Cost: r.cost}, nil) {
+	if r.used != nil && !r.yield(*r.used, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

@@ -9,7 +9,6 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"jp/cmd/jp/internal/model"
-	"jp/convstore"
 )
 
 // responder speaks the Responses API. Nothing is stored at the vendor: each request carries the whole thread, with the
@@ -57,10 +56,10 @@ type response struct {
 	config  model.Config
 	yield   func(model.Part, error) bool
 	calls   *model.Calls
-	queue   []queued // in the order of the model, from the first call on
-	usage   *convstore.Usage
-	end     model.Stop // "" = it goes on
-	failure error      // that the server told
+	queue   []queued    // in the order of the model, from the first call on
+	used    *model.Part // what the server told of usage and cost; nil = nothing
+	end     model.Stop  // "" = it goes on
+	failure error       // that the server told
 	refused bool
 	said    bool            // text of the answer
 	thought strings.Builder // reasoning shown of the item under way
@@ -185,8 +184,8 @@ func (r *response) reasoning(i item) bool {
 // ends takes the last event.
 func (r *response) ends(e responses.ResponseStreamEventUnion) {
 	if u := e.Response.Usage; e.Response.JSON.Usage.Valid() {
-		cached, written := u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens
-		r.usage = model.Tokens(convstore.Usage{Input: fresh(u.InputTokens, cached, written), Output: u.OutputTokens, CacheRead: cached, CacheWrite: written})
+		d := u.InputTokensDetails
+		r.used = used(u.InputTokens, u.OutputTokens, u.TotalTokens, d.CachedTokens, d.CacheWriteTokens, u.JSON.ExtraFields["cost"].Raw())
 	}
 	r.end = model.StopEnd
 	// Servers that follow OpenAI's send one last event for all ends, and say in the response which it is.
@@ -214,7 +213,7 @@ func (r *response) finish(ctx context.Context, err error) {
 		err = r.config.Bad(model.KindStream, "the reply broke off")
 	}
 	if err != nil {
-		if r.usage == nil || r.yield(model.Part{Usage: r.usage}, nil) {
+		if r.used == nil || r.yield(*r.used, nil) {
 			r.yield(model.Part{}, err)
 		}
 		return
@@ -232,7 +231,7 @@ func (r *response) finish(ctx context.Context, err error) {
 			return
 		}
 	}
-	if r.usage != nil && !r.yield(model.Part{Usage: r.usage}, nil) {
+	if r.used != nil && !r.yield(*r.used, nil) {
 		return
 	}
 	r.yield(model.Part{Stop: stop}, nil)

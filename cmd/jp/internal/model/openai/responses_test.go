@@ -59,6 +59,9 @@ func TestResponsesEvents(t *testing.T) {
 		err   string
 	}{
 		{"text", []string{spoken, message, completed}, "text a\n" + told + "stop end\n", ""},
+		{"a cost, and reasoning that only the total has", []string{spoken, message,
+			`{"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":5,"total_tokens":20,"cost":0.00015}}}`},
+			"text a\nusage {\"input_tokens\":9,\"output_tokens\":11,\"cache_read_tokens\":0,\"cache_write_tokens\":0} cost 150000\nstop end\n", ""},
 		{"text without deltas", []string{message, completed}, "text a\n" + told + "stop end\n", ""},
 		{"reasoning without deltas", []string{thought1, spoken, completed}, "thinks h\n" + kept1 + "text a\n" + told + "stop end\n", ""},
 		{"summaries in parts", []string{
