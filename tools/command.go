@@ -22,18 +22,18 @@ type CommandLine struct {
 	Script     string
 	ScriptFile string // the name of its file, in the folder of the definition; "" = none
 
-	args  []argument
+	args  []argumentTemplate
 	shell *shellText
 }
 
 // IsZero reports whether there is no command.
 func (c CommandLine) IsZero() bool { return c.Program == "" }
 
-// argument is the template of one argument. Those of the table form may render
+// argumentTemplate is the template of one argument. Those of the table form may render
 // to none or several: an {{#if}} or {{#for}} that is all of the argument, and
 // a placeholder that is all of it and stands for a list.
-type argument struct {
-	nodes  []template.Node
+type argumentTemplate struct {
+	argument
 	spread bool
 }
 
@@ -65,9 +65,9 @@ func parseCommandText(text string) (CommandLine, error) {
 		if err != nil {
 			return c, err
 		}
-		a := argument{nodes: t.Nodes}
+		a := argument(t.Nodes)
 		if i > 0 {
-			c.args = append(c.args, a)
+			c.args = append(c.args, argumentTemplate{argument: a})
 		} else if c.Program, err = literalProgram(a); err != nil {
 			return c, err
 		}
@@ -83,7 +83,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 	if err != nil {
 		return c, fmt.Errorf("program: %w", err)
 	}
-	if c.Program, err = literalProgram(argument{nodes: t.Nodes}); err != nil {
+	if c.Program, err = literalProgram(argument(t.Nodes)); err != nil {
 		return c, err
 	}
 	for i, a := range args {
@@ -97,7 +97,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 		if strings.ContainsRune(a, 0) {
 			return c, fmt.Errorf("args[%d]: holds a NUL byte", i)
 		}
-		c.args = append(c.args, argument{nodes: t.Nodes, spread: true})
+		c.args = append(c.args, argumentTemplate{argument(t.Nodes), true})
 	}
 	return c, nil
 }
@@ -114,10 +114,14 @@ func literalProgram(a argument) (string, error) {
 	return s, nil
 }
 
+// argument is one argument of a program, of text that is written out and of
+// values.
+type argument []template.Node
+
 // literal is the text of an argument without tags.
 func (a argument) literal() (string, bool) {
 	var b strings.Builder
-	for _, n := range a.nodes {
+	for _, n := range a {
 		t, ok := n.(template.Text)
 		if !ok {
 			return "", false
@@ -129,8 +133,8 @@ func (a argument) literal() (string, bool) {
 
 // prefix is the literal text that an argument surely begins with.
 func (a argument) prefix() string {
-	if len(a.nodes) > 0 {
-		if t, ok := a.nodes[0].(template.Text); ok {
+	if len(a) > 0 {
+		if t, ok := a[0].(template.Text); ok {
 			return t.Text
 		}
 	}
@@ -140,7 +144,7 @@ func (a argument) prefix() string {
 // mayDash reports whether a value in a may start with '-' by its parameter.
 func (a argument) mayDash(dash map[string]bool) bool {
 	found := false
-	_ = template.EachPath(a.nodes, nil, func(p *template.Path, _ []string) error {
+	_ = template.EachPath(a, nil, func(p *template.Path, _ []string) error {
 		found = found || template.ArgumentOf(p) != "" && dash[template.ArgumentOf(p)]
 		return nil
 	})
@@ -150,7 +154,7 @@ func (a argument) mayDash(dash map[string]bool) bool {
 // check calls known with each path in the command that is not a loop variable.
 func (c CommandLine) check(known func(*template.Path) error) error {
 	for _, a := range c.args {
-		err := template.EachPath(a.nodes, nil, func(p *template.Path, names []string) error {
+		err := template.EachPath(a.argument, nil, func(p *template.Path, names []string) error {
 			for _, n := range names {
 				if p.Keys[0] == n {
 					return nil
@@ -163,6 +167,16 @@ func (c CommandLine) check(known func(*template.Path) error) error {
 		}
 	}
 	return nil
+}
+
+// checkInterpreters refuses placeholders where a value would be code. dash
+// names the parameters whose values may start with '-'.
+func (c CommandLine) checkInterpreters(dash map[string]bool) error {
+	args := make([]argument, len(c.args))
+	for i, a := range c.args {
+		args[i] = a.argument
+	}
+	return checkProgram(c.Program, args, dash)
 }
 
 // ValueError is an argument value that a command cannot take. It is the
@@ -184,7 +198,7 @@ func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string
 	w := argWriter{dash: dash}
 	w.r = template.Renderer{Data: data, Emit: w.emit}
 	for _, a := range c.args {
-		if err := w.argument(a.nodes, a.spread, false); err != nil {
+		if err := w.argument(a.argument, a.spread, false); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"jp/tools/template"
 )
 
 // interpreter says where a program takes code from its arguments. Values may
@@ -101,53 +103,66 @@ func interpreterOf(program string) (interpreter, bool) {
 	return interpreter{}, false
 }
 
-// checkInterpreters refuses placeholders where a value would be code. dash
+// checkProgram refuses placeholders where a value would be code. dash
 // names the parameters whose values may start with '-'.
-func (c CommandLine) checkInterpreters(dash map[string]bool) error {
-	switch programName(c.Program) {
+func checkProgram(program string, args []argument, dash map[string]bool) error {
+	switch programName(program) {
 	case "python", "pypy", "ipython":
-		if name := pythonModule(c.args); slices.Contains(runningModules, name) {
-			return interpreter{all: runsOthers}.check(c.Program+" -m "+name, c.args, dash)
+		if name := pythonModule(args); slices.Contains(runningModules, name) {
+			return interpreter{all: runsOthers}.check(program+" -m "+name, args, dash)
 		}
 	case "perl":
-		for _, a := range c.args {
+		for _, a := range args {
 			if text, ok := a.literal(); ok && strings.Contains(strings.ReplaceAll(text, "<<>>", ""), "<>") {
-				return interpreter{all: opensPipes}.check(c.Program, c.args, dash)
+				return interpreter{all: opensPipes}.check(program, args, dash)
 			}
 		}
 	case "java":
-		return checkJava(c.args)
+		return checkJava(args)
 	case "docker", "podman", "nerdctl", "kubectl", "oc":
-		if err := checkContainer(c.Program, c.args, dash); err != nil {
+		if err := checkContainer(program, args, dash); err != nil {
 			return err
 		}
 	}
-	if in, ok := interpreterOf(c.Program); ok {
-		return in.check(c.Program, c.args, dash)
+	if in, ok := interpreterOf(program); ok {
+		return in.check(program, args, dash)
 	}
-	options, runs := runningOptionsOf(c.Program)
-	switch programName(c.Program) {
+	options, runs := runningOptionsOf(program)
+	switch programName(program) {
 	case "find", "gfind", "fd", "fdfind":
-		if err := checkExec(c.Program, c.args, dash); err != nil {
+		if err := checkExec(program, args, dash); err != nil {
 			return err
 		}
 	case "git":
-		if err := checkGit(c.args); err != nil {
+		if err := checkGit(args); err != nil {
 			return err
 		}
 	case "go":
-		if done, err := checkGo(c.args, dash); done || err != nil {
+		if done, err := checkGo(args, dash); done || err != nil {
 			return err
 		}
 	case "tar", "gtar", "bsdtar":
-		return checkTar(c.Program, c.args, options, dash)
+		return checkTar(program, args, options, dash)
 	}
 	if runs {
-		if err := options.check(c.Program, c.args, dash); err != nil {
+		if err := options.check(program, args, dash); err != nil {
 			return err
 		}
 	}
-	return checkNested(c.args, dash)
+	return checkNested(args, dash)
+}
+
+// isInterpreter reports whether a program takes code from its arguments.
+func isInterpreter(program string) bool {
+	_, ok := interpreterOf(program)
+	return ok
+}
+
+// readsCode reports whether a program is an interpreter that reads code with
+// these arguments: it does unless they say what else to run.
+func readsCode(program string, args []argument) bool {
+	in, ok := interpreterOf(program)
+	return ok && (in.all != "" || in.check(program, append(args, argument{template.Value{}}), nil) != nil)
 }
 
 // check walks the arguments as the interpreter would.

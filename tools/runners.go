@@ -97,7 +97,7 @@ func checkContainer(program string, args []argument, dash map[string]bool) error
 			operands = 1
 		case !strings.HasPrefix(text, "-"):
 			if operands++; operands == 2 {
-				return CommandLine{Program: text, args: args[i+1:]}.checkInterpreters(dash)
+				return checkProgram(text, args[i+1:], dash)
 			}
 		case !slices.Contains(containerFlags, text) && !strings.Contains(text, "="):
 			if i++; i < len(args) {

@@ -134,7 +134,7 @@ func (o runningOptions) runs(text string) bool {
 func checkTar(program string, args []argument, o runningOptions, dash map[string]bool) error {
 	if len(args) > 0 {
 		if text, literal := args[0].literal(); literal && !strings.HasPrefix(text, "-") {
-			args = append([]argument{{nodes: []template.Node{template.Text{Text: "-" + text}}}}, args[1:]...)
+			args = append([]argument{{template.Text{Text: "-" + text}}}, args[1:]...)
 		}
 	}
 	local := slices.ContainsFunc(args, func(a argument) bool { text, literal := a.literal(); return literal && text == "--force-local" })

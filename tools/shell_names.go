@@ -260,8 +260,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 	case slices.Contains(shellBuiltins, name):
 		return ""
 	}
-	in, ok := interpreterOf(name)
-	if !ok {
+	if !isInterpreter(name) {
 		return ""
 	}
 	why := fmt.Sprintf("%s, which may run what it reads", name)
@@ -273,8 +272,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 		}
 		line = append(line, a)
 	}
-	// It reads code unless its arguments say what else to run.
-	if in.all != "" || in.check(name, append(line, argument{nodes: []template.Node{template.Value{}}}), nil) != nil {
+	if readsCode(name, line) {
 		return why
 	}
 	return ""

@@ -401,14 +401,14 @@ func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand
 		return known
 	}
 	var c shellCommand
-	line := CommandLine{Program: name}
+	var args []argument
 	for i, w := range call.Args[1:] {
-		line.args = append(line.args, r.wordArgument(w))
+		args = append(args, r.wordArgument(w))
 		if s, ok := r.static(w); ok && s == "--" && c.ends == 0 {
 			c.ends = i + 1
 		}
 	}
-	if err := line.checkInterpreters(r.rules.dash); err != nil {
+	if err := checkProgram(name, args, r.rules.dash); err != nil {
 		c.why = err.Error()
 	}
 	r.commands[call] = c
@@ -441,9 +441,9 @@ func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at i
 // written out, and values.
 func (r *shellReading) wordArgument(w *syntax.Word) argument {
 	if s, ok := r.static(w); ok {
-		return argument{nodes: []template.Node{template.Text{Text: s}}}
+		return argument{template.Text{Text: s}}
 	}
-	var nodes []template.Node
+	var nodes argument
 	if p := literalPrefix(w); p != "" {
 		first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
 		for i := first; i < last; i++ {
@@ -462,7 +462,7 @@ func (r *shellReading) wordArgument(w *syntax.Word) argument {
 	if first == last {
 		nodes = append(nodes, template.Value{}) // a value of the text's own
 	}
-	return argument{nodes: nodes}
+	return nodes
 }
 
 // holds reports whether there is a placeholder in a word.
