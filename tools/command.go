@@ -3,10 +3,10 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/interpreter"
 	"jp/tools/template"
 )
 
@@ -33,7 +33,7 @@ func (c CommandLine) IsZero() bool { return c.Program == "" }
 // to none or several: an {{#if}} or {{#for}} that is all of the argument, and
 // a placeholder that is all of it and stands for a list.
 type argumentTemplate struct {
-	argument
+	interpreter.Argument
 	spread bool
 }
 
@@ -65,9 +65,9 @@ func parseCommandText(text string) (CommandLine, error) {
 		if err != nil {
 			return c, err
 		}
-		a := argument(t.Nodes)
+		a := interpreter.Argument(t.Nodes)
 		if i > 0 {
-			c.args = append(c.args, argumentTemplate{argument: a})
+			c.args = append(c.args, argumentTemplate{Argument: a})
 		} else if c.Program, err = literalProgram(a); err != nil {
 			return c, err
 		}
@@ -83,7 +83,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 	if err != nil {
 		return c, fmt.Errorf("program: %w", err)
 	}
-	if c.Program, err = literalProgram(argument(t.Nodes)); err != nil {
+	if c.Program, err = literalProgram(interpreter.Argument(t.Nodes)); err != nil {
 		return c, err
 	}
 	for i, a := range args {
@@ -97,14 +97,14 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 		if strings.ContainsRune(a, 0) {
 			return c, fmt.Errorf("args[%d]: holds a NUL byte", i)
 		}
-		c.args = append(c.args, argumentTemplate{argument(t.Nodes), true})
+		c.args = append(c.args, argumentTemplate{interpreter.Argument(t.Nodes), true})
 	}
 	return c, nil
 }
 
 // literalProgram is the program that a names; values may not choose it.
-func literalProgram(a argument) (string, error) {
-	s, ok := a.literal()
+func literalProgram(a interpreter.Argument) (string, error) {
+	s, ok := a.Literal()
 	switch {
 	case !ok:
 		return "", errors.New("program: a placeholder cannot choose what runs")
@@ -114,47 +114,10 @@ func literalProgram(a argument) (string, error) {
 	return s, nil
 }
 
-// argument is one argument of a program, of text that is written out and of
-// values.
-type argument []template.Node
-
-// literal is the text of an argument without tags.
-func (a argument) literal() (string, bool) {
-	var b strings.Builder
-	for _, n := range a {
-		t, ok := n.(template.Text)
-		if !ok {
-			return "", false
-		}
-		b.WriteString(t.Text)
-	}
-	return b.String(), true
-}
-
-// prefix is the literal text that an argument surely begins with.
-func (a argument) prefix() string {
-	if len(a) > 0 {
-		if t, ok := a[0].(template.Text); ok {
-			return t.Text
-		}
-	}
-	return ""
-}
-
-// mayDash reports whether a value in a may start with '-' by its parameter.
-func (a argument) mayDash(dash map[string]bool) bool {
-	found := false
-	_ = template.EachPath(a, nil, func(p *template.Path, _ []string) error {
-		found = found || template.ArgumentOf(p) != "" && dash[template.ArgumentOf(p)]
-		return nil
-	})
-	return found
-}
-
 // check calls known with each path in the command that is not a loop variable.
 func (c CommandLine) check(known func(*template.Path) error) error {
 	for _, a := range c.args {
-		err := template.EachPath(a.argument, nil, func(p *template.Path, names []string) error {
+		err := template.EachPath(a.Argument, nil, func(p *template.Path, names []string) error {
 			for _, n := range names {
 				if p.Keys[0] == n {
 					return nil
@@ -172,11 +135,11 @@ func (c CommandLine) check(known func(*template.Path) error) error {
 // checkInterpreters refuses placeholders where a value would be code. dash
 // names the parameters whose values may start with '-'.
 func (c CommandLine) checkInterpreters(dash map[string]bool) error {
-	args := make([]argument, len(c.args))
+	args := make([]interpreter.Argument, len(c.args))
 	for i, a := range c.args {
-		args[i] = a.argument
+		args[i] = a.Argument
 	}
-	return checkProgram(c.Program, args, dash)
+	return interpreter.Check(c.Program, args, dash)
 }
 
 // ValueError is an argument value that a command cannot take. It is the
@@ -198,7 +161,7 @@ func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string
 	w := argWriter{dash: dash}
 	w.r = template.Renderer{Data: data, Emit: w.emit}
 	for _, a := range c.args {
-		if err := w.argument(a.argument, a.spread, false); err != nil {
+		if err := w.argument(a.Argument, a.spread, false); err != nil {
 			return nil, err
 		}
 	}
@@ -307,10 +270,4 @@ func (w *argWriter) flush() error {
 	}
 	w.out = append(w.out, s)
 	return nil
-}
-
-// programName is the name that a program goes by in the table of interpreters:
-// without folder and version.
-func programName(program string) string {
-	return strings.ToLower(strings.TrimRight(filepath.Base(program), "0123456789."))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/interpreter"
 	"jp/tools/proc"
 	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
@@ -260,19 +261,19 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 	case slices.Contains(shellBuiltins, name):
 		return ""
 	}
-	if !isInterpreter(name) {
+	if !interpreter.Is(name) {
 		return ""
 	}
 	why := fmt.Sprintf("%s, which may run what it reads", name)
-	line := []argument{}
+	line := []interpreter.Argument{}
 	for _, w := range args[1:] {
 		a := r.wordArgument(w)
-		if s, ok := a.literal(); ok && slices.Contains([]string{"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}, s) {
+		if s, ok := a.Literal(); ok && slices.Contains([]string{"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}, s) {
 			return why
 		}
 		line = append(line, a)
 	}
-	if readsCode(name, line) {
+	if interpreter.ReadsCode(name, line) {
 		return why
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/interpreter"
 	"jp/tools/template"
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -401,14 +402,14 @@ func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand
 		return known
 	}
 	var c shellCommand
-	var args []argument
+	var args []interpreter.Argument
 	for i, w := range call.Args[1:] {
 		args = append(args, r.wordArgument(w))
 		if s, ok := r.static(w); ok && s == "--" && c.ends == 0 {
 			c.ends = i + 1
 		}
 	}
-	if err := checkProgram(name, args, r.rules.dash); err != nil {
+	if err := interpreter.Check(name, args, r.rules.dash); err != nil {
 		c.why = err.Error()
 	}
 	r.commands[call] = c
@@ -439,11 +440,11 @@ func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at i
 
 // wordArgument is a word as the table of interpreters sees it: text that is
 // written out, and values.
-func (r *shellReading) wordArgument(w *syntax.Word) argument {
+func (r *shellReading) wordArgument(w *syntax.Word) interpreter.Argument {
 	if s, ok := r.static(w); ok {
-		return argument{template.Text{Text: s}}
+		return interpreter.Argument{template.Text{Text: s}}
 	}
-	var nodes argument
+	var nodes interpreter.Argument
 	if p := literalPrefix(w); p != "" {
 		first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
 		for i := first; i < last; i++ {

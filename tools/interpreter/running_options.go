@@ -1,4 +1,4 @@
-package tools
+package interpreter
 
 import (
 	"fmt"
@@ -84,13 +84,13 @@ func runningOptionsOf(program string) (runningOptions, bool) {
 }
 
 // check refuses placeholders in the values of such options, and those that could be such an option.
-func (o runningOptions) check(program string, args []argument, dash map[string]bool) error {
-	if o.but != "" && slices.ContainsFunc(args, func(a argument) bool { text, literal := a.literal(); return literal && text == o.but }) {
+func (o runningOptions) check(program string, args []Argument, dash map[string]bool) error {
+	if o.but != "" && slices.ContainsFunc(args, func(a Argument) bool { text, literal := a.Literal(); return literal && text == o.but }) {
 		return nil
 	}
 	takes := false // the argument before takes this one
 	for i, a := range args {
-		text, literal := a.literal()
+		text, literal := a.Literal()
 		if literal && text == "--" && !o.files {
 			return nil
 		}
@@ -131,13 +131,13 @@ func (o runningOptions) runs(text string) bool {
 
 // checkTar refuses, beside what runs, an archive that a value names: one with a colon is on another host, and a remote shell is
 // started with what stands before the colon. The first argument may have its letters without a dash.
-func checkTar(program string, args []argument, o runningOptions, dash map[string]bool) error {
+func checkTar(program string, args []Argument, o runningOptions, dash map[string]bool) error {
 	if len(args) > 0 {
-		if text, literal := args[0].literal(); literal && !strings.HasPrefix(text, "-") {
-			args = append([]argument{{template.Text{Text: "-" + text}}}, args[1:]...)
+		if text, literal := args[0].Literal(); literal && !strings.HasPrefix(text, "-") {
+			args = append([]Argument{{template.Text{Text: "-" + text}}}, args[1:]...)
 		}
 	}
-	local := slices.ContainsFunc(args, func(a argument) bool { text, literal := a.literal(); return literal && text == "--force-local" })
+	local := slices.ContainsFunc(args, func(a Argument) bool { text, literal := a.Literal(); return literal && text == "--force-local" })
 	if !local {
 		o.short += "f"
 		o.long = append(o.long[:len(o.long):len(o.long)], "--file")

@@ -1,4 +1,4 @@
-package tools
+package interpreter
 
 import (
 	"fmt"
@@ -103,9 +103,9 @@ func interpreterOf(program string) (interpreter, bool) {
 	return interpreter{}, false
 }
 
-// checkProgram refuses placeholders where a value would be code. dash
-// names the parameters whose values may start with '-'.
-func checkProgram(program string, args []argument, dash map[string]bool) error {
+// Check refuses placeholders where a value would be code to the program, or to one that it runs. dash names the parameters
+// whose values may start with '-'.
+func Check(program string, args []Argument, dash map[string]bool) error {
 	switch programName(program) {
 	case "python", "pypy", "ipython":
 		if name := pythonModule(args); slices.Contains(runningModules, name) {
@@ -113,7 +113,7 @@ func checkProgram(program string, args []argument, dash map[string]bool) error {
 		}
 	case "perl":
 		for _, a := range args {
-			if text, ok := a.literal(); ok && strings.Contains(strings.ReplaceAll(text, "<<>>", ""), "<>") {
+			if text, ok := a.Literal(); ok && strings.Contains(strings.ReplaceAll(text, "<<>>", ""), "<>") {
 				return interpreter{all: opensPipes}.check(program, args, dash)
 			}
 		}
@@ -152,25 +152,25 @@ func checkProgram(program string, args []argument, dash map[string]bool) error {
 	return checkNested(args, dash)
 }
 
-// isInterpreter reports whether a program takes code from its arguments.
-func isInterpreter(program string) bool {
+// Is reports whether a program takes code from its arguments.
+func Is(program string) bool {
 	_, ok := interpreterOf(program)
 	return ok
 }
 
-// readsCode reports whether a program is an interpreter that reads code with
+// ReadsCode reports whether a program is an interpreter that reads code with
 // these arguments: it does unless they say what else to run.
-func readsCode(program string, args []argument) bool {
+func ReadsCode(program string, args []Argument) bool {
 	in, ok := interpreterOf(program)
-	return ok && (in.all != "" || in.check(program, append(args, argument{template.Value{}}), nil) != nil)
+	return ok && (in.all != "" || in.check(program, append(args, Argument{template.Value{}}), nil) != nil)
 }
 
 // check walks the arguments as the interpreter would.
-func (in interpreter) check(program string, args []argument, dash map[string]bool) error {
+func (in interpreter) check(program string, args []Argument, dash map[string]bool) error {
 	code := false // the code or script has been named, literally
 	known := true // all options so far are known
 	for i := 0; i < len(args); i++ {
-		text, literal := args[i].literal()
+		text, literal := args[i].Literal()
 		refuse := func(why string) error {
 			return fmt.Errorf("a placeholder in argument %d of %s: it %s", i+1, program, why)
 		}
@@ -193,7 +193,7 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 		switch {
 		case text == "--":
 			if !code && i+1 < len(args) {
-				if _, literal := args[i+1].literal(); literal {
+				if _, literal := args[i+1].Literal(); literal {
 					code, i = true, i+1
 				}
 			}
@@ -204,14 +204,14 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 			case slices.Contains(in.pairs, name):
 				i += 2
 				if i-1 < len(args) {
-					if _, literal := args[i-1].literal(); !literal {
+					if _, literal := args[i-1].Literal(); !literal {
 						return refuse("names a variable")
 					}
 				}
 			case slices.Contains(in.coded, name):
 				if !attached {
 					if i++; i < len(args) {
-						if _, literal := args[i].literal(); !literal {
+						if _, literal := args[i].Literal(); !literal {
 							return refuse("would be code, or name it")
 						}
 					}
@@ -234,7 +234,7 @@ func (in interpreter) check(program string, args []argument, dash map[string]boo
 			known = known && ok
 			if took && i+1 < len(args) {
 				next := args[i+1]
-				_, literal := next.literal()
+				_, literal := next.Literal()
 				switch {
 				case !literal && isCode:
 					return refuse("would be code, or name it")
@@ -272,10 +272,10 @@ func (in interpreter) cluster(s string) (takesNext, isCode, ok bool) {
 }
 
 // checkExec refuses placeholders in what find and fd execute.
-func checkExec(program string, args []argument, dash map[string]bool) error {
+func checkExec(program string, args []Argument, dash map[string]bool) error {
 	inside := false
 	for i, a := range args {
-		text, literal := a.literal()
+		text, literal := a.Literal()
 		switch {
 		case slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, text) && literal:
 			inside = true
@@ -289,9 +289,9 @@ func checkExec(program string, args []argument, dash map[string]bool) error {
 }
 
 // checkGit refuses placeholders that choose git's configuration or command.
-func checkGit(args []argument) error {
+func checkGit(args []Argument) error {
 	for i := 0; i < len(args); i++ {
-		text, literal := args[i].literal()
+		text, literal := args[i].Literal()
 		if !literal {
 			return fmt.Errorf("a placeholder in argument %d of git: before the subcommand it would be configuration, and that names programs", i+1)
 		}
@@ -300,13 +300,13 @@ func checkGit(args []argument) error {
 			i++
 		case text == "-C" || text == "--git-dir" || text == "--work-tree":
 			if i++; i < len(args) {
-				if _, literal := args[i].literal(); !literal {
+				if _, literal := args[i].Literal(); !literal {
 					return fmt.Errorf("a placeholder in argument %d of git: it would choose a repository, and its configuration names programs", i+1)
 				}
 			}
 		case text == "-c" || text == "--config-env" || text == "--exec-path":
 			if i++; i < len(args) {
-				if _, literal := args[i].literal(); !literal {
+				if _, literal := args[i].Literal(); !literal {
 					return fmt.Errorf("a placeholder in argument %d of git: it would be configuration, and that names programs", i+1)
 				}
 			}
@@ -316,7 +316,7 @@ func checkGit(args []argument) error {
 				return nil
 			}
 			for j, a := range args[i+1:] {
-				if _, literal := a.literal(); !literal {
+				if _, literal := a.Literal(); !literal {
 					return fmt.Errorf("a placeholder in argument %d of git: git %s runs what its arguments name", i+j+2, text)
 				}
 			}
@@ -328,9 +328,9 @@ func checkGit(args []argument) error {
 
 // checkGo refuses placeholders that choose the program of go run and go tool. What follows that goes to it, so then nothing is
 // left to check.
-func checkGo(args []argument, dash map[string]bool) (done bool, err error) {
+func checkGo(args []Argument, dash map[string]bool) (done bool, err error) {
 	for i, a := range args {
-		switch text, literal := a.literal(); {
+		switch text, literal := a.Literal(); {
 		case !literal:
 			return true, fmt.Errorf("a placeholder in argument %d of go: it would be the command", i+1)
 		case text == "run" || text == "tool":
@@ -344,10 +344,10 @@ func checkGo(args []argument, dash map[string]bool) (done bool, err error) {
 
 // checkNested finds an interpreter with code in the arguments of another
 // program, such as docker exec box sh -c ...
-func checkNested(args []argument, dash map[string]bool) error {
+func checkNested(args []Argument, dash map[string]bool) error {
 	for i := 0; i+1 < len(args); i++ {
-		name, literal := args[i].literal()
-		option, optionLiteral := args[i+1].literal()
+		name, literal := args[i].Literal()
+		option, optionLiteral := args[i+1].Literal()
 		if !literal || !optionLiteral || len(option) < 2 || option[0] != '-' {
 			continue
 		}

@@ -1,4 +1,4 @@
-package tools
+package interpreter
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ var runningModules = strings.Fields(`
 `)
 
 // pythonModule is the first part of the name that python -m is given in args, "" if it is none.
-func pythonModule(args []argument) string {
+func pythonModule(args []Argument) string {
 	for i := 0; i < len(args); i++ {
-		text, literal := args[i].literal()
+		text, literal := args[i].Literal()
 		if !literal || len(text) < 2 || text[0] != '-' || text[1] == '-' {
 			return ""
 		}
@@ -29,7 +29,7 @@ func pythonModule(args []argument) string {
 			if i++; i == len(args) {
 				return ""
 			}
-			value, _ = args[i].literal()
+			value, _ = args[i].Literal()
 		}
 		switch text[at] {
 		case 'c':
@@ -44,22 +44,22 @@ func pythonModule(args []argument) string {
 
 // checkJava refuses placeholders in what java runs, and in the options before it. What follows goes
 // to that.
-func checkJava(args []argument) error {
+func checkJava(args []Argument) error {
 	for i := 0; i < len(args); i++ {
-		text, literal := args[i].literal()
+		text, literal := args[i].Literal()
 		switch {
 		case !literal:
 			return fmt.Errorf("a placeholder in argument %d of java: it names what is run, or an option of it", i+1)
 		case text == "-jar" || text == "-m" || text == "--module":
 			if i++; i < len(args) {
-				if _, literal := args[i].literal(); !literal {
+				if _, literal := args[i].Literal(); !literal {
 					return fmt.Errorf("a placeholder in argument %d of java: it names what is run", i+1)
 				}
 			}
 			return nil
 		case slices.Contains([]string{"-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules"}, text):
 			if i++; i < len(args) {
-				if _, literal := args[i].literal(); !literal {
+				if _, literal := args[i].Literal(); !literal {
 					return fmt.Errorf("a placeholder in argument %d of java: it names where code is loaded from", i+1)
 				}
 			}
@@ -76,9 +76,9 @@ var containerFlags = strings.Fields("-i -t -d -q -it -ti --interactive --tty --d
 
 // checkContainer refuses placeholders up to the command that is run in a container. What follows is
 // checked as that command's.
-func checkContainer(program string, args []argument, dash map[string]bool) error {
-	at := slices.IndexFunc(args, func(a argument) bool {
-		text, literal := a.literal()
+func checkContainer(program string, args []Argument, dash map[string]bool) error {
+	at := slices.IndexFunc(args, func(a Argument) bool {
+		text, literal := a.Literal()
 		return literal && (text == "exec" || text == "run" || text == "create")
 	})
 	if at < 0 {
@@ -89,7 +89,7 @@ func checkContainer(program string, args []argument, dash map[string]bool) error
 	}
 	operands := 0
 	for i := at + 1; i < len(args); i++ {
-		text, literal := args[i].literal()
+		text, literal := args[i].Literal()
 		switch {
 		case !literal:
 			return refuse(i)
@@ -97,11 +97,11 @@ func checkContainer(program string, args []argument, dash map[string]bool) error
 			operands = 1
 		case !strings.HasPrefix(text, "-"):
 			if operands++; operands == 2 {
-				return checkProgram(text, args[i+1:], dash)
+				return Check(text, args[i+1:], dash)
 			}
 		case !slices.Contains(containerFlags, text) && !strings.Contains(text, "="):
 			if i++; i < len(args) {
-				if _, literal := args[i].literal(); !literal {
+				if _, literal := args[i].Literal(); !literal {
 					return refuse(i)
 				}
 			}
