@@ -142,15 +142,6 @@ func (c CommandLine) checkInterpreters(dash map[string]bool) error {
 	return interpreter.Check(c.Program, args, dash)
 }
 
-// ValueError is an argument value that a command cannot take. It is the
-// model's mistake, not the author's.
-type ValueError struct {
-	Argument string
-	Msg      string
-}
-
-func (e *ValueError) Error() string { return fmt.Sprintf("argument %q %s", e.Argument, e.Msg) }
-
 // Bounds of an argument list. Linux takes 128 KiB for one argument with its
 // final NUL.
 const maxArgument = 128<<10 - 1
@@ -247,7 +238,7 @@ func (w *argWriter) emit(s string, from *template.Path) {
 	}
 	w.b.WriteString(s)
 	if from != nil && w.invalid == nil && strings.ContainsRune(s, 0) {
-		w.invalid = &ValueError{template.LastKey(from), "holds a NUL byte"}
+		w.invalid = &template.ValueError{Argument: template.LastKey(from), Msg: "holds a NUL byte"}
 	}
 }
 
@@ -260,10 +251,10 @@ func (w *argWriter) flush() error {
 		return w.invalid
 	}
 	if name := template.ArgumentOf(first); name != "" && strings.HasPrefix(s, "-") && !w.ends && !w.dash[name] {
-		return &ValueError{name, fmt.Sprintf("must not start with '-': %s would be an option, not a value", brief.Quote(s))}
+		return &template.ValueError{Argument: name, Msg: fmt.Sprintf("must not start with '-': %s would be an option, not a value", brief.Quote(s))}
 	}
 	if len(s) > maxArgument {
-		return &ValueError{template.LastKey(value), fmt.Sprintf("is too long: an argument of a program is at most %s", brief.Size(maxArgument))}
+		return &template.ValueError{Argument: template.LastKey(value), Msg: fmt.Sprintf("is too long: an argument of a program is at most %s", brief.Size(maxArgument))}
 	}
 	if s == "--" && value == nil {
 		w.ends = true

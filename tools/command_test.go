@@ -172,7 +172,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		args := data(map[string]any{"x": value})
 		got, err := c.render(args, nil)
-		var bad *ValueError
+		var bad *template.ValueError
 		refuse := strings.HasPrefix(value, "-") || strings.Contains(value, "\x00")
 		if refuse != (err != nil) || err != nil && !errors.As(err, &bad) {
 			t.Fatalf("render(%q) = %q, %v, want refused: %v", value, got, err, refuse)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"jp/tools/environ"
 	"jp/tools/proc"
 )
 
@@ -76,7 +77,7 @@ func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
 		own = append(own, withoutLinks(dir))
 	}
 	// A home that is somebody else's, such as /usr/sbin of a daemon, is a folder of the system.
-	if home := variable(env.Environ, "HOME"); filepath.IsAbs(home) {
+	if home := environ.Value(env.Environ, "HOME"); filepath.IsAbs(home) {
 		if info, err := os.Stat(home); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
 				own = append(own, withoutLinks(home))
@@ -176,7 +177,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(filepath.Join(g.Dir, g.Match)))
 			}
 		}
-		if f.opensHome(r.path, variable(env.Environ, "HOME")) {
+		if f.opensHome(r.path, environ.Value(env.Environ, "HOME")) {
 			box.KeepHome = true
 		}
 		if r.mode == ReadOnly {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/environ"
 	"jp/tools/suggest"
 	"jp/tools/template"
 )
@@ -399,7 +400,7 @@ func (d *decoder) detached(key string, v any, def *Definition) {
 func (d *decoder) env(key string, v any) []string {
 	names := d.strs(key, v)
 	for i, name := range names {
-		if why := badVariable(name); why != "" {
+		if why := environ.Forbidden(name); why != "" {
 			d.fail(fmt.Sprintf("%s[%d]", key, i), "%q %s", name, why)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"jp/tools/brief"
+	"jp/tools/environ"
 	"jp/tools/jsondoc"
 	"jp/tools/proc"
 	"jp/tools/template"
@@ -151,7 +152,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	}
 	var files []string // that carry values
 	if s := c.def.Command.shell; s != nil {
-		call, err := s.call(data, c.def.shellRules(), variable(spec.Env, "TMPDIR"))
+		call, err := s.call(data, c.def.shellRules(), environ.Value(spec.Env, "TMPDIR"))
 		if err != nil {
 			return *refused("%v", err), nil
 		}
@@ -176,7 +177,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		}
 		defer line.Close()
 		spec.Socket = line.Socket
-		spec.Env = proc.Environ(spec.Env, "*", CallVariable+"="+callFD, "PATH="+line.Dir+":"+orText(variable(spec.Env, "PATH"), usualPath))
+		spec.Env = proc.Environ(spec.Env, "*", CallVariable+"="+callFD, "PATH="+line.Dir+":"+orText(environ.Value(spec.Env, "PATH"), usualPath))
 	} else {
 		spec.Env = proc.Environ(spec.Env, "*", CallVariable+"="+CallNone)
 	}

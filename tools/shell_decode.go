@@ -96,13 +96,3 @@ func (d *decoder) shellWhole(def *Definition) {
 
 // shellRules is what d says about values in its shell text.
 func (def Definition) shellRules() shellRules { return shellRules{dash: def.dash, env: def.Env} }
-
-// variable is the value of a variable in environ, "" without one.
-func variable(environ []string, name string) string {
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}

@@ -47,7 +47,7 @@ func FuzzShellRewrite(f *testing.F) {
 			// Different values in the same pattern have the same variables.
 			c, err := s.call(data(map[string]any{"x": v, "y": v + "y", "list": []any{v + "1", v + "2"}}), shellRules{}, t.TempDir())
 			if err != nil {
-				var value *ValueError
+				var value *template.ValueError
 				var place *template.Error
 				if !errors.As(err, &value) && !errors.As(err, &place) {
 					t.Errorf("%q: %v", v, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/environ"
 	"jp/tools/interpreter"
 	"jp/tools/proc"
 	"jp/tools/template"
@@ -43,7 +44,7 @@ func (r *shellReading) assignable(name string) string {
 	switch {
 	case !template.IsName(name) || strings.Contains(name, "-") || !lower && !upper:
 		return fmt.Sprintf("is assigned to %s: name the variable in lower case", name)
-	case exported, slices.Contains(specialVariables, name), strings.HasPrefix(name, "LC_"), badVariable(name) != "",
+	case exported, slices.Contains(specialVariables, name), strings.HasPrefix(name, "LC_"), environ.Forbidden(name) != "",
 		strings.HasPrefix(name, "COMP_"), strings.HasPrefix(name, "READLINE_"), strings.HasPrefix(name, "npm_"):
 		return fmt.Sprintf("is assigned to %s, which means something to the shell or to programs", name)
 	case upper && (r.exports || r.exported[name]):

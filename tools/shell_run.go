@@ -166,14 +166,14 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 	argument := template.LastKey(l.from)
 	switch parameter := template.ArgumentOf(l.from); {
 	case strings.ContainsRune(l.value, 0):
-		return "", &ValueError{argument, "holds a NUL byte"}
+		return "", &template.ValueError{Argument: argument, Msg: "holds a NUL byte"}
 	case u.argv && len(l.value) > maxInline:
-		return "", &ValueError{argument, fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", brief.Size(len(l.value)), brief.Size(maxInline))}
+		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", brief.Size(len(l.value)), brief.Size(maxInline))}
 	case parameter == "" || !u.leads || !emptyLeaves(r, u.before):
 	case u.options && strings.HasPrefix(l.value, "-") && !r.rules.dash[parameter]:
-		return "", &ValueError{argument, fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", brief.Quote(l.value), u.program)}
+		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", brief.Quote(l.value), u.program)}
 	case u.echo && (isEchoOption(l.value) || l.value == "-" && !u.alone):
-		return "", &ValueError{argument, fmt.Sprintf("must not be %s: that is an option of echo", brief.Quote(l.value))}
+		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("must not be %s: that is an option of echo", brief.Quote(l.value))}
 	}
 	n, ok := v.numbers[l.value]
 	if !ok {
@@ -185,7 +185,7 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 		} else {
 			v.env = append(v.env, argVariable+strconv.Itoa(n)+"="+l.value)
 			if v.size += len(l.value) + len(argVariable) + 8; v.size > maxInlineAll {
-				return "", &ValueError{argument, fmt.Sprintf("and the others come to more than %s", brief.Size(maxInlineAll))}
+				return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("and the others come to more than %s", brief.Size(maxInlineAll))}
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package template
 
+import "fmt"
+
 // ArgumentOf returns the parameter that a value comes from, "" if from none. p may be nil.
 func ArgumentOf(p *Path) string {
 	if p != nil && len(p.Keys) >= 3 && p.Keys[0] == "tool" && p.Keys[1] == "arguments" {
@@ -16,3 +18,11 @@ func LastKey(p *Path) string {
 	}
 	return p.Keys[len(p.Keys)-1]
 }
+// ValueError is an argument value that a command cannot take. It is the
+// model's mistake, not the author's.
+type ValueError struct {
+	Argument string
+	Msg      string
+}
+
+func (e *ValueError) Error() string { return fmt.Sprintf("argument %q %s", e.Argument, e.Msg) }

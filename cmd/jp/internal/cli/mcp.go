@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/environ"
 	"jp/tools/proc"
 )
 
@@ -378,7 +379,7 @@ func (a *app) mcpClient(s mcpServer) *mcp.Client {
 // keptFromServers says why a variable is never handed to an MCP server.
 func (a *app) keptFromServers(name string) string {
 	const why = "is the key of a model provider, or jp's own, and no server gets it"
-	if tools.IsProviderKey(name) {
+	if environ.IsProviderKey(name) {
 		return why
 	}
 	m, err := a.machine()

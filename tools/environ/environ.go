@@ -1,4 +1,6 @@
-package tools
+// Package environ says which variables of the environment a tool may have: not the keys of jp, and nothing that decides what
+// programs load or run.
+package environ
 
 import (
 	"slices"
@@ -7,9 +9,9 @@ import (
 	"jp/tools/template"
 )
 
-// badVariable says why a tool may not ask for an environment variable; "" if
+// Forbidden says why a tool may not ask for an environment variable; "" if
 // it may.
-func badVariable(name string) string {
+func Forbidden(name string) string {
 	has := func(prefixes ...string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
@@ -59,3 +61,13 @@ var loaderVariables = strings.Fields(`
 	GIT_PROXY_COMMAND SSH_ASKPASS SUDO_ASKPASS EDITOR VISUAL PAGER MANPAGER BROWSER LESSOPEN LESSCLOSE
 	MAKEFLAGS MFLAGS GNUMAKEFLAGS RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER HOSTALIASES LOCALDOMAIN RES_OPTIONS
 `)
+
+// Value returns the value of a variable in environ, "" without one.
+func Value(environ []string, name string) string {
+	for _, e := range environ {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
