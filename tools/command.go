@@ -7,6 +7,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/interpreter"
+	"jp/tools/shell"
 	"jp/tools/template"
 )
 
@@ -23,7 +24,7 @@ type CommandLine struct {
 	ScriptFile string // the name of its file, in the folder of the definition; "" = none
 
 	args  []argumentTemplate
-	shell *shellText
+	shell *shell.Text
 }
 
 // IsZero reports whether there is no command.

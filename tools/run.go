@@ -152,14 +152,14 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	}
 	var files []string // that carry values
 	if s := c.def.Command.shell; s != nil {
-		call, err := s.call(data, c.def.shellRules(), environ.Value(spec.Env, "TMPDIR"))
+		call, err := s.Call(data, c.def.shellRules(), environ.Value(spec.Env, "TMPDIR"))
 		if err != nil {
 			return *refused("%v", err), nil
 		}
 		// What a failure leaves in the folder for such files harms nobody.
-		defer func() { _ = call.close() }()
-		spec.Path, spec.Args, spec.Env = call.path, call.args, append(spec.Env, call.env...)
-		files = call.files
+		defer func() { _ = call.Close() }()
+		spec.Path, spec.Args, spec.Env = call.Path, call.Args, append(spec.Env, call.Env...)
+		files = call.Files
 	} else {
 		args, err := c.def.Command.render(data, c.def.dash)
 		if err != nil {

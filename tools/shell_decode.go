@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/shell"
 	"jp/tools/template"
 )
 
@@ -37,12 +38,12 @@ func (d *decoder) shell(key string, t map[string]any) CommandLine {
 	if d.err != nil {
 		return CommandLine{}
 	}
-	s, err := parseShell(c.ScriptFile, c.Script, c.Program)
+	s, err := shell.Parse(c.ScriptFile, c.Script, c.Program)
 	if err != nil {
 		d.shellFail(key, c.ScriptFile, err)
 		return CommandLine{}
 	}
-	c.Program, c.shell = s.sh, s
+	c.Program, c.shell = s.Interpreter, s
 	return c
 }
 
@@ -77,22 +78,22 @@ func (d *decoder) shellFail(key, file string, err error) {
 func (d *decoder) shellWhole(def *Definition) {
 	s := def.Command.shell
 	key := keyCommand + ".script"
-	if s.name != "" {
+	if s.File != "" {
 		key += "_file"
 	}
-	err := template.EachPath(s.nodes, nil, func(p *template.Path, names []string) error {
+	err := template.EachPath(s.Nodes, nil, func(p *template.Path, names []string) error {
 		if slices.Contains(names, p.Keys[0]) {
 			return nil
 		}
 		return def.knows(p)
 	})
 	if err == nil {
-		err = s.check(def.shellRules())
+		err = s.Check(def.shellRules())
 	}
 	if err != nil {
-		d.shellFail(key, s.name, err)
+		d.shellFail(key, s.File, err)
 	}
 }
 
 // shellRules is what d says about values in its shell text.
-func (def Definition) shellRules() shellRules { return shellRules{dash: def.dash, env: def.Env} }
+func (def Definition) shellRules() shell.Rules { return shell.Rules{Dash: def.dash, Env: def.Env} }

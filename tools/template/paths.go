@@ -18,6 +18,7 @@ func LastKey(p *Path) string {
 	}
 	return p.Keys[len(p.Keys)-1]
 }
+
 // ValueError is an argument value that a command cannot take. It is the
 // model's mistake, not the author's.
 type ValueError struct {

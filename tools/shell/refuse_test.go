@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"errors"
@@ -321,7 +321,7 @@ func TestShellRefusesTexts(t *testing.T) {
 		{strings.Repeat("(", 600) + "echo {{tool.arguments.x}}" + strings.Repeat(")", 600), "bash", ""},
 		{"echo {{tool.arguments.x}} " + strings.Repeat("$(", 10_000) + "ls" + strings.Repeat(")", 10_000), "bash", ""},
 		{strings.Repeat("a", maxScript+1), "bash", "is longer than 64 KB"},
-		{strings.Repeat("{{#if tool.arguments.x}}a\n{{/if}}\n", maxShellBlocks+1), "bash", "line 201, column 1: more than 100 blocks"},
+		{strings.Repeat("{{#if tool.arguments.x}}a\n{{/if}}\n", maxBlocks+1), "bash", "line 201, column 1: more than 100 blocks"},
 		{strings.Repeat("echo {{tool.arguments.x}}\n", maxPlaceholders+1), "bash", "line 2001, column 6: more than 2000 placeholders in one text"},
 	} {
 		err := checkScript(tt.script, tt.interpreter)
@@ -394,9 +394,9 @@ func TestShellBlocks(t *testing.T) {
 
 // checkScript is what loading a text says.
 func checkScript(text, interpreter string) error {
-	s, err := parseShell("", text, interpreter)
+	s, err := Parse("", text, interpreter)
 	if err != nil {
 		return err
 	}
-	return s.check(shellRules{env: []string{"GOFLAGS"}})
+	return s.Check(Rules{Env: []string{"GOFLAGS"}})
 }

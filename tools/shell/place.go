@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"fmt"
@@ -35,8 +35,8 @@ func (q quote) expansion(name string) string {
 	return `"${` + name + `}"`
 }
 
-// shellUse is what becomes of the value of a placeholder.
-type shellUse struct {
+// use is what becomes of the value of a placeholder.
+type use struct {
 	quote   quote
 	program string // the program whose argument it is; "" = none
 	argv    bool   // it is in the arguments or the environment of a program
@@ -47,14 +47,14 @@ type shellUse struct {
 	before  []int  // the placeholders before it in the argument
 }
 
-// shellReading is what one shell reads in a text.
-type shellReading struct {
+// reading is what one shell reads in a text.
+type reading struct {
 	lang  syntax.LangVariant
-	src   *shellSource
-	uses  []shellUse // by leaf
-	rules shellRules
+	src   *source
+	uses  []use // by leaf
+	rules Rules
 
-	commands map[*syntax.CallExpr]shellCommand
+	commands map[*syntax.CallExpr]command
 	funcs    map[string]bool   // functions that the text defines
 	declared map[string]string // variables with attributes, and how they got them
 	exported map[string]bool   // variables that programs are given
@@ -63,18 +63,18 @@ type shellReading struct {
 }
 
 // readAs parses a text as lang and finds the use of each of its placeholders.
-func (s *shellText) readAs(lang syntax.LangVariant, chunks []chunk, rules shellRules) (*shellReading, error) {
+func (s *Text) readAs(lang syntax.LangVariant, chunks []chunk, rules Rules) (*reading, error) {
 	src, err := s.source(chunks)
 	if err != nil {
 		return nil, err
 	}
-	file, err := parseShellSyntax(lang, src.text)
+	file, err := parseSyntax(lang, src.text)
 	if err != nil {
 		return nil, src.syntaxError(lang, err)
 	}
-	r := &shellReading{
-		lang: lang, src: src, rules: rules, uses: make([]shellUse, len(src.leaves)),
-		commands: map[*syntax.CallExpr]shellCommand{}, funcs: map[string]bool{}, declared: map[string]string{}, exported: map[string]bool{},
+	r := &reading{
+		lang: lang, src: src, rules: rules, uses: make([]use, len(src.leaves)),
+		commands: map[*syntax.CallExpr]command{}, funcs: map[string]bool{}, declared: map[string]string{}, exported: map[string]bool{},
 	}
 	if len(src.leaves) == 0 {
 		return r, nil
@@ -89,7 +89,7 @@ func (s *shellText) readAs(lang syntax.LangVariant, chunks []chunk, rules shellR
 }
 
 // place finds each token in a literal and looks at all that is around it.
-func (r *shellReading) place(file *syntax.File) error {
+func (r *reading) place(file *syntax.File) error {
 	var (
 		stack  []syntax.Node
 		first  error
@@ -138,7 +138,7 @@ func (r *shellReading) place(file *syntax.File) error {
 
 // use is the use of a leaf in the literal on top of stack, or why it cannot be
 // used there.
-func (r *shellReading) use(leaf int, stack []syntax.Node) (u shellUse, why string) {
+func (r *reading) use(leaf int, stack []syntax.Node) (u use, why string) {
 	top := len(stack) - 1
 	switch n := stack[top].(type) {
 	case *syntax.SglQuoted:
@@ -179,7 +179,7 @@ func (r *shellReading) use(leaf int, stack []syntax.Node) (u shellUse, why strin
 }
 
 // escaped says why what stands before a token would change its expansion.
-func (r *shellReading) escaped(leaf int, q quote) string {
+func (r *reading) escaped(leaf int, q quote) string {
 	before := r.src.text[:r.src.spans[leaf][0]]
 	slashes := len(before) - len(strings.TrimRight(before, `\`))
 	switch {
@@ -201,7 +201,7 @@ type climb struct {
 }
 
 // step looks at what the node on top of stack is to the one below it.
-func (r *shellReading) step(u *shellUse, c *climb, stack []syntax.Node) (why string) {
+func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 	top := len(stack) - 1
 	n := stack[top]
 	switch in := stack[top-1].(type) {
@@ -325,7 +325,7 @@ func refusedIn(n syntax.Node) string {
 }
 
 // redirect looks at a value in a redirection of stmt.
-func (r *shellReading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
+func (r *reading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
 	switch {
 	case n == syntax.Node(in.Hdoc):
 		for _, p := range in.Word.Parts {
@@ -351,7 +351,7 @@ func (r *shellReading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string
 const splits = "comes out of a $(...) that is not quoted, which splits it: quote that"
 
 // argument looks at a value in a word of a command.
-func (r *shellReading) argument(u *shellUse, c *climb, call *syntax.CallExpr, word syntax.Node) string {
+func (r *reading) argument(u *use, c *climb, call *syntax.CallExpr, word syntax.Node) string {
 	at := slices.IndexFunc(call.Args, func(w *syntax.Word) bool { return word == syntax.Node(w) })
 	if at <= 0 {
 		return "would choose what runs"
@@ -373,7 +373,7 @@ func (r *shellReading) argument(u *shellUse, c *climb, call *syntax.CallExpr, wo
 		return ""
 	case name == "printf":
 		return r.printfArgument(call.Args, at)
-	case slices.Contains(shellBuiltins, name):
+	case slices.Contains(builtins, name):
 		return fmt.Sprintf("is an argument of %s: of the commands of the shell itself only echo, printf, test and [ take values", name)
 	case c.split:
 		return splits
@@ -390,18 +390,18 @@ func (r *shellReading) argument(u *shellUse, c *climb, call *syntax.CallExpr, wo
 	return ""
 }
 
-// shellCommand is what is known of a command with placeholders.
-type shellCommand struct {
+// command is what is known of a command with placeholders.
+type command struct {
 	why  string // it takes none, or not there
 	ends int    // where its first literal -- is; 0 = none
 }
 
 // external looks at the arguments of a command that is no part of the shell.
-func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand {
+func (r *reading) external(name string, call *syntax.CallExpr) command {
 	if known, ok := r.commands[call]; ok {
 		return known
 	}
-	var c shellCommand
+	var c command
 	var args []interpreter.Argument
 	for i, w := range call.Args[1:] {
 		args = append(args, r.wordArgument(w))
@@ -409,7 +409,7 @@ func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand
 			c.ends = i + 1
 		}
 	}
-	if err := interpreter.Check(name, args, r.rules.dash); err != nil {
+	if err := interpreter.Check(name, args, r.rules.Dash); err != nil {
 		c.why = err.Error()
 	}
 	r.commands[call] = c
@@ -417,7 +417,7 @@ func (r *shellReading) external(name string, call *syntax.CallExpr) shellCommand
 }
 
 // option says of a value in an argument whether it could be an option.
-func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at int) {
+func (r *reading) option(u *use, leaf int, call *syntax.CallExpr, at int) {
 	ends := r.commands[call].ends
 	u.options = ends == 0 || at <= ends
 	span := r.src.spans[leaf]
@@ -440,7 +440,7 @@ func (r *shellReading) option(u *shellUse, leaf int, call *syntax.CallExpr, at i
 
 // wordArgument is a word as the table of interpreters sees it: text that is
 // written out, and values.
-func (r *shellReading) wordArgument(w *syntax.Word) interpreter.Argument {
+func (r *reading) wordArgument(w *syntax.Word) interpreter.Argument {
 	if s, ok := r.static(w); ok {
 		return interpreter.Argument{template.Text{Text: s}}
 	}
@@ -467,14 +467,14 @@ func (r *shellReading) wordArgument(w *syntax.Word) interpreter.Argument {
 }
 
 // holds reports whether there is a placeholder in a word.
-func (r *shellReading) holds(w *syntax.Word) bool {
+func (r *reading) holds(w *syntax.Word) bool {
 	first, last := r.src.inside(int(w.Pos().Offset()), int(w.End().Offset()))
 	return first < last
 }
 
 // printfArgument looks at the arguments of printf: values may be what it
 // formats, never the format or the name of a variable.
-func (r *shellReading) printfArgument(args []*syntax.Word, at int) string {
+func (r *reading) printfArgument(args []*syntax.Word, at int) string {
 	format := 1
 	if s, ok := r.static(args[1]); ok && s == "--" {
 		format++
@@ -511,7 +511,7 @@ func formatAssigns(s string) bool {
 
 // testArgument looks at the arguments of test and [: only forms that cannot be
 // read in two ways, with tests of strings and files.
-func (r *shellReading) testArgument(name string, args []*syntax.Word, at int) string {
+func (r *reading) testArgument(name string, args []*syntax.Word, at int) string {
 	args, at = args[1:], at-1
 	if name == "[" {
 		if s, ok := r.static(args[len(args)-1]); !ok || s != "]" || at == len(args)-1 {

@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"errors"
@@ -13,27 +13,27 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shellText is a command of the forms { script } and { script_file }: a text
+// Text is a command of the forms { script } and { script_file }: a text
 // that a shell reads. Values never become part of it: each placeholder is
 // rewritten to an expansion of a variable that travels in the environment, by
 // the place that it stands in, and a place that is not known to be safe is
 // refused. Both are done twice: for each branch of each block when the
 // definition is loaded, so that its author sees what is wrong, and again for
 // the text of each call, which is the one that counts.
-type shellText struct {
-	name  string // of the file, for messages; "" = inline
-	sh    string // bash or sh
-	nodes []template.Node
-	mark  string // the beginning of all tokens, found nowhere in the text
+type Text struct {
+	File        string // of the file, for messages; "" = inline
+	Interpreter string // bash or sh
+	Nodes       []template.Node
+	mark        string // the beginning of all tokens, found nowhere in the text
 }
 
 // Bounds of shell texts.
 const (
 	maxScript       = 64_000    // bytes, as written
-	maxShellText    = 120_000   // bytes, for one call: it is one argument of the shell
+	maxText         = 120_000   // bytes, for one call: it is one argument of the shell
 	maxPlaceholders = 2_000     // of one call, loops unrolled
-	maxShellBlocks  = 100       // of one text: each branch is parsed at load
-	maxShellDepth   = 500       // nested nodes of the syntax
+	maxBlocks       = 100       // of one text: each branch is parsed at load
+	maxDepth        = 500       // nested nodes of the syntax
 	maxInline       = 100_000   // bytes of a value that travels in the environment itself
 	maxInlineAll    = 1_000_000 // of all of them
 )
@@ -41,10 +41,10 @@ const (
 // argVariable is the beginning of the names of the variables that carry values.
 const argVariable = "JP_ARG_"
 
-// parseShell parses a shell text. interpreter is bash, sh or "" for what the
+// Parse parses a shell text. interpreter is bash, sh or "" for what the
 // first line asks for, bash without one.
-func parseShell(name, text, interpreter string) (*shellText, error) {
-	s := &shellText{name: name, sh: interpreter}
+func Parse(name, text, interpreter string) (*Text, error) {
+	s := &Text{File: name, Interpreter: interpreter}
 	if len(text) > maxScript {
 		return nil, fmt.Errorf("is longer than %s", brief.Size(maxScript))
 	}
@@ -60,12 +60,12 @@ func parseShell(name, text, interpreter string) (*shellText, error) {
 	if i := strings.Index(text, argVariable); i >= 0 {
 		return nil, at.After(text[:i]).Errorf("names beginning with %s are for values", argVariable)
 	}
-	if s.sh == "" {
+	if s.Interpreter == "" {
 		sh, err := shebang(text)
 		if err != nil {
 			return nil, err
 		}
-		s.sh = sh
+		s.Interpreter = sh
 	}
 	t, err := template.Parse(text)
 	if err != nil {
@@ -74,7 +74,7 @@ func parseShell(name, text, interpreter string) (*shellText, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("is empty")
 	}
-	s.nodes = t.Nodes
+	s.Nodes = t.Nodes
 	for i := 0; ; i++ {
 		if s.mark = fmt.Sprintf("Zjp%dq", i); !strings.Contains(text, s.mark) {
 			return s, nil
@@ -106,26 +106,26 @@ func shebang(text string) (string, error) {
 
 // variants are the shells that may read the text: what is called sh is bash on
 // some systems.
-func (s *shellText) variants() []syntax.LangVariant {
-	if s.sh == "sh" {
+func (s *Text) variants() []syntax.LangVariant {
+	if s.Interpreter == "sh" {
 		return []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
 	}
 	return []syntax.LangVariant{syntax.LangBash}
 }
 
-// shellRules is what the definition around a text says about its values.
-type shellRules struct {
-	dash map[string]bool // parameters whose values may start with '-'
-	env  []string        // variables of the tool's environment
+// Rules is what the definition around a text says about its values.
+type Rules struct {
+	Dash map[string]bool // parameters whose values may start with '-'
+	Env  []string        // variables of the tool's environment
 }
 
-// check checks each branch of each block: that it parses alone where it
+// Check checks each branch of each block: that it parses alone where it
 // stands, and that all of its placeholders stand in places that are known to
 // be safe. Errors are *template.Error.
-func (s *shellText) check(rules shellRules) error {
-	blocks := s.blocks(s.nodes, nil)
-	if len(blocks) > maxShellBlocks {
-		return blocks[maxShellBlocks].at().Errorf("more than %d blocks", maxShellBlocks)
+func (s *Text) Check(rules Rules) error {
+	blocks := s.blocks(s.Nodes, nil)
+	if len(blocks) > maxBlocks {
+		return blocks[maxBlocks].at().Errorf("more than %d blocks", maxBlocks)
 	}
 	picks := []map[*template.Path]int{nil}
 	for _, b := range blocks {
@@ -135,7 +135,7 @@ func (s *shellText) check(rules shellRules) error {
 	}
 	for _, p := range picks {
 		f := flattener{pick: p}
-		f.nodes(s.nodes)
+		f.nodes(s.Nodes)
 		if _, err := s.read(f.out, rules); err != nil {
 			return err
 		}
@@ -150,8 +150,8 @@ func (s *shellText) check(rules shellRules) error {
 
 // read parses a text and finds the uses of its placeholders, for all shells
 // that may read it.
-func (s *shellText) read(chunks []chunk, rules shellRules) (*shellReading, error) {
-	var first *shellReading
+func (s *Text) read(chunks []chunk, rules Rules) (*reading, error) {
+	var first *reading
 	for _, lang := range s.variants() {
 		r, err := s.readAs(lang, chunks, rules)
 		if err != nil {
@@ -188,8 +188,8 @@ func (l leaf) errorf(format string, args ...any) *template.Error {
 	return l.path.At.Errorf("{{%s}} %s", l.path, fmt.Sprintf(format, args...))
 }
 
-// shellSource is a shell text with a token for each placeholder.
-type shellSource struct {
+// source is a shell text with a token for each placeholder.
+type source struct {
 	text   string
 	leaves []leaf
 	spans  [][2]int // of the tokens of the leaves
@@ -197,8 +197,8 @@ type shellSource struct {
 	starts []int // of the chunks
 }
 
-func (s *shellText) source(chunks []chunk) (*shellSource, error) {
-	src := &shellSource{chunks: chunks}
+func (s *Text) source(chunks []chunk) (*source, error) {
+	src := &source{chunks: chunks}
 	var b strings.Builder
 	for _, c := range chunks {
 		src.starts = append(src.starts, b.Len())
@@ -214,15 +214,15 @@ func (s *shellText) source(chunks []chunk) (*shellSource, error) {
 			return nil, c.at.Errorf("more than %d placeholders in one text", maxPlaceholders)
 		}
 	}
-	if b.Len() > maxShellText {
-		return nil, template.Position{Line: 1, Column: 1}.Errorf("comes to more than %s", brief.Size(maxShellText))
+	if b.Len() > maxText {
+		return nil, template.Position{Line: 1, Column: 1}.Errorf("comes to more than %s", brief.Size(maxText))
 	}
 	src.text = b.String()
 	return src, nil
 }
 
 // at is where the byte at offset stands in the definition.
-func (src *shellSource) at(offset int) template.Position {
+func (src *source) at(offset int) template.Position {
 	i, ok := slices.BinarySearch(src.starts, offset)
 	if !ok {
 		i--
@@ -238,7 +238,7 @@ func (src *shellSource) at(offset int) template.Position {
 }
 
 // inside returns the leaves whose tokens are between two offsets.
-func (src *shellSource) inside(start, end int) (first, last int) {
+func (src *source) inside(start, end int) (first, last int) {
 	first, _ = slices.BinarySearchFunc(src.spans, start, func(s [2]int, n int) int { return s[0] - n })
 	last = first
 	for last < len(src.spans) && src.spans[last][1] <= end {
@@ -247,13 +247,13 @@ func (src *shellSource) inside(start, end int) (first, last int) {
 	return first, last
 }
 
-// parseShellSyntax parses text as lang.
-func parseShellSyntax(lang syntax.LangVariant, text string) (*syntax.File, error) {
+// parseSyntax parses text as lang.
+func parseSyntax(lang syntax.LangVariant, text string) (*syntax.File, error) {
 	return syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 }
 
 // syntaxError is a shell's syntax error, at its place in the definition.
-func (src *shellSource) syntaxError(lang syntax.LangVariant, err error) error {
+func (src *source) syntaxError(lang syntax.LangVariant, err error) error {
 	var (
 		bad  syntax.ParseError
 		dial syntax.LangError
@@ -272,7 +272,7 @@ func (src *shellSource) syntaxError(lang syntax.LangVariant, err error) error {
 }
 
 // restore puts placeholders where a message has tokens.
-func (src *shellSource) restore(msg string) string {
+func (src *source) restore(msg string) string {
 	for i, s := range src.spans {
 		msg = strings.ReplaceAll(msg, src.text[s[0]:s[1]], "{{"+src.leaves[i].path.String()+"}}")
 	}

@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"errors"
@@ -29,9 +29,9 @@ func FuzzShellRewrite(f *testing.F) {
 		if !bash {
 			interpreter = "sh"
 		}
-		s, err := parseShell("", text, interpreter)
+		s, err := Parse("", text, interpreter)
 		if err == nil {
-			err = s.check(shellRules{})
+			err = s.Check(Rules{})
 		}
 		if err != nil {
 			var place *template.Error
@@ -43,9 +43,9 @@ func FuzzShellRewrite(f *testing.F) {
 		if a == "" || b == "" || !utf8.ValidString(a+b) {
 			return
 		}
-		call := func(v string) *shellCall {
+		call := func(v string) *Call {
 			// Different values in the same pattern have the same variables.
-			c, err := s.call(data(map[string]any{"x": v, "y": v + "y", "list": []any{v + "1", v + "2"}}), shellRules{}, t.TempDir())
+			c, err := s.Call(callData(map[string]any{"x": v, "y": v + "y", "list": []any{v + "1", v + "2"}}), Rules{}, t.TempDir())
 			if err != nil {
 				var value *template.ValueError
 				var place *template.Error
@@ -54,20 +54,20 @@ func FuzzShellRewrite(f *testing.F) {
 				}
 				return nil
 			}
-			if err := c.close(); err != nil {
+			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 			return c
 		}
 		one, two := call(a), call(b)
-		if one == nil || two == nil || len(one.files)+len(two.files) > 0 {
+		if one == nil || two == nil || len(one.Files)+len(two.Files) > 0 {
 			return
 		}
-		if !slices.Equal(one.args, two.args) || len(one.env) != len(two.env) {
-			t.Errorf("%q\n%q", one.args, two.args)
+		if !slices.Equal(one.Args, two.Args) || len(one.Env) != len(two.Env) {
+			t.Errorf("%q\n%q", one.Args, two.Args)
 		}
-		if strings.Contains(one.args[len(one.args)-2], s.mark) {
-			t.Errorf("a token is left: %q", one.args)
+		if strings.Contains(one.Args[len(one.Args)-2], s.mark) {
+			t.Errorf("a token is left: %q", one.Args)
 		}
 	})
 }
@@ -90,14 +90,14 @@ func FuzzShellRun(f *testing.F) {
 		}
 		b := shellBuilder{shape: shape, value: value}
 		text, want := b.statement(3)
-		s, err := parseShell("", text, "bash")
+		s, err := Parse("", text, "bash")
 		if err == nil {
-			err = s.check(shellRules{})
+			err = s.Check(Rules{})
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		c, err := s.call(data(map[string]any{"x": value}), shellRules{}, t.TempDir())
+		c, err := s.Call(callData(map[string]any{"x": value}), Rules{}, t.TempDir())
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

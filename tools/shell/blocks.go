@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"strings"
@@ -59,17 +59,17 @@ func (f *flattener) block(p *template.Path, body []template.Node, times int) {
 	f.out = append(f.out, chunk{text: f.marks[1], at: p.At})
 }
 
-// shellBlock is a block and the way to it.
-type shellBlock struct {
+// block is a block and the way to it.
+type block struct {
 	path *template.Path
 	loop bool
 	way  map[*template.Path]int // what the blocks around must be for it to be there
 }
 
-func (b shellBlock) at() template.Position { return b.path.At }
+func (b block) at() template.Position { return b.path.At }
 
 // picks are all that may become of the block.
-func (b shellBlock) picks() []int {
+func (b block) picks() []int {
 	if b.loop {
 		return []int{0, 1, 2}
 	}
@@ -77,7 +77,7 @@ func (b shellBlock) picks() []int {
 }
 
 // pick is the way to the block with n for itself.
-func (b shellBlock) pick(n int) map[*template.Path]int {
+func (b block) pick(n int) map[*template.Path]int {
 	out := map[*template.Path]int{b.path: n}
 	for p, n := range b.way {
 		out[p] = n
@@ -86,17 +86,17 @@ func (b shellBlock) pick(n int) map[*template.Path]int {
 }
 
 // blocks lists the blocks in nodes, those inside others too.
-func (s *shellText) blocks(nodes []template.Node, way map[*template.Path]int) []shellBlock {
-	var out []shellBlock
+func (s *Text) blocks(nodes []template.Node, way map[*template.Path]int) []block {
+	var out []block
 	for _, n := range nodes {
 		switch n := n.(type) {
 		case template.If:
-			b := shellBlock{path: n.Path, way: way}
+			b := block{path: n.Path, way: way}
 			out = append(out, b)
 			out = append(out, s.blocks(n.Then, b.pick(0))...)
 			out = append(out, s.blocks(n.Else, b.pick(1))...)
 		case template.For:
-			b := shellBlock{path: n.Path, loop: true, way: way}
+			b := block{path: n.Path, loop: true, way: way}
 			out = append(out, b)
 			out = append(out, s.blocks(n.Body, b.pick(1))...)
 		}
@@ -116,17 +116,17 @@ type marked struct {
 // checkBlock checks that each branch of a block parses alone in its place: as
 // whole statements where the block is one, as whole words where it is one, and
 // within the same quotes otherwise.
-func (s *shellText) checkBlock(b shellBlock) error {
+func (s *Text) checkBlock(b block) error {
 	one, two := s.mark+"Az", s.mark+"Bz"
 	for _, lang := range s.variants() {
 		find := func(n int, bare bool, marks ...string) (first, second *marked) {
 			f := flattener{pick: b.pick(n), focus: b.path, marks: [2]string{marks[0], marks[len(marks)-1]}, bare: bare}
-			f.nodes(s.nodes)
+			f.nodes(s.Nodes)
 			src, err := s.source(f.out)
 			if err != nil {
 				return nil, nil
 			}
-			file, err := parseShellSyntax(lang, src.text)
+			file, err := parseSyntax(lang, src.text)
 			if err != nil {
 				return nil, nil
 			}

@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"bytes"
@@ -138,20 +138,20 @@ func newTestShell(t testing.TB) testShell {
 }
 
 // run runs a call directly, as shell when that is given.
-func (sh testShell) run(t testing.TB, c *shellCall, shell string) (stdout, stderr string) {
+func (sh testShell) run(t testing.TB, c *Call, shell string) (stdout, stderr string) {
 	t.Helper()
 	if shell != "" {
-		c.path = shell
+		c.Path = shell
 	}
-	cmd := exec.Command(c.path, c.args[1:]...)
+	cmd := exec.Command(c.Path, c.Args[1:]...)
 	cmd.Dir = sh.dir
-	cmd.Env = append([]string{"PATH=" + sh.bin + ":/usr/bin:/bin", "HOME=/nowhere", "LANG=C.UTF-8"}, c.env...)
+	cmd.Env = append([]string{"PATH=" + sh.bin + ":/usr/bin:/bin", "HOME=/nowhere", "LANG=C.UTF-8"}, c.Env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	// A text may well end with a status of its own.
 	_ = cmd.Run()
 	if entries, err := os.ReadDir(sh.dir); err != nil || len(entries) != 0 {
-		t.Fatalf("%q made files: %v %v", c.args, entries, err)
+		t.Fatalf("%q made files: %v %v", c.Args, entries, err)
 	}
 	return out.String(), errs.String()
 }
@@ -179,9 +179,9 @@ func TestShellPlaces(t *testing.T) {
 				if shell == "dash" && !p.dash {
 					continue
 				}
-				s, err := parseShell("", p.text(), interpreter)
+				s, err := Parse("", p.text(), interpreter)
 				if err == nil {
-					err = s.check(shellRules{})
+					err = s.Check(Rules{})
 				}
 				if err != nil {
 					t.Errorf("%s: %v", p.script, err)
@@ -193,13 +193,13 @@ func TestShellPlaces(t *testing.T) {
 						continue
 					}
 					list := []any{v, "-" + v}
-					c, err := s.call(data(map[string]any{"x": v, "list": list}), shellRules{}, "")
+					c, err := s.Call(callData(map[string]any{"x": v, "list": list}), Rules{}, "")
 					if err != nil {
 						t.Errorf("%s with %q: %v", p.script, v, err)
 						continue
 					}
 					if got, errs := sh.run(t, c, path); got != p.expected(v) || errs != "" {
-						t.Errorf("%s with %q\n got %q\nwant %q\n%s\n%s", p.script, v, got, p.expected(v), errs, c.args[len(c.args)-2])
+						t.Errorf("%s with %q\n got %q\nwant %q\n%s\n%s", p.script, v, got, p.expected(v), errs, c.Args[len(c.Args)-2])
 					}
 					n++
 				}

@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"cmp"
@@ -15,18 +15,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shellCall is what a call of a shell text runs.
-type shellCall struct {
-	path  string   // of the shell
-	args  []string // its arguments, its name first
-	env   []string // the variables that carry the values
-	files []string // that hold large values, to be removed after the call
+// Call is what a call of a shell text runs.
+type Call struct {
+	Path  string   // of the shell
+	Args  []string // its arguments, its name first
+	Env   []string // the variables that carry the values
+	Files []string // that hold large values, to be removed after the call
 }
 
-// close removes the files.
-func (c shellCall) close() error {
+// Close removes the files.
+func (c Call) Close() error {
 	var first error
-	for _, f := range c.files {
+	for _, f := range c.Files {
 		if err := os.Remove(f); err != nil && first == nil {
 			first = err
 		}
@@ -34,23 +34,23 @@ func (c shellCall) close() error {
 	return first
 }
 
-// shellFolders is where a shell is looked for before the PATH of the tool.
-var shellFolders = []string{"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"}
+// folders is where a shell is looked for before the PATH of the tool.
+var folders = []string{"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"}
 
 // shellPath is the shell that runs the text.
-func (s *shellText) shellPath() string {
-	for _, dir := range shellFolders {
-		path := dir + "/" + s.sh
+func (s *Text) shellPath() string {
+	for _, dir := range folders {
+		path := dir + "/" + s.Interpreter
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path
 		}
 	}
-	return s.sh
+	return s.Interpreter
 }
 
-// call makes what runs for the values in data. Files are made in the folder
+// Call makes what runs for the values in data. Files are made in the folder
 // temp. The caller closes it.
-func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*shellCall, error) {
+func (s *Text) Call(data map[string]any, rules Rules, temp string) (*Call, error) {
 	chunks, err := s.flatten(data)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*s
 	if err != nil {
 		return nil, fmt.Errorf("with these arguments the shell text is refused: %w", err)
 	}
-	v := shellValues{numbers: map[string]int{}}
+	v := values{numbers: map[string]int{}}
 	names := make([]string, len(r.uses))
 	for i := range r.uses {
 		if names[i], err = v.name(r, i); err != nil {
@@ -70,33 +70,33 @@ func (s *shellText) call(data map[string]any, rules shellRules, temp string) (*s
 	if err != nil {
 		return nil, err
 	}
-	c := &shellCall{path: s.shellPath(), env: v.env}
+	c := &Call{Path: s.shellPath(), Env: v.env}
 	var prologue strings.Builder
 	for _, n := range v.large {
 		name := argVariable + strconv.Itoa(n)
 		file, err := writeValue(temp, v.values[n])
 		if file != "" {
-			c.files = append(c.files, file)
+			c.Files = append(c.Files, file)
 		}
 		if err != nil {
-			_ = c.close() // the first error tells more
+			_ = c.Close() // the first error tells more
 			return nil, fmt.Errorf("a value of %s: %w", brief.Size(len(v.values[n])), err)
 		}
-		c.env = append(c.env, name+"_FILE="+file)
+		c.Env = append(c.Env, name+"_FILE="+file)
 		// The last character keeps line breaks at the end.
 		fmt.Fprintf(&prologue, `%[1]s=$(command -p cat -- "${%[1]s_FILE}" && printf .) || exit 125; %[1]s=${%[1]s%%.}; `, name)
 	}
-	c.args = []string{s.sh}
-	if s.sh == "bash" {
-		c.args = append(c.args, "--noprofile", "--norc")
+	c.Args = []string{s.Interpreter}
+	if s.Interpreter == "bash" {
+		c.Args = append(c.Args, "--noprofile", "--norc")
 	}
-	c.args = append(c.args, "-c", prologue.String()+text, s.sh)
+	c.Args = append(c.Args, "-c", prologue.String()+text, s.Interpreter)
 	return c, nil
 }
 
 // flatten is the text of a call: its blocks decided and unrolled, its
 // placeholders with their values.
-func (s *shellText) flatten(data map[string]any) ([]chunk, error) {
+func (s *Text) flatten(data map[string]any) ([]chunk, error) {
 	var (
 		out []chunk
 		add func(nodes []template.Node) error
@@ -148,11 +148,11 @@ func (s *shellText) flatten(data map[string]any) ([]chunk, error) {
 		}
 		return nil
 	}
-	return out, add(s.nodes)
+	return out, add(s.Nodes)
 }
 
-// shellValues are the distinct values of a call and the variables for them.
-type shellValues struct {
+// values are the distinct values of a call and the variables for them.
+type values struct {
 	numbers map[string]int // by value
 	values  []string
 	large   []int // those that travel in files
@@ -161,7 +161,7 @@ type shellValues struct {
 }
 
 // name is the variable for the value of a leaf, if it may be used there.
-func (v *shellValues) name(r *shellReading, i int) (string, error) {
+func (v *values) name(r *reading, i int) (string, error) {
 	l, u := r.src.leaves[i], r.uses[i]
 	argument := template.LastKey(l.from)
 	switch parameter := template.ArgumentOf(l.from); {
@@ -170,7 +170,7 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 	case u.argv && len(l.value) > maxInline:
 		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("is too long for the arguments and variables of a program (%s; at most %s)", brief.Size(len(l.value)), brief.Size(maxInline))}
 	case parameter == "" || !u.leads || !emptyLeaves(r, u.before):
-	case u.options && strings.HasPrefix(l.value, "-") && !r.rules.dash[parameter]:
+	case u.options && strings.HasPrefix(l.value, "-") && !r.rules.Dash[parameter]:
 		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("must not start with '-': %s would be an option of %s, not a value", brief.Quote(l.value), u.program)}
 	case u.echo && (isEchoOption(l.value) || l.value == "-" && !u.alone):
 		return "", &template.ValueError{Argument: argument, Msg: fmt.Sprintf("must not be %s: that is an option of echo", brief.Quote(l.value))}
@@ -192,7 +192,7 @@ func (v *shellValues) name(r *shellReading, i int) (string, error) {
 	return argVariable + strconv.Itoa(n), nil
 }
 
-func emptyLeaves(r *shellReading, leaves []int) bool {
+func emptyLeaves(r *reading, leaves []int) bool {
 	for _, i := range leaves {
 		if r.src.leaves[i].value != "" {
 			return false
@@ -203,7 +203,7 @@ func emptyLeaves(r *shellReading, leaves []int) bool {
 
 // rewrite replaces the tokens by expansions of the named variables, and looks
 // at the result as a shell would: all it may have more are these expansions.
-func (s *shellText) rewrite(r *shellReading, names []string) (string, error) {
+func (s *Text) rewrite(r *reading, names []string) (string, error) {
 	var b strings.Builder
 	end := 0
 	for i, span := range r.src.spans {
@@ -214,12 +214,12 @@ func (s *shellText) rewrite(r *shellReading, names []string) (string, error) {
 	b.WriteString(r.src.text[end:])
 	text := b.String()
 	for _, lang := range s.variants() {
-		file, err := parseShellSyntax(lang, text)
+		file, err := parseSyntax(lang, text)
 		if err != nil {
 			return "", fmt.Errorf("the shell text cannot be rewritten: %w", err)
 		}
 		if !slices.Equal(expansions(file, names), names) {
-			return "", fmt.Errorf("the shell text cannot be rewritten: %s reads it differently", s.sh)
+			return "", fmt.Errorf("the shell text cannot be rewritten: %s reads it differently", s.Interpreter)
 		}
 	}
 	return text, nil

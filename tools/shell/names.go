@@ -1,4 +1,4 @@
-package tools
+package shell
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shellBuiltins are the commands of bash and dash that run in the shell, less
+// builtins are the commands of bash and dash that run in the shell, less
 // those that take values.
-var shellBuiltins = strings.Fields(`
+var builtins = strings.Fields(`
 	. : alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown enable
 	eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile nameref popd pushd pwd
 	read readarray readonly return set shift shopt source suspend times trap true type typeset ulimit umask unalias unset wait
@@ -34,10 +34,10 @@ var specialVariables = strings.Fields(`
 `)
 
 // assignable says why a value cannot be assigned to name; "" if it can.
-func (r *shellReading) assignable(name string) string {
+func (r *reading) assignable(name string) string {
 	lower := strings.ToLower(name) == name
 	upper := isUpper(name)
-	exported := slices.ContainsFunc(append(proc.ToolEnv(), r.rules.env...), func(v string) bool {
+	exported := slices.ContainsFunc(append(proc.ToolEnv(), r.rules.Env...), func(v string) bool {
 		prefix, ok := strings.CutSuffix(v, "*")
 		return v == name || ok && strings.HasPrefix(name, prefix)
 	})
@@ -76,7 +76,7 @@ var renamers = []string{"alias", "enable", "hash"}
 
 // survey finds what a text defines, and refuses what changes the meaning of
 // its words.
-func (r *shellReading) survey(file *syntax.File) error {
+func (r *reading) survey(file *syntax.File) error {
 	var first error
 	refuse := func(n syntax.Node, format string, args ...any) {
 		if first == nil {
@@ -89,7 +89,7 @@ func (r *shellReading) survey(file *syntax.File) error {
 			depth--
 			return true
 		}
-		if depth++; depth > maxShellDepth {
+		if depth++; depth > maxDepth {
 			refuse(n, "is nested too deep")
 		}
 		switch n := n.(type) {
@@ -183,7 +183,7 @@ func (r *shellReading) survey(file *syntax.File) error {
 }
 
 // declare notes what a declaration gives attributes to.
-func (r *shellReading) declare(command string, words []*syntax.Word) {
+func (r *reading) declare(command string, words []*syntax.Word) {
 	attributes, exports := "", command == "export"
 	if command == "nameref" {
 		attributes = command
@@ -221,7 +221,7 @@ func (r *shellReading) declare(command string, words []*syntax.Word) {
 
 // readsCode says which command in n would run what it reads; "" if none is
 // known to.
-func (r *shellReading) readsCode(n syntax.Node) (why string) {
+func (r *reading) readsCode(n syntax.Node) (why string) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		if why != "" {
 			return false
@@ -239,7 +239,7 @@ func (r *shellReading) readsCode(n syntax.Node) (why string) {
 	return why
 }
 
-func (r *shellReading) callReadsCode(args []*syntax.Word) string {
+func (r *reading) callReadsCode(args []*syntax.Word) string {
 	name, ok := r.static(args[0])
 	switch {
 	case !ok || !plainName(name):
@@ -259,7 +259,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 		return ""
 	case slices.Contains([]string{"eval", ".", "source", "exec", "command", "builtin", "trap", "bind", "complete", "compgen", "fc"}, name):
 		return name
-	case slices.Contains(shellBuiltins, name):
+	case slices.Contains(builtins, name):
 		return ""
 	}
 	if !interpreter.Is(name) {
@@ -281,7 +281,7 @@ func (r *shellReading) callReadsCode(args []*syntax.Word) string {
 }
 
 // static is a word without quotes, when it is written out.
-func (r *shellReading) static(w *syntax.Word) (string, bool) {
+func (r *reading) static(w *syntax.Word) (string, bool) {
 	if r.holds(w) {
 		return "", false
 	}
