@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 )
 
@@ -182,6 +183,21 @@ func TestBatchKilledIsCounted(t *testing.T) {
 		}
 	}
 	counted("at once")
+	child := s.conversations()[0]
+	for _, c := range s.conversations() {
+		if c.Depth > 0 {
+			child = c
+		}
+	}
+	if out, _ := s.jp("conversation", "show", child.ID.String()); !strings.Contains(out, fmt.Sprintf("\ncall       begun and not ended: at most %s tokens, $", term.Count(call.Tokens()))) {
+		t.Errorf("show lacks the call that was begun, of %d tokens:\n%s", call.Tokens(), out)
+	}
+	if out, _ := s.jp("conversation", "show", child.ID.String(), "-F", "json"); !strings.Contains(out, fmt.Sprintf(`"call":%d,`, call.Tokens())) {
+		t.Errorf("show lacks the call that was begun, of %d tokens:\n%s", call.Tokens(), out)
+	}
+	if out, _ := s.jp("conversation", "show", root.String()); !strings.Contains(out, "\ndelegated  1 run, 1 open") {
+		t.Errorf("show lacks the delegation that nobody settled:\n%s", out)
+	}
 	if ds, err := s.store.Delegations(t.Context(), root); err != nil || ds[0].State != convstore.StateLost || ds[0].Total.Tokens() != 0 {
 		t.Errorf("delegations = %s, %v, want one that nobody settled", dump(ds), err)
 	}

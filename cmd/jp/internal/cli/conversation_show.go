@@ -68,6 +68,7 @@ type amounts[T any] struct {
 	Limit *T `json:"limit"` // of a sub-agent its grant, at a root that of all sub-agents of the session
 	Run   *T `json:"run"`   // at a root, that of the whole run
 	Own   T  `json:"own"`
+	Call  *T `json:"call"`  // at most, of a call that was begun and has not ended; it is charged if its process is gone; null = price unknown
 	Below T  `json:"below"` // settled by what it delegated
 	Open  *T `json:"open"`  // granted to what it delegated and not settled
 	Left  *T `json:"left"`  // that it may still hand down, before a sub-agent's share is taken of it
@@ -158,7 +159,7 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 			Started: orNil(d.Started), Ended: orNil(d.Ended), Usage: d.Total.Usage, CostUSD: (*stream.USD)(d.Total.Cost()),
 		})
 		s.Ledger.Calls++
-		if d.State == "" {
+		if d.Ended.IsZero() { // also one of which it shows how it ended: what it used is not settled yet
 			s.Ledger.Open++
 			continue
 		}
@@ -176,10 +177,11 @@ func accountOf(a convstore.Account, delegated bool) account {
 		limit, run = a.Limit, convstore.Budget{}
 	}
 	usd := func(n *int64) *stream.USD { return (*stream.USD)(n) }
+	call := a.Call.Tokens()
 	return account{
-		Tokens: amounts[int64]{limit.Tokens, run.Tokens, a.Own.Tokens(), a.Below.Tokens(), a.Open.Tokens, a.Free.Tokens},
-		CostUSD: amounts[stream.USD]{usd(limit.CostNano), usd(run.CostNano), stream.USD(a.Own.CostNano), stream.USD(a.Below.CostNano),
-			usd(a.Open.CostNano), usd(a.Free.CostNano)},
+		Tokens: amounts[int64]{limit.Tokens, run.Tokens, a.Own.Tokens(), &call, a.Below.Tokens(), a.Open.Tokens, a.Free.Tokens},
+		CostUSD: amounts[stream.USD]{usd(limit.CostNano), usd(run.CostNano), stream.USD(a.Own.CostNano), usd(a.Call.Cost()),
+			stream.USD(a.Below.CostNano), usd(a.Open.CostNano), usd(a.Free.CostNano)},
 	}
 }
 
@@ -237,6 +239,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 			limit(g.Tokens, func(n int64) string { return term.Count(n) }), limit(g.CostNano, func(n int64) string { return wording.Dollars(&n) }), g.MaxDepth))
 	}
 	row("ledger", s.Ledger.Session.text(c.Link == convstore.DelegationLink))
+	row("call", s.Ledger.Session.callText())
 	row("usage", usageText(c.Usage)+", "+wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
 	for _, k := range sortedKeys(c.Labels) {
 		row("label", k+wording.Either(c.Labels[k] == "", "", "="+c.Labels[k]))
@@ -263,6 +266,15 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 		}
 	}
 	return nil
+}
+
+// callText says what a call that was begun has reserved; "" where there is none.
+func (a account) callText() string {
+	if a.Tokens.Call == nil || *a.Tokens.Call == 0 {
+		return ""
+	}
+	return fmt.Sprintf("begun and not ended: at most %s tokens, %s", term.Count(*a.Tokens.Call),
+		wording.Either(a.CostUSD.Call == nil, "cost unknown", wording.Dollars((*int64)(a.CostUSD.Call))))
 }
 
 // text says in a line what limits there are and what is left of them; "" where there are none.
