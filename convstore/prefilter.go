@@ -47,7 +47,7 @@ func newPrefilter(texts []requiredText) prefilter {
 			}
 			p.text = p.text[:min(len(p.text), maxPrefilter)]
 			if p.fold {
-				p.text = bytes.ToLower(p.text)
+				lowerASCII(p.text) // what was cut off in the middle of a character stays as it is
 			}
 			rarest := p.chooseBytes()
 			if s := rarest + 4*min(len(p.text), 16); s > score {
@@ -56,6 +56,15 @@ func newPrefilter(texts []requiredText) prefilter {
 		}
 	}
 	return best
+}
+
+// lowerASCII makes lower case of ASCII letters.
+func lowerASCII(s []byte) {
+	for i, c := range s {
+		if 'A' <= c && c <= 'Z' {
+			s[i] += 'a' - 'A'
+		}
+	}
 }
 
 // chooseBytes finds the two rarest bytes of the text, and returns how rare the

@@ -318,6 +318,33 @@ func TestPrefilterKeepsOut(t *testing.T) {
 	}
 }
 
+// TestSearchLongWithoutCase looks for texts whose characters take several bytes and have no case, and
+// that are longer than what the prefilter looks for.
+func TestSearchLongWithoutCase(t *testing.T) {
+	s := openStore(t)
+	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	text := strings.Repeat("漢字", 20)
+	mustAppend(t, l, TurnStart{}, UserMessage{Text: "x" + text})
+	for _, pattern := range []string{text, "X" + text, "x" + text[:33], text[:36] + ".*"} {
+		for _, how := range []Case{SmartCase, IgnoreCase, MatchCase} {
+			found := 0
+			for _, err := range s.Search(t.Context(), Query{Pattern: pattern, Regexp: strings.HasSuffix(pattern, "*"), Case: how}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				found++
+			}
+			want := 1
+			if pattern[0] == 'X' && how != IgnoreCase {
+				want = 0
+			}
+			if found != want {
+				t.Errorf("%q, case %d: %d matches, want %d", pattern, how, found, want)
+			}
+		}
+	}
+}
+
 // TestSearchInPieces searches a conversation in visits that have no time at all.
 func TestSearchInPieces(t *testing.T) {
 	s := openStore(t)
