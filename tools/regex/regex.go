@@ -83,8 +83,10 @@ func Compile(tree *syntax.Regexp) (*Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Regexp{re: re, again: again, states: States(tree), text: isText(tree)}
-	r.prefix, _ = re.LiteralPrefix()
+	r := &Regexp{re: re, again: again, states: States(tree)}
+	// U+FFFD, which stands for what is no UTF-8 too, is never in a prefix.
+	prefix, all := re.LiteralPrefix()
+	r.prefix, r.text = prefix, all && isText(tree)
 	return r, nil
 }
 

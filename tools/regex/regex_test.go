@@ -53,6 +53,23 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestReplacementCharacter: a text with U+FFFD, which package regexp keeps out of its prefixes, is looked
+// for as a whole. It stands for what is no UTF-8 too.
+func TestReplacementCharacter(t *testing.T) {
+	for _, test := range []struct {
+		expr, text string
+		want       []int
+	}{
+		{"\uFFFD", "abc", nil}, {"\uFFFDx", "x", nil}, {"a\uFFFD", "aa", nil},
+		{"a\uFFFD", "aa\uFFFD", []int{1, 5}}, {"a\uFFFDb", "aa\xffb", []int{1, 4}},
+	} {
+		r := compile(t, test.expr)
+		if got, err := regex.Find(t.Context(), r, test.text); !reflect.DeepEqual(got, test.want) || err != nil {
+			t.Errorf("Find(%q, %q) = %v, %v, want %v", test.expr, test.text, got, err, test.want)
+		}
+	}
+}
+
 func errorText(err error) string {
 	if err == nil {
 		return ""
