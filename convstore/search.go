@@ -84,7 +84,7 @@ func newSearch(v View, q Query) (*search, error) {
 	if err != nil {
 		return nil, &PatternError{q.Pattern, err}
 	}
-	s.pre = newPrefilter(requiredTexts(parsed.Simplify()))
+	s.pre = newPrefilter(parsed.Simplify())
 
 	scopes := q.Scopes
 	if len(scopes) == 0 {

@@ -206,7 +206,7 @@ func escapeSome(t *rapid.T, s string) string {
 		case plain:
 			b.WriteRune(r)
 		default:
-			b.Write(escapeJSON(string(r)))
+			b.WriteString(escapeJSON(string(r)))
 		}
 	}
 	b.WriteByte('"')
@@ -289,8 +289,8 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 			}
 			matched++
 			if !pass {
-				t.Fatalf("%q matches line %q of %s, but the prefilter %q (fold %v) keeps it out",
-					q.Pattern, line, s.body, search.pre.text, search.pre.fold)
+				t.Fatalf("%q matches line %q of %s, but the prefilter %q keeps it out",
+					q.Pattern, line, s.body, search.pre)
 			}
 		}
 	})
@@ -313,7 +313,7 @@ func TestPrefilterKeepsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if search.pre.passes(s.body) {
-			t.Errorf("%q (prefilter %q) passes %s", q.Pattern, search.pre.text, s.body)
+			t.Errorf("%q (prefilter %q) passes %s", q.Pattern, search.pre, s.body)
 		}
 	}
 }

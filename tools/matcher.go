@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,8 +20,8 @@ import (
 // times faster than the expression itself. It is immutable.
 type matcher struct {
 	re    *regex.Regexp
-	needs []needle // every match holds one of these; empty = not known
-	ends  bool     // the expression looks at the ends of lines
+	needs []regex.Needle // every match holds one of these; empty = not known
+	ends  bool           // the expression looks at the ends of lines
 }
 
 // newMatcher compiles an expression, which is matched against single lines.
@@ -48,7 +47,7 @@ func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
 	if m.re, err = regex.Compile(tree); err != nil {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
-	m.needs = needles(tree.Simplify())
+	m.needs = regex.Needles(tree.Simplify(), bytewise)
 	return m, nil
 }
 
@@ -125,7 +124,7 @@ func (s *search) next(ctx context.Context, pos int) int {
 	for i := range s.at {
 		if s.at[i] < pos {
 			s.at[i] = len(s.data)
-			if at := s.m.needs[i].index(s.data[pos:]); at >= 0 {
+			if at := s.m.needs[i].Index(s.data[pos:]); at >= 0 {
 				s.at[i] = pos + at
 			}
 		}
@@ -159,151 +158,11 @@ func (s *search) nextInPieces(ctx context.Context, pos int) int {
 	return -1
 }
 
-// needle is a text to look for.
-type needle struct {
-	text []byte // lower case if fold
-	fold bool   // ASCII letters in either case
-	rare int    // the byte in text that is looked for when fold
-}
-
-func newNeedle(text string, fold bool) needle {
-	n := needle{text: []byte(text), fold: fold && strings.ContainsFunc(text, unicode.IsLetter)}
-	for i, c := range n.text {
-		if frequency(c) < frequency(n.text[n.rare]) {
-			n.rare = i
-		}
-	}
-	return n
-}
-
-// index is the first place of n in data, or -1.
-func (n needle) index(data []byte) int {
-	if !n.fold {
-		return bytes.Index(data, n.text)
-	}
-	low := n.text[n.rare]
-	up := upper(low)
-	lowAt, upAt := -1, -1 // the next places of either case
-	for from := n.rare; from < len(data); {
-		if lowAt < from {
-			lowAt = indexFrom(data, from, low)
-		}
-		if upAt < from {
-			upAt = indexFrom(data, from, up)
-		}
-		at := min(lowAt, upAt)
-		if at == len(data) {
-			return -1
-		}
-		start := at - n.rare
-		if end := start + len(n.text); end <= len(data) && equalFold(data[start:end], n.text) {
-			return start
-		}
-		from = at + 1
-	}
-	return -1
-}
-
-// indexFrom is the first place of c in data at or behind from; len(data) = none.
-func indexFrom(data []byte, from int, c byte) int {
-	if i := bytes.IndexByte(data[from:], c); i >= 0 {
-		return from + i
-	}
-	return len(data)
-}
-
-func upper(c byte) byte {
-	if 'a' <= c && c <= 'z' {
-		return c - 'a' + 'A'
-	}
-	return c
-}
-
-// equalFold compares a with text, which is in lower case.
-func equalFold(a, text []byte) bool {
-	for i, c := range a {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != text[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// frequency ranks bytes by how often they occur in source code and prose.
-func frequency(c byte) int {
-	const common = "zqjxkvbywgpfmuhdlcsranoite "
-	if i := strings.IndexByte(common, c); i >= 0 {
-		return 10 * (i + 1)
-	}
-	switch {
-	case c == '\t':
-		return 200
-	case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return 60
-	case c >= utf8.RuneSelf:
-		return 20
-	}
-	return 70
-}
-
-// needles are texts of which every match of re holds one; nil if none are known.
-func needles(re *syntax.Regexp) []needle {
-	const most = 8
-	switch re.Op {
-	case syntax.OpLiteral:
-		return literalNeedle(re)
-	case syntax.OpCapture, syntax.OpPlus:
-		return needles(re.Sub[0])
-	case syntax.OpRepeat:
-		if re.Min > 0 {
-			return needles(re.Sub[0])
-		}
-	case syntax.OpConcat:
-		var best []needle
-		for _, sub := range re.Sub {
-			if n := needles(sub); worth(n) > worth(best) {
-				best = n
-			}
-		}
-		return best
-	case syntax.OpAlternate:
-		var all []needle
-		for _, sub := range re.Sub {
-			n := needles(sub)
-			if n == nil {
-				return nil
-			}
-			all = append(all, n...)
-		}
-		if len(all) <= most {
-			return all
-		}
-	}
-	return nil
-}
-
-// worth is the length of the shortest of alternatives: what they spare.
-func worth(n []needle) int {
-	if len(n) == 0 {
-		return 0
-	}
-	return len(slices.MinFunc(n, func(a, b needle) int { return len(a.text) - len(b.text) }).text)
-}
-
-// maxNeedle bounds a needle in bytes: it is compared at every place where its
-// rarest byte is.
-const maxNeedle = 32
-
-// literalNeedle is the longest part of a literal that can be looked for byte by
-// byte, up to maxNeedle. With folding those are ASCII letters but k and s, which stand for
-// letters beyond ASCII too.
-func literalNeedle(re *syntax.Regexp) []needle {
-	fold := re.Flags&syntax.FoldCase != 0
+// bytewise returns the longest part of a text that is in a file byte by byte wherever the text matches.
+// With folding it has ASCII letters but k and s, which stand for letters beyond ASCII too.
+func bytewise(text string, fold bool) []string {
 	best, part := "", ""
-	for _, r := range re.Rune {
+	for _, r := range text {
 		if fold {
 			r = unicode.ToLower(r)
 		}
@@ -314,12 +173,9 @@ func literalNeedle(re *syntax.Regexp) []needle {
 		if part += string(r); len(part) > len(best) {
 			best = part
 		}
-		if len(best) >= maxNeedle {
-			break
-		}
 	}
-	if best == "" || strings.Contains(best, "\n") {
+	if strings.Contains(best, "\n") {
 		return nil
 	}
-	return []needle{newNeedle(best, fold)}
+	return []string{best}
 }

@@ -4,6 +4,9 @@
 //
 // Two rules bound that. Check refuses expressions of more than MaxStates steps, and Find and All
 // look at their context between short pieces of work, whatever the expression and the text.
+//
+// Needles are texts one of which is wherever an expression matches. Who searches much looks for those
+// first.
 package regex
 
 import (
