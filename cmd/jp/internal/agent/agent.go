@@ -112,6 +112,7 @@ type turn struct {
 	turns  int               // how many there are, this one included
 
 	unsaved []convstore.Event // the last of events, to be stored with the next step
+	kept    *convstore.Budget // set aside for the closing call, where another model than this one makes it
 	meter   model.Meter       // of what the model is sent
 	cut     *limit            // why the reply that is being made is shorter than it could be
 	rounds  int               // replies that asked for tools

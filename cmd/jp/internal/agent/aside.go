@@ -41,7 +41,8 @@ func (e *AsideError) Unwrap() error { return e.Err }
 func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
 	loop := *t.Loop
 	loop.Ask, loop.Model, loop.Name, loop.Price, loop.Output, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.Output, Watch{}
-	own := &turn{Loop: &loop, unsaved: t.unsaved, turns: t.turns}
+	kept := Closing(t.Price)
+	own := &turn{Loop: &loop, unsaved: t.unsaved, turns: t.turns, kept: &kept}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {
 		return r, call, broken.error

@@ -152,6 +152,9 @@ func (t *turn) foreseen(closing bool) (most int64) {
 // aside is Closing without what is not limited anyway.
 func (t *turn) aside(left convstore.Budget) convstore.Budget {
 	b := Closing(t.Price)
+	if t.kept != nil {
+		b = *t.kept
+	}
 	if left.CostNano == nil {
 		b.CostNano = nil
 	}

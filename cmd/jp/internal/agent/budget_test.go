@@ -96,6 +96,43 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	}
 }
 
+// TestAsideOfAWriter: what another model than the turn's writes leaves what the closing call of the turn needs, at the price of the
+// model that makes it.
+func TestAsideOfAWriter(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		main *model.Price
+		want int64
+	}{{"a dearer model", &model.Price{Output: 1000}, 1000 * closingTokens}, {"the same", pricey(), 10 * closingTokens}} {
+		var aside convstore.Budget
+		r := newRun(t, "[[rule]]\ntext = \"t\"")
+		r.send(t.Context(), "go")
+		r.loop.Price = tt.main
+		tr, err := r.loop.load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.out.Turn = tr.turns
+		left := int64(100_000) + tt.want // for the writer's call, when that is set aside
+		if err := r.loop.Log.Limit(t.Context(), convstore.Limits{Run: convstore.Budget{CostNano: &left}}); err != nil {
+			t.Fatal(err)
+		}
+		w := Writer{Ask: r.loop.Ask, Model: "script/w", Name: "w", Price: pricey()}
+		ask := w.Ask
+		w.Ask = func(ctx context.Context, req model.Request) iter.Seq2[model.Part, error] {
+			most := pricey().Most((&model.Meter{}).Bound(req), int64(req.MaxTokens))
+			aside.CostNano = some(left - most)
+			return ask(ctx, req)
+		}
+		if _, _, err := tr.consult(t.Context(), "title", w, worth(1000)); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if got := *aside.CostNano; got < tt.want || got > tt.want+10 {
+			t.Errorf("%s: %d nano-dollars are left for the closing call, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
