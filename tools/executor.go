@@ -170,7 +170,7 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 	}
 }
 
-// prepare finds the tool and validates the arguments; or says why not.
+// prepare finds the tool and validates the arguments, before anybody is asked for leave; or says why not.
 func (b *batch) prepare(c Call) (job, *Result) {
 	t, ok := b.Set.Get(c.Name)
 	if !ok {
@@ -184,7 +184,13 @@ func (b *batch) prepare(c Call) (job, *Result) {
 	if err != nil {
 		return job{}, refused("%v", err)
 	}
-	return job{call: Call{ID: c.ID, Name: c.Name, Arguments: args}, orig: c, tool: t}, nil
+	j := job{call: Call{ID: c.ID, Name: c.Name, Arguments: args}, orig: c, tool: t}
+	if t.Check != nil {
+		if _, err := decide(func() (Decision, error) { return Decision{}, t.Check(j.call) }); err != nil {
+			return job{}, refused("%v", err)
+		}
+	}
+	return j, nil
 }
 
 // start asks for leave and, with it, starts the call in a slot. It returns

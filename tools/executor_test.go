@@ -20,7 +20,7 @@ func tool(name string, f Func, change ...func(*Definition)) Tool {
 	for _, c := range change {
 		c(&def)
 	}
-	return Tool{def, f}
+	return Tool{Definition: def, Func: f}
 }
 
 func setOf(t testing.TB, tools ...Tool) Set {

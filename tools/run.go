@@ -119,7 +119,7 @@ func Command(def Definition, env CommandEnv) (Tool, error) {
 		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyParameters, Msg: err.Error()}
 	}
 	c := command{def: def, env: env, schema: s}
-	return Tool{Definition: def, Func: c.run}, nil
+	return Tool{Definition: def, Func: c.run, Check: c.check}, nil
 }
 
 type command struct {
@@ -137,6 +137,16 @@ const (
 
 // usualPath is where programs are looked for without a PATH.
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
+
+// check is the Check of the tool: whether its program may be given these values.
+func (c command) check(call Call) error {
+	data, err := c.data(call)
+	if err != nil || c.def.Command.shell != nil { // the values of a shell text go into files
+		return err
+	}
+	_, err = c.def.Command.render(data, c.def.dash)
+	return err
+}
 
 // run is the Func of the tool.
 func (c command) run(ctx context.Context, call Call) (Result, error) {

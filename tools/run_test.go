@@ -382,3 +382,21 @@ func TestOnce(t *testing.T) {
 	}
 	Once(nil)("nobody")
 }
+
+// TestCommandRefusesBeforeItAsks: nobody is asked about a call whose values the program cannot be given.
+func TestCommandRefusesBeforeItAsks(t *testing.T) {
+	c := newCommands(t, map[string]string{"run.sh": "echo ran $1\n"})
+	var asked []string
+	e := Executor{Set: setOf(t, c.tool(sh(""))), Permit: func(_ context.Context, _ Tool, call Call) (Decision, error) {
+		asked = append(asked, call.ID)
+		return Decision{Allow: true}, nil
+	}}
+	got := runAll(t, e, t.Context(),
+		Call{ID: "bad", Name: "t", Arguments: json.RawMessage(`{"x":"--rcfile"}`)}, Call{ID: "good", Name: "t", Arguments: json.RawMessage(`{"x":"a"}`)})
+	if r := got["bad"]; !r.Refused || !strings.Contains(r.Text, "must not start with '-'") {
+		t.Errorf("a value that would be an option: %+v", r)
+	}
+	if got["good"].Text != "ran a\n" || !slices.Equal(asked, []string{"good"}) {
+		t.Errorf("%+v, asked about %v; want good alone to be asked about, and to run", got["good"], asked)
+	}
+}

@@ -33,7 +33,8 @@ type Func func(ctx context.Context, call Call) (Result, error)
 // Tool is a definition and what runs it.
 type Tool struct {
 	Definition
-	Func Func
+	Func  Func
+	Check func(Call) error // why Func would refuse these arguments, before anybody is asked; nil = it does not say
 }
 
 // Set is an immutable collection of tools, ordered by name. The zero Set is
