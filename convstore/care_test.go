@@ -255,6 +255,10 @@ func TestBackup(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v, want mode 0600", info.Mode(), err)
 	}
+	absent := filepath.Join(filepath.Dir(path), "absent", "x")
+	if err := s.Backup(ctx, absent); err == nil || strings.Contains(err.Error(), ".x.") || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("into no folder: %v, want an error that names no temporary file", err)
+	}
 	if err := s.Backup(ctx, path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Backup over a file = %v, want fs.ErrExist", err)
 	}

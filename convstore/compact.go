@@ -244,6 +244,9 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
 	}
 	tmp, name, err := file.Nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		err = at.Err // without the name of a file that nobody has asked for
+	}
 	if err != nil {
 		return backupError(path, err)
 	}
