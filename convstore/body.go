@@ -286,6 +286,32 @@ func kindOf(b Body) kind {
 	return kindOpaque
 }
 
+// kinds say of each kind what its body is in JSON.
+var kinds = [kindCount]struct {
+	name   string
+	begin  string      // see kind.begin
+	scope  SearchScope // that it belongs to; "" = it cannot be searched
+	decode func(raw []byte) (Body, error)
+}{
+	kindTurnStart:     {typeTurnStart, "", "", decodeAs[TurnStart]},
+	kindUser:          {typeRequest, opening + typeRequest + `",`, ScopeUser, decodeAs[UserMessage]},
+	kindAssistant:     {typeResponse, opening + typeResponse + `","message":`, ScopeAssistant, decodeAs[AssistantMessage]},
+	kindReasoning:     {typeResponse, opening + typeResponse + `","reasoning":`, ScopeReasoning, decodeAs[Reasoning]},
+	kindStructured:    {typeResponse, opening + typeResponse + `","data":`, ScopeStructured, decodeAs[Structured]},
+	kindToolCall:      {typeToolCall, opening + typeToolCall + `",`, ScopeToolCall, decodeCall},
+	kindToolResult:    {typeToolResult, opening + typeToolResult + `",`, ScopeToolResult, decodeAs[ToolResult]},
+	kindModelCall:     {typeModelCall, opening + typeModelCall + `",`, "", decodeAs[ModelCall]},
+	kindTurnEnd:       {typeTurnEnd, "", "", decodeAs[TurnEnd]},
+	kindConfigDelta:   {typeConfigDelta, "", "", decodeAs[ConfigDelta]},
+	kindInquiry:       {typeInquiry, opening + typeInquiry + `",`, ScopeInquiry, decodeInquiry},
+	kindInquiryAnswer: {typeInquiryAnswer, opening + typeInquiryAnswer + `",`, ScopeInquiry, decodeAs[InquiryAnswer]},
+	kindNote:          {typeNote, "", "", decodeAs[Note]},
+	kindCompaction:    {typeCompaction, "", "", decodeAs[Compaction]},
+}
+
+// opening is what every body that the encoder wrote begins with.
+const opening = `{"type":"`
+
 // storedCall is a ToolCall in JSON. What is no JSON is kept as text.
 type storedCall struct {
 	ID        string          `json:"id"`
@@ -359,7 +385,7 @@ func encodeBody(b Body) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event: %s: %w", b.Type(), err)
 	}
-	out := append(make([]byte, 0, len(rest)+32), `{"type":"`...)
+	out := append(make([]byte, 0, len(rest)+32), opening...)
 	out = append(append(out, b.Type()...), '"')
 	if len(rest) > len("{}") {
 		out = append(out, ',')
@@ -385,31 +411,13 @@ func decodeBody(raw []byte) (Body, error) {
 
 // kindNamed returns the kind of a body of a type.
 func kindNamed(name string, raw []byte) kind {
-	switch name {
-	case typeTurnStart:
-		return kindTurnStart
-	case typeRequest:
-		return kindUser
-	case typeResponse:
+	if name == typeResponse {
 		return responseKind(raw)
-	case typeToolCall:
-		return kindToolCall
-	case typeToolResult:
-		return kindToolResult
-	case typeModelCall:
-		return kindModelCall
-	case typeTurnEnd:
-		return kindTurnEnd
-	case typeConfigDelta:
-		return kindConfigDelta
-	case typeInquiry:
-		return kindInquiry
-	case typeInquiryAnswer:
-		return kindInquiryAnswer
-	case typeNote:
-		return kindNote
-	case typeCompaction:
-		return kindCompaction
+	}
+	for k := range kinds {
+		if kinds[k].name == name {
+			return kind(k)
+		}
 	}
 	return kindOpaque
 }
@@ -436,79 +444,42 @@ func responseKind(raw []byte) kind {
 
 // decodeKind returns nil for kindOpaque and kinds that it does not know.
 func decodeKind(k kind, raw []byte) (Body, error) {
-	switch k {
-	case kindTurnStart:
-		return decodeAs[TurnStart](raw)
-	case kindUser:
-		return decodeAs[UserMessage](raw)
-	case kindAssistant:
-		return decodeAs[AssistantMessage](raw)
-	case kindReasoning:
-		return decodeAs[Reasoning](raw)
-	case kindStructured:
-		return decodeAs[Structured](raw)
-	case kindToolCall:
-		var c storedCall
-		if err := json.Unmarshal(raw, &c); err != nil {
-			return nil, err
-		}
-		call := ToolCall{ID: c.ID, Name: c.Name, Source: c.Source, Arguments: c.Arguments}
-		if c.Arguments == nil && c.Text != "" {
-			call.Arguments = json.RawMessage(c.Text)
-		}
-		return call, nil
-	case kindToolResult:
-		return decodeAs[ToolResult](raw)
-	case kindModelCall:
-		return decodeAs[ModelCall](raw)
-	case kindTurnEnd:
-		return decodeAs[TurnEnd](raw)
-	case kindConfigDelta:
-		return decodeAs[ConfigDelta](raw)
-	case kindInquiry:
-		var q storedInquiry
-		if err := json.Unmarshal(raw, &q); err != nil {
-			return nil, err
-		}
-		return Inquiry{
-			ID: q.ID, Tool: q.Source.Name, Text: q.Question.Text, Kind: q.Question.AnswerType.Type,
-			Options: q.Question.AnswerType.Options, Default: q.Question.Default,
-		}, nil
-	case kindInquiryAnswer:
-		return decodeAs[InquiryAnswer](raw)
-	case kindNote:
-		return decodeAs[Note](raw)
-	case kindCompaction:
-		return decodeAs[Compaction](raw)
+	if k >= kindCount || kinds[k].decode == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return kinds[k].decode(raw)
+}
+
+func decodeCall(raw []byte) (Body, error) {
+	var c storedCall
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, err
+	}
+	call := ToolCall{ID: c.ID, Name: c.Name, Source: c.Source, Arguments: c.Arguments}
+	if c.Arguments == nil && c.Text != "" {
+		call.Arguments = json.RawMessage(c.Text)
+	}
+	return call, nil
+}
+
+func decodeInquiry(raw []byte) (Body, error) {
+	var q storedInquiry
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, err
+	}
+	return Inquiry{
+		ID: q.ID, Tool: q.Source.Name, Text: q.Question.Text, Kind: q.Question.AnswerType.Type,
+		Options: q.Question.AnswerType.Options, Default: q.Question.Default,
+	}, nil
 }
 
 // begin returns what the encoder begins a body of a kind with, "" where that does
 // not tell it from others.
 func (k kind) begin() string {
-	const open, response = `{"type":"`, `{"type":"` + typeResponse + `",`
-	switch k {
-	case kindUser:
-		return open + typeRequest + `",`
-	case kindAssistant:
-		return response + `"message":`
-	case kindReasoning:
-		return response + `"reasoning":`
-	case kindStructured:
-		return response + `"data":`
-	case kindToolCall:
-		return open + typeToolCall + `",`
-	case kindToolResult:
-		return open + typeToolResult + `",`
-	case kindModelCall:
-		return open + typeModelCall + `",`
-	case kindInquiry:
-		return open + typeInquiry + `",`
-	case kindInquiryAnswer:
-		return open + typeInquiryAnswer + `",`
+	if k >= kindCount {
+		return ""
 	}
-	return ""
+	return kinds[k].begin
 }
 
 // decode returns the body of a record. Where the record's kind and the bytes that

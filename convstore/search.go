@@ -99,8 +99,8 @@ func newSearch(v View, q Query) (*search, error) {
 		wanted = append(wanted, concrete...)
 	}
 	s.title = slices.Contains(wanted, ScopeTitle)
-	for k := range s.kinds {
-		if scope := kind(k).scope(); scope != "" && slices.Contains(wanted, scope) {
+	for k := range kinds {
+		if scope := kinds[k].scope; scope != "" && slices.Contains(wanted, scope) {
 			s.kinds[k], s.read = scope, true
 		}
 	}

@@ -289,7 +289,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 			}
 			matched++
 			if !pass {
-				t.Fatalf("%q matches line %q of %s, but the prefilter %q keeps it out",
+				t.Fatalf("%q matches line %q of %s, but the prefilter %+v keeps it out",
 					q.Pattern, line, s.body, search.pre)
 			}
 		}
@@ -313,7 +313,7 @@ func TestPrefilterKeepsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if search.pre.passes(s.body) {
-			t.Errorf("%q (prefilter %q) passes %s", q.Pattern, search.pre, s.body)
+			t.Errorf("%q (prefilter %+v) passes %s", q.Pattern, search.pre, s.body)
 		}
 	}
 }

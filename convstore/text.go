@@ -32,28 +32,6 @@ func (s SearchScope) expand() []SearchScope {
 	return nil
 }
 
-// scope returns the part that events of a kind belong to, "" for those that
-// cannot be searched.
-func (k kind) scope() SearchScope {
-	switch k {
-	case kindUser:
-		return ScopeUser
-	case kindAssistant:
-		return ScopeAssistant
-	case kindReasoning:
-		return ScopeReasoning
-	case kindStructured:
-		return ScopeStructured
-	case kindToolCall:
-		return ScopeToolCall
-	case kindToolResult:
-		return ScopeToolResult
-	case kindInquiry, kindInquiryAnswer:
-		return ScopeInquiry
-	}
-	return ""
-}
-
 // linesOf returns the lines of a body that can be searched. JSON values come one
 // by one, behind the name of the member that holds them and a colon; a string
 // keeps its own line breaks.

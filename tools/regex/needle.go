@@ -119,9 +119,6 @@ func newNeedle(text string, fold bool) Needle {
 	return n
 }
 
-// String returns the text, in lower case when letters match in either case.
-func (n Needle) String() string { return string(n.text) }
-
 // Index returns the first place of the needle in data, or -1.
 func (n *Needle) Index(data []byte) int {
 	switch {

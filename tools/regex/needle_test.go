@@ -33,7 +33,7 @@ func TestNeedles(t *testing.T) {
 		}
 		var got []string
 		for _, n := range Needles(tree.Simplify(), func(text string, _ bool) []string { return []string{text} }) {
-			got = append(got, n.String())
+			got = append(got, string(n.text))
 		}
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("Needles(%q) = %q, want %q", expr, got, want)
@@ -55,8 +55,8 @@ func TestNeedlesCut(t *testing.T) {
 	} {
 		all = append(all, Needles(tree, cut)...)
 	}
-	if len(all) != 1 || all[0].String() != "zigzag" {
-		t.Errorf("Needles = %q, want zigzag", all)
+	if len(all) != 1 || string(all[0].text) != "zigzag" {
+		t.Errorf("Needles = %+v, want zigzag", all)
 	}
 }
 
