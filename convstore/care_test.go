@@ -348,7 +348,7 @@ func TestSalvage(t *testing.T) {
 	sample := sampleStore(t)
 	read := func(data []byte) (conversations, events, lost int, err error) {
 		s := storeOf(t, data)
-		for piece, e := range s.Salvage(t.Context(), func(error) { lost++ }) {
+		for piece, e := range s.f.salvage(t.Context(), func(error) { lost++ }) {
 			switch {
 			case e != nil:
 				err = e

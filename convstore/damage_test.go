@@ -41,7 +41,7 @@ func touchEverything(t testing.TB, s *Store) (err error) {
 	}
 	_, _, e = s.Active(ctx, "tty1")
 	note(e)
-	for _, e := range s.Salvage(ctx, func(error) {}) {
+	for _, e := range s.f.salvage(ctx, func(error) {}) {
 		note(e)
 	}
 	inPlace, ofCopy := s.Check(ctx), s.f.check(ctx, 0)

@@ -57,9 +57,6 @@ type Delegation struct {
 	number uint64 // its place under Root
 }
 
-// Number returns its place in the ledger of Root, as in Within.
-func (d Delegation) Number() uint64 { return d.number }
-
 // Standing is what a decision about delegating is made on: the state that the
 // transaction commits against.
 type Standing struct {

@@ -242,7 +242,7 @@ func TestConfigDelta(t *testing.T) {
 		{Config{JSON: []byte("{}")}, Config{JSON: []byte("{}")}},
 	} {
 		mustAppend(t, l, ConfigDelta{Delta: json.RawMessage(`{}`), Resolved: test.resolved})
-		got, err := l.Config(t.Context())
+		got, err := s.Config(t.Context(), l.ID())
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("Config = %+v, %v, want %+v", got, err, test.want)
 		}

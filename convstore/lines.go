@@ -29,8 +29,8 @@ import (
 // exportVersion is the version of these lines.
 const exportVersion = 1
 
-// MaxLine is the length in bytes of the longest line that is read.
-const MaxLine = 256 << 20
+// maxLine is the length in bytes of the longest line that is read.
+const maxLine = 256 << 20
 
 // exportEnd counts what stands before the last line.
 type exportEnd struct {
@@ -163,9 +163,9 @@ func (d *lineReader) next() ([]byte, error) {
 		var line []byte
 		part, err := d.r.ReadSlice('\n')
 		for ; err == bufio.ErrBufferFull; part, err = d.r.ReadSlice('\n') {
-			if line = append(line, part...); len(line) > MaxLine {
+			if line = append(line, part...); len(line) > maxLine {
 				d.n++
-				return nil, d.at(fmt.Errorf("longer than %d MiB", MaxLine>>20))
+				return nil, d.at(fmt.Errorf("longer than %d MiB", maxLine>>20))
 			}
 		}
 		line = append(line, part...)

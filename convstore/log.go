@@ -36,9 +36,6 @@ func (l *Log) view() View { return View{f: l.f} }
 // Get returns the conversation.
 func (l *Log) Get(ctx context.Context) (Conversation, error) { return l.view().Get(ctx, l.id) }
 
-// Config returns the conversation's stored config.
-func (l *Log) Config(ctx context.Context) (Config, error) { return l.view().Config(ctx, l.id) }
-
 // Taken returns the config that the conversation had when its run lock was taken.
 // It must not be changed.
 func (l *Log) Taken() Config { return l.taken }

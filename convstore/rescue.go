@@ -10,14 +10,15 @@ import (
 	"slices"
 )
 
-// Rescue is Salvage in the form of an export, which Import takes: each conversation
-// of which anything can be read, followed by its events. What stands in the way of
-// importing it is left out, and lost is told. It keeps the metadata of all
+// Rescue reads what can be read of a store, however damaged, and changes nothing. It
+// yields what Import takes: each conversation of which anything can be read, followed
+// by its events. What stands in the way of importing it is left out, and lost is told.
+// It ends with an error when nothing at all can be read. It keeps the metadata of all
 // conversations in memory, and no events.
 func (s *Store) Rescue(ctx context.Context, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		r := rescue{lost: lost, heads: make(map[ID]*Exported), done: make(map[ID]bool), yield: yield}
-		for p, err := range s.Salvage(ctx, lost) {
+		for p, err := range s.f.salvage(ctx, lost) {
 			switch {
 			case err != nil:
 				yield(Piece{}, err)
@@ -46,7 +47,7 @@ type rescue struct {
 }
 
 // head notes what can be read of a conversation's metadata.
-func (r *rescue) head(p Salvaged) {
+func (r *rescue) head(p salvaged) {
 	x := &Exported{ID: p.ID}
 	var rec record
 	if p.Record != nil {

@@ -9,9 +9,9 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Salvaged is a piece of a store that could still be read: a conversation or, where
+// salvaged is a piece of a store that could still be read: a conversation or, where
 // Event is not nil, one of its events.
-type Salvaged struct {
+type salvaged struct {
 	ID ID
 
 	// Of a conversation. Record is what the store said of it as stored, nil when that
@@ -22,47 +22,47 @@ type Salvaged struct {
 	Event *Event
 }
 
-// Salvage reads what can be read of a store, however damaged, and changes nothing.
+// salvage reads what can be read of a store, however damaged, and changes nothing.
 // It yields the conversations in the order of their ids, then all events by
 // conversation and place. Lost is told of each part that could not be read. It
 // takes no page for granted and needs neither the freelist nor both metas; without
 // a meta, or without a way from there to a page, that page counts as lost. The
 // iteration ends with an error when nothing at all can be read.
-func (s *Store) Salvage(ctx context.Context, lost func(error)) iter.Seq2[Salvaged, error] {
-	return func(yield func(Salvaged, error) bool) {
+func (f *base) salvage(ctx context.Context, lost func(error)) iter.Seq2[salvaged, error] {
+	return func(yield func(salvaged, error) bool) {
 		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
-		copied, err := s.f.aside(ctx, s.f.anyhow(ctx))
+		copied, err := f.aside(ctx, f.anyhow(ctx))
 		if err == nil && copied == nil {
-			copied, err = s.f.acquire(ctx, false)
+			copied, err = f.acquire(ctx, false)
 		}
 		if err == file.ErrAbsent {
 			return
 		}
 		if err != nil {
-			yield(Salvaged{}, err)
+			yield(salvaged{}, err)
 			return
 		}
 		h := handle{file: copied}
 		defer h.abandon()
 		r, err := page.OpenRemains(copied, lost)
 		if err != nil {
-			yield(Salvaged{}, &DamagedError{Path: s.Path(), Err: err})
+			yield(salvaged{}, &DamagedError{Path: f.StorePath(), Err: err})
 			return
 		}
-		sv := salvage{r: r, lost: lost}
+		sv := salvager{r: r, lost: lost}
 		if err := sv.run(ctx, yield); err != nil && err != errEnough {
-			yield(Salvaged{}, err)
+			yield(salvaged{}, err)
 		}
 	}
 }
 
-// salvage makes conversations and events of the entries that can be read.
-type salvage struct {
+// salvager makes conversations and events of the entries that can be read.
+type salvager struct {
 	r    *page.Remains
 	lost func(error)
 }
 
-func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) error {
+func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) error {
 	each := func(n bucketNumber, fn func(k, v []byte) error) error {
 		return s.r.Each(bucketNames[n], func(k, v []byte) error {
 			if ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) err
 		return err
 	}
 	if err := each(bConversations, func(k, v []byte) error {
-		found := Salvaged{ID: idAt(k, 0), Config: configs[idAt(k, 0)]}
+		found := salvaged{ID: idAt(k, 0), Config: configs[idAt(k, 0)]}
 		delete(configs, found.ID)
 		if json.Valid(v) {
 			found.Record = v
@@ -98,7 +98,7 @@ func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) err
 	}
 	for id, config := range configs {
 		s.lost(fmt.Errorf("conversation %s: its record", id))
-		if err := proceed(yield(Salvaged{ID: id, Config: config}, nil)); err != nil {
+		if err := proceed(yield(salvaged{ID: id, Config: config}, nil)); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (s *salvage) run(ctx context.Context, yield func(Salvaged, error) bool) err
 			s.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))
 			return nil
 		}
-		return proceed(yield(Salvaged{ID: id, Event: &e}, nil))
+		return proceed(yield(salvaged{ID: id, Event: &e}, nil))
 	})
 }
 

@@ -75,13 +75,13 @@ func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
 				}
 				continue
 			}
-			if err := im.settle(t, a, counts[a.id], &res); err != nil {
+			if err := im.create(t, a, counts[a.id], &res); err != nil {
 				return err
 			}
 		}
 		for _, from := range slices.Sorted(maps.Keys(im.ledgers)) {
 			if a := im.at[from]; !a.here {
-				if err := im.settleLedger(t, a, im.ledgers[from]); err != nil {
+				if err := im.storeLedger(t, a, im.ledgers[from]); err != nil {
 					return err
 				}
 				res.Delegated += im.ledgers[from]
@@ -165,8 +165,8 @@ func (t *tx) countMany(parent ID, n offspring) error {
 	return t.save(parent, p)
 }
 
-// settle makes a conversation of an arrival.
-func (im *importer) settle(t *tx, a *arrival, n offspring, res *ImportResult) error {
+// create makes a conversation of an arrival.
+func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) error {
 	st, err := t.staged(a.id.key())
 	if err != nil {
 		return err
@@ -228,9 +228,9 @@ func (t *tx) known(id ID) error {
 	return t.put(bMeta, []byte(metaLast), be64(uint64(id)))
 }
 
-// settleLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
+// storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
 // since the conversation was here before and was removed, is not stored again.
-func (im *importer) settleLedger(t *tx, root *arrival, n int) error {
+func (im *importer) storeLedger(t *tx, root *arrival, n int) error {
 	r, err := t.load(root.id)
 	if err != nil {
 		return err
