@@ -30,7 +30,7 @@ type acpOptions struct {
 
 func newACPCommand(a *app) *cli.Command {
 	var o acpOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "acp", Summary: "serve an editor that speaks the Agent Client Protocol",
 		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends: editors such as Zed, Neovim and Emacs start it " +
 			"and drive conversations. A session is a conversation of the workspace at or above its folder, which has to be trusted. " +

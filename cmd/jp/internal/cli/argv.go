@@ -44,15 +44,15 @@ func (v *invocation) command() *cli.Command {
 
 // reader walks over a command line.
 type reader struct {
-	root *cli.App
+	tree *Tree
 	args []string // what is left to read
 	out  invocation
 }
 
 // arrange reads args, which do not hold the program's name. Its errors are *failure with exit.Usage; what was read before
 // the error is in the result nevertheless.
-func arrange(root *cli.App, args []string) (*invocation, error) {
-	r := &reader{root: root, args: args}
+func (t *Tree) arrange(args []string) (*invocation, error) {
+	r := &reader{tree: t, args: args}
 	for len(r.args) > 0 {
 		arg := r.args[0]
 		r.args = r.args[1:]
@@ -84,7 +84,7 @@ func (r *reader) commands() []*cli.Command {
 	if c := r.out.command(); c != nil {
 		return c.Subcommands
 	}
-	return r.root.Commands
+	return r.tree.Root.Commands
 }
 
 func (r *reader) positional(arg string, literal bool) error {
@@ -149,7 +149,7 @@ func otherWord(arg string) string {
 // options returns the flags that may stand here: the command's and the global ones. own says whose the first ones are.
 func (r *reader) options() []*option {
 	out := options(r.out.command())
-	return append(out, flagsOf(r.root.Flags)...)
+	return append(out, flagsOf(r.tree.Root.Flags)...)
 }
 
 // options returns the flags of a command; none of nil.
@@ -273,13 +273,10 @@ func (r *reader) unknown(spelling string) error {
 		names = append(names, o.spellings()...)
 	}
 	hint := "see `" + commandName(r.out.path) + " --help`"
-	if c := r.out.command(); c != nil && c.Name == "query" {
-		if say := foreignFlag(spelling); say != "" {
+	if r.tree.Hint != nil {
+		if say := r.tree.Hint(r.out.command(), spelling); say != "" {
 			return exit.Usagef("%sunknown flag %s", subject(r.out.path), spelling).WithHint("%s", say)
 		}
-	}
-	if c := r.out.command(); c == nil && (spelling == "-p" || spelling == "--print") {
-		return exit.Usagef("unknown flag %s", spelling).WithHint("headless use is jp query %s", spelling)
 	}
 	if len(r.commands()) > 0 {
 		hint = "flags of a command stand behind its name; " + hint
@@ -345,4 +342,16 @@ func formatIn(args []string) string {
 		}
 	}
 	return format
+}
+
+// takeGlobals sets the global flags of a command line that is not run, as far as they are sound.
+func (t *Tree) takeGlobals(inv *invocation) {
+	for _, text := range inv.globals {
+		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
+		for _, o := range flagsOf(t.Root.Flags) {
+			if o.name == name {
+				_ = (*optionValue)(o).Set(value)
+			}
+		}
+	}
 }

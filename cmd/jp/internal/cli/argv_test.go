@@ -11,13 +11,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/profiles"
 )
 
 // probe is a command line of its own, with every kind of flag.
 type probe struct {
-	app *app
-	got struct {
+	tree   *Tree
+	format string
+	quiet  bool
+	noisy  int
+	got    struct {
 		hidden bool
 		title  maybe[string]
 		id     maybe[string]
@@ -26,45 +28,48 @@ type probe struct {
 		tmp    maybe[time.Duration]
 		style  string
 		labels []string
-		cfg    []profiles.Directive
+		cfg    []string
 	}
 	args []string
 	ran  string
 }
 
 func newProbe() *probe {
-	p := &probe{app: &app{specs: map[*cli.Command]spec{}}}
+	p := &probe{tree: newTree("jp", ""), format: "auto"}
+	p.tree.Around = func(_ spec, _ string, run func() error) error { return run() }
 	run := func(name string) func(context.Context, []string) error {
 		return func(_ context.Context, args []string) error { p.ran, p.args = name, args; return nil }
 	}
 	g := &p.got
-	fork := p.app.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: append([]*option{
+	set := func(value string) error { g.cfg = append(g.cfg, value); return nil }
+	fork := p.tree.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: []*option{
 		boolFlag(&g.hidden, "hidden", ""),
 		stringFlag(&g.title, "title", "T", ""),
 		stringFlag(&g.id, "id", "ID", "").alias("i"),
 		intMaybe(&g.last, "last", "N", 0, 1, "").alias("l"),
-		targetMaybe(&g.root, "root", "ID", ""),
+		stringMaybe(&g.root, "root", "ID", func(word string) bool { return word == "recent" || strings.HasPrefix(word, "jp-c") }, ""),
 		durationMaybe(&g.tmp, "tmp", "D", time.Hour, ""),
 		choiceFlag(&g.style, "style", "S", []string{"chat", "full"}, "").alias("s"),
 		listFlag(&g.labels, "label", "K", ""),
-	}, configFlags(&g.cfg)...)})
-	strict := p.app.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
-	group := p.app.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
-	p.app.root = &cli.App{
-		Name: "jp", HideHelp: true, HideVersion: true, Compiled: time.Unix(0, 0), Writer: &strings.Builder{},
-		Flags: flags(p.app.globalFlags()...), Commands: []*cli.Command{group},
-		OnUsageError: p.app.onUsageError, ExitErrHandler: func(*cli.Context, error) {},
-	}
-	p.app.globals.format = formatAuto
+		callFlag("cfg", "X", "", set).alias("config", "c"),
+		callFlag("no-cfg", "", "", func(string) error { return set("NONE") }),
+	}})
+	strict := p.tree.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
+	group := p.tree.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
+	p.tree.Add([]*option{
+		choiceFlag(&p.format, "format", "FORMAT", []string{"auto", "text", "json"}, "").alias("F", "output-format"),
+		boolFlag(&p.quiet, "quiet", "").alias("q"),
+		countFlag(&p.noisy, "verbose", "").alias("v"),
+	}, group)
 	return p
 }
 
 func (p *probe) parse(line ...string) error {
-	inv, err := arrange(p.app.root, line)
+	inv, err := p.tree.arrange(line)
 	if err != nil {
 		return err
 	}
-	return p.app.root.Run(append([]string{"jp"}, inv.argv()...))
+	return p.tree.Root.Run(append([]string{"jp"}, inv.argv()...))
 }
 
 func TestFlagsStandAnywhere(t *testing.T) {
@@ -128,13 +133,7 @@ func TestConfigFlagsKeepTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, d := range p.got.cfg {
-		if d.Flag != "--cfg" {
-			t.Errorf("directive %+v: want the flag --cfg", d)
-		}
-		got = append(got, d.Text)
-	}
+	got := p.got.cfg
 	if want := []string{"a=1", "b=2,c=3", "c=3", "NONE", "d=4,e", "f=5", "g=6"}; !slices.Equal(got, want) {
 		t.Errorf("directives %q, want %q", got, want)
 	}
@@ -145,8 +144,8 @@ func TestValuesAreTakenWhole(t *testing.T) {
 	if err := p.parse("c", "fork", "--label", "a,b", "--label=-x", "--title", "-h", "--label", "", "-qqv", "-sfull", "-", "--", "--hidden", "--", "-x"); err != nil {
 		t.Fatal(err)
 	}
-	if g := p.got; !slices.Equal(g.labels, []string{"a,b", "-x", ""}) || g.title.Value != "-h" || g.hidden || g.style != "full" || p.app.globals.verbose != 1 || !p.app.globals.quiet {
-		t.Errorf("%+v, globals %+v", g, p.app.globals)
+	if g := p.got; !slices.Equal(g.labels, []string{"a,b", "-x", ""}) || g.title.Value != "-h" || g.hidden || g.style != "full" || p.noisy != 1 || !p.quiet {
+		t.Errorf("%+v, quiet %v", g, p.quiet)
 	}
 	if want := []string{"-", "--hidden", "--", "-x"}; !slices.Equal(p.args, want) {
 		t.Errorf("args %q, want %q", p.args, want)
@@ -195,7 +194,7 @@ func TestMistakes(t *testing.T) {
 		"-F jsn c fork":            {`--format: unknown value "jsn"`, "did you mean json?"},
 		"c show":                   {"conversation show: ID is missing", "see `jp conversation show --help`"},
 		"c show a b":               {`conversation show: unexpected argument "b"`, "see `jp conversation show --help`"},
-		"c fork --width=many":      {`--width: "many" is not a whole number`, ""},
+		"c fork --last=many":       {`--last: "many" is not a whole number`, ""},
 		"c fork --cfg":             {"--cfg: needs a value (X)", ""},
 		"c fork -tx":               {"conversation fork: unknown flag -t", "see `jp conversation fork --help`"},
 		"c fork --label=a --lable": {"conversation fork: unknown flag --lable", "did you mean --label?"},
@@ -225,12 +224,12 @@ func TestHelpIsFoundAnywhere(t *testing.T) {
 		"-h": "jp", "--help": "jp", "c -h": "jp conversation", "c fork A --help": "jp conversation fork",
 		"-h c fork": "jp conversation fork", "c fork -qh": "jp conversation fork",
 	} {
-		inv, err := arrange(newProbe().app.root, strings.Fields(line))
+		inv, err := newProbe().tree.arrange(strings.Fields(line))
 		if err != nil || !inv.help || commandName(inv.path) != want {
 			t.Errorf("%s: help %t for %q, error %v; want %q", line, inv.help, commandName(inv.path), err, want)
 		}
 	}
-	inv, err := arrange(newProbe().app.root, strings.Fields("c fork --title -h -- -h"))
+	inv, err := newProbe().tree.arrange(strings.Fields("c fork --title -h -- -h"))
 	if err != nil || inv.help {
 		t.Errorf("a value or an argument -h: help %t, error %v", inv.help, err)
 	}
@@ -247,7 +246,7 @@ func FuzzArrange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		p := newProbe()
 		words := strings.Fields(line)
-		inv, err := arrange(p.app.root, words)
+		inv, err := p.tree.arrange(words)
 		if err != nil {
 			var own *exit.Error
 			if !errors.As(err, &own) || own.Status != exit.Usage || own.Msg == "" {
@@ -263,7 +262,7 @@ func FuzzArrange(f *testing.F) {
 		if inv.help || inv.command() == nil || len(inv.command().Subcommands) > 0 {
 			return
 		}
-		err = p.app.root.Run(append([]string{"jp"}, inv.argv()...))
+		err = p.tree.Root.Run(append([]string{"jp"}, inv.argv()...))
 		var own *exit.Error
 		if err != nil && !errors.As(err, &own) {
 			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.argv(), err)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
@@ -20,6 +19,8 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/jsondoc"
+
+	"github.com/urfave/cli/v2"
 )
 
 // batchOptions are the flags of `jp batch`.
@@ -36,7 +37,7 @@ type batchOptions struct {
 
 func newBatchCommand(a *app) *cli.Command {
 	var o batchOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
 			"id (a sub-conversation that goes on, with --root-id only) and context_query. Nothing is started before every line was " +

@@ -46,7 +46,7 @@ type linter struct {
 }
 
 func newProfileCheckCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
 		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
 			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
@@ -82,7 +82,7 @@ func newProfileCheckCommand(a *app) *cli.Command {
 
 func newToolCheckCommand(a *app) *cli.Command {
 	var directives []profiles.Directive
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "check", Summary: "find what is wrong with tools",
 		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
 			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +

@@ -16,7 +16,7 @@ import (
 )
 
 func newCheckCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "check", Summary: "find out whether a query would start here, and what is wrong with config, profiles and tools",
 		About: "Everything that `jp profile check` and `jp tool check` look at, and then a query, as far as its first request to the " +
 			"model: the config of all layers, the model and its key, every tool, the profiles that it may name. A line for each " +

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"slices"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/term"
 )
 
 // spec is a command as its author writes it down.
@@ -32,44 +32,71 @@ type spec struct {
 	Subs []*cli.Command                                 // of a group
 }
 
+// Tree is the commands of a program. Its fields are set before the first command is run.
+type Tree struct {
+	Root *cli.App
+
+	// Around runs what a command does, run, in the surroundings that it needs. path is the command's words.
+	Around func(s spec, path string, run func() error) error
+
+	// Hint, if any, is what to say about a flag that the command c does not have; "" = nothing special.
+	Hint func(c *cli.Command, flag string) string
+
+	specs map[*cli.Command]spec
+}
+
+// newTree returns a program without commands, which Add gives it.
+func newTree(name, usage string) *Tree {
+	t := &Tree{specs: map[*cli.Command]spec{}}
+	t.Root = &cli.App{
+		Name: name, Usage: usage,
+		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
+		HideHelp: true, HideVersion: true, HideHelpCommand: true,
+		Compiled:       time.Unix(0, 0), // or cli/v2 asks the file system for it
+		Action:         func(*cli.Context) error { return exit.Usagef("a command is missing") },
+		OnUsageError:   t.onUsageError,
+		ExitErrHandler: func(*cli.Context, error) {}, // or cli/v2 calls os.Exit, past every defer
+	}
+	return t
+}
+
+// Add gives the program its global flags and its commands, in the order of the help.
+func (t *Tree) Add(global []*option, commands ...*cli.Command) {
+	t.Root.Flags, t.Root.Commands = flags(global...), commands
+}
+
+// Spec returns what c was made of.
+func (t *Tree) Spec(c *cli.Command) spec { return t.specs[c] }
+
+// Run runs the command line inv.
+func (t *Tree) Run(ctx context.Context, inv *invocation) error {
+	return t.Root.RunContext(ctx, append([]string{t.Root.Name}, inv.argv()...))
+}
+
 // command makes the cli/v2 command of s.
-func (a *app) command(s spec) *cli.Command {
+func (t *Tree) command(s spec) *cli.Command {
 	c := &cli.Command{
 		Name: s.Name, Aliases: s.Aliases, Usage: s.Summary, ArgsUsage: s.Args, Description: s.About,
 		Flags: flags(s.Flags...), Subcommands: s.Subs,
 		HideHelp: true, HideHelpCommand: true,
-		OnUsageError: a.onUsageError,
+		OnUsageError: t.onUsageError,
 	}
 	if s.Run != nil {
 		c.Action = func(cc *cli.Context) error {
-			a.io = a.openIO()
-			a.takesNone = slices.ContainsFunc(s.Flags, func(o *option) bool { return o.name == "no-cfg" })
-			args, name := cc.Args().Slice(), strings.TrimPrefix(cc.Command.HelpName, "jp ")
-			switch {
-			case len(args) < s.Min:
-				return exit.Usagef("%s: %s is missing", name, s.Args).WithHint("see `jp %s --help`", name)
-			case s.Max >= 0 && len(args) > s.Max:
-				return exit.Usagef("%s: unexpected argument %q", name, args[s.Max]).WithHint("see `jp %s --help`", name)
-			}
-			run := func() error { return a.patiently(s, name, func() error { return s.Run(cc.Context, args) }) }
-			if s.Paged {
-				return a.paged(run)
-			}
-			return run()
+			args, name := cc.Args().Slice(), strings.TrimPrefix(cc.Command.HelpName, t.Root.Name+" ")
+			return t.Around(s, name, func() error {
+				switch {
+				case len(args) < s.Min:
+					return exit.Usagef("%s: %s is missing", name, s.Args).WithHint("see `jp %s --help`", name)
+				case s.Max >= 0 && len(args) > s.Max:
+					return exit.Usagef("%s: unexpected argument %q", name, args[s.Max]).WithHint("see `jp %s --help`", name)
+				}
+				return s.Run(cc.Context, args)
+			})
 		}
 	}
-	a.specs[c] = s
+	t.specs[c] = s
 	return c
-}
-
-// patiently runs f, with a line of progress on the terminal when it takes long and may.
-func (a *app) patiently(s spec, name string, f func() error) error {
-	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil {
-		return f()
-	}
-	a.io, a.progress = a.io.Progress(name, term.ProgressOptions{})
-	defer a.progress.End()
-	return f()
 }
 
 // flags makes cli/v2 flags of options.
@@ -82,24 +109,13 @@ func flags(os ...*option) []cli.Flag {
 }
 
 // onUsageError returns the error that a flag's own check gave; package flag hands over only its text.
-func (a *app) onUsageError(c *cli.Context, err error, _ bool) error {
-	for _, o := range append(options(c.Command), flagsOf(a.root.Flags)...) {
+func (t *Tree) onUsageError(c *cli.Context, err error, _ bool) error {
+	for _, o := range append(options(c.Command), flagsOf(t.Root.Flags)...) {
 		if o.err != nil {
 			return o.err
 		}
 	}
 	return exit.Usagef("%v", err)
-}
-
-// incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
-func (a *app) incomplete(path []*cli.Command) error {
-	if !a.json() {
-		if err := a.help(a.io.Err, path); err != nil {
-			return err
-		}
-		return exit.Quiet(exit.Usage)
-	}
-	return exit.Usagef("%sa command is missing", subject(path)).WithHint("see `%s --help`", commandName(path))
 }
 
 // errMixed is for two flags that exclude one another.

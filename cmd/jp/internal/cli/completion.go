@@ -1,65 +1,26 @@
 package cli
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v2"
-
-	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/term"
-	"jp/tools/unseen"
 )
 
 // completeCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
 const completeCommand = "__complete"
 
-func newCompletionCommand(a *app) *cli.Command {
-	return a.command(spec{
-		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
-		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
-			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
-			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
-			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
-		Min: 1, Max: 1,
-		Exits:    []exit.Status{},
-		Examples: []string{`jp completion bash`},
-		Run: func(_ context.Context, args []string) error {
-			script, ok := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[args[0]]
-			if !ok {
-				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", didYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
-			}
-			_, err := io.WriteString(a.io.Out, script)
-			return err
-		},
-	})
-}
-
 // candidate is something that could stand at the cursor.
 type candidate struct{ word, text string }
 
-// complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing means file names.
-func (a *app) complete(words []string) error {
-	if len(words) == 0 {
-		words = []string{""}
-	}
-	return a.text(func(w *bufio.Writer) error {
-		for _, c := range a.candidates(words[:len(words)-1], words[len(words)-1]) {
-			if unseen.Spell(c.word) != c.word {
-				continue // a word of which not all shows would be more than one candidate, or another than it seems
-			}
-			fmt.Fprintln(w, c.word+"\t"+term.Line(c.text))
-		}
-		return nil
-	})
+// completing is one question for what could come next.
+type completing struct {
+	*reader
+	known func(arg, word string) []candidate
 }
 
-func (a *app) candidates(before []string, word string) []candidate {
-	r := &reader{root: a.root, args: before}
+// candidates returns what could stand at the cursor, in word, after the words before it. known are the values that stand for
+// what help calls arg, and begin with word; the global flags that stand before the cursor count by then.
+func (t *Tree) candidates(before []string, word string, known func(arg, word string) []candidate) []candidate {
+	r := completing{&reader{tree: t, args: before}, func(arg, word string) []candidate { return known(arg, word) }}
 	for len(r.args) > 0 {
 		arg := r.args[0]
 		r.args = r.args[1:]
@@ -68,7 +29,7 @@ func (a *app) candidates(before []string, word string) []candidate {
 			return nil
 		case strings.HasPrefix(arg, "-") && arg != "-":
 			if o := r.wanting(arg); o != nil && len(r.args) == 0 {
-				return a.values(r, o, "", word)
+				return r.values(o, "", word)
 			}
 			if strings.HasPrefix(arg, "--") {
 				_ = r.long(arg) // a mistake further up is not ours to tell
@@ -82,11 +43,11 @@ func (a *app) candidates(before []string, word string) []candidate {
 		}
 	}
 	if c := r.out.command(); c != nil && (c.Name == "help" || c.Name == "man") {
-		return a.helpCandidates(r.out.positionals, word)
+		return t.helpCandidates(r.out.positionals, word)
 	}
 	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "--") {
 		if o := r.find(name); o != nil {
-			return a.values(r, o, name+"=", value)
+			return r.values(o, name+"=", value)
 		}
 		return nil
 	}
@@ -116,15 +77,14 @@ func (a *app) candidates(before []string, word string) []candidate {
 	if c == nil || len(c.Subcommands) > 0 {
 		return out
 	}
-	s := a.specs[c]
+	s := t.specs[c]
 	switch n := len(r.out.positionals); {
 	case c.Name == "completion":
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			add(shell, "")
 		}
 	case s.Max < 0 || n < s.Max:
-		a.settle(r)
-		for _, k := range a.known(context.Background(), s.Args, word) {
+		for _, k := range r.ask(s.Args, word) {
 			if !slices.Contains(r.out.positionals, k.word) {
 				out = append(out, k)
 			}
@@ -149,14 +109,16 @@ func (r *reader) wanting(arg string) *option {
 	return o
 }
 
-// settle applies the global flags that stand before the cursor, as --workspace.
-func (a *app) settle(r *reader) { a.takeGlobals(&r.out) }
+// ask returns the known values once the global flags before the cursor, as --workspace, are set.
+func (c completing) ask(arg, word string) []candidate {
+	c.tree.takeGlobals(&c.out)
+	return c.known(arg, word)
+}
 
 // values are the known values of a flag.
-func (a *app) values(r *reader, o *option, prefix, word string) []candidate {
+func (c completing) values(o *option, prefix, word string) []candidate {
 	var out []candidate
-	a.settle(r)
-	for _, k := range a.known(context.Background(), o.arg, word) {
+	for _, k := range c.ask(o.arg, word) {
 		out = append(out, candidate{prefix + k.word, k.text})
 	}
 	for _, v := range o.choices {
@@ -168,8 +130,8 @@ func (a *app) values(r *reader, o *option, prefix, word string) []candidate {
 }
 
 // helpCandidates are the commands that `jp help` could be asked about.
-func (a *app) helpCandidates(before []string, word string) []candidate {
-	r := &reader{root: a.root}
+func (t *Tree) helpCandidates(before []string, word string) []candidate {
+	r := &reader{tree: t}
 	for _, name := range before {
 		if r.positional(name, false) != nil {
 			return nil
@@ -182,6 +144,11 @@ func (a *app) helpCandidates(before []string, word string) []candidate {
 		}
 	}
 	return out
+}
+
+// Completion returns the script of a shell, "" for a shell that nobody knows.
+func Completion(shell string) string {
+	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[shell]
 }
 
 // bash splits words at the characters of COMP_WORDBREAKS, = and : among them; the line is put together again by its spaces,

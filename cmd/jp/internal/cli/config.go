@@ -16,7 +16,7 @@ import (
 )
 
 func newConfigCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "config", Summary: "show, explain and change the config",
 		About: "What an agent of this workspace is and can do, resolved from all layers.",
 		Subs:  []*cli.Command{newConfigShowCommand(a), newConfigExplainCommand(a), newConfigSetCommand(a), newConfigFormatCommand(a)},
@@ -42,7 +42,7 @@ func newConfigShowCommand(a *app) *cli.Command {
 		stringFlag(&o.id, "id", "TARGET", "the config of this conversation").alias("i"),
 		boolFlag(&o.all, "all", "also what nobody set, with its default"),
 	}, configFlags(&o.directives)...)
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
 		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
 			"layers too, and all settings.",

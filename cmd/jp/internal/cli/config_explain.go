@@ -35,7 +35,7 @@ type layerValue struct {
 
 func newConfigExplainCommand(a *app) *cli.Command {
 	var o configOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
 		About: "Without KEY: all settings there are, a line for each: key, what its values are, default, meaning; of a table of keys " +
 			"those below it too. What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +

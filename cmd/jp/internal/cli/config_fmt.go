@@ -20,7 +20,7 @@ import (
 
 func newConfigFormatCommand(a *app) *cli.Command {
 	var check, user bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
 		About: "Of the workspace's config, profiles and tools, or the given files of it, or with --user your own config.toml: one space " +
 			"around =, an empty line before a table, nothing indented. Comments, order and values stay. Prints the files that " +

@@ -25,7 +25,7 @@ type settingWritten struct {
 
 func newConfigSetCommand(a *app) *cli.Command {
 	var user bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
 		About: "Writes into the workspace's .jp/config.toml, or with --user into your own config.toml, which is made when there is " +
 			"none. Comments, order and everything else in the file stay as they are. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +

@@ -16,7 +16,7 @@ import (
 )
 
 func newConversationCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "conversation", Aliases: []string{"c"},
 		Summary: "make, list, read, search, change and remove conversations",
 		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +

@@ -32,7 +32,7 @@ type compactOptions struct {
 
 func newCompactCommand(a *app) *cli.Command {
 	o := compactOptions{keep: maybe[int]{Value: 2}}
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "compact", Summary: "leave what is old out of what the model is sent", Args: "ID",
 		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
 			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +

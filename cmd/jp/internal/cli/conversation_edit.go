@@ -29,7 +29,7 @@ type editOptions struct {
 
 func newEditCommand(a *app) *cli.Command {
 	var o editOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "edit", Summary: "change what is known of conversations", Args: "ID...",
 		About: "Changes all of them or, when one cannot be changed, none, and prints their ids.\n\n" +
 			"--parent moves a conversation with everything below it, --no-parent makes it a root. What it may do and what was " +
@@ -176,7 +176,7 @@ func newUnarchiveCommand(a *app) *cli.Command {
 // newShelfCommand makes archive and unarchive.
 func newShelfCommand(a *app, name, summary, about string, change func(*convstore.Conversation, time.Time)) *cli.Command {
 	var cascade bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: name, Summary: summary, Args: "ID...",
 		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
 		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too")},

@@ -13,7 +13,7 @@ import (
 
 func newExportCommand(a *app) *cli.Command {
 	var cascade bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "export", Slow: true, Summary: "write conversations to stdout, for import", Args: "ID...",
 		About: "JSON Lines: a first line with the version, one for each conversation, each of its events and each record of a " +
 			"delegation, and a last line that says that all is there. Importing it elsewhere gives the same conversations, down to the " +

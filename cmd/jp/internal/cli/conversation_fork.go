@@ -30,7 +30,7 @@ func newForkCommand(a *app) *cli.Command {
 	)
 	flags = append(flags, configFlags(&o.directives)...)
 	flags = append(flags, o.create.options()...)
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "fork", Summary: "make a child of each conversation", Args: "ID...",
 		About: "The child holds the chosen turns of its source, all of them unless a flag says otherwise, and its config, on " +
 			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",

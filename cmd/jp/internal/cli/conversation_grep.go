@@ -49,7 +49,7 @@ func newGrepCommand(a *app) *cli.Command {
 	scopes := append(grepScopes(), "chat", "tool", "all")
 	scope := &option{name: "scope", arg: "SCOPE", choices: scopes, usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
 		set: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "grep", Paged: true, Summary: "search conversations", Args: "PATTERN",
 		About: "PATTERN is plain text, and case counts only when it holds an upper-case letter. A pipe gets a line for each hit: " +
 			"ID:TURN:SCOPE:m:TEXT, with c in place of m for lines of --context, and .. as the turn of titles.\n\n" +

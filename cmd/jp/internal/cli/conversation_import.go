@@ -21,7 +21,7 @@ import (
 
 func newImportCommand(a *app) *cli.Command {
 	var newIDs bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "import", Slow: true, Summary: "take in conversations that were exported", Args: "FILE|DIR...",
 		About: "Reads what `jp conversation export` wrote, - being stdin, and folders with the conversations of JP, the program in " +
 			"Rust: its .jp/conversations, or a workspace that has one. All is imported or, when anything is wrong, nothing: the error " +

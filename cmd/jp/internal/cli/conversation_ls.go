@@ -31,7 +31,7 @@ type listOptions struct {
 
 func newListCommand(a *app) *cli.Command {
 	var o listOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "ls", Paged: true, Summary: "list conversations",
 		About: "Without flags: all that are neither hidden nor archived, each before its children, in the order of their " +
 			"creation. A parent of hidden ones says so: (+3 hidden).\n\n" +
@@ -59,7 +59,7 @@ func newListCommand(a *app) *cli.Command {
 
 func newTreeCommand(a *app) *cli.Command {
 	o := listOptions{tree: true}
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "tree", Paged: true, Summary: "draw conversations below their parents", Args: "[ID]",
 		About: "The same as ls --tree; with ID that conversation and what is below it.",
 		Flags: []*option{

@@ -22,7 +22,7 @@ type newOptions struct {
 func newNewCommand(a *app) *cli.Command {
 	var o newOptions
 	flags := append(o.create.options(), configFlags(&o.directives)...)
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
 		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
 			"model is called.",

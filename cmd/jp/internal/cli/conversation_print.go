@@ -34,7 +34,7 @@ func newPrintCommand(a *app) *cli.Command {
 	o := printOptions{style: styleBrief}
 	flags := []*option{stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
 	flags = append(flags, o.turns.lastFirst()...)
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +

@@ -21,7 +21,7 @@ type removeOptions struct {
 
 func newRemoveCommand(a *app) *cli.Command {
 	var o removeOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
 		About: "Asks first, unless --yes is given. A conversation with children that are not named too is removed only with --cascade or --promote; " +
 			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +

@@ -21,7 +21,7 @@ import (
 )
 
 func newShowCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "[ID]",
 		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
 			"ID: those of the active conversation.",

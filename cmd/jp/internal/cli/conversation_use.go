@@ -11,7 +11,7 @@ import (
 )
 
 func newUseCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
 		About: "Makes ID the active conversation, the one that jp query goes on with, and prints its id; without ID prints the one that " +
 			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/profiles"
 	"jp/tools/suggest"
 )
 
@@ -244,10 +243,10 @@ func durationFlag(p *maybe[time.Duration], name, arg, usage string) *option {
 	}}
 }
 
-// targetMaybe has an optional conversation.
-func targetMaybe(p *maybe[string], name, arg, usage string) *option {
+// stringMaybe has an optional value; fits reports whether a word that follows looks like it.
+func stringMaybe(p *maybe[string], name, arg string, fits func(word string) bool, usage string) *option {
 	o := stringFlag(p, name, arg, usage)
-	o.maybe, o.fits = true, isTarget
+	o.maybe, o.fits = true, fits
 	return o
 }
 
@@ -279,19 +278,9 @@ func durationMaybe(p *maybe[time.Duration], name, arg string, bare time.Duration
 	}}
 }
 
-// configFlags are --cfg and --no-cfg: directives in the order of the command line.
-func configFlags(p *[]profiles.Directive) []*option {
-	add := func(text string) error {
-		*p = append(*p, profiles.Directive{Flag: "--cfg", Text: text})
-		return nil
-	}
-	cfg := &option{
-		name: "cfg", short: []string{"config", "c"}, arg: "X",
-		usage: "config directive: NONE, WORKSPACE, key=value, key:=json, a file, builtin:NAME or a profile's name; in order",
-		set:   func(s string, _ bool) error { return add(s) },
-	}
-	none := &option{name: "no-cfg", usage: "the same as --cfg NONE", set: func(string, bool) error { return add("NONE") }}
-	return []*option{cfg, none}
+// callFlag hands each value to set, in the order of the command line. Without arg it is a switch, and set gets "".
+func callFlag(name, arg, usage string, set func(value string) error) *option {
+	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error { return set(s) }}
 }
 
 func number(s string, least int) (int, error) {

@@ -70,7 +70,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	if f := formatIn(args); slices.Contains(formats(), f) {
 		a.globals.format = f // of errors before the flags are read
 	}
-	inv, err := arrange(a.root, args)
+	inv, err := a.tree.arrange(args)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.help:
-		return a.help(a.io.Out, inv.path)
+		return a.tree.help(a.io.Out, a.io.Width, inv.path)
 	}
 	for _, part := range []struct{ given, allowed []string }{{inv.globals, guestGlobals()}, {inv.flags, guestFlags(verb)}} {
 		for _, text := range part.given {
@@ -94,7 +94,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 			}
 		}
 	}
-	return a.root.RunContext(ctx, append([]string{"jp"}, inv.argv()...))
+	return a.tree.Run(ctx, inv)
 }
 
 // guestVerb is the verb of access.jp that a command goes by.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,49 +12,34 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
-func newHelpCommand(a *app) *cli.Command {
-	return a.command(spec{
-		Name: "help", Paged: true, Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
-		Examples: []string{"jp help conversation ls"},
-		Run: func(_ context.Context, args []string) error {
-			path, err := a.commandPath(args)
-			if err != nil {
-				return err
-			}
-			return a.help(a.io.Out, path)
-		},
-	})
-}
-
-// help writes the help of the command that path leads to, of jp itself when it is empty.
-func (a *app) help(w io.Writer, path []*cli.Command) error {
+// help writes the help of the command that path leads to, of the program itself when it is empty, for width columns; 0 = unlimited.
+func (t *Tree) help(w io.Writer, width int, path []*cli.Command) error {
 	var b strings.Builder
-	h := helpText{b: &b, width: min(a.io.Width, 100)}
+	h := helpText{b: &b, width: min(width, 100)}
 	if len(path) == 0 {
-		a.rootHelp(&h)
+		t.rootHelp(&h)
 	} else {
-		a.commandHelp(&h, path)
+		t.commandHelp(&h, path)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (a *app) rootHelp(h *helpText) {
-	h.line("jp: %s", a.root.Usage)
+func (t *Tree) rootHelp(h *helpText) {
+	h.line("jp: %s", t.Root.Usage)
 	h.line("")
 	h.line("usage: jp [flags] COMMAND [flags] [arguments]")
-	h.commands(a.root.Commands)
-	h.options(flagsOf(a.root.Flags))
+	h.commands(t.Root.Commands)
+	h.options(flagsOf(t.Root.Flags))
 	h.line("")
 	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
 	h.exits(exit.Table())
 	h.examples([]string{`jp query "what does this project do?"`})
 }
 
-func (a *app) commandHelp(h *helpText, path []*cli.Command) {
+func (t *Tree) commandHelp(h *helpText, path []*cli.Command) {
 	c := path[len(path)-1]
-	s := a.specs[c]
+	s := t.specs[c]
 	name := commandName(path)
 	h.line("%s: %s", name, s.Summary)
 	h.line("")
@@ -77,7 +61,7 @@ func (a *app) commandHelp(h *helpText, path []*cli.Command) {
 	h.line("")
 	h.line("The global flags are in `jp --help`.")
 	h.exits(s.exits())
-	h.examples(s.allExamples(a))
+	h.examples(t.allExamples(s))
 }
 
 // usageLine is the shape of a command line.
@@ -108,10 +92,10 @@ func (s spec) exits() []exit.Meaning {
 }
 
 // allExamples are the examples of a command; a group shows the first one of each of its commands.
-func (s spec) allExamples(a *app) []string {
+func (t *Tree) allExamples(s spec) []string {
 	out := s.Examples
 	for _, c := range s.Subs {
-		if e := a.specs[c].Examples; len(e) > 0 {
+		if e := t.specs[c].Examples; len(e) > 0 {
 			out = append(out, e[0])
 		}
 	}

@@ -19,11 +19,11 @@ func everyCommand(a *app, f func(path []*cli.Command, s spec)) {
 	walk = func(path []*cli.Command, cs []*cli.Command) {
 		for _, c := range cs {
 			path := append(slices.Clone(path), c)
-			f(path, a.specs[c])
+			f(path, a.tree.Spec(c))
 			walk(path, c.Subcommands)
 		}
 	}
-	walk(nil, a.root.Commands)
+	walk(nil, a.tree.Root.Commands)
 }
 
 func TestEveryCommandIsDocumented(t *testing.T) {
@@ -36,7 +36,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			t.Errorf("%s: summary %q: want one line, lowercase, no full stop", name, s.Summary)
 		}
 		var b bytes.Buffer
-		if err := a.help(&b, path); err != nil {
+		if err := a.tree.help(&b, a.io.Width, path); err != nil {
 			t.Fatal(err)
 		}
 		_, examples, ok := strings.Cut(b.String(), "\nexample")
@@ -55,7 +55,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			if o.usage == "" {
 				t.Errorf("%s: flag %s has no help", name, o)
 			}
-			for _, g := range flagsOf(a.root.Flags) {
+			for _, g := range flagsOf(a.tree.Root.Flags) {
 				for _, spelling := range g.spellings() {
 					if slices.Contains(o.spellings(), spelling) {
 						t.Errorf("%s: flag %s hides the global %s", name, o, spelling)
@@ -77,7 +77,7 @@ func TestExamplesAreCommandLines(t *testing.T) {
 			for _, words := range jpCalls(t, example) {
 				n++
 				a := newApp(Env{})
-				inv, err := arrange(a.root, words)
+				inv, err := a.tree.arrange(words)
 				if err != nil {
 					t.Errorf("%s: example %q: %v", commandName(path), example, err)
 					continue
@@ -85,10 +85,10 @@ func TestExamplesAreCommandLines(t *testing.T) {
 				for _, c := range inv.path {
 					c.Action = func(*cli.Context) error { return nil }
 				}
-				if err := a.root.Run(append([]string{"jp"}, inv.argv()...)); err != nil {
+				if err := a.tree.Root.Run(append([]string{"jp"}, inv.argv()...)); err != nil {
 					t.Errorf("%s: example %q: %v", commandName(path), example, err)
 				}
-				if got := a.specs[inv.command()]; len(inv.positionals) < got.Min || got.Max >= 0 && len(inv.positionals) > got.Max {
+				if got := a.tree.Spec(inv.command()); len(inv.positionals) < got.Min || got.Max >= 0 && len(inv.positionals) > got.Max {
 					t.Errorf("%s: example %q: %d arguments", commandName(path), example, len(inv.positionals))
 				}
 			}

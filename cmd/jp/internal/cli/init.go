@@ -24,7 +24,7 @@ type initOptions struct {
 
 func newInitCommand(a *app) *cli.Command {
 	var o initOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
 		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
 			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +

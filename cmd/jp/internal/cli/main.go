@@ -46,8 +46,7 @@ type app struct {
 	env      Env
 	io       *term.IO
 	globals  globals
-	root     *cli.App
-	specs    map[*cli.Command]spec
+	tree     *Tree
 	places   places
 	log      logFile
 	plain    int            // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
@@ -110,22 +109,12 @@ func Main(ctx context.Context, env Env) int {
 
 // newApp builds the command tree. Nothing is opened.
 func newApp(env Env) *app {
-	a := &app{env: env, specs: map[*cli.Command]spec{}}
+	a := &app{env: env}
 	a.globals.format = formatAuto
 	a.io = a.openIO()
-	a.root = &cli.App{
-		Name:     "jp",
-		Usage:    "a command-line assistant whose sub-agents are processes",
-		Flags:    flags(a.globalFlags()...),
-		Commands: a.commands(),
-
-		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
-		HideHelp: true, HideVersion: true, HideHelpCommand: true,
-		Compiled:       time.Unix(0, 0), // or cli/v2 asks the file system for it
-		Action:         func(*cli.Context) error { return exit.Usagef("a command is missing") },
-		OnUsageError:   a.onUsageError,
-		ExitErrHandler: func(*cli.Context, error) {}, // or cli/v2 calls os.Exit, past every defer
-	}
+	a.tree = newTree("jp", "a command-line assistant whose sub-agents are processes")
+	a.tree.Around, a.tree.Hint = a.around, foreignHint
+	a.tree.Add(a.globalFlags(), a.commands()...)
 	return a
 }
 
@@ -178,7 +167,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == completeCommand {
 		return a.complete(args[1:])
 	}
-	inv, err := arrange(a.root, args)
+	inv, err := a.tree.arrange(args)
 	if err != nil {
 		if f := formatIn(args); slices.Contains(formats(), f) {
 			a.globals.format = f
@@ -188,29 +177,54 @@ func (a *app) run(ctx context.Context, args []string) error {
 	switch {
 	case inv.help:
 		a.takeGlobals(inv)
-		return a.paged(func() error { return a.help(a.io.Out, inv.path) })
+		return a.paged(func() error { return a.tree.help(a.io.Out, a.io.Width, inv.path) })
 	case inv.version:
-		inv.path = []*cli.Command{a.root.Command("version")}
+		inv.path = []*cli.Command{a.tree.Root.Command("version")}
 		inv.flags, inv.positionals = nil, nil
 	case inv.command() == nil || len(inv.command().Subcommands) > 0:
 		a.takeGlobals(inv)
 		return a.incomplete(inv.path)
 	}
 	a.plain = inv.plain
-	return a.root.RunContext(ctx, append([]string{"jp"}, inv.argv()...))
+	return a.tree.Run(ctx, inv)
 }
 
 // takeGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
 func (a *app) takeGlobals(inv *invocation) {
-	for _, text := range inv.globals {
-		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
-		for _, o := range flagsOf(a.root.Flags) {
-			if o.name == name {
-				_ = (*optionValue)(o).Set(value)
-			}
-		}
-	}
+	a.tree.takeGlobals(inv)
 	a.io = a.openIO()
+}
+
+// around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
+func (a *app) around(s spec, path string, run func() error) error {
+	a.io = a.openIO()
+	a.takesNone = slices.ContainsFunc(s.Flags, func(o *option) bool { return o.name == "no-cfg" })
+	patient := func() error { return a.patiently(s, path, run) }
+	if s.Paged {
+		return a.paged(patient)
+	}
+	return patient()
+}
+
+// patiently runs f, with a line of progress on the terminal when it takes long and may.
+func (a *app) patiently(s spec, name string, f func() error) error {
+	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil {
+		return f()
+	}
+	a.io, a.progress = a.io.Progress(name, term.ProgressOptions{})
+	defer a.progress.End()
+	return f()
+}
+
+// incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
+func (a *app) incomplete(path []*cli.Command) error {
+	if !a.json() {
+		if err := a.tree.help(a.io.Err, a.io.Width, path); err != nil {
+			return err
+		}
+		return exit.Quiet(exit.Usage)
+	}
+	return exit.Usagef("%sa command is missing", subject(path)).WithHint("see `%s --help`", commandName(path))
 }
 
 // openIO looks at the streams; again when --width is known.

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -13,28 +10,9 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-func newManCommand(a *app) *cli.Command {
-	return a.command(spec{
-		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,
-		About: "The page of jp with all its commands, or of one command, in the form that man reads. It says what --help says.",
-		Examples: []string{
-			"jp man > ~/.local/share/man/man1/jp.1",
-			"jp man conversation grep | man -l -",
-		},
-		Run: func(_ context.Context, args []string) error {
-			path, err := a.commandPath(args)
-			if err != nil {
-				return err
-			}
-			_, err = io.WriteString(a.io.Out, a.manual(path))
-			return err
-		},
-	})
-}
-
 // commandPath finds a command by its words.
-func (a *app) commandPath(words []string) ([]*cli.Command, error) {
-	inv, err := arrange(a.root, append(slices.Clone(words), "--help"))
+func (t *Tree) commandPath(words []string) ([]*cli.Command, error) {
+	inv, err := t.arrange(append(slices.Clone(words), "--help"))
 	if err != nil {
 		return nil, err
 	}
@@ -44,30 +22,28 @@ func (a *app) commandPath(words []string) ([]*cli.Command, error) {
 	return inv.path, nil
 }
 
-// manual is the page of the command that path leads to, with the commands below it; of jp when path is empty.
-func (a *app) manual(path []*cli.Command) string {
+// manual is the page of the command that path leads to, with the commands below it; of the program when path is empty. It names
+// the program's version and the day of that, "" when it is not known.
+func (t *Tree) manual(path []*cli.Command, version, day string) string {
 	m := manText{b: &strings.Builder{}}
 	name := strings.ReplaceAll(commandName(path), " ", "-")
-	v := versionInfo{Version: version}
-	info, _ := debug.ReadBuildInfo()
-	v.built(info)
-	m.macro("TH", strings.ToUpper(name), "1", v.day, "jp "+v.Version, "jp")
+	m.macro("TH", strings.ToUpper(name), "1", day, "jp "+version, "jp")
 	m.macro("SH", "NAME")
 	if len(path) == 0 {
-		m.text(name + " - " + a.root.Usage)
+		m.text(name + " - " + t.Root.Usage)
 		m.macro("SH", "SYNOPSIS")
 		m.macro("B", "jp [flags] COMMAND [flags] [arguments]")
 		m.macro("SH", "DESCRIPTION")
 		m.text("Flags may stand anywhere; -- ends them. Every command has --help.")
 		m.macro("SH", "COMMANDS")
-		a.manCommands(&m, nil, a.root.Commands)
+		t.manCommands(&m, nil, t.Root.Commands)
 		m.macro("SH", "GLOBAL FLAGS")
-		m.options(flagsOf(a.root.Flags))
+		m.options(flagsOf(t.Root.Flags))
 		m.macro("SH", "EXIT STATUS")
 		m.exits(exit.Table())
 		return m.b.String()
 	}
-	s := a.specs[path[len(path)-1]]
+	s := t.specs[path[len(path)-1]]
 	m.text(name + " - " + s.Summary)
 	m.macro("SH", "SYNOPSIS")
 	m.macro("B", usageLine(commandName(path), s))
@@ -77,7 +53,7 @@ func (a *app) manual(path []*cli.Command) string {
 	}
 	if len(s.Subs) > 0 {
 		m.macro("SH", "COMMANDS")
-		a.manCommands(&m, path, s.Subs)
+		t.manCommands(&m, path, s.Subs)
 	}
 	if len(s.Flags) > 0 {
 		m.macro("SH", "FLAGS")
@@ -85,7 +61,7 @@ func (a *app) manual(path []*cli.Command) string {
 	}
 	m.macro("SH", "EXIT STATUS")
 	m.exits(s.exits())
-	if examples := s.allExamples(a); len(examples) > 0 {
+	if examples := t.allExamples(s); len(examples) > 0 {
 		m.macro("SH", "EXAMPLES")
 		m.verbatim(examples)
 	}
@@ -95,14 +71,14 @@ func (a *app) manual(path []*cli.Command) string {
 }
 
 // manCommands writes a subsection for each command below path, groups without one of their own.
-func (a *app) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
+func (t *Tree) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
 	for _, c := range cs {
 		if c.Hidden {
 			continue
 		}
-		at, s := append(slices.Clone(path), c), a.specs[c]
+		at, s := append(slices.Clone(path), c), t.specs[c]
 		if len(s.Subs) > 0 {
-			a.manCommands(m, at, s.Subs)
+			t.manCommands(m, at, s.Subs)
 			continue
 		}
 		m.macro("SS", usageLine(commandName(at), s))

@@ -20,7 +20,7 @@ import (
 )
 
 func newMCPCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "mcp", Summary: "use tools of MCP servers, and be one",
 		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
 			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
@@ -78,7 +78,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 }
 
 func newMCPListCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "ls", Summary: "list the MCP servers that tools may name",
 		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
 			"(off: the program can do what you can do).",
@@ -114,7 +114,7 @@ func newMCPListCommand(a *app) *cli.Command {
 }
 
 func newMCPShowCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
 		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
@@ -207,7 +207,7 @@ func mcpText(v mcpShown) string {
 
 func newMCPApproveCommand(a *app) *cli.Command {
 	var yes bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "SERVER", Min: 1, Max: 1,
 		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +

@@ -33,7 +33,7 @@ type mcpServeOptions struct {
 
 func newMCPServeCommand(a *app) *cli.Command {
 	var o mcpServeOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "serve", Summary: "be an MCP server: let another agent delegate",
 		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
 			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +

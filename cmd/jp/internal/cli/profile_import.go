@@ -32,7 +32,7 @@ type importOptions struct {
 
 func newProfileImportCommand(a *app) *cli.Command {
 	var o importOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
 		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
 			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +

@@ -24,7 +24,7 @@ import (
 
 func newQueryCommand(a *app) *cli.Command {
 	o := queryOptions{input: inputText}
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",

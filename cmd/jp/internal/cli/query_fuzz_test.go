@@ -106,12 +106,12 @@ func (p fuzzPlace) files(t *testing.T) []string {
 func queryFlags() []*option {
 	a := newApp(Env{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)})
 	var q *cli.Command
-	for _, c := range a.root.Commands {
+	for _, c := range a.tree.Root.Commands {
 		if c.Name == "query" {
 			q = c
 		}
 	}
-	return slices.DeleteFunc(append(options(q), flagsOf(a.root.Flags)...), func(o *option) bool {
+	return slices.DeleteFunc(append(options(q), flagsOf(a.tree.Root.Flags)...), func(o *option) bool {
 		return o.name == "log-file" || o.name == "workspace" || o.name == "timeout"
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -171,6 +173,17 @@ func (h headless) ownPrompt() []model.Section {
 		list = append(list, model.Section{Text: text})
 	}
 	return list
+}
+
+// foreignHint is what to say about a flag that c, nil at the top, does not have.
+func foreignHint(c *cli.Command, flag string) string {
+	switch {
+	case c != nil && c.Name == "query":
+		return foreignFlag(flag)
+	case c == nil && (flag == "-p" || flag == "--print"):
+		return "headless use is jp query " + flag
+	}
+	return ""
 }
 
 // foreignFlag tells what stands here for a flag of other agents, "" for all others.

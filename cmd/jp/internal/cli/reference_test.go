@@ -43,18 +43,13 @@ func (a *app) reference() string {
 		fmt.Fprintf(&b, "| %d | %s |\n", m.Status, m.Text)
 	}
 	b.WriteString("\nNew statuses may be added.\n")
-	a.referenceOf(&b, nil, a.root.Commands)
+	a.referenceOf(&b, nil, a.tree.Root.Commands)
 	return b.String()
 }
 
 func (a *app) referenceOf(b *strings.Builder, path []*cli.Command, subs []*cli.Command) {
 	fmt.Fprintf(b, "\n## %s\n\n```text\n", commandName(path))
-	h := helpText{b: b, width: 100}
-	if len(path) == 0 {
-		a.rootHelp(&h)
-	} else {
-		a.commandHelp(&h, path)
-	}
+	_ = a.tree.help(b, 100, path) // a strings.Builder takes all
 	b.WriteString("```\n")
 	for _, c := range subs {
 		if !c.Hidden {

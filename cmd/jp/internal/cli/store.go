@@ -13,7 +13,7 @@ import (
 )
 
 func newStoreCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "store", Summary: "look after the store of this workspace",
 		About: "The conversations of a workspace are in one file outside of it.",
 		Subs: []*cli.Command{
@@ -23,7 +23,7 @@ func newStoreCommand(a *app) *cli.Command {
 }
 
 func newStorePathCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "path", Summary: "print where the store is",
 		About:    "The file need not exist: the first write makes it.",
 		Exits:    []exit.Status{exit.NotFound},
@@ -44,7 +44,7 @@ func newStorePathCommand(a *app) *cli.Command {
 
 func newStoreCheckCommand(a *app) *cli.Command {
 	var salvage maybe[string]
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "check", Slow: true, Summary: "check that the store is sound",
 		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
 			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
@@ -89,7 +89,7 @@ func (a *app) offerCompact(s convstore.Space) {
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func newStoreBackupCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
 			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
@@ -122,7 +122,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 }
 
 func newStoreCompactCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
 			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
@@ -157,7 +157,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 }
 
 func newStoreAdoptCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "adopt", Summary: "take over the store of a workspace that is gone", Args: "PATH",
 		About: "PATH is the path that the other workspace had, or its store's folder. A workspace that was renamed is recognised " +
 			"without this; one that was copied to another disk, or restored, is not.\n\n" +

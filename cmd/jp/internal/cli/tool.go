@@ -17,7 +17,7 @@ import (
 )
 
 func newToolCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "tool", Summary: "list, show, check and run tools",
 		About: "The tools that an agent of this workspace holds: those that the config enables.",
 		Subs:  []*cli.Command{newToolListCommand(a), newToolShowCommand(a), newToolCheckCommand(a), newToolRunCommand(a)},
@@ -38,7 +38,7 @@ func (o *toolOptions) options() []*option {
 
 func newToolListCommand(a *app) *cli.Command {
 	var o toolOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
 		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
 		Flags:    o.options(),
@@ -88,7 +88,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 func newToolRunCommand(a *app) *cli.Command {
 	var o toolOptions
 	args := maybe[string]{Value: "{}"}
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "run", Summary: "run a tool by hand", Args: "TOOL",
 		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
 			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +

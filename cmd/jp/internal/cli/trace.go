@@ -24,7 +24,7 @@ const (
 
 func newTraceCommand(a *app) *cli.Command {
 	output := ""
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "[ID]",
 		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
 			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run. " +

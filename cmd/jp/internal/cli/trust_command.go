@@ -16,7 +16,7 @@ import (
 
 func newTrustCommand(a *app) *cli.Command {
 	var show, revoke, yes bool
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "trust", Summary: "show what this workspace would allow, and allow it",
 		About: "A workspace is code: its config gives tools commands and lets them run. Nothing of it is loaded before you have " +
 			"trusted it: .jp with everything in it, skills, AGENTS.md, CLAUDE.md and .mcp.json. What you trust is the state it is " +

@@ -27,7 +27,7 @@ type usageOptions struct {
 
 func newUsageCommand(a *app) *cli.Command {
 	var o usageOptions
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
 			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +

@@ -23,7 +23,7 @@ type versionInfo struct {
 }
 
 func newVersionCommand(a *app) *cli.Command {
-	return a.command(spec{
+	return a.tree.command(spec{
 		Name: "version", Summary: "show the version of this program",
 		About:    "Reads no file and opens no store.",
 		Examples: []string{"jp version -F json"},

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
+	"jp/tools/unseen"
+)
+
+// newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
+func newHelpCommand(a *app) *cli.Command {
+	return a.tree.command(spec{
+		Name: "help", Paged: true, Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
+		Examples: []string{"jp help conversation ls"},
+		Run: func(_ context.Context, args []string) error {
+			path, err := a.tree.commandPath(args)
+			if err != nil {
+				return err
+			}
+			return a.tree.help(a.io.Out, a.io.Width, path)
+		},
+	})
+}
+
+func newManCommand(a *app) *cli.Command {
+	return a.tree.command(spec{
+		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,
+		About: "The page of jp with all its commands, or of one command, in the form that man reads. It says what --help says.",
+		Examples: []string{
+			"jp man > ~/.local/share/man/man1/jp.1",
+			"jp man conversation grep | man -l -",
+		},
+		Run: func(_ context.Context, args []string) error {
+			path, err := a.tree.commandPath(args)
+			if err != nil {
+				return err
+			}
+			v := versionInfo{Version: version}
+			info, _ := debug.ReadBuildInfo()
+			v.built(info)
+			_, err = io.WriteString(a.io.Out, a.tree.manual(path, v.Version, v.day))
+			return err
+		},
+	})
+}
+
+func newCompletionCommand(a *app) *cli.Command {
+	return a.tree.command(spec{
+		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
+		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
+			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
+			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
+			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
+		Min: 1, Max: 1,
+		Exits:    []exit.Status{},
+		Examples: []string{`jp completion bash`},
+		Run: func(_ context.Context, args []string) error {
+			script := Completion(args[0])
+			if script == "" {
+				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", didYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
+			}
+			_, err := io.WriteString(a.io.Out, script)
+			return err
+		},
+	})
+}
+
+// complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing means file names.
+func (a *app) complete(words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	return a.text(func(w *bufio.Writer) error {
+		for _, c := range a.tree.candidates(words[:len(words)-1], words[len(words)-1], a.knownNow) {
+			if unseen.Spell(c.word) != c.word {
+				continue // a word of which not all shows would be more than one candidate, or another than it seems
+			}
+			fmt.Fprintln(w, c.word+"\t"+term.Line(c.text))
+		}
+		return nil
+	})
+}
+
+// knownNow are the known values for a command line whose global flags are set.
+func (a *app) knownNow(arg, word string) []candidate {
+	a.io = a.openIO()
+	return a.known(context.Background(), arg, word)
+}
