@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -24,13 +25,13 @@ import (
 // acpOptions are the flags of jp acp.
 type acpOptions struct {
 	directives []profiles.Directive
-	model      maybe[string]
+	model      command.Maybe[string]
 	role       string
 }
 
 func newACPCommand(a *app) *cli.Command {
 	var o acpOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "acp", Summary: "serve an editor that speaks the Agent Client Protocol",
 		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends: editors such as Zed, Neovim and Emacs start it " +
 			"and drive conversations. A session is a conversation of the workspace at or above its folder, which has to be trusted. " +
@@ -39,8 +40,8 @@ func newACPCommand(a *app) *cli.Command {
 			"The flags are for sessions that begin; one that is taken up keeps its own config. --workspace keeps all sessions " +
 			"within that workspace. docs/acp.md has the settings of editors.",
 		Flags: append(configFlags(&o.directives),
-			stringFlag(&o.model, "model", "MODEL", "the model: provider/model or an alias").alias("m"),
-			choiceFlag(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
+			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
+			command.Choice(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/command"
 	"jp/profiles"
 )
 
@@ -38,7 +39,7 @@ type acpOptionsOf struct {
 	stored acpChoice
 	chosen acpChoice // "" = nothing
 	shown  acpChoice // to the editor
-	models []candidate
+	models []command.Candidate
 }
 
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
@@ -61,7 +62,7 @@ func (o *acpOptionsOf) apply(to *queryOptions) acpChoice {
 
 // use sets the flags of a run of a conversation that has stored.
 func (c acpChoice) use(to *queryOptions, stored acpChoice) {
-	to.model = maybe[string]{c.model != "", c.model}
+	to.model = command.Maybe[string]{Set: c.model != "", Value: c.model}
 	if c.reasoning != acpAsIs {
 		to.reasoning = c.reasoning
 	}
@@ -91,8 +92,8 @@ func (s *acpSession) Options() []acp.ConfigOption {
 	}
 	models := []acp.ConfigValue{{Value: now.model, Name: now.model}}
 	for _, m := range o.models {
-		if m.word != now.model {
-			models = append(models, acp.ConfigValue{Value: m.word, Name: m.word, Description: m.text})
+		if m.Word != now.model {
+			models = append(models, acp.ConfigValue{Value: m.Word, Name: m.Word, Description: m.Text})
 		}
 	}
 	var efforts []acp.ConfigValue

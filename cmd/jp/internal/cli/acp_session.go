@@ -6,6 +6,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -93,7 +94,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	o := s.server.o
 	q.app.places.reset(o.directives)
 	q.o = queryOptions{
-		fresh: true, hidden: true, tmp: maybe[time.Duration]{true, acpLeft}, noActivate: true,
+		fresh: true, hidden: true, tmp: command.Given(acpLeft), noActivate: true,
 		directives: o.directives, model: o.model, role: o.role,
 	}
 	if err := s.serversOf(ctx, q, setup); err != nil {
@@ -153,7 +154,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if err != nil {
 		return "", err
 	}
-	q.o = queryOptions{id: maybe[string]{true, s.id.String()}, noActivate: true}
+	q.o = queryOptions{id: command.Given(s.id.String()), noActivate: true}
 	chosen := s.options.apply(&q.o)
 	defer q.close(ctx)
 	if err := q.open(ctx, t.text, nil); err != nil {

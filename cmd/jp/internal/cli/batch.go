@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
@@ -19,25 +22,23 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/jsondoc"
-
-	"github.com/urfave/cli/v2"
 )
 
 // batchOptions are the flags of `jp batch`.
 type batchOptions struct {
-	profile  maybe[string]
-	rootID   maybe[string]
-	parallel maybe[int]
-	tokens   maybe[*int64]
-	cost     maybe[*int64]
-	title    maybe[string]
-	resume   maybe[string]
+	profile  command.Maybe[string]
+	rootID   command.Maybe[string]
+	parallel command.Maybe[int]
+	tokens   command.Maybe[*int64]
+	cost     command.Maybe[*int64]
+	title    command.Maybe[string]
+	resume   command.Maybe[string]
 	tape     tapeOptions
 }
 
 func newBatchCommand(a *app) *cli.Command {
 	var o batchOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "batch", Summary: "run many queries from stdin, each by a sub-agent of its own",
 		About: "Reads one query on each line: a JSON string, or an object with query and, optionally, config (the name of a profile), " +
 			"id (a sub-conversation that goes on, with --root-id only) and context_query. Nothing is started before every line was " +
@@ -51,14 +52,14 @@ func newBatchCommand(a *app) *cli.Command {
 			"what was written until then, the same queries on stdin go on: those that were ok are not run again, and their rows are " +
 			"repeated, so that the new output has all of them. After a kill the store has more answers than FILE, which may be empty: they " +
 			"are found below the conversation of the batch.",
-		Flags: append([]*option{
-			stringFlag(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").alias("config", "c"),
-			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
-			intFlag(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
-			tokensFlag(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
-			costFlag(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
-			stringFlag(&o.title, "title", "T", "the title of the new conversation"),
-			stringFlag(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
+		Flags: append([]*command.Option{
+			command.String(&o.profile, "cfg", "PROFILE", "the agent profile for lines that name none").Alias("config", "c"),
+			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
+			command.Int(&o.parallel, "parallel", "N", 1, "how many run at the same time (default: delegation.max_parallel)"),
+			command.Tokens(&o.tokens, "total-budget", "tokens that all may use together (default: delegation.token_budget)"),
+			command.Cost(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
+			command.String(&o.title, "title", "T", "the title of the new conversation"),
+			command.String(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
 		}, tapeFlags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
@@ -192,7 +193,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		}
 		record, replay, err := a.tapeFiles(o.tape, text, o.profile.Value)
 		if err == nil && o.resume.Set && record+replay != "" {
-			err = errMixed("--resume", wording.Either(record != "", "--record", "--replay"))
+			err = command.ErrMixed("--resume", wording.Either(record != "", "--record", "--replay"))
 		}
 		if err == nil {
 			err = a.openTape(record, replay)
@@ -320,7 +321,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 // divide decides what one line is granted at most: an even part of what a flag gives to all of them. Of a limit that nobody thought
 // of for this batch, in which most lines use little, it is as much as lets twice as many run as can at the same time.
 func (b *batch) divide(all convstore.Budget) {
-	lines := func(flag maybe[*int64]) int {
+	lines := func(flag command.Maybe[*int64]) int {
 		return wording.Either(flag.Set, len(b.items), min(len(b.items), 2*b.parallel))
 	}
 	b.most = convstore.Budget{

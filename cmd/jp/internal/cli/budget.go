@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -26,7 +27,7 @@ func (o *queryOptions) again(id convstore.ID) string {
 		}
 	}
 	of := func(n *int64, decimals int) string {
-		text := strings.Trim(amount(n, decimals), `"`)
+		text := strings.Trim(command.Amount(n, decimals), `"`)
 		if decimals > 0 && n != nil {
 			text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
@@ -46,7 +47,7 @@ type linter struct {
 }
 
 func newProfileCheckCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
 		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
 			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
@@ -82,7 +83,7 @@ func newProfileCheckCommand(a *app) *cli.Command {
 
 func newToolCheckCommand(a *app) *cli.Command {
 	var directives []profiles.Directive
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with tools",
 		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
 			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +

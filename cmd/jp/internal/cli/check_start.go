@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools"
@@ -16,7 +17,7 @@ import (
 )
 
 func newCheckCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "check", Summary: "find out whether a query would start here, and what is wrong with config, profiles and tools",
 		About: "Everything that `jp profile check` and `jp tool check` look at, and then a query, as far as its first request to the " +
 			"model: the config of all layers, the model and its key, every tool, the profiles that it may name. A line for each " +

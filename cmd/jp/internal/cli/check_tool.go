@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
 	"jp/profiles"
@@ -195,7 +196,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 				names = append(names, t.Name)
 			}
 			say("source", fmt.Sprintf("MCP server %s had no tool %s when it was asked last", name, d.Remote),
-				didYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))
+				command.DidYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))
 		}
 	}
 	if !d.Local() {

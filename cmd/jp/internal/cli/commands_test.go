@@ -10,11 +10,12 @@ import (
 	"github.com/urfave/cli/v2"
 	"mvdan.cc/sh/v3/syntax"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 )
 
 // everyCommand calls f for each command with the path that leads to it.
-func everyCommand(a *app, f func(path []*cli.Command, s spec)) {
+func everyCommand(a *app, f func(path []*cli.Command, s command.Spec)) {
 	var walk func(path []*cli.Command, cs []*cli.Command)
 	walk = func(path []*cli.Command, cs []*cli.Command) {
 		for _, c := range cs {
@@ -29,14 +30,14 @@ func everyCommand(a *app, f func(path []*cli.Command, s spec)) {
 func TestEveryCommandIsDocumented(t *testing.T) {
 	a := newApp(Env{})
 	n := 0
-	everyCommand(a, func(path []*cli.Command, s spec) {
+	everyCommand(a, func(path []*cli.Command, s command.Spec) {
 		n++
-		name := commandName(path)
+		name := command.Name(path)
 		if s.Summary == "" || strings.HasSuffix(s.Summary, ".") || strings.ToLower(s.Summary[:1]) != s.Summary[:1] {
 			t.Errorf("%s: summary %q: want one line, lowercase, no full stop", name, s.Summary)
 		}
 		var b bytes.Buffer
-		if err := a.tree.help(&b, a.io.Width, path); err != nil {
+		if err := a.tree.Help(&b, a.io.Width, path); err != nil {
 			t.Fatal(err)
 		}
 		_, examples, ok := strings.Cut(b.String(), "\nexample")
@@ -52,12 +53,12 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			}
 		}
 		for _, o := range s.Flags {
-			if o.usage == "" {
+			if o.Usage == "" {
 				t.Errorf("%s: flag %s has no help", name, o)
 			}
-			for _, g := range flagsOf(a.tree.Root.Flags) {
-				for _, spelling := range g.spellings() {
-					if slices.Contains(o.spellings(), spelling) {
+			for _, g := range command.Options(a.tree.Root.Flags) {
+				for _, spelling := range g.Spellings() {
+					if slices.Contains(o.Spellings(), spelling) {
 						t.Errorf("%s: flag %s hides the global %s", name, o, spelling)
 					}
 				}
@@ -72,29 +73,29 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 // Every example is a command line of this program: the right command, known flags, good values.
 func TestExamplesAreCommandLines(t *testing.T) {
 	n := 0
-	everyCommand(newApp(Env{}), func(path []*cli.Command, s spec) {
+	everyCommand(newApp(Env{}), func(path []*cli.Command, s command.Spec) {
 		for _, example := range s.Examples {
 			for _, words := range jpCalls(t, example) {
 				n++
 				a := newApp(Env{})
-				inv, err := a.tree.arrange(words)
+				inv, err := a.tree.Arrange(words)
 				if err != nil {
-					t.Errorf("%s: example %q: %v", commandName(path), example, err)
+					t.Errorf("%s: example %q: %v", command.Name(path), example, err)
 					continue
 				}
-				for _, c := range inv.path {
+				for _, c := range inv.Path {
 					c.Action = func(*cli.Context) error { return nil }
 				}
-				if err := a.tree.Root.Run(append([]string{"jp"}, inv.argv()...)); err != nil {
-					t.Errorf("%s: example %q: %v", commandName(path), example, err)
+				if err := a.tree.Root.Run(append([]string{"jp"}, inv.Argv()...)); err != nil {
+					t.Errorf("%s: example %q: %v", command.Name(path), example, err)
 				}
-				if got := a.tree.Spec(inv.command()); len(inv.positionals) < got.Min || got.Max >= 0 && len(inv.positionals) > got.Max {
-					t.Errorf("%s: example %q: %d arguments", commandName(path), example, len(inv.positionals))
+				if got := a.tree.Spec(inv.Command()); len(inv.Positionals) < got.Min || got.Max >= 0 && len(inv.Positionals) > got.Max {
+					t.Errorf("%s: example %q: %d arguments", command.Name(path), example, len(inv.Positionals))
 				}
 			}
 		}
 		if len(s.Examples) > 0 && !strings.Contains(s.Examples[0], path[len(path)-1].Name) {
-			t.Errorf("%s: its first example does not show it: %q", commandName(path), s.Examples[0])
+			t.Errorf("%s: its first example does not show it: %q", command.Name(path), s.Examples[0])
 		}
 	})
 	if n < 20 {
@@ -146,16 +147,16 @@ func jpCalls(t *testing.T, line string) [][]string {
 
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, width := range []string{"40", "80"} {
-		everyCommand(newApp(Env{}), func(path []*cli.Command, s spec) {
+		everyCommand(newApp(Env{}), func(path []*cli.Command, s command.Spec) {
 			var out bytes.Buffer
-			env := Env{Args: append(strings.Fields(commandName(path)), "--help", "--width", width), Stdout: &out}
+			env := Env{Args: append(strings.Fields(command.Name(path)), "--help", "--width", width), Stdout: &out}
 			if status := Main(context.Background(), env); status != 0 || out.Len() == 0 {
 				t.Fatalf("%q: status %d", env.Args, status)
 			}
 			prose, _, _ := strings.Cut(out.String(), "\nflags:")
 			for _, line := range strings.Split(prose, "\n")[4:] {
 				if width == "80" && len(line) > 80 && strings.HasPrefix(line, " ") == false {
-					t.Errorf("%s --width %s: %q", commandName(path), width, line)
+					t.Errorf("%s --width %s: %q", command.Name(path), width, line)
 				}
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -21,10 +22,10 @@ const completionLimit = 100
 
 // known are the values that stand for what help calls arg: TARGET, PROFILE and so on. Nothing is made, asked or waited for; of
 // a workspace that is not trusted only the store is read. What cannot be read is not offered.
-func (a *app) known(ctx context.Context, arg, word string) []candidate {
+func (a *app) known(ctx context.Context, arg, word string) []command.Candidate {
 	a.globals.quiet, a.globals.nonInteractive, a.globals.noPersist = true, true, true
 	a.patience = completionPatience
-	var out []candidate
+	var out []command.Candidate
 	switch strings.TrimSuffix(strings.Trim(arg, "[]"), "...") {
 	case "ID", "TARGET":
 		out = a.knownConversations(ctx, word)
@@ -41,10 +42,13 @@ func (a *app) known(ctx context.Context, arg, word string) []candidate {
 	case "KEY=VALUE":
 		out = knownKeys("=")
 	case "X": // of --cfg
-		out = slices.Concat([]candidate{{"NONE", "start over: program defaults"}, {"WORKSPACE", "start over: the config of this workspace"}},
+		out = slices.Concat([]command.Candidate{
+			{Word: "NONE", Text: "start over: program defaults"},
+			{Word: "WORKSPACE", Text: "start over: the config of this workspace"},
+		},
 			a.knownProfiles(ctx), knownKeys("="))
 	}
-	return slices.DeleteFunc(out, func(c candidate) bool { return !strings.HasPrefix(c.word, word) || !typeable(c.word) })
+	return slices.DeleteFunc(out, func(c command.Candidate) bool { return !strings.HasPrefix(c.Word, word) || !typeable(c.Word) })
 }
 
 // typeable reports whether a shell can put a word on its line as it is: a file's name could be a command.
@@ -55,14 +59,19 @@ func typeable(word string) bool {
 }
 
 // knownConversations are the latest ones, and the words that stand for some. An id that is begun finds hidden ones too.
-func (a *app) knownConversations(ctx context.Context, word string) []candidate {
+func (a *app) knownConversations(ctx context.Context, word string) []command.Candidate {
 	all := a.conversations(ctx, len(word) > len("jp-c"))
 	if all == nil {
 		return nil
 	}
-	out := []candidate{{".", "this session's active conversation"}, {"previous", "the one before"}, {"recent", "latest activity"}, {"newest", "made last"}}
+	out := []command.Candidate{
+		{Word: ".", Text: "this session's active conversation"},
+		{Word: "previous", Text: "the one before"},
+		{Word: "recent", Text: "latest activity"},
+		{Word: "newest", Text: "made last"},
+	}
 	for _, c := range all {
-		out = append(out, candidate{c.ID.String(), term.Cut(term.Line(c.Title), 60, true)})
+		out = append(out, command.Candidate{Word: c.ID.String(), Text: term.Cut(term.Line(c.Title), 60, true)})
 	}
 	return out
 }
@@ -89,57 +98,57 @@ func (a *app) trustedSources(ctx context.Context) profiles.Sources {
 	return src
 }
 
-func (a *app) knownProfiles(ctx context.Context) []candidate {
+func (a *app) knownProfiles(ctx context.Context) []command.Candidate {
 	found, err := profiles.Names(a.trustedSources(ctx))
 	if err != nil {
 		return nil
 	}
-	var out []candidate
+	var out []command.Candidate
 	for _, p := range found {
 		if !p.Shadowed {
-			out = append(out, candidate{p.Name, p.Source})
+			out = append(out, command.Candidate{Word: p.Name, Text: p.Source})
 		}
 	}
 	return out
 }
 
-func (a *app) knownTools(ctx context.Context) []candidate {
+func (a *app) knownTools(ctx context.Context) []command.Candidate {
 	r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil
 	}
-	var out []candidate
+	var out []command.Candidate
 	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
 		if name != "*" {
-			out = append(out, candidate{name, ""})
+			out = append(out, command.Candidate{Word: name, Text: ""})
 		}
 	}
 	return out
 }
 
 // knownServers are the MCP servers of the user's config and of a workspace that is trusted.
-func (a *app) knownServers(ctx context.Context) []candidate {
+func (a *app) knownServers(ctx context.Context) []command.Candidate {
 	a.trustedAlready(ctx)
 	all, err := a.mcpServers(ctx)
 	if err != nil {
 		return nil
 	}
-	var out []candidate
+	var out []command.Candidate
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, candidate{name, all[name].Origin})
+		out = append(out, command.Candidate{Word: name, Text: all[name].Origin})
 	}
 	return out
 }
 
 // knownModels are the aliases, the models in use (the config's and those of the latest conversations) and those of the built-in
 // table that which takes.
-func (a *app) knownModels(ctx context.Context, which func(id string) bool) []candidate {
-	var out []candidate
+func (a *app) knownModels(ctx context.Context, which func(id string) bool) []command.Candidate {
+	var out []command.Candidate
 	seen := map[string]bool{"": true}
 	add := func(model, text string) {
 		if !seen[model] {
 			seen[model] = true
-			out = append(out, candidate{model, text})
+			out = append(out, command.Candidate{Word: model, Text: text})
 		}
 	}
 	if r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil); err == nil {
@@ -167,11 +176,11 @@ func (a *app) hasKey(id string) bool {
 }
 
 // knownKeys are the settings, those with a name in them left out.
-func knownKeys(after string) []candidate {
-	var out []candidate
+func knownKeys(after string) []command.Candidate {
+	var out []command.Candidate
 	for _, s := range profiles.Settings() {
 		if !strings.Contains(s.Key, "<") {
-			out = append(out, candidate{s.Key + after, s.Doc})
+			out = append(out, command.Candidate{Word: s.Key + after, Text: s.Doc})
 		}
 	}
 	return out

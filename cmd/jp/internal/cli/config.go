@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
@@ -16,7 +17,7 @@ import (
 )
 
 func newConfigCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "config", Summary: "show, explain and change the config",
 		About: "What an agent of this workspace is and can do, resolved from all layers.",
 		Subs:  []*cli.Command{newConfigShowCommand(a), newConfigExplainCommand(a), newConfigSetCommand(a), newConfigFormatCommand(a)},
@@ -24,7 +25,7 @@ func newConfigCommand(a *app) *cli.Command {
 }
 
 type configOptions struct {
-	id         maybe[string]
+	id         command.Maybe[string]
 	directives []profiles.Directive
 	all        bool
 }
@@ -38,11 +39,11 @@ type configShown struct {
 
 func newConfigShowCommand(a *app) *cli.Command {
 	var o configOptions
-	flags := append([]*option{
-		stringFlag(&o.id, "id", "TARGET", "the config of this conversation").alias("i"),
-		boolFlag(&o.all, "all", "also what nobody set, with its default"),
+	flags := append([]*command.Option{
+		command.String(&o.id, "id", "TARGET", "the config of this conversation").Alias("i"),
+		command.Bool(&o.all, "all", "also what nobody set, with its default"),
 	}, configFlags(&o.directives)...)
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
 		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
 			"layers too, and all settings.",
@@ -77,7 +78,7 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 }
 
 // configOf resolves the config of a conversation, or of a new one, under directives.
-func (a *app) configOf(ctx context.Context, id maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
+func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
 	if _, err := a.workspace(); err != nil {
 		return nil, err
 	}

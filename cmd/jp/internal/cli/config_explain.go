@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -35,13 +36,13 @@ type layerValue struct {
 
 func newConfigExplainCommand(a *app) *cli.Command {
 	var o configOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
 		About: "Without KEY: all settings there are, a line for each: key, what its values are, default, meaning; of a table of keys " +
 			"those below it too. What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
 			"read: whether it holds, is covered by a later one or was dropped by a reset; its value; its place.",
-		Flags: append([]*option{
-			stringFlag(&o.id, "id", "TARGET", "in the config of this conversation").alias("i"),
+		Flags: append([]*command.Option{
+			command.String(&o.id, "id", "TARGET", "in the config of this conversation").Alias("i"),
 		}, configFlags(&o.directives)...),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},

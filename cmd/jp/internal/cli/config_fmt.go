@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
@@ -20,14 +21,14 @@ import (
 
 func newConfigFormatCommand(a *app) *cli.Command {
 	var check, user bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
 		About: "Of the workspace's config, profiles and tools, or the given files of it, or with --user your own config.toml: one space " +
 			"around =, an empty line before a table, nothing indented. Comments, order and values stay. Prints the files that " +
 			"it changes. The workspace has to be trusted, and stays so; with --check nothing is written, and it need not be.",
-		Flags: []*option{
-			boolFlag(&check, "check", "only print the files that are not in that form; status 2 when there are any"),
-			boolFlag(&user, "user", "your own config.toml"),
+		Flags: []*command.Option{
+			command.Bool(&check, "check", "only print the files that are not in that form; status 2 when there are any"),
+			command.Bool(&user, "user", "your own config.toml"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config fmt", "jp config fmt --check"},

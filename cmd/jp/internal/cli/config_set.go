@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -25,13 +26,13 @@ type settingWritten struct {
 
 func newConfigSetCommand(a *app) *cli.Command {
 	var user bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
 		About: "Writes into the workspace's .jp/config.toml, or with --user into your own config.toml, which is made when there is " +
 			"none. Comments, order and everything else in the file stay as they are. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +
 			"The config that comes of it is checked first: when it is not good, nothing is written. All is written or nothing. The " +
 			"workspace has to be trusted, and stays so.",
-		Flags: []*option{boolFlag(&user, "user", "your own config.toml, for all workspaces; the only file for machine settings")},
+		Flags: []*command.Option{command.Bool(&user, "user", "your own config.toml, for all workspaces; the only file for machine settings")},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{
 			"jp config set assistant.model=anthropic/claude-sonnet-5-5",

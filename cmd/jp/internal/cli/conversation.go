@@ -10,13 +10,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
 )
 
 func newConversationCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "conversation", Aliases: []string{"c"},
 		Summary: "make, list, read, search, change and remove conversations",
 		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +
@@ -32,15 +33,15 @@ func newConversationCommand(a *app) *cli.Command {
 // createFlags are the flags of commands that make conversations.
 type createFlags struct {
 	hidden bool
-	title  maybe[string]
-	tmp    maybe[time.Duration]
+	title  command.Maybe[string]
+	tmp    command.Maybe[time.Duration]
 }
 
-func (f *createFlags) options() []*option {
-	return []*option{
-		boolFlag(&f.hidden, "hidden", "leave it out of listings"),
-		stringFlag(&f.title, "title", "T", "its title"),
-		durationMaybe(&f.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION (a day without DURATION): the first jp query after that removes it"),
+func (f *createFlags) options() []*command.Option {
+	return []*command.Option{
+		command.Bool(&f.hidden, "hidden", "leave it out of listings"),
+		command.String(&f.title, "title", "T", "its title"),
+		command.DurationMaybe(&f.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION (a day without DURATION): the first jp query after that removes it"),
 	}
 }
 
@@ -54,22 +55,22 @@ func (f *createFlags) expiry() time.Time {
 
 // rangeFlags choose turns by counting.
 type rangeFlags struct {
-	first, last maybe[int]
-	turn        maybe[string]
+	first, last command.Maybe[int]
+	turn        command.Maybe[string]
 }
 
 // lastFirst are --last and --first.
-func (f *rangeFlags) lastFirst() []*option {
-	return []*option{
-		intMaybe(&f.last, "last", "N", 0, 1, "the last N turns (1 without N)"),
-		intMaybe(&f.first, "first", "N", 0, 1, "the first N turns (1 without N)"),
+func (f *rangeFlags) lastFirst() []*command.Option {
+	return []*command.Option{
+		command.IntMaybe(&f.last, "last", "N", 0, 1, "the last N turns (1 without N)"),
+		command.IntMaybe(&f.first, "first", "N", 0, 1, "the first N turns (1 without N)"),
 	}
 }
 
 // turns returns the range that was chosen; all turns when none was.
 func (f *rangeFlags) turns() (convstore.Range, error) {
 	given := map[string]bool{"--last": f.last.Set, "--first": f.first.Set, "--turn": f.turn.Set}
-	if err := onlyOne(given, "--last", "--first", "--turn"); err != nil {
+	if err := command.OnlyOne(given, "--last", "--first", "--turn"); err != nil {
 		return convstore.Range{}, err
 	}
 	switch {

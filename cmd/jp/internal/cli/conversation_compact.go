@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
@@ -24,25 +25,25 @@ import (
 )
 
 type compactOptions struct {
-	keep      maybe[int]
-	model     maybe[string]
+	keep      command.Maybe[int]
+	model     command.Maybe[string]
 	toolsOnly bool
 	dryRun    bool
 }
 
 func newCompactCommand(a *app) *cli.Command {
-	o := compactOptions{keep: maybe[int]{Value: 2}}
-	return a.tree.command(spec{
+	o := compactOptions{keep: command.Maybe[int]{Value: 2}}
+	return a.tree.Command(command.Spec{
 		Name: "compact", Summary: "leave what is old out of what the model is sent", Args: "ID",
 		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
 			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +
 			"removed: print shows everything that was said.\n\n" +
 			"`jp query` does the same by itself when the model's window is near (conversation.compact in the config).",
-		Flags: []*option{
-			intFlag(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
-			stringFlag(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").alias("m"),
-			boolFlag(&o.toolsOnly, "tools-only", "leave out old results only, and ask no model"),
-			boolFlag(&o.dryRun, "dry-run", "print what would be left out, and change nothing"),
+		Flags: []*command.Option{
+			command.Int(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
+			command.String(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").Alias("m"),
+			command.Bool(&o.toolsOnly, "tools-only", "leave out old results only, and ask no model"),
+			command.Bool(&o.dryRun, "dry-run", "print what would be left out, and change nothing"),
 		},
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Terminated},

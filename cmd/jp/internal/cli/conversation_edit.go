@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -16,20 +17,20 @@ import (
 )
 
 type editOptions struct {
-	title        maybe[string]
+	title        command.Maybe[string]
 	hide, unhide bool
 	pin, unpin   bool
-	tmp          maybe[time.Duration]
+	tmp          command.Maybe[time.Duration]
 	noTmp        bool
 	labels       []string
 	noLabels     []string
-	parent       maybe[string]
+	parent       command.Maybe[string]
 	noParent     bool
 }
 
 func newEditCommand(a *app) *cli.Command {
 	var o editOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "edit", Summary: "change what is known of conversations", Args: "ID...",
 		About: "Changes all of them or, when one cannot be changed, none, and prints their ids.\n\n" +
 			"--parent moves a conversation with everything below it, --no-parent makes it a root. What it may do and what was " +
@@ -37,18 +38,18 @@ func newEditCommand(a *app) *cli.Command {
 			"below itself.\n\n" +
 			"One with --tmp expires: the first jp query after that removes it, unless it or something below it is pinned, runs or " +
 			"lives longer.",
-		Flags: []*option{
-			stringFlag(&o.title, "title", "T", "its title"),
-			boolFlag(&o.hide, "hide", "leave it out of listings"),
-			boolFlag(&o.unhide, "unhide", "list it again"),
-			boolFlag(&o.pin, "pin", "never let it expire"),
-			boolFlag(&o.unpin, "unpin", "take the pin away"),
-			durationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
-			boolFlag(&o.noTmp, "no-tmp", "let it not expire"),
-			listFlag(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
-			listFlag(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
-			stringFlag(&o.parent, "parent", "ID", "move it below ID"),
-			boolFlag(&o.noParent, "no-parent", "make it a root"),
+		Flags: []*command.Option{
+			command.String(&o.title, "title", "T", "its title"),
+			command.Bool(&o.hide, "hide", "leave it out of listings"),
+			command.Bool(&o.unhide, "unhide", "list it again"),
+			command.Bool(&o.pin, "pin", "never let it expire"),
+			command.Bool(&o.unpin, "unpin", "take the pin away"),
+			command.DurationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
+			command.Bool(&o.noTmp, "no-tmp", "let it not expire"),
+			command.List(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
+			command.List(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
+			command.String(&o.parent, "parent", "ID", "move it below ID"),
+			command.Bool(&o.noParent, "no-parent", "make it a root"),
 		},
 		Min: 1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
@@ -71,7 +72,7 @@ func (o *editOptions) check() error {
 		{"--tmp", "--no-tmp", o.tmp.Set, o.noTmp}, {"--parent", "--no-parent", o.parent.Set, o.noParent},
 	} {
 		if pair.hasA && pair.hasB {
-			return errMixed(pair.a, pair.b)
+			return command.ErrMixed(pair.a, pair.b)
 		}
 	}
 	given := o.title.Set || o.hide || o.unhide || o.pin || o.unpin || o.tmp.Set || o.noTmp ||
@@ -176,10 +177,10 @@ func newUnarchiveCommand(a *app) *cli.Command {
 // newShelfCommand makes archive and unarchive.
 func newShelfCommand(a *app, name, summary, about string, change func(*convstore.Conversation, time.Time)) *cli.Command {
 	var cascade bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: name, Summary: summary, Args: "ID...",
 		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
-		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too")},
+		Flags: []*command.Option{command.Bool(&cascade, "cascade", "everything below them too")},
 		Min:   1, Max: -1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},

@@ -7,18 +7,19 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
 func newExportCommand(a *app) *cli.Command {
 	var cascade bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "export", Slow: true, Summary: "write conversations to stdout, for import", Args: "ID...",
 		About: "JSON Lines: a first line with the version, one for each conversation, each of its events and each record of a " +
 			"delegation, and a last line that says that all is there. Importing it elsewhere gives the same conversations, down to the " +
 			"bytes of every event. Nothing is locked meanwhile: a conversation that runs is written as far as it is.",
-		Flags: []*option{boolFlag(&cascade, "cascade", "everything below them too, and what their delegations used")},
+		Flags: []*command.Option{command.Bool(&cascade, "cascade", "everything below them too, and what their delegations used")},
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{

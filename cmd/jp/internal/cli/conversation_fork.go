@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
@@ -15,7 +16,7 @@ type forkOptions struct {
 	create      createFlags
 	turns       rangeFlags
 	none        bool
-	from, until maybe[time.Time]
+	from, until command.Maybe[time.Time]
 	directives  []profiles.Directive
 	activate    bool
 }
@@ -24,17 +25,17 @@ func newForkCommand(a *app) *cli.Command {
 	var o forkOptions
 	flags := o.turns.lastFirst()
 	flags = append(flags,
-		boolFlag(&o.none, "no-turns", "no turns: a blank child, the same as --last=0"),
+		command.Bool(&o.none, "no-turns", "no turns: a blank child, the same as --last=0"),
 		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration ago such as 2h"),
 		timeFlag(&o.until, "until", "T", "turns that began before T"),
 	)
 	flags = append(flags, configFlags(&o.directives)...)
 	flags = append(flags, o.create.options()...)
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "fork", Summary: "make a child of each conversation", Args: "ID...",
 		About: "The child holds the chosen turns of its source, all of them unless a flag says otherwise, and its config, on " +
 			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",
-		Flags: append(flags, boolFlag(&o.activate, "activate", "make the child this session's active conversation; for one source only")),
+		Flags: append(flags, command.Bool(&o.activate, "activate", "make the child this session's active conversation; for one source only")),
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
@@ -46,10 +47,10 @@ func newForkCommand(a *app) *cli.Command {
 }
 
 // timeFlag takes a moment: RFC 3339, a date with or without a time of day, local, or how long ago.
-func timeFlag(p *maybe[time.Time], name, arg, usage string) *option {
-	return &option{name: name, arg: arg, usage: usage, set: func(s string, _ bool) error {
+func timeFlag(p *command.Maybe[time.Time], name, arg, usage string) *command.Option {
+	return &command.Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
 		t, err := parseTime(s, time.Now())
-		*p = maybe[time.Time]{true, t}
+		*p = command.Given(t)
 		return err
 	}}
 }
@@ -63,7 +64,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if d, err := parseDuration(s); err == nil {
+	if d, err := command.ParseDuration(s); err == nil {
 		return now.Add(-d), nil
 	}
 	return time.Time{}, exit.Usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
@@ -77,7 +78,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		return a.guest.fork(ctx, a, o, words)
 	}
 	given := map[string]bool{"--last": o.turns.last.Set, "--first": o.turns.first.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
-	if err := onlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
+	if err := command.OnlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
 		return err
 	}
 	st, ids, err := a.openStore(ctx, words)
@@ -156,7 +157,7 @@ func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, i
 }
 
 // turnsBetween finds the turns that began at from or later and before until.
-func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, from, until maybe[time.Time]) (convstore.Range, error) {
+func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, from, until command.Maybe[time.Time]) (convstore.Range, error) {
 	first, last := 0, 0
 	for e, err := range st.Events(ctx, id, convstore.Range{}) {
 		if err != nil {

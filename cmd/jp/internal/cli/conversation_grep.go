@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -27,17 +28,17 @@ const (
 
 type grepOptions struct {
 	ids        []string
-	root       maybe[string]
-	rootID     maybe[string]
+	root       command.Maybe[string]
+	rootID     command.Maybe[string]
 	hidden     bool
 	archived   bool
 	ignoreCase bool
 	matchCase  bool
 	regexp     bool
 	scopes     []string
-	context    maybe[int]
-	maxMatches maybe[int]
-	limit      maybe[int]
+	context    command.Maybe[int]
+	maxMatches command.Maybe[int]
+	limit      command.Maybe[int]
 	output     string
 	heading    bool
 	noHeading  bool
@@ -47,30 +48,30 @@ type grepOptions struct {
 func newGrepCommand(a *app) *cli.Command {
 	o := grepOptions{output: outputHits}
 	scopes := append(grepScopes(), "chat", "tool", "all")
-	scope := &option{name: "scope", arg: "SCOPE", choices: scopes, usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
-		set: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
-	return a.tree.command(spec{
+	scope := &command.Option{Name: "scope", Arg: "SCOPE", Choices: scopes, Usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
+		Take: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
+	return a.tree.Command(command.Spec{
 		Name: "grep", Paged: true, Summary: "search conversations", Args: "PATTERN",
 		About: "PATTERN is plain text, and case counts only when it holds an upper-case letter. A pipe gets a line for each hit: " +
 			"ID:TURN:SCOPE:m:TEXT, with c in place of m for lines of --context, and .. as the turn of titles.\n\n" +
 			"Hidden conversations are searched with --hidden, or when --id names them.",
-		Flags: []*option{
-			listFlag(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
+		Flags: []*command.Option{
+			command.List(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
 			targetMaybe(&o.root, "root", "ID", "only below ID; without ID only in roots"),
-			stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
-			boolFlag(&o.hidden, "hidden", "hidden conversations too"),
-			boolFlag(&o.archived, "archived", "archived conversations too"),
-			boolFlag(&o.ignoreCase, "ignore-case", "upper and lower case are the same").alias("i"),
-			boolFlag(&o.matchCase, "case-sensitive", "upper and lower case differ"),
-			boolFlag(&o.regexp, "regex", "PATTERN is a regular expression, in Go's syntax").alias("r"),
+			command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
+			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
+			command.Bool(&o.archived, "archived", "archived conversations too"),
+			command.Bool(&o.ignoreCase, "ignore-case", "upper and lower case are the same").Alias("i"),
+			command.Bool(&o.matchCase, "case-sensitive", "upper and lower case differ"),
+			command.Bool(&o.regexp, "regex", "PATTERN is a regular expression, in Go's syntax").Alias("r"),
 			scope,
-			intFlag(&o.context, "context", "N", 0, "N lines before and after each hit"),
-			intFlag(&o.maxMatches, "max-matches", "N", 1, "at most N hits in one conversation"),
-			intFlag(&o.limit, "limit", "N", 1, "at most N conversations"),
-			choiceFlag(&o.output, "output", "FORM", []string{outputHits, outputIDs, outputCount, outputText}, "hits, ids, count (ID:N) or text"),
-			boolFlag(&o.heading, "heading", "the conversation on a line of its own above its hits, as on a terminal"),
-			boolFlag(&o.noHeading, "no-heading", "the conversation on every line, as in a pipe"),
-			listFlag(&o.labels, "label", "K[=V]", "only in conversations with the label; repeat for more"),
+			command.Int(&o.context, "context", "N", 0, "N lines before and after each hit"),
+			command.Int(&o.maxMatches, "max-matches", "N", 1, "at most N hits in one conversation"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N conversations"),
+			command.Choice(&o.output, "output", "FORM", []string{outputHits, outputIDs, outputCount, outputText}, "hits, ids, count (ID:N) or text"),
+			command.Bool(&o.heading, "heading", "the conversation on a line of its own above its hits, as on a terminal"),
+			command.Bool(&o.noHeading, "no-heading", "the conversation on every line, as in a pipe"),
+			command.List(&o.labels, "label", "K[=V]", "only in conversations with the label; repeat for more"),
 		},
 		Min: 1, Max: 1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
@@ -91,11 +92,11 @@ func grepScopes() []string {
 func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	switch {
 	case o.ignoreCase && o.matchCase:
-		return errMixed("--ignore-case", "--case-sensitive")
+		return command.ErrMixed("--ignore-case", "--case-sensitive")
 	case o.heading && o.noHeading:
-		return errMixed("--heading", "--no-heading")
+		return command.ErrMixed("--heading", "--no-heading")
 	case o.root.Set && o.rootID.Set:
-		return errMixed("--root", "--root-id")
+		return command.ErrMixed("--root", "--root-id")
 	case pattern == "":
 		return exit.Usagef("conversation grep: the pattern is empty")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rustjp"
 	"jp/cmd/jp/internal/wording"
@@ -21,7 +22,7 @@ import (
 
 func newImportCommand(a *app) *cli.Command {
 	var newIDs bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "import", Slow: true, Summary: "take in conversations that were exported", Args: "FILE|DIR...",
 		About: "Reads what `jp conversation export` wrote, - being stdin, and folders with the conversations of JP, the program in " +
 			"Rust: its .jp/conversations, or a workspace that has one. All is imported or, when anything is wrong, nothing: the error " +
@@ -30,7 +31,7 @@ func newImportCommand(a *app) *cli.Command {
 			"is named, and nothing is imported. --new-ids gives all of them new ids, and prints the old one and the new one on each line.\n\n" +
 			"An imported conversation has no authority: what it was granted, its role and its config are kept and shown by " +
 			"`jp conversation show`, and not used. Going on with it resolves your own config. The ids of what was imported are printed.",
-		Flags: []*option{boolFlag(&newIDs, "new-ids", "give every conversation a new id, and print which")},
+		Flags: []*command.Option{command.Bool(&newIDs, "new-ids", "give every conversation a new id, and print which")},
 		Min:   1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -18,34 +19,34 @@ import (
 )
 
 type listOptions struct {
-	root       maybe[string]
+	root       command.Maybe[string]
 	tree       bool
 	hidden     bool
 	archived   bool
 	sort       string
 	descending bool
-	limit      maybe[int]
+	limit      command.Maybe[int]
 	labels     []string
 	top        convstore.ID // of tree: the conversation to begin with, 0 = none
 }
 
 func newListCommand(a *app) *cli.Command {
 	var o listOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list conversations",
 		About: "Without flags: all that are neither hidden nor archived, each before its children, in the order of their " +
 			"creation. A parent of hidden ones says so: (+3 hidden).\n\n" +
 			"A terminal gets a table that fits; a pipe gets tab-separated lines: id, status, turns, time of the last activity, " +
 			"profile, model, cost in dollars, title, and (+3 hidden) where that is so. Tabs, newlines and backslashes are escaped.",
-		Flags: []*option{
+		Flags: []*command.Option{
 			targetMaybe(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
-			boolFlag(&o.tree, "tree", "draw the tree"),
-			boolFlag(&o.hidden, "hidden", "hidden ones too"),
-			boolFlag(&o.archived, "archived", "archived ones too"),
-			choiceFlag(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost"),
-			boolFlag(&o.descending, "descending", "the other way round"),
-			intFlag(&o.limit, "limit", "N", 1, "at most N"),
-			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+			command.Bool(&o.tree, "tree", "draw the tree"),
+			command.Bool(&o.hidden, "hidden", "hidden ones too"),
+			command.Bool(&o.archived, "archived", "archived ones too"),
+			command.Choice(&o.sort, "sort", "KEY", []string{"created", "activity", "title", "turns", "cost"}, "order by created, activity, title, turns or cost"),
+			command.Bool(&o.descending, "descending", "the other way round"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N"),
+			command.List(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{
@@ -59,14 +60,14 @@ func newListCommand(a *app) *cli.Command {
 
 func newTreeCommand(a *app) *cli.Command {
 	o := listOptions{tree: true}
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "tree", Paged: true, Summary: "draw conversations below their parents", Args: "[ID]",
 		About: "The same as ls --tree; with ID that conversation and what is below it.",
-		Flags: []*option{
-			boolFlag(&o.hidden, "hidden", "hidden ones too"),
-			boolFlag(&o.archived, "archived", "archived ones too"),
-			intFlag(&o.limit, "limit", "N", 1, "at most N"),
-			listFlag(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
+		Flags: []*command.Option{
+			command.Bool(&o.hidden, "hidden", "hidden ones too"),
+			command.Bool(&o.archived, "archived", "archived ones too"),
+			command.Int(&o.limit, "limit", "N", 1, "at most N"),
+			command.List(&o.labels, "label", "K[=V]", "only those with the label; repeat for more"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
@@ -87,7 +88,7 @@ func newTreeCommand(a *app) *cli.Command {
 
 func runList(ctx context.Context, a *app, o listOptions) error {
 	if o.tree && o.sort != "" {
-		return errMixed("--tree", "--sort")
+		return command.ErrMixed("--tree", "--sort")
 	}
 	labels, err := labelFilter(o.labels)
 	if err != nil {

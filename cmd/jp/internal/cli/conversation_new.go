@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
@@ -15,20 +16,20 @@ import (
 type newOptions struct {
 	create     createFlags
 	directives []profiles.Directive
-	parent     maybe[string]
+	parent     command.Maybe[string]
 	activate   bool
 }
 
 func newNewCommand(a *app) *cli.Command {
 	var o newOptions
 	flags := append(o.create.options(), configFlags(&o.directives)...)
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
 		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
 			"model is called.",
 		Flags: append(flags,
-			stringFlag(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
-			boolFlag(&o.activate, "activate", "make it this session's active conversation"),
+			command.String(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
+			command.Bool(&o.activate, "activate", "make it this session's active conversation"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{`jp conversation new --title "Release notes" --cfg agent/researcher`},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
@@ -25,16 +26,16 @@ const (
 )
 
 type printOptions struct {
-	rootID maybe[string]
+	rootID command.Maybe[string]
 	turns  rangeFlags
 	style  string
 }
 
 func newPrintCommand(a *app) *cli.Command {
 	o := printOptions{style: styleBrief}
-	flags := []*option{stringFlag(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
+	flags := []*command.Option{command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
 	flags = append(flags, o.turns.lastFirst()...)
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
@@ -43,8 +44,8 @@ func newPrintCommand(a *app) *cli.Command {
 			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`. " +
 			"Without ID: the active conversation.",
 		Flags: append(flags,
-			stringFlag(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
-			choiceFlag(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").alias("s"),
+			command.String(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
+			command.Choice(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").Alias("s"),
 		),
 		Max:   -1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
@@ -104,7 +105,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 
 // scope returns the view of a command that takes --root-id. Ask for it before targets: a root that does not exist is told
 // before a target that does not.
-func (a *app) scope(ctx context.Context, rootID maybe[string]) (convstore.View, error) {
+func (a *app) scope(ctx context.Context, rootID command.Maybe[string]) (convstore.View, error) {
 	if rootID.Set {
 		return a.below(ctx, rootID.Value)
 	}

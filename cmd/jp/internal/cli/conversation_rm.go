@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -21,15 +22,15 @@ type removeOptions struct {
 
 func newRemoveCommand(a *app) *cli.Command {
 	var o removeOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
 		About: "Asks first, unless --yes is given. A conversation with children that are not named too is removed only with --cascade or --promote; " +
 			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +
 			"none; the ids of what was removed are printed.",
-		Flags: []*option{
-			boolFlag(&o.cascade, "cascade", "remove everything below too"),
-			boolFlag(&o.promote, "promote", "hand the children to the grandparent"),
-			boolFlag(&o.yes, "yes", "do not ask"),
+		Flags: []*command.Option{
+			command.Bool(&o.cascade, "cascade", "remove everything below too"),
+			command.Bool(&o.promote, "promote", "hand the children to the grandparent"),
+			command.Bool(&o.yes, "yes", "do not ask"),
 		},
 		Min: 1, Max: -1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy},
@@ -46,7 +47,7 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		return err
 	}
 	if o.cascade && o.promote {
-		return errMixed("--cascade", "--promote")
+		return command.ErrMixed("--cascade", "--promote")
 	}
 	st, ids, err := a.openStore(ctx, words)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -21,7 +22,7 @@ import (
 )
 
 func newShowCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "[ID]",
 		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
 			"ID: those of the active conversation.",

@@ -5,13 +5,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
 func newUseCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
 		About: "Makes ID the active conversation, the one that jp query goes on with, and prints its id; without ID prints the one that " +
 			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +

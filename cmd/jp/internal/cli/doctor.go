@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
@@ -76,7 +77,7 @@ type storeAt struct {
 }
 
 func newDoctorCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
 			"trusted, whether a query would start in it, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +

@@ -1,21 +1,24 @@
 package cli
 
-import "jp/profiles"
+import (
+	"jp/cmd/jp/internal/command"
+	"jp/profiles"
+)
 
 // configFlags are --cfg and --no-cfg: directives in the order of the command line.
-func configFlags(p *[]profiles.Directive) []*option {
+func configFlags(p *[]profiles.Directive) []*command.Option {
 	add := func(text string) error {
 		*p = append(*p, profiles.Directive{Flag: "--cfg", Text: text})
 		return nil
 	}
-	return []*option{
-		callFlag("cfg", "X", "config directive: NONE, WORKSPACE, key=value, key:=json, a file, builtin:NAME or a profile's name; in order", add).
-			alias("config", "c"),
-		callFlag("no-cfg", "", "the same as --cfg NONE", func(string) error { return add("NONE") }),
+	return []*command.Option{
+		command.Call("cfg", "X", "config directive: NONE, WORKSPACE, key=value, key:=json, a file, builtin:NAME or a profile's name; in order", add).
+			Alias("config", "c"),
+		command.Call("no-cfg", "", "the same as --cfg NONE", func(string) error { return add("NONE") }),
 	}
 }
 
 // targetMaybe has an optional conversation.
-func targetMaybe(p *maybe[string], name, arg, usage string) *option {
-	return stringMaybe(p, name, arg, isTarget, usage)
+func targetMaybe(p *command.Maybe[string], name, arg, usage string) *command.Option {
+	return command.StringMaybe(p, name, arg, isTarget, usage)
 }

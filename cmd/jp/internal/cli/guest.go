@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -33,7 +34,7 @@ func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspac
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
 	args := a.env.Args[min(1, len(a.env.Args)):]
-	if f := formatIn(args); slices.Contains(formats(), f) {
+	if f := command.FormatIn(args); slices.Contains(formats(), f) {
 		a.globals.format = f
 	}
 	if fd == tools.CallNone {
@@ -67,26 +68,26 @@ func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
 
 // runGuest runs a command line of which every word is a tool's.
 func (a *app) runGuest(ctx context.Context, args []string) error {
-	if f := formatIn(args); slices.Contains(formats(), f) {
+	if f := command.FormatIn(args); slices.Contains(formats(), f) {
 		a.globals.format = f // of errors before the flags are read
 	}
-	inv, err := a.tree.arrange(args)
+	inv, err := a.tree.Arrange(args)
 	if err != nil {
 		return err
 	}
-	name := strings.TrimPrefix(commandName(inv.path), "jp ")
-	verb, ok := guestVerb(inv.path)
+	name := strings.TrimPrefix(command.Name(inv.Path), "jp ")
+	verb, ok := guestVerb(inv.Path)
 	switch {
-	case !ok || inv.version:
+	case !ok || inv.Version:
 		return exit.Refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
 			WithHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
 	case !slices.Contains(a.guest.tool.Access.JP, verb):
 		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
-	case inv.help:
-		return a.tree.help(a.io.Out, a.io.Width, inv.path)
+	case inv.Help:
+		return a.tree.Help(a.io.Out, a.io.Width, inv.Path)
 	}
-	for _, part := range []struct{ given, allowed []string }{{inv.globals, guestGlobals()}, {inv.flags, guestFlags(verb)}} {
+	for _, part := range []struct{ given, allowed []string }{{inv.Globals, guestGlobals()}, {inv.Flags, guestFlags(verb)}} {
 		for _, text := range part.given {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
 			if !slices.Contains(part.allowed, flag) {

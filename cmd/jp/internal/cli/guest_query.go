@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
@@ -88,7 +89,7 @@ func (a *app) ownFolder() (dir string, err error) {
 
 // order reads what --cfg and --model say of a delegation: a profile and an override of its model. NONE is understood: a
 // delegation always begins there.
-func (g *guest) order(ds []profiles.Directive, model maybe[string]) (o delegate.Order, err error) {
+func (g *guest) order(ds []profiles.Directive, model command.Maybe[string]) (o delegate.Order, err error) {
 	o.Model = model.Value
 	for _, d := range ds {
 		value, override := strings.CutPrefix(d.Text, "assistant.model=")
@@ -130,7 +131,7 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 	if !o.none && !(o.turns.last.Set && o.turns.last.Value == 0) && !(o.turns.first.Set && o.turns.first.Value == 0) {
 		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
 	}
-	order, err := g.order(o.directives, maybe[string]{})
+	order, err := g.order(o.directives, command.Maybe[string]{})
 	if err != nil {
 		return err
 	}

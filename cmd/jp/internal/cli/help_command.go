@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/tools/unseen"
@@ -16,21 +17,21 @@ import (
 
 // newHelpCommand is `jp help COMMAND...`, the same as `jp COMMAND... --help`.
 func newHelpCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "help", Paged: true, Summary: "show what a command does", Args: "[COMMAND...]", Max: -1,
 		Examples: []string{"jp help conversation ls"},
 		Run: func(_ context.Context, args []string) error {
-			path, err := a.tree.commandPath(args)
+			path, err := a.tree.CommandPath(args)
 			if err != nil {
 				return err
 			}
-			return a.tree.help(a.io.Out, a.io.Width, path)
+			return a.tree.Help(a.io.Out, a.io.Width, path)
 		},
 	})
 }
 
 func newManCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "man", Summary: "print the manual page", Args: "[COMMAND...]", Max: -1,
 		About: "The page of jp with all its commands, or of one command, in the form that man reads. It says what --help says.",
 		Examples: []string{
@@ -38,21 +39,21 @@ func newManCommand(a *app) *cli.Command {
 			"jp man conversation grep | man -l -",
 		},
 		Run: func(_ context.Context, args []string) error {
-			path, err := a.tree.commandPath(args)
+			path, err := a.tree.CommandPath(args)
 			if err != nil {
 				return err
 			}
 			v := versionInfo{Version: version}
 			info, _ := debug.ReadBuildInfo()
 			v.built(info)
-			_, err = io.WriteString(a.io.Out, a.tree.manual(path, v.Version, v.day))
+			_, err = io.WriteString(a.io.Out, a.tree.Manual(path, v.Version, v.day))
 			return err
 		},
 	})
 }
 
 func newCompletionCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
 		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
 			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
@@ -62,9 +63,9 @@ func newCompletionCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{},
 		Examples: []string{`jp completion bash`},
 		Run: func(_ context.Context, args []string) error {
-			script := Completion(args[0])
+			script := command.Completion(args[0])
 			if script == "" {
-				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", didYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
+				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", command.DidYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
 			}
 			_, err := io.WriteString(a.io.Out, script)
 			return err
@@ -78,18 +79,18 @@ func (a *app) complete(words []string) error {
 		words = []string{""}
 	}
 	return a.text(func(w *bufio.Writer) error {
-		for _, c := range a.tree.candidates(words[:len(words)-1], words[len(words)-1], a.knownNow) {
-			if unseen.Spell(c.word) != c.word {
+		for _, c := range a.tree.Candidates(words[:len(words)-1], words[len(words)-1], a.knownNow) {
+			if unseen.Spell(c.Word) != c.Word {
 				continue // a word of which not all shows would be more than one candidate, or another than it seems
 			}
-			fmt.Fprintln(w, c.word+"\t"+term.Line(c.text))
+			fmt.Fprintln(w, c.Word+"\t"+term.Line(c.Text))
 		}
 		return nil
 	})
 }
 
 // knownNow are the known values for a command line whose global flags are set.
-func (a *app) knownNow(arg, word string) []candidate {
+func (a *app) knownNow(arg, word string) []command.Candidate {
 	a.io = a.openIO()
 	return a.known(context.Background(), arg, word)
 }

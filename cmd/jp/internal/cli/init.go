@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -18,22 +19,22 @@ import (
 )
 
 type initOptions struct {
-	model maybe[string]
+	model command.Maybe[string]
 	yes   bool
 }
 
 func newInitCommand(a *app) *cli.Command {
 	var o initOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
 		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
 			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
 			"Asks which model to use when somebody can answer, listing those for which this machine has a key or a server (Ollama, " +
 			"llama.cpp); otherwise --yes takes the first of them, or what --model names. What it wrote is trusted (`jp trust`), what was there " +
 			"before is not.",
-		Flags: []*option{
-			stringFlag(&o.model, "model", "MODEL", "the model of the main agent: provider/model").alias("m"),
-			boolFlag(&o.yes, "yes", "ask nothing"),
+		Flags: []*command.Option{
+			command.String(&o.model, "model", "MODEL", "the model of the main agent: provider/model").Alias("m"),
+			command.Bool(&o.yes, "yes", "ask nothing"),
 		},
 		Max:   1,
 		Exits: []exit.Status{exit.NotFound, exit.Refused},

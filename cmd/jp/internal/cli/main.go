@@ -19,6 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
@@ -46,7 +47,7 @@ type app struct {
 	env      Env
 	io       *term.IO
 	globals  globals
-	tree     *Tree
+	tree     *command.Tree
 	places   places
 	log      logFile
 	plain    int            // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
@@ -65,10 +66,10 @@ type globals struct {
 	format         string
 	quiet          bool
 	verbose        int
-	logFile        maybe[string]
-	workspace      maybe[string]
+	logFile        command.Maybe[string]
+	workspace      command.Maybe[string]
 	noPersist      bool
-	width          maybe[int]
+	width          command.Maybe[int]
 	nonInteractive bool
 	noPager        bool
 }
@@ -112,7 +113,7 @@ func newApp(env Env) *app {
 	a := &app{env: env}
 	a.globals.format = formatAuto
 	a.io = a.openIO()
-	a.tree = newTree("jp", "a command-line assistant whose sub-agents are processes")
+	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
 	a.tree.Around, a.tree.Hint = a.around, foreignHint
 	a.tree.Add(a.globalFlags(), a.commands()...)
 	return a
@@ -144,18 +145,18 @@ func (a *app) commands() []*cli.Command {
 	}
 }
 
-func (a *app) globalFlags() []*option {
+func (a *app) globalFlags() []*command.Option {
 	g := &a.globals
-	return []*option{
-		choiceFlag(&g.format, "format", "FORMAT", formats(), "form of stdout: "+strings.Join(formats(), ", ")).alias("F", "output-format"),
-		boolFlag(&g.quiet, "quiet", "nothing on stderr but errors").alias("q"),
-		countFlag(&g.verbose, "verbose", "say more on stderr; repeat for even more").alias("v"),
-		stringFlag(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
-		stringFlag(&g.workspace, "workspace", "PATH", "use the workspace at or above PATH").alias("w"),
-		boolFlag(&g.noPersist, "no-persist", "write nothing to the store").alias("no-session-persistence"),
-		intFlag(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
-		boolFlag(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
-		boolFlag(&g.nonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
+	return []*command.Option{
+		command.Choice(&g.format, "format", "FORMAT", formats(), "form of stdout: "+strings.Join(formats(), ", ")).Alias("F", "output-format"),
+		command.Bool(&g.quiet, "quiet", "nothing on stderr but errors").Alias("q"),
+		command.Count(&g.verbose, "verbose", "say more on stderr; repeat for even more").Alias("v"),
+		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
+		command.String(&g.workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
+		command.Bool(&g.noPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
+		command.Int(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
+		command.Bool(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
+		command.Bool(&g.nonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
 	}
 }
 
@@ -164,41 +165,41 @@ func (a *app) run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		args = args[1:]
 	}
-	if len(args) > 0 && args[0] == completeCommand {
+	if len(args) > 0 && args[0] == command.CompleteCommand {
 		return a.complete(args[1:])
 	}
-	inv, err := a.tree.arrange(args)
+	inv, err := a.tree.Arrange(args)
 	if err != nil {
-		if f := formatIn(args); slices.Contains(formats(), f) {
+		if f := command.FormatIn(args); slices.Contains(formats(), f) {
 			a.globals.format = f
 		}
 		return err
 	}
 	switch {
-	case inv.help:
+	case inv.Help:
 		a.takeGlobals(inv)
-		return a.paged(func() error { return a.tree.help(a.io.Out, a.io.Width, inv.path) })
-	case inv.version:
-		inv.path = []*cli.Command{a.tree.Root.Command("version")}
-		inv.flags, inv.positionals = nil, nil
-	case inv.command() == nil || len(inv.command().Subcommands) > 0:
+		return a.paged(func() error { return a.tree.Help(a.io.Out, a.io.Width, inv.Path) })
+	case inv.Version:
+		inv.Path = []*cli.Command{a.tree.Root.Command("version")}
+		inv.Flags, inv.Positionals = nil, nil
+	case inv.Command() == nil || len(inv.Command().Subcommands) > 0:
 		a.takeGlobals(inv)
-		return a.incomplete(inv.path)
+		return a.incomplete(inv.Path)
 	}
-	a.plain = inv.plain
+	a.plain = inv.Plain
 	return a.tree.Run(ctx, inv)
 }
 
-// takeGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
-func (a *app) takeGlobals(inv *invocation) {
-	a.tree.takeGlobals(inv)
+// command.SetGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
+func (a *app) takeGlobals(inv *command.Line) {
+	a.tree.SetGlobals(inv)
 	a.io = a.openIO()
 }
 
 // around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
-func (a *app) around(s spec, path string, run func() error) error {
+func (a *app) around(s command.Spec, path string, run func() error) error {
 	a.io = a.openIO()
-	a.takesNone = slices.ContainsFunc(s.Flags, func(o *option) bool { return o.name == "no-cfg" })
+	a.takesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
 	patient := func() error { return a.patiently(s, path, run) }
 	if s.Paged {
 		return a.paged(patient)
@@ -207,7 +208,7 @@ func (a *app) around(s spec, path string, run func() error) error {
 }
 
 // patiently runs f, with a line of progress on the terminal when it takes long and may.
-func (a *app) patiently(s spec, name string, f func() error) error {
+func (a *app) patiently(s command.Spec, name string, f func() error) error {
 	if !s.Paged && !s.Slow || a.globals.quiet || a.guest != nil {
 		return f()
 	}
@@ -219,12 +220,12 @@ func (a *app) patiently(s spec, name string, f func() error) error {
 // incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
 func (a *app) incomplete(path []*cli.Command) error {
 	if !a.json() {
-		if err := a.tree.help(a.io.Err, a.io.Width, path); err != nil {
+		if err := a.tree.Help(a.io.Err, a.io.Width, path); err != nil {
 			return err
 		}
 		return exit.Quiet(exit.Usage)
 	}
-	return exit.Usagef("%sa command is missing", subject(path)).WithHint("see `%s --help`", commandName(path))
+	return exit.Usagef("%sa command is missing", command.Subject(path)).WithHint("see `%s --help`", command.Name(path))
 }
 
 // openIO looks at the streams; again when --width is known.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/wording"
@@ -348,7 +349,7 @@ func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
 		return s, exit.Refusedf("%s: %v", mcpFile, a.mcp.fileErr)
 	case !ok:
 		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
-			WithHint("%s", didYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
+			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
 	case s.Err != nil:
 		return s, exit.Refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
@@ -20,7 +21,7 @@ import (
 )
 
 func newMCPCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "mcp", Summary: "use tools of MCP servers, and be one",
 		About: "Servers stand in your config.toml below [providers.mcp.<name>], or in a workspace's .mcp.json. An agent holds a tool of " +
 			"one when its config enables it: a table [conversation.tools.<name>] with source = \"mcp.<server>\".",
@@ -78,7 +79,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 }
 
 func newMCPListCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "ls", Summary: "list the MCP servers that tools may name",
 		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
 			"(off: the program can do what you can do).",
@@ -114,7 +115,7 @@ func newMCPListCommand(a *app) *cli.Command {
 }
 
 func newMCPShowCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
 		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
@@ -207,12 +208,12 @@ func mcpText(v mcpShown) string {
 
 func newMCPApproveCommand(a *app) *cli.Command {
 	var yes bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "SERVER", Min: 1, Max: 1,
 		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
 			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
 			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
-		Flags:    []*option{boolFlag(&yes, "yes", "approve without a question")},
+		Flags:    []*command.Option{command.Bool(&yes, "yes", "approve without a question")},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {

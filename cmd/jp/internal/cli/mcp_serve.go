@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
@@ -27,21 +28,21 @@ import (
 
 // mcpServeOptions are the flags of jp mcp serve.
 type mcpServeOptions struct {
-	rootID maybe[string]
-	title  maybe[string]
+	rootID command.Maybe[string]
+	title  command.Maybe[string]
 }
 
 func newMCPServeCommand(a *app) *cli.Command {
 	var o mcpServeOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "serve", Summary: "be an MCP server: let another agent delegate",
 		About: "Speaks the Model Context Protocol on stdin and stdout until stdin ends. The client gets jp_query and jp_batch_query, with " +
 			"the profiles of delegation.profiles, the tools that list, print and search sub-conversations, and their transcripts " +
 			"as resources, jp://conversation/ID. All of it is below one conversation: a new one, or that of --root-id, within its limits. " +
 			"A call that asks for progress is told what its sub-agents do; one that is cancelled, or whose client goes, has them stopped.",
-		Flags: []*option{
-			stringFlag(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
-			stringFlag(&o.title, "title", "TEXT", "title of the new conversation"),
+		Flags: []*command.Option{
+			command.String(&o.rootID, "root-id", "ID", "delegate on behalf of ID, within its limits"),
+			command.String(&o.title, "title", "TEXT", "title of the new conversation"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp serve", "jp mcp serve --root-id jp-c17543982411"},
@@ -57,7 +58,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		return err
 	}
 	if o.rootID.Set && o.title.Set {
-		return errMixed("--root-id", "--title")
+		return command.ErrMixed("--root-id", "--title")
 	}
 	a.globals.nonInteractive = true // stdin and stdout are the client's
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
@@ -22,7 +23,7 @@ import (
 )
 
 func newModelCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "model", Summary: "list and show models, with windows and prices",
 		About: "A model is provider/model, or an alias of [providers.llm.aliases]. Built-in providers: " + builtinNames() +
 			"; [providers.llm.<name>] in your config.toml adds others.",
@@ -178,7 +179,7 @@ func (c *modelCatalog) show(id string) (modelShown, error) {
 }
 
 func newModelListCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list models that jp knows and those of servers on this machine", Args: "[PROVIDER]", Max: 1,
 		About: "Models of the built-in table, of aliases and prices in the config, and those that servers on this machine (Ollama, llama.cpp, " +
 			"each provider at a loopback address) list within 200 ms; nobody else is asked. Any other id of a provider works too, without a known " +
@@ -261,7 +262,7 @@ func countText(n *int) string {
 }
 
 func newModelShowCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Slow: true, Summary: "show what is known about a model", Args: "MODEL", Min: 1, Max: 1,
 		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",
 		Exits:    []exit.Status{exit.Provider},

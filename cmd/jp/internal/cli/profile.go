@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -18,7 +19,7 @@ import (
 )
 
 func newProfileCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "profile", Summary: "list, show, check and import agent profiles",
 		About: "A profile is one config file that says what an agent is and can do.",
 		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a), newProfileCheckCommand(a), newProfileImportCommand(a)},
@@ -26,7 +27,7 @@ func newProfileCommand(a *app) *cli.Command {
 }
 
 func newProfileListCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
 		Exits:    []exit.Status{exit.NotFound},
@@ -80,7 +81,7 @@ type profileShown struct {
 }
 
 func newProfileShowCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
 		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
 			"program defaults and nothing else; every value comes with the place that gave it.",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
@@ -25,14 +26,14 @@ import (
 type importOptions struct {
 	check bool
 	from  string
-	tools maybe[string]
-	model maybe[string]
-	as    maybe[string]
+	tools command.Maybe[string]
+	model command.Maybe[string]
+	as    command.Maybe[string]
 }
 
 func newProfileImportCommand(a *app) *cli.Command {
 	var o importOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
 		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
 			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +
@@ -43,12 +44,12 @@ func newProfileImportCommand(a *app) *cli.Command {
 			"before each call until the profile says otherwise.\n\n" +
 			"Nothing is overwritten, and with any mistake nothing is written. The workspace has to be trusted, and stays so. " +
 			"Look at what was written before you use it: a prompt is somebody's word.",
-		Flags: []*option{
-			boolFlag(&o.check, "check", "show the profiles, write nothing"),
-			choiceFlag(&o.from, "from", "PROGRAM", profiles.ForeignFormats(), "whose files these are: "+strings.Join(profiles.ForeignFormats(), ", ")),
-			stringFlag(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
-			stringFlag(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").alias("m"),
-			stringFlag(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
+		Flags: []*command.Option{
+			command.Bool(&o.check, "check", "show the profiles, write nothing"),
+			command.Choice(&o.from, "from", "PROGRAM", profiles.ForeignFormats(), "whose files these are: "+strings.Join(profiles.ForeignFormats(), ", ")),
+			command.String(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
+			command.String(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").Alias("m"),
+			command.String(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
 		},
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{
@@ -283,7 +284,7 @@ func heldTools(names []string) ([]profiles.Held, error) {
 					known = append(known, name)
 				}
 			}
-			return nil, exit.Usagef("--tools: %q is no built-in tool", name).WithHint("%s", didYouMean(name, known, "one of "+strings.Join(known, ", ")))
+			return nil, exit.Usagef("--tools: %q is no built-in tool", name).WithHint("%s", command.DidYouMean(name, known, "one of "+strings.Join(known, ", ")))
 		}
 		held[i] = profiles.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
@@ -24,7 +25,7 @@ import (
 
 func newQueryCommand(a *app) *cli.Command {
 	o := queryOptions{input: inputText}
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
@@ -129,10 +130,10 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 		add("--max-depth", "delegation.max_depth:=%d", o.maxDepth.Value)
 	}
 	if o.subTokens.Set {
-		add("--max-sub-tokens", "delegation.token_budget:=%s", amount(o.subTokens.Value, 0))
+		add("--max-sub-tokens", "delegation.token_budget:=%s", command.Amount(o.subTokens.Value, 0))
 	}
 	if o.subCost.Set {
-		add("--max-sub-cost", "delegation.max_cost_per_session:=%s", amount(o.subCost.Value, 9))
+		add("--max-sub-cost", "delegation.max_cost_per_session:=%s", command.Amount(o.subCost.Value, 9))
 	}
 	return ds
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
@@ -193,7 +194,7 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 	}
 	var flags rangeFlags
 	if ranged {
-		flags.turn = maybe[string]{true, span}
+		flags.turn = command.Given(span)
 	}
 	turns, err := flags.turns()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -68,7 +69,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		c.o.timeout = maybe[time.Duration]{}
+		c.o.timeout = command.Maybe[time.Duration]{}
 	}
 	go c.read(a.io.In)
 	for runs := 0; ; runs++ {
@@ -214,7 +215,7 @@ func (c *client) control(r stream.Control) error {
 		answer.Response = c.interrupt(r.CancelQueued)
 	case stream.SetPermissionMode:
 		if answer.Err = permissionMode(r.Mode); answer.Err == nil {
-			c.o.heads.mode = maybe[string]{true, r.Mode}
+			c.o.heads.mode = command.Given(r.Mode)
 		}
 	default:
 		answer.Err = exit.Usagef("%s: is not done here%s", r.Subtype, wording.Either(r.Subtype == "set_model", "; --model of a run that goes on with --resume", ""))
@@ -237,13 +238,13 @@ func (c *client) start(r stream.Control) error {
 	}
 	s := r.Start
 	if s.Schema != nil && !c.o.schema.Set {
-		c.o.schema = maybe[string]{true, string(s.Schema)}
+		c.o.schema = command.Given(string(s.Schema))
 	}
 	if s.Prompt != "" {
 		c.o.heads.prompts = append(c.o.heads.prompts, s.Prompt)
 	}
 	if s.Title != "" && c.o.fresh && !c.o.title.Set {
-		c.o.title = maybe[string]{true, s.Title}
+		c.o.title = command.Given(s.Title)
 	}
 	return nil
 }
@@ -275,9 +276,9 @@ func (c *client) again() error {
 	case c.app.tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
 	}
-	o.id = maybe[string]{true, c.run.id.String()}
-	o.fresh, o.fork, o.hidden = false, maybe[int]{}, false
-	o.tmp, o.title = maybe[time.Duration]{}, maybe[string]{}
+	o.id = command.Given(c.run.id.String())
+	o.fresh, o.fork, o.hidden = false, command.Maybe[int]{}, false
+	o.tmp, o.title = command.Maybe[time.Duration]{}, command.Maybe[string]{}
 	if n := o.maxTokens.Value; n != nil {
 		left := max(*n-c.run.tokens, 0)
 		o.maxTokens.Value = &left
@@ -310,7 +311,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	o := c.o
 	c.mu.Unlock()
 	c.run = clientRun{in: in, id: c.run.id}
-	o.composed, o.client = maybe[string]{true, in.Text}, c
+	o.composed, o.client = command.Given(in.Text), c
 	err := c.app.ask(ctx, o)
 	cause := context.Cause(ctx)
 	c.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -76,7 +77,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 		d.drop()
 		return nil, &exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, the request is empty"}
 	}
-	o.composed = maybe[string]{true, text}
+	o.composed = command.Given(text)
 	return d, nil
 }
 
@@ -85,7 +86,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID, wanted bool, err error) {
 	switch {
 	case o.edit && o.noEdit:
-		return 0, false, errMixed("--edit", "--no-edit")
+		return 0, false, command.ErrMixed("--edit", "--no-edit")
 	case o.edit && o.input != inputText:
 		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
 	case o.edit && !a.interactive():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools/proc"
@@ -103,7 +104,7 @@ func (p fuzzPlace) files(t *testing.T) []string {
 }
 
 // queryFlags are the flags that may stand behind jp query, those that name a place to write to left out.
-func queryFlags() []*option {
+func queryFlags() []*command.Option {
 	a := newApp(Env{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)})
 	var q *cli.Command
 	for _, c := range a.tree.Root.Commands {
@@ -111,8 +112,8 @@ func queryFlags() []*option {
 			q = c
 		}
 	}
-	return slices.DeleteFunc(append(options(q), flagsOf(a.tree.Root.Flags)...), func(o *option) bool {
-		return o.name == "log-file" || o.name == "workspace" || o.name == "timeout"
+	return slices.DeleteFunc(append(command.OptionsOf(q), command.Options(a.tree.Root.Flags)...), func(o *command.Option) bool {
+		return o.Name == "log-file" || o.Name == "workspace" || o.Name == "timeout"
 	})
 }
 
@@ -132,33 +133,33 @@ type chosen struct {
 	kind  string // flags of one kind keep their order
 	typed []string
 	plain string
-	bare  *option // given without its value, which may be left out; nil = none
+	bare  *command.Option // given without its value, which may be left out; nil = none
 }
 
 // choose makes a flag of three numbers.
-func choose(flags []*option, values []string, text string, flag, value, form uint8) chosen {
+func choose(flags []*command.Option, values []string, text string, flag, value, form uint8) chosen {
 	o := flags[int(flag)%len(flags)]
-	spell := o.spellings()
+	spell := o.Spellings()
 	name := spell[int(form>>2)%len(spell)]
-	kind := o.name
+	kind := o.Name
 	for _, kinds := range [][]string{
 		{"cfg", "no-cfg"}, {"tool", "no-tool", "all-tools", "no-tools", "disallowedTools"}, {"sub-calls", "no-sub-calls"}, {"show-reasoning", "hide-reasoning"},
 	} {
-		if slices.Contains(kinds, o.name) {
+		if slices.Contains(kinds, o.Name) {
 			kind = kinds[0]
 		}
 	}
 	v := text
-	if all := append(slices.Clone(o.choices), values...); int(value) < len(all) {
+	if all := append(slices.Clone(o.Choices), values...); int(value) < len(all) {
 		v = all[value]
 	}
 	switch {
-	case o.arg == "", o.maybe && form&1 == 1:
-		return chosen{kind, []string{name}, "--" + o.name, wording.Either(o.maybe, o, nil)}
-	case o.maybe, form&2 == 0, strings.HasPrefix(v, "-"):
-		return chosen{kind, []string{name + "=" + v}, "--" + o.name + "=" + v, nil}
+	case o.Arg == "", o.Maybe && form&1 == 1:
+		return chosen{kind, []string{name}, "--" + o.Name, wording.Either(o.Maybe, o, nil)}
+	case o.Maybe, form&2 == 0, strings.HasPrefix(v, "-"):
+		return chosen{kind, []string{name + "=" + v}, "--" + o.Name + "=" + v, nil}
 	}
-	return chosen{kind, []string{name, v}, "--" + o.name + "=" + v, nil}
+	return chosen{kind, []string{name, v}, "--" + o.Name + "=" + v, nil}
 }
 
 // FuzzQuery: whatever flags, variables, config and stdin `jp query` is given, it ends with one of its statuses; with that of
@@ -204,7 +205,7 @@ func FuzzQuery(f *testing.F) {
 		for i, c := range typed {
 			line = append(line, c.typed...)
 			if i < len(words) {
-				if c.bare != nil && c.bare.fits(words[i]) {
+				if c.bare != nil && c.bare.Fits(words[i]) {
 					return // there the place does count, and it is an error
 				}
 				line = append(line, words[i])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -16,7 +17,7 @@ import (
 // headless are flags as other agents have them in their headless mode. Those that mean the same under another name are
 // aliases of ours; the others stand here (docs/headless.md).
 type headless struct {
-	resume  maybe[string]
+	resume  command.Maybe[string]
 	recent  bool
 	fork    bool
 	allowed []string // each may hold several names; nil = no --allowedTools
@@ -25,9 +26,9 @@ type headless struct {
 
 	partial     bool // the parts of a message are written as they come
 	replayUsers bool // the messages of a client are written once more
-	mode        maybe[string]
-	sources     maybe[string]
-	prompt      maybe[string] // who is asked whether a tool may run: promptStdio
+	mode        command.Maybe[string]
+	sources     command.Maybe[string]
+	prompt      command.Maybe[string] // who is asked whether a tool may run: promptStdio
 
 	only []string // the names in allowed; nil = no --allowedTools
 }
@@ -49,33 +50,33 @@ func permissionMode(mode string) error {
 // headless reports whether nobody is there to be asked: a script or a client has started the run.
 func (o *queryOptions) headless() bool { return o.print || o.input == inputStream }
 
-func headlessFlags(o *queryOptions) []*option {
+func headlessFlags(o *queryOptions) []*command.Option {
 	h := &o.heads
-	allowed := &option{name: "allowedTools", short: []string{"allowed-tools"}, arg: "NAMES",
-		usage: "of the tools that the config enables, take away all but these; commas or spaces between them"}
-	allowed.set = func(s string, _ bool) error {
+	allowed := &command.Option{Name: "allowedTools", Short: []string{"allowed-tools"}, Arg: "NAMES",
+		Usage: "of the tools that the config enables, take away all but these; commas or spaces between them"}
+	allowed.Take = func(s string, _ bool) error {
 		h.allowed = append(h.allowed, s)
 		return nil
 	}
-	return []*option{
-		stringFlag(&h.resume, "resume", "TARGET", "the same as --id TARGET, of a conversation that there is").alias("r"),
-		boolFlag(&h.recent, "continue", "the same as --id recent"),
-		boolFlag(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
+	return []*command.Option{
+		command.String(&h.resume, "resume", "TARGET", "the same as --id TARGET, of a conversation that there is").Alias("r"),
+		command.Bool(&h.recent, "continue", "the same as --id recent"),
+		command.Bool(&h.fork, "fork-session", "with --resume or --continue: the same as --fork"),
 		allowed,
-		listFlag(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").alias("disallowed-tools"),
-		listFlag(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
-		boolFlag(&h.partial, "include-partial-messages", "with --output-format stream-json: the parts of each message as they come, too"),
-		boolFlag(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: the messages of stdin once more on stdout"),
-		stringFlag(&h.sources, "setting-sources", "NAMES", "of user, project and local; without project the workspace's AGENTS.md or CLAUDE.md is not read"),
-		stringFlag(&h.mode, "permission-mode", "MODE", "default or dontAsk: with dontAsk a client is not asked either"),
-		stringFlag(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: ask the client about tools that ask"),
+		command.List(&h.denied, "disallowedTools", "NAMES", "the same as --no-tool NAME for each").Alias("disallowed-tools"),
+		command.List(&h.prompts, "append-system-prompt", "TEXT", "add TEXT to the system prompt, in this run only"),
+		command.Bool(&h.partial, "include-partial-messages", "with --output-format stream-json: the parts of each message as they come, too"),
+		command.Bool(&h.replayUsers, "replay-user-messages", "with --input-format and --output-format stream-json: the messages of stdin once more on stdout"),
+		command.String(&h.sources, "setting-sources", "NAMES", "of user, project and local; without project the workspace's AGENTS.md or CLAUDE.md is not read"),
+		command.String(&h.mode, "permission-mode", "MODE", "default or dontAsk: with dontAsk a client is not asked either"),
+		command.String(&h.prompt, "permission-prompt-tool", "stdio", "with --input-format and --output-format stream-json: ask the client about tools that ask"),
 	}
 }
 
 // inOurWords turns the flags of other agents into ours.
 func (o *queryOptions) inOurWords() error {
 	h := o.heads
-	if err := onlyOne(map[string]bool{
+	if err := command.OnlyOne(map[string]bool{
 		"--id": o.id.Set, "--new": o.fresh, "--resume": h.resume.Set, "--continue": h.recent,
 	}, "--resume", "--continue", "--id", "--new"); err != nil && (h.resume.Set || h.recent) {
 		return err
@@ -88,7 +89,7 @@ func (o *queryOptions) inOurWords() error {
 		}
 		o.id = h.resume
 	case h.recent:
-		o.id = maybe[string]{true, "recent"}
+		o.id = command.Given("recent")
 	case h.fork:
 		return exit.Usagef("--fork-session: needs --resume or --continue").WithHint("--fork forks this session's active conversation")
 	}
@@ -110,9 +111,9 @@ func (o *queryOptions) inOurWords() error {
 	}
 	if h.fork {
 		if o.fork.Set {
-			return errMixed("--fork", "--fork-session")
+			return command.ErrMixed("--fork", "--fork-session")
 		}
-		o.fork = maybe[int]{true, -1}
+		o.fork = command.Given(-1)
 	}
 	names, err := toolNamesIn("--disallowedTools", h.denied)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -79,7 +80,7 @@ func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise 
 	if _, ok := tools.Embedded(name); ok {
 		return f.WithHint("it is built in; %s", enable)
 	}
-	return f.WithHint("%s", didYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
+	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
 }
 
 // definedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.

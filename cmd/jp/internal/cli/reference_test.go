@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 )
 
@@ -48,8 +49,8 @@ func (a *app) reference() string {
 }
 
 func (a *app) referenceOf(b *strings.Builder, path []*cli.Command, subs []*cli.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n```text\n", commandName(path))
-	_ = a.tree.help(b, 100, path) // a strings.Builder takes all
+	fmt.Fprintf(b, "\n## %s\n\n```text\n", command.Name(path))
+	_ = a.tree.Help(b, 100, path) // a strings.Builder takes all
 	b.WriteString("```\n")
 	for _, c := range subs {
 		if !c.Hidden {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -144,7 +145,7 @@ func leafTools(r *profiles.Resolved, granted bool) (map[string]map[string]any, e
 			held[name] = table
 		case !granted:
 			f := exit.NotFoundf("delegation.llm_query.tools: %s is not configured", name)
-			return nil, f.WithHint("%s", didYouMean(name, slices.Sorted(maps.Keys(r.Tools)),
+			return nil, f.WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(r.Tools)),
 				fmt.Sprintf("open a table [conversation.tools.%s]; enable = false in it keeps the tool from the main agent", name)))
 		}
 	}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
 func newStoreCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "store", Summary: "look after the store of this workspace",
 		About: "The conversations of a workspace are in one file outside of it.",
 		Subs: []*cli.Command{
@@ -23,7 +24,7 @@ func newStoreCommand(a *app) *cli.Command {
 }
 
 func newStorePathCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "path", Summary: "print where the store is",
 		About:    "The file need not exist: the first write makes it.",
 		Exits:    []exit.Status{exit.NotFound},
@@ -43,13 +44,13 @@ func newStorePathCommand(a *app) *cli.Command {
 }
 
 func newStoreCheckCommand(a *app) *cli.Command {
-	var salvage maybe[string]
-	return a.tree.command(spec{
+	var salvage command.Maybe[string]
+	return a.tree.Command(command.Spec{
 		Name: "check", Slow: true, Summary: "check that the store is sound",
 		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
 			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
 			"lost is named on stderr. The store is left as it is.",
-		Flags:    []*option{stringFlag(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
+		Flags:    []*command.Option{command.String(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
@@ -89,7 +90,7 @@ func (a *app) offerCompact(s convstore.Space) {
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func newStoreBackupCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
 			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
@@ -122,7 +123,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 }
 
 func newStoreCompactCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
 			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
@@ -157,7 +158,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 }
 
 func newStoreAdoptCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "adopt", Summary: "take over the store of a workspace that is gone", Args: "PATH",
 		About: "PATH is the path that the other workspace had, or its store's folder. A workspace that was renamed is recognised " +
 			"without this; one that was copied to another disk, or restored, is not.\n\n" +

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
@@ -18,15 +19,15 @@ import (
 // tapeOptions are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
 // recorded: so one variable records a script that runs jp several times, in whatever order, and another one replays it.
 type tapeOptions struct {
-	record maybe[string]
-	replay maybe[string]
+	record command.Maybe[string]
+	replay command.Maybe[string]
 }
 
-func tapeFlags(o *tapeOptions) []*option {
-	return []*option{
-		stringFlag(&o.record, "record", "FILE", "write to the new FILE, or one in that folder, what models say in this run and in its sub-agents, "+
+func tapeFlags(o *tapeOptions) []*command.Option {
+	return []*command.Option{
+		command.String(&o.record, "record", "FILE", "write to the new FILE, or one in that folder, what models say in this run and in its sub-agents, "+
 			"for --replay (also $JP_RECORD)"),
-		stringFlag(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way "+
+		command.String(&o.replay, "replay", "FILE", "ask no model: each answers as in the recording FILE; the status is 1 where the run goes another way "+
 			"(also $JP_REPLAY)"),
 	}
 }
@@ -51,15 +52,15 @@ func (a *app) untaped(command string) error {
 // that say who answers it.
 func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
-		for name, to := range map[string]*maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
+		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
 			if v := a.getenv(name); v != "" {
-				*to = maybe[string]{true, v}
+				*to = command.Given(v)
 			}
 		}
 	}
 	switch {
 	case o.record.Set && o.replay.Set:
-		return "", "", errMixed("--record", "--replay")
+		return "", "", command.ErrMixed("--record", "--replay")
 	case o.record.Set && o.record.Value == "", o.replay.Set && o.replay.Value == "":
 		return "", "", exit.Usagef("--record, --replay: the name of the file is empty")
 	case o.record.Set:

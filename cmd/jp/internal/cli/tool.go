@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
@@ -17,7 +18,7 @@ import (
 )
 
 func newToolCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "tool", Summary: "list, show, check and run tools",
 		About: "The tools that an agent of this workspace holds: those that the config enables.",
 		Subs:  []*cli.Command{newToolListCommand(a), newToolShowCommand(a), newToolCheckCommand(a), newToolRunCommand(a)},
@@ -26,19 +27,19 @@ func newToolCommand(a *app) *cli.Command {
 
 // toolOptions say whose tools are meant.
 type toolOptions struct {
-	id         maybe[string]
+	id         command.Maybe[string]
 	directives []profiles.Directive
 }
 
-func (o *toolOptions) options() []*option {
-	return append([]*option{
-		stringFlag(&o.id, "id", "TARGET", "the tools of this conversation").alias("i"),
+func (o *toolOptions) options() []*command.Option {
+	return append([]*command.Option{
+		command.String(&o.id, "id", "TARGET", "the tools of this conversation").Alias("i"),
 	}, configFlags(&o.directives)...)
 }
 
 func newToolListCommand(a *app) *cli.Command {
 	var o toolOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
 		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
 		Flags:    o.options(),
@@ -87,13 +88,13 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 
 func newToolRunCommand(a *app) *cli.Command {
 	var o toolOptions
-	args := maybe[string]{Value: "{}"}
-	return a.tree.command(spec{
+	args := command.Maybe[string]{Value: "{}"}
+	return a.tree.Command(command.Spec{
 		Name: "run", Summary: "run a tool by hand", Args: "TOOL",
 		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
 			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +
 			"told is printed, and the status is 1.",
-		Flags: append(o.options(), stringFlag(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
+		Flags: append(o.options(), command.String(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
 		Min:   1, Max: 1,
 		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{

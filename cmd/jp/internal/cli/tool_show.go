@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
@@ -33,7 +34,7 @@ type toolDetail struct {
 
 func newToolShowCommand(a *app) *cli.Command {
 	var o toolOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what a tool is and what it can do", Args: "TOOL",
 		About: "What it runs, with the whole text of a script; the files, the network and the variables that it gets, defaults " +
 			"included; what this system cannot enforce of its sandbox; under which conditions it runs; its description and its " +

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trace"
 	"jp/cmd/jp/internal/wording"
@@ -24,15 +25,15 @@ const (
 
 func newTraceCommand(a *app) *cli.Command {
 	output := ""
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "[ID]",
 		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
 			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run. " +
 			"Without ID: that of the active conversation.\n\n" +
 			"text is a tree with bars; json is documented in docs/trace.md; chrome is the Trace Event Format, which " +
 			"https://ui.perfetto.dev opens; html is one page that loads nothing from elsewhere. Texts are kept to their first 4096 bytes.",
-		Flags: []*option{
-			choiceFlag(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
+		Flags: []*command.Option{
+			command.Choice(&output, "output", "FORM", []string{traceText, traceJSON, traceChrome, traceHTML}, "text, json, chrome or html (default: text, or json with a JSON --format)"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},

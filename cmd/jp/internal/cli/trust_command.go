@@ -11,27 +11,28 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 )
 
 func newTrustCommand(a *app) *cli.Command {
 	var show, revoke, yes bool
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "trust", Summary: "show what this workspace would allow, and allow it",
 		About: "A workspace is code: its config gives tools commands and lets them run. Nothing of it is loaded before you have " +
 			"trusted it: .jp with everything in it, skills, AGENTS.md, CLAUDE.md and .mcp.json. What you trust is the state it is " +
 			"in; any change asks again and shows the difference. Machine settings (keys, addresses, the store) no workspace " +
 			"can set, trusted or not.\n\n" +
 			"JP_TRUST_WORKSPACE=1 trusts whatever is there, for CI.",
-		Flags: []*option{
-			boolFlag(&show, "show", "only show: what it would allow, and every file with its state"),
-			boolFlag(&revoke, "revoke", "take trust back"),
-			boolFlag(&yes, "yes", "trust without a question"),
+		Flags: []*command.Option{
+			command.Bool(&show, "show", "only show: what it would allow, and every file with its state"),
+			command.Bool(&revoke, "revoke", "take trust back"),
+			command.Bool(&yes, "yes", "trust without a question"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp trust", "jp trust --show -F json", "jp trust --yes"},
 		Run: func(ctx context.Context, _ []string) error {
-			if err := onlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
+			if err := command.OnlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
 				return err
 			}
 			return runTrust(ctx, a, show, revoke, yes)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -22,22 +23,22 @@ import (
 type usageOptions struct {
 	check bool
 	all   bool
-	since maybe[time.Duration]
+	since command.Maybe[time.Duration]
 }
 
 func newUsageCommand(a *app) *cli.Command {
 	var o usageOptions
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
 			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +
 			"A session is one turn of the root, life is all of them. A cost is unknown as soon as one price is.\n\n" +
 			"A terminal gets tables; a pipe gets tab-separated lines: what, name, model calls, runs of sub-agents, tokens of input, " +
 			"output, cache reads and cache writes, cost in dollars (empty when unknown), seconds of model time.",
-		Flags: []*option{
-			boolFlag(&o.check, "check", "compare with what the ledger settled for each sub-agent, and fail when it differs"),
-			boolFlag(&o.all, "all", "all conversations of the workspace, day by day"),
-			durationFlag(&o.since, "since", "DURATION", "with --all: only the time from DURATION ago, such as 7d"),
+		Flags: []*command.Option{
+			command.Bool(&o.check, "check", "compare with what the ledger settled for each sub-agent, and fail when it differs"),
+			command.Bool(&o.all, "all", "all conversations of the workspace, day by day"),
+			command.Duration(&o.since, "since", "DURATION", "with --all: only the time from DURATION ago, such as 7d"),
 		},
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
@@ -47,9 +48,9 @@ func newUsageCommand(a *app) *cli.Command {
 			case o.since.Set && !o.all:
 				return exit.Usagef("--since: goes with --all only")
 			case o.all && o.check:
-				return errMixed("--all", "--check")
+				return command.ErrMixed("--all", "--check")
 			case o.all && len(args) > 0:
-				return errMixed("--all", args[0])
+				return command.ErrMixed("--all", args[0])
 			case o.all:
 				return runUsageAll(ctx, a, o)
 			}

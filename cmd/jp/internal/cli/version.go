@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
 )
 
 // version is the version of this source tree; a build of a tagged module knows better.
@@ -23,7 +25,7 @@ type versionInfo struct {
 }
 
 func newVersionCommand(a *app) *cli.Command {
-	return a.tree.command(spec{
+	return a.tree.Command(command.Spec{
 		Name: "version", Summary: "show the version of this program",
 		About:    "Reads no file and opens no store.",
 		Examples: []string{"jp version -F json"},

@@ -1,26 +1,26 @@
-package cli
+package command
 
 import (
 	"slices"
 	"strings"
 )
 
-// completeCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
-const completeCommand = "__complete"
+// CompleteCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
+const CompleteCommand = "__complete"
 
-// candidate is something that could stand at the cursor.
-type candidate struct{ word, text string }
+// Candidate is something that could stand at the cursor.
+type Candidate struct{ Word, Text string }
 
 // completing is one question for what could come next.
 type completing struct {
 	*reader
-	known func(arg, word string) []candidate
+	known func(arg, word string) []Candidate
 }
 
-// candidates returns what could stand at the cursor, in word, after the words before it. known are the values that stand for
+// Candidates returns what could stand at the cursor, in word, after the words before it. known are the values that stand for
 // what help calls arg, and begin with word; the global flags that stand before the cursor count by then.
-func (t *Tree) candidates(before []string, word string, known func(arg, word string) []candidate) []candidate {
-	r := completing{&reader{tree: t, args: before}, func(arg, word string) []candidate { return known(arg, word) }}
+func (t *Tree) Candidates(before []string, word string, known func(arg, word string) []Candidate) []Candidate {
+	r := completing{&reader{tree: t, args: before}, func(arg, word string) []Candidate { return known(arg, word) }}
 	for len(r.args) > 0 {
 		arg := r.args[0]
 		r.args = r.args[1:]
@@ -42,8 +42,8 @@ func (t *Tree) candidates(before []string, word string, known func(arg, word str
 			}
 		}
 	}
-	if c := r.out.command(); c != nil && (c.Name == "help" || c.Name == "man") {
-		return t.helpCandidates(r.out.positionals, word)
+	if c := r.out.Command(); c != nil && (c.Name == "help" || c.Name == "man") {
+		return t.helpCandidates(r.out.Positionals, word)
 	}
 	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "--") {
 		if o := r.find(name); o != nil {
@@ -51,17 +51,17 @@ func (t *Tree) candidates(before []string, word string, known func(arg, word str
 		}
 		return nil
 	}
-	var out []candidate
+	var out []Candidate
 	add := func(word2, text string) {
 		if strings.HasPrefix(word2, word) {
-			out = append(out, candidate{word2, text})
+			out = append(out, Candidate{word2, text})
 		}
 	}
 	if strings.HasPrefix(word, "-") {
 		for _, o := range r.options() {
-			for _, s := range o.spellings() {
+			for _, s := range o.Spellings() {
 				if strings.HasPrefix(s, "--") || word == "-" {
-					add(s, o.usage)
+					add(s, o.Usage)
 				}
 			}
 		}
@@ -73,19 +73,19 @@ func (t *Tree) candidates(before []string, word string, known func(arg, word str
 			add(c.Name, c.Usage)
 		}
 	}
-	c := r.out.command()
+	c := r.out.Command()
 	if c == nil || len(c.Subcommands) > 0 {
 		return out
 	}
 	s := t.specs[c]
-	switch n := len(r.out.positionals); {
+	switch n := len(r.out.Positionals); {
 	case c.Name == "completion":
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			add(shell, "")
 		}
 	case s.Max < 0 || n < s.Max:
 		for _, k := range r.ask(s.Args, word) {
-			if !slices.Contains(r.out.positionals, k.word) {
+			if !slices.Contains(r.out.Positionals, k.Word) {
 				out = append(out, k)
 			}
 		}
@@ -94,7 +94,7 @@ func (t *Tree) candidates(before []string, word string, known func(arg, word str
 }
 
 // wanting returns the option of a flag that takes the next word as its value.
-func (r *reader) wanting(arg string) *option {
+func (r *reader) wanting(arg string) *Option {
 	if strings.Contains(arg, "=") {
 		return nil
 	}
@@ -103,44 +103,44 @@ func (r *reader) wanting(arg string) *option {
 		letters := []rune(arg)
 		o = r.find("-" + string(letters[len(letters)-1]))
 	}
-	if o == nil || o.arg == "" || o.maybe {
+	if o == nil || o.Arg == "" || o.Maybe {
 		return nil
 	}
 	return o
 }
 
 // ask returns the known values once the global flags before the cursor, as --workspace, are set.
-func (c completing) ask(arg, word string) []candidate {
-	c.tree.takeGlobals(&c.out)
+func (c completing) ask(arg, word string) []Candidate {
+	c.tree.SetGlobals(&c.out)
 	return c.known(arg, word)
 }
 
 // values are the known values of a flag.
-func (c completing) values(o *option, prefix, word string) []candidate {
-	var out []candidate
-	for _, k := range c.ask(o.arg, word) {
-		out = append(out, candidate{prefix + k.word, k.text})
+func (c completing) values(o *Option, prefix, word string) []Candidate {
+	var out []Candidate
+	for _, k := range c.ask(o.Arg, word) {
+		out = append(out, Candidate{prefix + k.Word, k.Text})
 	}
-	for _, v := range o.choices {
+	for _, v := range o.Choices {
 		if strings.HasPrefix(v, word) {
-			out = append(out, candidate{prefix + v, ""})
+			out = append(out, Candidate{prefix + v, ""})
 		}
 	}
 	return out
 }
 
 // helpCandidates are the commands that `jp help` could be asked about.
-func (t *Tree) helpCandidates(before []string, word string) []candidate {
+func (t *Tree) helpCandidates(before []string, word string) []Candidate {
 	r := &reader{tree: t}
 	for _, name := range before {
 		if r.positional(name, false) != nil {
 			return nil
 		}
 	}
-	var out []candidate
+	var out []Candidate
 	for _, c := range r.commands() {
 		if strings.HasPrefix(c.Name, word) {
-			out = append(out, candidate{c.Name, c.Usage})
+			out = append(out, Candidate{c.Name, c.Usage})
 		}
 	}
 	return out

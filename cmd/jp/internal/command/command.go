@@ -1,4 +1,10 @@
-package cli
+// Package command puts a command line in order: the kinds of flags, the arrangement of what was typed, dispatch by cli/v2, help,
+// manual pages and completion. It knows nothing of what the commands do.
+//
+// A program is a Tree. A command is a Spec: what help says, an options struct that its flags fill, and a function that takes the
+// context and the positional arguments. Arrange puts the arguments in order, so that flags may stand anywhere; Run lets cli/v2
+// parse and dispatch them.
+package command
 
 import (
 	"context"
@@ -11,14 +17,14 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-// spec is a command as its author writes it down.
-type spec struct {
+// Spec is a command as its author writes it down.
+type Spec struct {
 	Name    string
 	Aliases []string
 	Summary string // one line, lowercase, no full stop
 	Args    string // positional arguments as the usage line shows them; "" = none
 	About   string // paragraphs of help
-	Flags   []*option
+	Flags   []*Option
 
 	Min, Max int // how many positional arguments; Max < 0 = any number
 
@@ -37,17 +43,17 @@ type Tree struct {
 	Root *cli.App
 
 	// Around runs what a command does, run, in the surroundings that it needs. path is the command's words.
-	Around func(s spec, path string, run func() error) error
+	Around func(s Spec, path string, run func() error) error
 
 	// Hint, if any, is what to say about a flag that the command c does not have; "" = nothing special.
 	Hint func(c *cli.Command, flag string) string
 
-	specs map[*cli.Command]spec
+	specs map[*cli.Command]Spec
 }
 
-// newTree returns a program without commands, which Add gives it.
-func newTree(name, usage string) *Tree {
-	t := &Tree{specs: map[*cli.Command]spec{}}
+// New returns a program without commands, which Add gives it.
+func New(name, usage string) *Tree {
+	t := &Tree{specs: map[*cli.Command]Spec{}}
 	t.Root = &cli.App{
 		Name: name, Usage: usage,
 		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
@@ -61,20 +67,20 @@ func newTree(name, usage string) *Tree {
 }
 
 // Add gives the program its global flags and its commands, in the order of the help.
-func (t *Tree) Add(global []*option, commands ...*cli.Command) {
+func (t *Tree) Add(global []*Option, commands ...*cli.Command) {
 	t.Root.Flags, t.Root.Commands = flags(global...), commands
 }
 
 // Spec returns what c was made of.
-func (t *Tree) Spec(c *cli.Command) spec { return t.specs[c] }
+func (t *Tree) Spec(c *cli.Command) Spec { return t.specs[c] }
 
 // Run runs the command line inv.
-func (t *Tree) Run(ctx context.Context, inv *invocation) error {
-	return t.Root.RunContext(ctx, append([]string{t.Root.Name}, inv.argv()...))
+func (t *Tree) Run(ctx context.Context, inv *Line) error {
+	return t.Root.RunContext(ctx, append([]string{t.Root.Name}, inv.Argv()...))
 }
 
-// command makes the cli/v2 command of s.
-func (t *Tree) command(s spec) *cli.Command {
+// Command makes the cli/v2 command of s.
+func (t *Tree) Command(s Spec) *cli.Command {
 	c := &cli.Command{
 		Name: s.Name, Aliases: s.Aliases, Usage: s.Summary, ArgsUsage: s.Args, Description: s.About,
 		Flags: flags(s.Flags...), Subcommands: s.Subs,
@@ -100,7 +106,7 @@ func (t *Tree) command(s spec) *cli.Command {
 }
 
 // flags makes cli/v2 flags of options.
-func flags(os ...*option) []cli.Flag {
+func flags(os ...*Option) []cli.Flag {
 	out := make([]cli.Flag, len(os))
 	for i, o := range os {
 		out[i] = o
@@ -110,7 +116,7 @@ func flags(os ...*option) []cli.Flag {
 
 // onUsageError returns the error that a flag's own check gave; package flag hands over only its text.
 func (t *Tree) onUsageError(c *cli.Context, err error, _ bool) error {
-	for _, o := range append(options(c.Command), flagsOf(t.Root.Flags)...) {
+	for _, o := range append(OptionsOf(c.Command), Options(t.Root.Flags)...) {
 		if o.err != nil {
 			return o.err
 		}
@@ -118,11 +124,11 @@ func (t *Tree) onUsageError(c *cli.Context, err error, _ bool) error {
 	return exit.Usagef("%v", err)
 }
 
-// errMixed is for two flags that exclude one another.
-func errMixed(a, b string) error { return exit.Usagef("%s and %s: give only one", a, b) }
+// ErrMixed is for two flags that exclude one another.
+func ErrMixed(a, b string) error { return exit.Usagef("%s and %s: give only one", a, b) }
 
-// onlyOne returns an error when more than one of the named flags was given.
-func onlyOne(given map[string]bool, order ...string) error {
+// OnlyOne returns an error when more than one of the named flags was given.
+func OnlyOne(given map[string]bool, order ...string) error {
 	var found []string
 	for _, name := range order {
 		if given[name] {
@@ -130,7 +136,7 @@ func onlyOne(given map[string]bool, order ...string) error {
 		}
 	}
 	if len(found) > 1 {
-		return errMixed(found[0], found[1])
+		return ErrMixed(found[0], found[1])
 	}
 	return nil
 }

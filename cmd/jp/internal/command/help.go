@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// help writes the help of the command that path leads to, of the program itself when it is empty, for width columns; 0 = unlimited.
-func (t *Tree) help(w io.Writer, width int, path []*cli.Command) error {
+// Help writes the help of the command that path leads to, of the program itself when it is empty, for width columns; 0 = unlimited.
+func (t *Tree) Help(w io.Writer, width int, path []*cli.Command) error {
 	var b strings.Builder
 	h := helpText{b: &b, width: min(width, 100)}
 	if len(path) == 0 {
@@ -30,7 +30,7 @@ func (t *Tree) rootHelp(h *helpText) {
 	h.line("")
 	h.line("usage: jp [flags] COMMAND [flags] [arguments]")
 	h.commands(t.Root.Commands)
-	h.options(flagsOf(t.Root.Flags))
+	h.options(Options(t.Root.Flags))
 	h.line("")
 	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
 	h.exits(exit.Table())
@@ -40,12 +40,12 @@ func (t *Tree) rootHelp(h *helpText) {
 func (t *Tree) commandHelp(h *helpText, path []*cli.Command) {
 	c := path[len(path)-1]
 	s := t.specs[c]
-	name := commandName(path)
+	name := Name(path)
 	h.line("%s: %s", name, s.Summary)
 	h.line("")
 	h.line("usage: %s", usageLine(name, s))
 	for _, alias := range s.Aliases {
-		h.line("       %s", usageLine(commandName(path[:len(path)-1])+" "+alias, s))
+		h.line("       %s", usageLine(Name(path[:len(path)-1])+" "+alias, s))
 	}
 	if s.About != "" {
 		h.line("")
@@ -65,7 +65,7 @@ func (t *Tree) commandHelp(h *helpText, path []*cli.Command) {
 }
 
 // usageLine is the shape of a command line.
-func usageLine(name string, s spec) string {
+func usageLine(name string, s Spec) string {
 	out := name
 	if s.Run == nil {
 		return out + " COMMAND"
@@ -80,7 +80,7 @@ func usageLine(name string, s spec) string {
 }
 
 // exits returns the statuses that the command can end with.
-func (s spec) exits() []exit.Meaning {
+func (s Spec) exits() []exit.Meaning {
 	var out []exit.Meaning
 	for _, m := range exit.Table() {
 		common := m.Status == exit.OK || m.Status == exit.Failed || m.Status == exit.Usage || m.Status == exit.Closed
@@ -92,7 +92,7 @@ func (s spec) exits() []exit.Meaning {
 }
 
 // allExamples are the examples of a command; a group shows the first one of each of its commands.
-func (t *Tree) allExamples(s spec) []string {
+func (t *Tree) allExamples(s Spec) []string {
 	out := s.Examples
 	for _, c := range s.Subs {
 		if e := t.specs[c].Examples; len(e) > 0 {
@@ -163,11 +163,11 @@ func (h *helpText) commands(cs []*cli.Command) {
 	h.pairs("commands", ps)
 }
 
-func (h *helpText) options(os []*option) {
+func (h *helpText) options(os []*Option) {
 	for _, g := range groups(os) {
 		var ps []pair
-		for _, o := range g.options {
-			ps = append(ps, pair{o.String(), o.usage})
+		for _, o := range g.OptionsOf {
+			ps = append(ps, pair{o.String(), o.Usage})
 		}
 		h.pairs(g.heading, ps)
 	}

@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"fmt"
@@ -10,23 +10,23 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-// commandPath finds a command by its words.
-func (t *Tree) commandPath(words []string) ([]*cli.Command, error) {
-	inv, err := t.arrange(append(slices.Clone(words), "--help"))
+// CommandPath finds a command by its words.
+func (t *Tree) CommandPath(words []string) ([]*cli.Command, error) {
+	inv, err := t.Arrange(append(slices.Clone(words), "--help"))
 	if err != nil {
 		return nil, err
 	}
-	if len(inv.positionals) > 0 {
-		return nil, exit.Usagef("%sunknown command %q", subject(inv.path), inv.positionals[0])
+	if len(inv.Positionals) > 0 {
+		return nil, exit.Usagef("%sunknown command %q", Subject(inv.Path), inv.Positionals[0])
 	}
-	return inv.path, nil
+	return inv.Path, nil
 }
 
-// manual is the page of the command that path leads to, with the commands below it; of the program when path is empty. It names
+// Manual is the page of the command that path leads to, with the commands below it; of the program when path is empty. It names
 // the program's version and the day of that, "" when it is not known.
-func (t *Tree) manual(path []*cli.Command, version, day string) string {
+func (t *Tree) Manual(path []*cli.Command, version, day string) string {
 	m := manText{b: &strings.Builder{}}
-	name := strings.ReplaceAll(commandName(path), " ", "-")
+	name := strings.ReplaceAll(Name(path), " ", "-")
 	m.macro("TH", strings.ToUpper(name), "1", day, "jp "+version, "jp")
 	m.macro("SH", "NAME")
 	if len(path) == 0 {
@@ -38,7 +38,7 @@ func (t *Tree) manual(path []*cli.Command, version, day string) string {
 		m.macro("SH", "COMMANDS")
 		t.manCommands(&m, nil, t.Root.Commands)
 		m.macro("SH", "GLOBAL FLAGS")
-		m.options(flagsOf(t.Root.Flags))
+		m.options(Options(t.Root.Flags))
 		m.macro("SH", "EXIT STATUS")
 		m.exits(exit.Table())
 		return m.b.String()
@@ -46,7 +46,7 @@ func (t *Tree) manual(path []*cli.Command, version, day string) string {
 	s := t.specs[path[len(path)-1]]
 	m.text(name + " - " + s.Summary)
 	m.macro("SH", "SYNOPSIS")
-	m.macro("B", usageLine(commandName(path), s))
+	m.macro("B", usageLine(Name(path), s))
 	if s.About != "" {
 		m.macro("SH", "DESCRIPTION")
 		m.paragraphs(s.About)
@@ -81,7 +81,7 @@ func (t *Tree) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
 			t.manCommands(m, at, s.Subs)
 			continue
 		}
-		m.macro("SS", usageLine(commandName(at), s))
+		m.macro("SS", usageLine(Name(at), s))
 		m.text(s.Summary)
 		if s.About != "" {
 			m.macro("PP")
@@ -137,14 +137,14 @@ func (m *manText) item(term, text string) {
 	m.text(text)
 }
 
-func (m *manText) options(os []*option) {
+func (m *manText) options(os []*Option) {
 	for _, g := range groups(os) {
 		if g.heading != "flags" {
 			m.macro("PP")
 			m.macro("I", strings.ToUpper(g.heading[:1])+g.heading[1:])
 		}
-		for _, o := range g.options {
-			m.item(o.String(), o.usage)
+		for _, o := range g.OptionsOf {
+			m.item(o.String(), o.Usage)
 		}
 	}
 }

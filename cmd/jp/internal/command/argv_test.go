@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"context"
@@ -21,11 +21,11 @@ type probe struct {
 	noisy  int
 	got    struct {
 		hidden bool
-		title  maybe[string]
-		id     maybe[string]
-		last   maybe[int]
-		root   maybe[string]
-		tmp    maybe[time.Duration]
+		title  Maybe[string]
+		id     Maybe[string]
+		last   Maybe[int]
+		root   Maybe[string]
+		tmp    Maybe[time.Duration]
 		style  string
 		labels []string
 		cfg    []string
@@ -35,41 +35,41 @@ type probe struct {
 }
 
 func newProbe() *probe {
-	p := &probe{tree: newTree("jp", ""), format: "auto"}
-	p.tree.Around = func(_ spec, _ string, run func() error) error { return run() }
+	p := &probe{tree: New("jp", ""), format: "auto"}
+	p.tree.Around = func(_ Spec, _ string, run func() error) error { return run() }
 	run := func(name string) func(context.Context, []string) error {
 		return func(_ context.Context, args []string) error { p.ran, p.args = name, args; return nil }
 	}
 	g := &p.got
 	set := func(value string) error { g.cfg = append(g.cfg, value); return nil }
-	fork := p.tree.command(spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: []*option{
-		boolFlag(&g.hidden, "hidden", ""),
-		stringFlag(&g.title, "title", "T", ""),
-		stringFlag(&g.id, "id", "ID", "").alias("i"),
-		intMaybe(&g.last, "last", "N", 0, 1, "").alias("l"),
-		stringMaybe(&g.root, "root", "ID", func(word string) bool { return word == "recent" || strings.HasPrefix(word, "jp-c") }, ""),
-		durationMaybe(&g.tmp, "tmp", "D", time.Hour, ""),
-		choiceFlag(&g.style, "style", "S", []string{"chat", "full"}, "").alias("s"),
-		listFlag(&g.labels, "label", "K", ""),
-		callFlag("cfg", "X", "", set).alias("config", "c"),
-		callFlag("no-cfg", "", "", func(string) error { return set("NONE") }),
+	fork := p.tree.Command(Spec{Name: "fork", Args: "ID...", Max: -1, Run: run("fork"), Flags: []*Option{
+		Bool(&g.hidden, "hidden", ""),
+		String(&g.title, "title", "T", ""),
+		String(&g.id, "id", "ID", "").Alias("i"),
+		IntMaybe(&g.last, "last", "N", 0, 1, "").Alias("l"),
+		StringMaybe(&g.root, "root", "ID", func(word string) bool { return word == "recent" || strings.HasPrefix(word, "jp-c") }, ""),
+		DurationMaybe(&g.tmp, "tmp", "D", time.Hour, ""),
+		Choice(&g.style, "style", "S", []string{"chat", "full"}, "").Alias("s"),
+		List(&g.labels, "label", "K", ""),
+		Call("cfg", "X", "", set).Alias("config", "c"),
+		Call("no-cfg", "", "", func(string) error { return set("NONE") }),
 	}})
-	strict := p.tree.command(spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
-	group := p.tree.command(spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
-	p.tree.Add([]*option{
-		choiceFlag(&p.format, "format", "FORMAT", []string{"auto", "text", "json"}, "").alias("F", "output-format"),
-		boolFlag(&p.quiet, "quiet", "").alias("q"),
-		countFlag(&p.noisy, "verbose", "").alias("v"),
+	strict := p.tree.Command(Spec{Name: "show", Args: "ID", Min: 1, Max: 1, Run: run("show")})
+	group := p.tree.Command(Spec{Name: "conversation", Aliases: []string{"c"}, Subs: []*cli.Command{fork, strict}})
+	p.tree.Add([]*Option{
+		Choice(&p.format, "format", "FORMAT", []string{"auto", "text", "json"}, "").Alias("F", "output-format"),
+		Bool(&p.quiet, "quiet", "").Alias("q"),
+		Count(&p.noisy, "verbose", "").Alias("v"),
 	}, group)
 	return p
 }
 
 func (p *probe) parse(line ...string) error {
-	inv, err := p.tree.arrange(line)
+	inv, err := p.tree.Arrange(line)
 	if err != nil {
 		return err
 	}
-	return p.tree.Root.Run(append([]string{"jp"}, inv.argv()...))
+	return p.tree.Root.Run(append([]string{"jp"}, inv.Argv()...))
 }
 
 func TestFlagsStandAnywhere(t *testing.T) {
@@ -86,8 +86,8 @@ func TestFlagsStandAnywhere(t *testing.T) {
 			continue
 		}
 		g := p.got
-		if p.ran != "fork" || !slices.Equal(p.args, []string{"A", "B"}) || !g.hidden || g.last != (maybe[int]{true, 0}) ||
-			g.title != (maybe[string]{true, "T"}) || g.id != (maybe[string]{true, "X"}) {
+		if p.ran != "fork" || !slices.Equal(p.args, []string{"A", "B"}) || !g.hidden || g.last != (Maybe[int]{true, 0}) ||
+			g.title != (Maybe[string]{true, "T"}) || g.id != (Maybe[string]{true, "X"}) {
 			t.Errorf("%s: ran %s %q with %+v", line, p.ran, p.args, g)
 		}
 	}
@@ -95,26 +95,26 @@ func TestFlagsStandAnywhere(t *testing.T) {
 
 func TestOptionalValues(t *testing.T) {
 	for line, want := range map[string]struct {
-		last maybe[int]
-		root maybe[string]
-		tmp  maybe[time.Duration]
+		last Maybe[int]
+		root Maybe[string]
+		tmp  Maybe[time.Duration]
 		args string
 	}{
-		"--last":             {last: maybe[int]{true, 1}},
-		"--last -- 3":        {last: maybe[int]{true, 1}, args: "3"},
-		"--last three":       {last: maybe[int]{true, 1}, args: "three"},
-		"--last=3":           {last: maybe[int]{true, 3}},
-		"-l":                 {last: maybe[int]{true, 1}},
-		"-l=4":               {last: maybe[int]{true, 4}},
-		"--root":             {root: maybe[string]{true, ""}},
-		"--root=true":        {root: maybe[string]{true, "true"}},
-		"--root -- jp-c1":    {root: maybe[string]{true, ""}, args: "jp-c1"},
-		"--root jpc1":        {root: maybe[string]{true, ""}, args: "jpc1"},
-		"--root=a=b":         {root: maybe[string]{true, "a=b"}},
-		"--tmp":              {tmp: maybe[time.Duration]{true, time.Hour}},
-		"--tmp=1d12h":        {tmp: maybe[time.Duration]{true, 36 * time.Hour}},
-		"--last=2 --last":    {last: maybe[int]{true, 1}},
-		"--tmp=90s --tmp=2w": {tmp: maybe[time.Duration]{true, 14 * 24 * time.Hour}},
+		"--last":             {last: Maybe[int]{true, 1}},
+		"--last -- 3":        {last: Maybe[int]{true, 1}, args: "3"},
+		"--last three":       {last: Maybe[int]{true, 1}, args: "three"},
+		"--last=3":           {last: Maybe[int]{true, 3}},
+		"-l":                 {last: Maybe[int]{true, 1}},
+		"-l=4":               {last: Maybe[int]{true, 4}},
+		"--root":             {root: Maybe[string]{true, ""}},
+		"--root=true":        {root: Maybe[string]{true, "true"}},
+		"--root -- jp-c1":    {root: Maybe[string]{true, ""}, args: "jp-c1"},
+		"--root jpc1":        {root: Maybe[string]{true, ""}, args: "jpc1"},
+		"--root=a=b":         {root: Maybe[string]{true, "a=b"}},
+		"--tmp":              {tmp: Maybe[time.Duration]{true, time.Hour}},
+		"--tmp=1d12h":        {tmp: Maybe[time.Duration]{true, 36 * time.Hour}},
+		"--last=2 --last":    {last: Maybe[int]{true, 1}},
+		"--tmp=90s --tmp=2w": {tmp: Maybe[time.Duration]{true, 14 * 24 * time.Hour}},
 	} {
 		p := newProbe()
 		if err := p.parse(append([]string{"c", "fork"}, strings.Fields(line)...)...); err != nil {
@@ -224,14 +224,14 @@ func TestHelpIsFoundAnywhere(t *testing.T) {
 		"-h": "jp", "--help": "jp", "c -h": "jp conversation", "c fork A --help": "jp conversation fork",
 		"-h c fork": "jp conversation fork", "c fork -qh": "jp conversation fork",
 	} {
-		inv, err := newProbe().tree.arrange(strings.Fields(line))
-		if err != nil || !inv.help || commandName(inv.path) != want {
-			t.Errorf("%s: help %t for %q, error %v; want %q", line, inv.help, commandName(inv.path), err, want)
+		inv, err := newProbe().tree.Arrange(strings.Fields(line))
+		if err != nil || !inv.Help || Name(inv.Path) != want {
+			t.Errorf("%s: help %t for %q, error %v; want %q", line, inv.Help, Name(inv.Path), err, want)
 		}
 	}
-	inv, err := newProbe().tree.arrange(strings.Fields("c fork --title -h -- -h"))
-	if err != nil || inv.help {
-		t.Errorf("a value or an argument -h: help %t, error %v", inv.help, err)
+	inv, err := newProbe().tree.Arrange(strings.Fields("c fork --title -h -- -h"))
+	if err != nil || inv.Help {
+		t.Errorf("a value or an argument -h: help %t, error %v", inv.Help, err)
 	}
 }
 
@@ -246,7 +246,7 @@ func FuzzArrange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		p := newProbe()
 		words := strings.Fields(line)
-		inv, err := p.tree.arrange(words)
+		inv, err := p.tree.Arrange(words)
 		if err != nil {
 			var own *exit.Error
 			if !errors.As(err, &own) || own.Status != exit.Usage || own.Msg == "" {
@@ -254,21 +254,21 @@ func FuzzArrange(f *testing.F) {
 			}
 			return
 		}
-		for _, arg := range inv.positionals {
+		for _, arg := range inv.Positionals {
 			if !slices.Contains(words, arg) {
 				t.Fatalf("%q: made up the argument %q", words, arg)
 			}
 		}
-		if inv.help || inv.command() == nil || len(inv.command().Subcommands) > 0 {
+		if inv.Help || inv.Command() == nil || len(inv.Command().Subcommands) > 0 {
 			return
 		}
-		err = p.tree.Root.Run(append([]string{"jp"}, inv.argv()...))
+		err = p.tree.Root.Run(append([]string{"jp"}, inv.Argv()...))
 		var own *exit.Error
 		if err != nil && !errors.As(err, &own) {
-			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.argv(), err)
+			t.Fatalf("%q -> %q: error %v of the parser itself", words, inv.Argv(), err)
 		}
-		if err == nil && !slices.Equal(p.args, inv.positionals) && len(p.args)+len(inv.positionals) > 0 {
-			t.Fatalf("%q: args %q, want %q", words, p.args, inv.positionals)
+		if err == nil && !slices.Equal(p.args, inv.Positionals) && len(p.args)+len(inv.Positionals) > 0 {
+			t.Fatalf("%q: args %q, want %q", words, p.args, inv.Positionals)
 		}
 	})
 }

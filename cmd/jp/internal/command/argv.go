@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"slices"
@@ -10,48 +10,48 @@ import (
 	"jp/tools/suggest"
 )
 
-// invocation is a command line put in order. cli/v2 stops at the first positional argument, refuses two spellings of one
+// Line is a command line put in order. cli/v2 stops at the first positional argument, refuses two spellings of one
 // flag and knows no optional values; so the line is read here, from the commands' own definitions, and handed to it as
 // `jp GLOBALS COMMAND... FLAGS -- POSITIONALS`, every flag by its name, every value behind an equals sign.
-type invocation struct {
-	path        []*cli.Command // from the top; empty when no command was named
-	globals     []string
-	flags       []string
-	positionals []string
-	plain       int  // how many positionals stood before --; the others are literal
-	help        bool // -h or --help stood somewhere
-	version     bool // --version, which is the command `version`; before any command
+type Line struct {
+	Path        []*cli.Command // from the top; empty when no command was named
+	Globals     []string
+	Flags       []string
+	Positionals []string
+	Plain       int  // how many positionals stood before --; the others are literal
+	Help        bool // -h or --help stood somewhere
+	Version     bool // --version, which is the command `version`; before any command
 }
 
-// argv returns the arguments for the parser, without the program's name.
-func (v *invocation) argv() []string {
-	out := append([]string(nil), v.globals...)
-	for _, c := range v.path {
+// Argv returns the arguments for the parser, without the program's name.
+func (v *Line) Argv() []string {
+	out := append([]string(nil), v.Globals...)
+	for _, c := range v.Path {
 		out = append(out, c.Name)
 	}
-	out = append(out, v.flags...)
+	out = append(out, v.Flags...)
 	out = append(out, "--")
-	return append(out, v.positionals...)
+	return append(out, v.Positionals...)
 }
 
-// command returns the command that was reached, nil at the top.
-func (v *invocation) command() *cli.Command {
-	if len(v.path) == 0 {
+// Command returns the command that was reached, nil at the top.
+func (v *Line) Command() *cli.Command {
+	if len(v.Path) == 0 {
 		return nil
 	}
-	return v.path[len(v.path)-1]
+	return v.Path[len(v.Path)-1]
 }
 
 // reader walks over a command line.
 type reader struct {
 	tree *Tree
 	args []string // what is left to read
-	out  invocation
+	out  Line
 }
 
-// arrange reads args, which do not hold the program's name. Its errors are *failure with exit.Usage; what was read before
+// Arrange reads args, which do not hold the program's name. Its errors are *failure with exit.Usage; what was read before
 // the error is in the result nevertheless.
-func (t *Tree) arrange(args []string) (*invocation, error) {
+func (t *Tree) Arrange(args []string) (*Line, error) {
 	r := &reader{tree: t, args: args}
 	for len(r.args) > 0 {
 		arg := r.args[0]
@@ -81,7 +81,7 @@ func (t *Tree) arrange(args []string) (*invocation, error) {
 
 // commands returns what may be named next; none behind a leaf.
 func (r *reader) commands() []*cli.Command {
-	if c := r.out.command(); c != nil {
+	if c := r.out.Command(); c != nil {
 		return c.Subcommands
 	}
 	return r.tree.Root.Commands
@@ -90,9 +90,9 @@ func (r *reader) commands() []*cli.Command {
 func (r *reader) positional(arg string, literal bool) error {
 	next := r.commands()
 	if len(next) == 0 {
-		r.out.positionals = append(r.out.positionals, arg)
+		r.out.Positionals = append(r.out.Positionals, arg)
 		if !literal {
-			r.out.plain++
+			r.out.Plain++
 		}
 		return nil
 	}
@@ -100,21 +100,21 @@ func (r *reader) positional(arg string, literal bool) error {
 	given := arg
 	for _, c := range next {
 		if c.HasName(arg) && !literal {
-			r.out.path = append(r.out.path, c)
+			r.out.Path = append(r.out.Path, c)
 			return nil
 		}
 		if !c.Hidden {
 			names = append(names, c.Names()...)
 		}
 	}
-	if other := otherWord(arg); elsewhere(r.out.path, arg) == "" && slices.Contains(names, other) {
+	if other := otherWord(arg); elsewhere(r.out.Path, arg) == "" && slices.Contains(names, other) {
 		arg, names = other, []string{other}
 	}
-	hint := elsewhere(r.out.path, arg)
+	hint := elsewhere(r.out.Path, arg)
 	if hint == "" {
-		hint = didYouMean(arg, names, "see `"+commandName(r.out.path)+" --help`")
+		hint = DidYouMean(arg, names, "see `"+Name(r.out.Path)+" --help`")
 	}
-	return exit.Usagef("%sunknown command %q", subject(r.out.path), given).WithHint("%s", hint)
+	return exit.Usagef("%sunknown command %q", Subject(r.out.Path), given).WithHint("%s", hint)
 }
 
 // elsewhere tells what does here what a word is a command for in other programs, "" where no word stands for it, or a question.
@@ -135,7 +135,7 @@ func elsewhere(path []*cli.Command, word string) string {
 		"jp config edit":   "`jp config set KEY=VALUE` changes a setting; the file is .jp/config.toml, and after an editor `jp trust`",
 		"jp config path":   "`jp config show` names the file of each setting; a workspace's is .jp/config.toml",
 		"jp store restore": "with no jp at work, put the backup where `jp store path` says; `jp conversation import` brings single conversations back",
-	}[commandName(path)+" "+word]
+	}[Name(path)+" "+word]
 }
 
 // otherWord is our word for what other programs call a command.
@@ -147,23 +147,23 @@ func otherWord(arg string) string {
 }
 
 // options returns the flags that may stand here: the command's and the global ones. own says whose the first ones are.
-func (r *reader) options() []*option {
-	out := options(r.out.command())
-	return append(out, flagsOf(r.tree.Root.Flags)...)
+func (r *reader) options() []*Option {
+	out := OptionsOf(r.out.Command())
+	return append(out, Options(r.tree.Root.Flags)...)
 }
 
-// options returns the flags of a command; none of nil.
-func options(c *cli.Command) []*option {
+// OptionsOf returns the flags of a command; none of nil.
+func OptionsOf(c *cli.Command) []*Option {
 	if c == nil {
 		return nil
 	}
-	return flagsOf(c.Flags)
+	return Options(c.Flags)
 }
 
-func flagsOf(flags []cli.Flag) []*option {
-	var out []*option
+func Options(flags []cli.Flag) []*Option {
+	var out []*Option
 	for _, f := range flags {
-		if o, ok := f.(*option); ok {
+		if o, ok := f.(*Option); ok {
 			out = append(out, o)
 		}
 	}
@@ -171,9 +171,9 @@ func flagsOf(flags []cli.Flag) []*option {
 }
 
 // find looks a spelling up, dashes included.
-func (r *reader) find(spelling string) *option {
+func (r *reader) find(spelling string) *Option {
 	for _, o := range r.options() {
-		for _, s := range o.spellings() {
+		for _, s := range o.Spellings() {
 			if s == spelling {
 				return o
 			}
@@ -187,11 +187,11 @@ func (r *reader) long(arg string) error {
 	if !given {
 		switch name {
 		case "--help":
-			r.out.help = true
+			r.out.Help = true
 			return nil
 		case "--version":
-			if r.out.command() == nil {
-				r.out.version = true
+			if r.out.Command() == nil {
+				r.out.Version = true
 				return nil
 			}
 		}
@@ -214,7 +214,7 @@ func (r *reader) cluster(arg string) error {
 		o := r.find(name)
 		if o == nil {
 			if letter == 'h' {
-				r.out.help = true
+				r.out.Help = true
 				continue
 			}
 			return r.unknown(name)
@@ -224,7 +224,7 @@ func (r *reader) cluster(arg string) error {
 		switch {
 		case given:
 			return r.take(o, name, value, true)
-		case o.arg != "" && !o.maybe:
+		case o.Arg != "" && !o.Maybe:
 			return r.take(o, name, rest, rest != "")
 		}
 		if err := r.take(o, name, "", false); err != nil {
@@ -235,57 +235,57 @@ func (r *reader) cluster(arg string) error {
 }
 
 // take adds one flag to the line, reading its value from the next argument where it needs one.
-func (r *reader) take(o *option, spelling, value string, given bool) error {
+func (r *reader) take(o *Option, spelling, value string, given bool) error {
 	switch {
-	case o.arg == "" && given:
+	case o.Arg == "" && given:
 		return exit.Usagef("%s: takes no value", spelling)
-	case o.maybe && given && value == "":
+	case o.Maybe && given && value == "":
 		return exit.Usagef("%s=: the value is missing", spelling).WithHint("%s without = has its own meaning", spelling)
-	case o.maybe && !given && len(r.args) > 0 && o.fits(r.args[0]):
+	case o.Maybe && !given && len(r.args) > 0 && o.Fits(r.args[0]):
 		return exit.Usagef("%s: its value stands behind =, and %q stands apart", spelling, r.args[0]).
 			WithHint("%s=%s if it is the value; %s -- %s if it is a word of its own", spelling, r.args[0], spelling, r.args[0])
-	case o.arg != "" && !o.maybe && !given:
+	case o.Arg != "" && !o.Maybe && !given:
 		if len(r.args) == 0 {
-			return exit.Usagef("%s: needs a value (%s)", spelling, o.arg)
+			return exit.Usagef("%s: needs a value (%s)", spelling, o.Arg)
 		}
 		value = r.args[0]
 		// What an empty variable in a script leaves behind is not a value.
 		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(name, "--") || len(name) == 2) && r.find(name) != nil {
-			return exit.Usagef("%s: needs a value (%s), not the flag %s", spelling, o.arg, name).
+			return exit.Usagef("%s: needs a value (%s), not the flag %s", spelling, o.Arg, name).
 				WithHint("%s=%s if that is the value", spelling, value)
 		}
 		r.args = r.args[1:]
 	}
-	text := "--" + o.name + "=" + value
-	for _, own := range options(r.out.command()) {
+	text := "--" + o.Name + "=" + value
+	for _, own := range OptionsOf(r.out.Command()) {
 		if own == o {
-			r.out.flags = append(r.out.flags, text)
+			r.out.Flags = append(r.out.Flags, text)
 			return nil
 		}
 	}
-	r.out.globals = append(r.out.globals, text)
+	r.out.Globals = append(r.out.Globals, text)
 	return nil
 }
 
 func (r *reader) unknown(spelling string) error {
 	var names []string
 	for _, o := range r.options() {
-		names = append(names, o.spellings()...)
+		names = append(names, o.Spellings()...)
 	}
-	hint := "see `" + commandName(r.out.path) + " --help`"
+	hint := "see `" + Name(r.out.Path) + " --help`"
 	if r.tree.Hint != nil {
-		if say := r.tree.Hint(r.out.command(), spelling); say != "" {
-			return exit.Usagef("%sunknown flag %s", subject(r.out.path), spelling).WithHint("%s", say)
+		if say := r.tree.Hint(r.out.Command(), spelling); say != "" {
+			return exit.Usagef("%sunknown flag %s", Subject(r.out.Path), spelling).WithHint("%s", say)
 		}
 	}
 	if len(r.commands()) > 0 {
 		hint = "flags of a command stand behind its name; " + hint
 	}
-	return exit.Usagef("%sunknown flag %s", subject(r.out.path), spelling).WithHint("%s", didYouMean(spelling, append(names, "--help"), hint))
+	return exit.Usagef("%sunknown flag %s", Subject(r.out.Path), spelling).WithHint("%s", DidYouMean(spelling, append(names, "--help"), hint))
 }
 
-// didYouMean names the closest candidate, or one that begins with word, or gives otherwise.
-func didYouMean(word string, candidates []string, otherwise string) string {
+// DidYouMean names the closest candidate, or one that begins with word, or gives otherwise.
+func DidYouMean(word string, candidates []string, otherwise string) string {
 	// Dashes would count as letters that match.
 	bare := map[string]string{}
 	var names []string
@@ -305,8 +305,8 @@ func didYouMean(word string, candidates []string, otherwise string) string {
 	return otherwise
 }
 
-// commandName is what a user types to reach a command: jp conversation ls.
-func commandName(path []*cli.Command) string {
+// Name is what a user types to reach a command: jp conversation ls.
+func Name(path []*cli.Command) string {
 	name := "jp"
 	for _, c := range path {
 		name += " " + c.Name
@@ -314,17 +314,17 @@ func commandName(path []*cli.Command) string {
 	return name
 }
 
-// subject begins a message about a command: "conversation ls: "; about jp itself it is empty, since every message begins so.
-func subject(path []*cli.Command) string {
-	_, name, ok := strings.Cut(commandName(path), " ")
+// Subject begins a message about a command: "conversation ls: "; about jp itself it is empty, since every message begins so.
+func Subject(path []*cli.Command) string {
+	_, name, ok := strings.Cut(Name(path), " ")
 	if !ok {
 		return ""
 	}
 	return name + ": "
 }
 
-// formatIn finds the --format of a command line that could not be read, so that its error comes in that form.
-func formatIn(args []string) string {
+// FormatIn finds the --format of a command line that could not be read, so that its error comes in that form.
+func FormatIn(args []string) string {
 	format := ""
 	for i, arg := range args {
 		if arg == "--" {
@@ -344,12 +344,12 @@ func formatIn(args []string) string {
 	return format
 }
 
-// takeGlobals sets the global flags of a command line that is not run, as far as they are sound.
-func (t *Tree) takeGlobals(inv *invocation) {
-	for _, text := range inv.globals {
+// SetGlobals sets the global flags of a command line that is not run, as far as they are sound.
+func (t *Tree) SetGlobals(inv *Line) {
+	for _, text := range inv.Globals {
 		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")
-		for _, o := range flagsOf(t.Root.Flags) {
-			if o.name == name {
+		for _, o := range Options(t.Root.Flags) {
+			if o.Name == name {
 				_ = (*optionValue)(o).Set(value)
 			}
 		}

@@ -1,0 +1,330 @@
+package command
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/exit"
+	"jp/tools/suggest"
+)
+
+// Option is a flag of jp: a cli.Flag that writes straight into the options struct of its command. Commands make them with
+// the constructors below. Its aliases are known to arrange only, which spells every flag by its name, so that the parser
+// sees one name per flag and keeps the order of what was given.
+type Option struct {
+	Name    string
+	Short   []string               // other spellings, with one rune or several
+	Arg     string                 // what the value is called in help; "" = a switch, which takes none
+	Maybe   bool                   // the value may be left out, and is given with = only
+	Fits    func(word string) bool // of maybe: reports whether a word that follows looks like the value
+	Usage   string
+	Choices []string                             // the only values, for the check, the help and completion
+	group   string                               // the heading that help shows it under; "" = flags
+	Take    func(value string, given bool) error // hands over a value
+
+	seen bool
+	err  error // of set: package flag would keep its text only
+}
+
+// Alias adds other spellings: one rune for -x, more for --xy.
+func (o *Option) Alias(names ...string) *Option {
+	o.Short = append(o.Short, names...)
+	return o
+}
+
+// Group puts flags under a heading of the help.
+func Group(heading string, os ...*Option) []*Option {
+	for _, o := range os {
+		o.group = heading
+	}
+	return os
+}
+
+// flagGroup is flags under one heading.
+type flagGroup struct {
+	heading   string
+	OptionsOf []*Option
+}
+
+// groups sorts flags by heading, in the order in which these first come.
+func groups(os []*Option) []flagGroup {
+	var out []flagGroup
+	for _, o := range os {
+		heading := cmp.Or(o.group, "flags")
+		i := slices.IndexFunc(out, func(g flagGroup) bool { return g.heading == heading })
+		if i < 0 {
+			i, out = len(out), append(out, flagGroup{heading: heading})
+		}
+		out[i].OptionsOf = append(out[i].OptionsOf, o)
+	}
+	return out
+}
+
+// Names implements cli.Flag.
+func (o *Option) Names() []string { return []string{o.Name} }
+
+// IsSet implements cli.Flag.
+func (o *Option) IsSet() bool { return o.seen }
+
+// Apply implements cli.Flag.
+func (o *Option) Apply(set *flag.FlagSet) error {
+	set.Var((*optionValue)(o), o.Name, o.Usage)
+	return nil
+}
+
+// String returns the flag as help shows it: -i, --id TARGET.
+func (o *Option) String() string {
+	spellings := o.Spellings()
+	slices.SortStableFunc(spellings, func(a, b string) int { // -i before --id
+		return cmp.Compare(min(len(a), 3), min(len(b), 3))
+	})
+	var b strings.Builder
+	b.WriteString(strings.Join(spellings, ", "))
+	switch {
+	case o.Arg == "":
+	case o.Maybe:
+		b.WriteString("[=" + o.Arg + "]")
+	default:
+		b.WriteString(" " + o.Arg)
+	}
+	return b.String()
+}
+
+// Spellings returns every spelling with its dashes, the name first.
+func (o *Option) Spellings() []string {
+	out := []string{"--" + o.Name}
+	for _, s := range o.Short {
+		out = append(out, dashed(s))
+	}
+	return out
+}
+
+func dashed(name string) string {
+	if len([]rune(name)) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// optionValue is the flag.Value of an option. A switch and a left out value arrive as "", which arrange never lets through
+// as a value of such a flag.
+type optionValue Option
+
+func (v *optionValue) String() string { return "" }
+
+func (v *optionValue) Set(s string) error {
+	given := true
+	if v.Arg == "" || v.Maybe {
+		given = s != ""
+	}
+	v.seen = true
+	if given && v.Choices != nil && !slices.Contains(v.Choices, s) {
+		hint := "one of " + strings.Join(v.Choices, ", ")
+		if near := suggest.Closest(s, v.Choices); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		v.err = exit.Usagef("--%s: unknown value %q", v.Name, s).WithHint("%s", hint)
+		return v.err
+	}
+	if err := v.Take(s, given); err != nil {
+		v.err = exit.Usagef("--%s: %v", v.Name, err)
+	}
+	return v.err
+}
+
+// Maybe is a value that may not have been given.
+type Maybe[T any] struct {
+	Set   bool // the flag was there
+	Value T    // zero when it had no value
+}
+
+// Given is a value that was given.
+func Given[T any](v T) Maybe[T] { return Maybe[T]{true, v} }
+
+// Bool is a switch.
+func Bool(p *bool, name, usage string) *Option {
+	return &Option{Name: name, Usage: usage, Take: func(string, bool) error { *p = true; return nil }}
+}
+
+// Count counts how often it was given.
+func Count(p *int, name, usage string) *Option {
+	return &Option{Name: name, Usage: usage, Take: func(string, bool) error { *p++; return nil }}
+}
+
+// String takes a value; the last one counts.
+func String(p *Maybe[string], name, arg, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
+		*p = Maybe[string]{true, s}
+		return nil
+	}}
+}
+
+// Choice takes one of choices; p holds the default.
+func Choice(p *string, name, arg string, choices []string, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Choices: choices, Take: func(s string, _ bool) error {
+		*p = s
+		return nil
+	}}
+}
+
+// List may be repeated; commas do not separate.
+func List(p *[]string, name, arg, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
+		*p = append(*p, s)
+		return nil
+	}}
+}
+
+// Int takes a number of at least least.
+func Int(p *Maybe[int], name, arg string, least int, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
+		n, err := number(s, least)
+		*p = Maybe[int]{true, n}
+		return err
+	}}
+}
+
+// Tokens takes a number of tokens, or unlimited: nil.
+func Tokens(p *Maybe[*int64], name, usage string) *Option {
+	return amountFlag(p, name, "N", 0, "a whole number of tokens", usage)
+}
+
+// Cost takes US dollars, in billionths, or unlimited: nil.
+func Cost(p *Maybe[*int64], name, usage string) *Option {
+	return amountFlag(p, name, "USD", 9, "an amount of dollars such as 0.25", usage)
+}
+
+func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage + "; unlimited lifts the limit, 0 is none", Take: func(s string, _ bool) error {
+		*p = Maybe[*int64]{Set: true}
+		if s == "unlimited" {
+			return nil
+		}
+		n, ok := Fixed(s, decimals)
+		if !ok {
+			return fmt.Errorf("%q is not %s, nor unlimited", s, what)
+		}
+		p.Value = &n
+		return nil
+	}}
+}
+
+// Fixed reads a decimal number that is not negative, in units of its last decimal; more decimals than that are refused.
+func Fixed(s string, decimals int) (int64, bool) {
+	whole, frac, point := strings.Cut(s, ".")
+	if point && frac == "" || len(frac) > decimals || len(whole) > 10 || whole == "" && frac == "" ||
+		strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+frac+strings.Repeat("0", decimals-len(frac)), 10, 64)
+	return n, err == nil
+}
+
+// Amount writes what fixed has read, or "unlimited" as JSON has it.
+func Amount(n *int64, decimals int) string {
+	if n == nil {
+		return `"unlimited"`
+	}
+	digits := fmt.Sprintf("%0*d", decimals+1, *n)
+	if decimals == 0 {
+		return digits
+	}
+	return digits[:len(digits)-decimals] + "." + digits[len(digits)-decimals:]
+}
+
+// Duration takes a positive duration.
+func Duration(p *Maybe[time.Duration], name, arg, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
+		d, err := ParseDuration(s)
+		*p = Maybe[time.Duration]{true, d}
+		return err
+	}}
+}
+
+// StringMaybe has an optional value; fits reports whether a word that follows looks like it.
+func StringMaybe(p *Maybe[string], name, arg string, fits func(word string) bool, usage string) *Option {
+	o := String(p, name, arg, usage)
+	o.Maybe, o.Fits = true, fits
+	return o
+}
+
+// IntMaybe has an optional number; bare is the value of the bare flag.
+func IntMaybe(p *Maybe[int], name, arg string, least, bare int, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Maybe: true, Fits: beginsWithDigit, Usage: usage, Take: func(s string, given bool) error {
+		if !given {
+			*p = Maybe[int]{true, bare}
+			return nil
+		}
+		n, err := number(s, least)
+		*p = Maybe[int]{true, n}
+		return err
+	}}
+}
+
+func beginsWithDigit(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
+
+// DurationMaybe has an optional duration; bare is the value of the bare flag.
+func DurationMaybe(p *Maybe[time.Duration], name, arg string, bare time.Duration, usage string) *Option {
+	return &Option{Name: name, Arg: arg, Maybe: true, Fits: beginsWithDigit, Usage: usage, Take: func(s string, given bool) error {
+		if !given {
+			*p = Maybe[time.Duration]{true, bare}
+			return nil
+		}
+		d, err := ParseDuration(s)
+		*p = Maybe[time.Duration]{true, d}
+		return err
+	}}
+}
+
+// Call hands each value to set, in the order of the command line. Without arg it is a switch, and set gets "".
+func Call(name, arg, usage string, set func(value string) error) *Option {
+	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error { return set(s) }}
+}
+
+func number(s string, least int) (int, error) {
+	n, err := strconv.Atoi(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a whole number", s)
+	case n < least:
+		return 0, fmt.Errorf("%d is less than %d", n, least)
+	}
+	return n, nil
+}
+
+// ParseDuration reads Go's durations and, before them, weeks and days: 90s, 1h30m, 7d, 2w, 1d12h.
+func ParseDuration(s string) (time.Duration, error) {
+	bad := fmt.Errorf("%q is not a duration such as 90s, 1h30m or 7d", s)
+	rest, total := s, time.Duration(0)
+	for _, unit := range []struct {
+		letter byte
+		length time.Duration
+	}{{'w', 7 * 24 * time.Hour}, {'d', 24 * time.Hour}} {
+		digits := strings.TrimLeft(rest, "0123456789")
+		if digits == rest || digits == "" || digits[0] != unit.letter {
+			continue
+		}
+		n, err := strconv.ParseInt(rest[:len(rest)-len(digits)], 10, 32)
+		if err != nil || n > int64(1<<62/unit.length) {
+			return 0, bad
+		}
+		total += time.Duration(n) * unit.length
+		rest = digits[1:]
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || d < 0 {
+			return 0, bad
+		}
+		total += d
+	}
+	if total <= 0 {
+		return 0, bad
+	}
+	return total, nil
+}
