@@ -288,7 +288,7 @@ func TestBackup(t *testing.T) {
 // the backup is as the store is at the one moment in which it is read with its lock held. Nothing has
 // a name before it is complete.
 func TestBackupBesideWriters(t *testing.T) {
-	for _, writes := range []int{0, 1, snapshotRounds + 2} { // between what is copied ahead and the lock
+	for _, writes := range []int{0, 1, file.SnapshotRounds + 2} { // between what is copied ahead and the lock
 		s, keep := holey(t)
 		l := mustLock(t, s, keep)
 		dir := memoryDir(t)
@@ -299,7 +299,7 @@ func TestBackupBesideWriters(t *testing.T) {
 		defer func() { _ = copied.Close() }()
 		var moment []byte
 		calls := 0
-		if err := s.f.copyTo(t.Context(), copied, func(use func(*os.File) error) error {
+		if err := s.f.CopyTo(t.Context(), copied, func(use func(*os.File) error) error {
 			if calls++; calls <= writes {
 				// More than is kept in memory, when it is many times.
 				mustAppend(t, l, UserMessage{Text: strings.Repeat("w", 1<<20)})
@@ -328,7 +328,7 @@ func TestBackupBesideWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustNot(t, s.f.copyTo(t.Context(), file, s.f.anyhow(t.Context())))
+	mustNot(t, s.f.CopyTo(t.Context(), file, s.f.anyhow(t.Context())))
 	if left := filesIn(t, dir); runtime.GOOS == "linux" && len(left) != 0 {
 		t.Errorf("what a kill would leave: %v", left)
 	}

@@ -237,7 +237,7 @@ func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
 
 // Backup copies the store, as it is at one moment, to a file that must not exist:
 // complete and flushed, or not at all. Writers wait for no longer than it takes to read
-// the store once, see copyTo. The pages of the copy have been checked when it gets its name. An
+// the store once, see file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An
 // error that wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err == nil {
@@ -257,7 +257,7 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 			_ = os.Remove(tmp.Name())
 		}
 	}()
-	err = s.f.copyTo(ctx, tmp, s.f.soundly(ctx))
+	err = s.f.CopyTo(ctx, tmp, s.f.soundly(ctx))
 	switch {
 	case err == file.ErrAbsent:
 		return fmt.Errorf("%s: %w", s.Path(), ErrNoStore)

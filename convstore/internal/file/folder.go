@@ -1,7 +1,7 @@
 // Package file knows the folder of a store: who may keep one where, how a renamed workspace finds its
 // own again, and what is locked how: the store's file, behind a gate, so that nobody is kept out by those
-// who come later; a run lock for each conversation; and slots for the sub-agents of a tree. It knows
-// nothing of what is in the file.
+// who come later; a run lock for each conversation; and slots for the sub-agents of a tree; and how the
+// file is copied while others write to it. It knows nothing of what is in the file.
 //
 // A lock belongs to an open file, so that the kernel frees it with the last process that has a
 // descriptor of it, in whatever way that ends. Package convstore draws the folder.
