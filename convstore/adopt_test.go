@@ -2,11 +2,12 @@ package convstore
 
 import (
 	"errors"
-	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"jp/convstore/internal/file"
 )
 
 // TestAdoptStore: a workspace takes over the store of one that is gone, by its path or

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
 // Body is what an event says: one of the types of this file. Text that is not
@@ -381,7 +383,7 @@ func encodeBody(b Body) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("event: %T is no body of this package", b)
 	}
-	rest, err := marshalJSON(members)
+	rest, err := jsondoc.Encode(members)
 	if err != nil {
 		return nil, fmt.Errorf("event: %s: %w", b.Type(), err)
 	}
@@ -512,17 +514,6 @@ func typeOf(raw []byte) (string, error) {
 		return "", fmt.Errorf("event: no type")
 	}
 	return *t.Type, nil
-}
-
-// marshalJSON is json.Marshal that leaves <, > and & as they are.
-func marshalJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 func validUTF8(raw json.RawMessage) json.RawMessage {

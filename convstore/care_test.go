@@ -6,14 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
-	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+
+	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // holey returns a store of which most has been removed, and an id that is left.

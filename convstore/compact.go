@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // Space is the size of the store's file in bytes. A file that was once full never

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jp/tools/jsondoc"
 )
 
 // Link says what joins a conversation to its parent.
@@ -125,7 +127,7 @@ func (c Conversation) MarshalJSON() ([]byte, error) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	return marshalJSON(struct {
+	return jsondoc.Encode(struct {
 		ID        ID                `json:"id"`
 		Title     string            `json:"title"`
 		Parent    *ID               `json:"parent_id"`

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +12,9 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+
+	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // touchEverything reads all that a store has to say, and writes to it.

@@ -1,9 +1,10 @@
 package convstore
 
 import (
-	"jp/convstore/internal/file"
 	"os"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // Delegation is one run of a child conversation on behalf of a tool call. Its

@@ -3,8 +3,9 @@ package convstore
 import (
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // ErrClosed is returned by the methods of a Log that was closed.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
 // Event is the atomic, append-only unit of a conversation.
@@ -76,7 +78,7 @@ type envelope struct {
 // MarshalJSON encodes the event as one flat object. A body that was read from a
 // store keeps every field it was stored with.
 func (e Event) MarshalJSON() ([]byte, error) {
-	head, err := marshalJSON(envelope{e.ID, e.Seq, e.Turn, e.Time.UTC()})
+	head, err := jsondoc.Encode(envelope{e.ID, e.Seq, e.Turn, e.Time.UTC()})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func withoutMembers(object []byte, names ...string) ([]byte, error) {
 		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name.(string)) }) { // as they are read
 			continue
 		}
-		key, err := marshalJSON(name)
+		key, err := jsondoc.Encode(name)
 		if err != nil {
 			return nil, err
 		}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"jp/convstore/internal/file"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // Imported says where a conversation came from, and what came with it and is not

@@ -3,7 +3,6 @@ package convstore
 import (
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jp/convstore/internal/file"
 )
 
 // TestWriterIsNotStarved keeps a reader in the store while a writer waits. A

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"jp/convstore/internal/file"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
 )
 
 // ImportOptions say how to import. The zero value works.
@@ -340,8 +342,8 @@ func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
 
 // sameExported compares what two conversations are outside of a store.
 func sameExported(a, b *Exported) bool {
-	x, err := marshalJSON(a)
-	y, err2 := marshalJSON(b)
+	x, err := jsondoc.Encode(a)
+	y, err2 := jsondoc.Encode(b)
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
@@ -458,8 +460,8 @@ func (im *importer) compareDelegation(t *tx, root *arrival, n int, d Delegation)
 	}
 	same := n <= len(root.ledger)
 	if same {
-		x, err := marshalJSON(root.ledger[n-1])
-		y, err2 := marshalJSON(d)
+		x, err := jsondoc.Encode(root.ledger[n-1])
+		y, err2 := jsondoc.Encode(d)
 		same = err == nil && err2 == nil && bytes.Equal(x, y)
 	}
 	root.differs = root.differs || !same

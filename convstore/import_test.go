@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +14,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
+
+	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // exportLines returns an export of everything.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
 // The lines of an export, JSON each:
@@ -84,7 +86,7 @@ func (w *LineWriter) begin() error {
 }
 
 func (w *LineWriter) object(name string, v any) error {
-	b, err := marshalJSON(v)
+	b, err := jsondoc.Encode(v)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (w *LineWriter) object(name string, v any) error {
 }
 
 func (w *LineWriter) event(e *ExportedEvent) error {
-	id, err := marshalJSON(e.ID)
+	id, err := jsondoc.Encode(e.ID)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"jp/convstore/internal/file"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // Log is one conversation whose run lock this process holds, alone or with the

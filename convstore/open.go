@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"jp/convstore/internal/file"
+	"jp/convstore/internal/page"
 )
 
 // base is a store as its transactions use it: the folder, and bbolt in it.

@@ -3,12 +3,13 @@ package convstore
 import (
 	"errors"
 	"io/fs"
-	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/convstore/internal/file"
 )
 
 // places is a home folder with workspaces in it, as Locate sees it.

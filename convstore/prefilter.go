@@ -2,11 +2,13 @@ package convstore
 
 import (
 	"bytes"
-	"jp/tools/regex"
 	"regexp/syntax"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
+	"jp/tools/regex"
 )
 
 // prefilter tells from the stored bytes of an event that no line of it can match,
@@ -56,7 +58,7 @@ func storedPieces(text string, fold bool) []string {
 
 // escapeJSON returns a text as it is inside of an encoded string.
 func escapeJSON(text string) string {
-	b, err := marshalJSON(text)
+	b, err := jsondoc.Encode(text)
 	if err != nil { // cannot be: strings always encode
 		return ""
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"jp/convstore/internal/file"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -24,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jp/convstore/internal/file"
 )
 
 // The tests of this file run the test binary again, as one of these programs.

@@ -2,6 +2,7 @@ package convstore
 
 import (
 	"context"
+
 	"jp/convstore/internal/file"
 )
 

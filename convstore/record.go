@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
 // record is a conversation's metadata as stored, JSON under its id. The counts
@@ -164,7 +166,7 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 // save stores a record, and its entry in the listing.
 func (t *tx) save(id ID, r *record) error {
 	r.validUTF8()
-	v, err := marshalJSON(r)
+	v, err := jsondoc.Encode(r)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
@@ -342,7 +344,7 @@ func (c Config) stored() ([]byte, error) {
 	if tools == nil {
 		tools = []string{}
 	}
-	line, err := marshalJSON(tools)
+	line, err := jsondoc.Encode(tools)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

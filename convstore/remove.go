@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // RemoveOptions says what becomes of the children of a removed conversation.

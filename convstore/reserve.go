@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
+
+	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
 )
 
 // Scope is the View that an agent has: the strict descendants of its
@@ -499,7 +501,7 @@ const maxCall = 1024
 func delegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
 
 func (t *tx) saveDelegation(d Delegation) error {
-	v, err := marshalJSON(d)
+	v, err := jsondoc.Encode(d)
 	if err != nil {
 		return fmt.Errorf("delegation %s: %w", d.ID, err)
 	}

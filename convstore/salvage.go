@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
-	"jp/convstore/internal/file"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"jp/convstore/internal/file"
 )
 
 // packageComment returns the drawing as people read it.

@@ -1,7 +1,6 @@
 package convstore
 
 import (
-	"jp/convstore/internal/page"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +10,8 @@ import (
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"jp/convstore/internal/page"
 )
 
 // searchPlainly is Search by way of List and Events, all of which it reads and

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"jp/convstore/internal/file"
 	"time"
+
+	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
 )
 
 // session is what a terminal, or whatever $JP_SESSION names, works with.
@@ -47,7 +49,7 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 		if now.Active == id {
 			return errUnchanged
 		}
-		v, err := marshalJSON(session{Active: id, Previous: now.Active, Since: t.now.UTC()})
+		v, err := jsondoc.Encode(session{Active: id, Previous: now.Active, Since: t.now.UTC()})
 		if err != nil {
 			return err
 		}

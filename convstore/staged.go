@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"jp/convstore/internal/file"
 	"maps"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
 )
 
 // staged is what an import keeps of a conversation or a delegation until its last
@@ -21,7 +23,7 @@ type staged struct {
 }
 
 func (t *tx) stage(key []byte, s staged) error {
-	v, err := marshalJSON(s)
+	v, err := jsondoc.Encode(s)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
@@ -193,7 +195,7 @@ func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) er
 	if err != nil {
 		return err
 	}
-	kept, err := marshalJSON(st.Imported)
+	kept, err := jsondoc.Encode(st.Imported)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", a.from, err)
 	}

@@ -2,10 +2,11 @@ package convstore
 
 import (
 	"context"
-	"jp/convstore/internal/file"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // Options says how to open a store. The zero value works.

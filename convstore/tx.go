@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jp/convstore/internal/file"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"jp/convstore/internal/file"
 )
 
 // tx is one transaction. It lives as long as the function it is given to, and so

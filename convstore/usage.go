@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"jp/convstore/internal/file"
 	"maps"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/file"
 )
 
 // Charge is one thing that was paid for: a model call or, where the conversation

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"jp/convstore/internal/file"
 	"slices"
+
+	"jp/convstore/internal/file"
 )
 
 // View reads conversations: all of a store, or the strict descendants of one. It
