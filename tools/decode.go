@@ -551,12 +551,12 @@ func (def Definition) knows(p *template.Path) error {
 		return err
 	}
 	for i, k := range p.Keys[2:] {
-		sub, ok := s.properties[k]
+		sub, ok := s.property(k)
 		switch {
 		case ok:
 			s = sub
-		case s.closed || i == 0:
-			return unknown(i+2, slices.Sorted(maps.Keys(s.properties)))
+		case s.isClosed() || i == 0:
+			return unknown(i+2, s.names())
 		default:
 			return nil // an open object: only a call can tell
 		}

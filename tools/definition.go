@@ -2,7 +2,6 @@ package tools
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -209,46 +208,12 @@ func (d Definition) WithEnum(param string, values []string) (Definition, error) 
 	if values == nil {
 		values = []string{}
 	}
-	schema, err := withEnum(d.Schema, strings.Split(param, "."), values)
+	raw, err := withEnum(d.Schema, strings.Split(param, "."), values)
 	if err != nil {
 		return d, fmt.Errorf("tool %s: parameter %q: %w", d.Name, param, err)
 	}
-	d.Schema = schema
+	d.Schema = raw
 	return d, nil
-}
-
-// withEnum returns the schema of an object with the enum of the property at path.
-func withEnum(schema json.RawMessage, path []string, values []string) (json.RawMessage, error) {
-	var object, prop, props map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(schema, &object), json.Unmarshal(orNull(object["properties"]), &props)); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(orNull(props[path[0]]), &prop); err != nil || prop == nil {
-		return nil, errors.Join(err, errors.New("there is none"))
-	}
-	var err error
-	if len(path) == 1 {
-		prop["enum"], err = json.Marshal(values)
-	} else {
-		prop["items"], err = withEnum(orNull(prop["items"]), path[1:], values)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if props[path[0]], err = json.Marshal(prop); err != nil {
-		return nil, err
-	}
-	if object["properties"], err = json.Marshal(props); err != nil {
-		return nil, err
-	}
-	return json.Marshal(object)
-}
-
-func orNull(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return json.RawMessage("null")
-	}
-	return raw
 }
 
 // Reach returns the rules that hold for the tool's files: those of access.fs, else its default. It is empty
@@ -273,11 +238,11 @@ func (d Definition) MCP() (server string, ok bool) { return strings.CutPrefix(d.
 
 // Pinned returns d as it was approved: with the schema of its arguments, and the server's description where d has none of its
 // own. It fails when the schema cannot be used.
-func (d Definition) Pinned(pin, description string, schema json.RawMessage) (Definition, error) {
-	if _, err := parseSchema(schema); err != nil {
+func (d Definition) Pinned(pin, description string, raw json.RawMessage) (Definition, error) {
+	if _, err := parseSchema(raw); err != nil {
 		return d, &DefinitionError{Tool: d.Name, Msg: "the schema that its server gives it cannot be used: " + err.Error()}
 	}
-	d.Pin, d.Schema = pin, schema
+	d.Pin, d.Schema = pin, raw
 	if d.Description == "" {
 		d.Description = description
 	}

@@ -180,7 +180,7 @@ func (b *batch) prepare(c Call) (job, *Result) {
 		}
 		return job{}, refused("%s", msg)
 	}
-	args, err := t.Validate(c.Arguments)
+	args, err := t.validate(c.Arguments)
 	if err != nil {
 		return job{}, refused("%v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"jp/tools/brief"
 	"jp/tools/template"
 )
 
@@ -39,13 +38,13 @@ func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]boo
 			dash[name] = d.boolean(key+"."+name+".allow_dash", p["allow_dash"])
 		}
 	}
-	schema := d.properties(key, t, parameterKeys)
-	schema["type"] = "object"
-	schema["additionalProperties"] = false
+	object := d.properties(key, t, parameterKeys)
+	object["type"] = "object"
+	object["additionalProperties"] = false
 	if d.err != nil {
 		return nil, nil
 	}
-	raw, err := json.Marshal(schema)
+	raw, err := json.Marshal(object)
 	if err != nil {
 		d.fail(key, "%v", err)
 		return nil, nil
@@ -112,7 +111,7 @@ func (d *decoder) property(key string, p map[string]any) map[string]any {
 		}
 	}
 	if _, ok := out["type"]; !ok {
-		d.fail(key, "type is missing: %s", brief.Or(jsonTypes))
+		d.fail(key, "type is missing: %s", typeChoice())
 	}
 	if d.err != nil {
 		return out
@@ -134,29 +133,7 @@ func (d *decoder) consistent(key string, out map[string]any) {
 		d.fail(key, "%v", err)
 		return
 	}
-	for _, e := range s.enum {
-		if !s.hasType(e) {
-			d.fail(key+".enum", "%s is not of type %s", valueShort(e), brief.Or(s.types))
-			return
-		}
+	if keyword, why := s.inconsistent(); keyword != "" {
+		d.fail(key+"."+keyword, "%s", why)
 	}
-	if def, ok := out["default"]; ok {
-		var problems problems
-		s.check("", def, &problems)
-		if len(problems.list) > 0 {
-			d.fail(key+".default", "does not fit: %s", problems.list[0])
-		}
-	}
-}
-
-// valueShort is a value as it stands in a message.
-func valueShort(v any) string {
-	s, err := template.ValueText(v)
-	if err != nil {
-		return typeName(v)
-	}
-	if _, ok := v.(string); ok {
-		return brief.Quote(s)
-	}
-	return brief.Shorten(s, 60)
 }

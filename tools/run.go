@@ -239,7 +239,7 @@ func (c command) data(call Call) (map[string]any, error) {
 		options = map[string]any{}
 	}
 	return map[string]any{
-		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.omit(args), "options": options},
+		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.fill(args, template.Omitted), "options": options},
 		"context": about,
 	}, nil
 }

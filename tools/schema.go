@@ -17,6 +17,9 @@ import (
 // jsonTypes are the types of JSON schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
+// typeChoice names the types for a message.
+func typeChoice() string { return brief.Or(jsonTypes) }
+
 // schema is a JSON schema as far as this package reads it itself: to coerce,
 // to fill defaults and to say precisely what is wrong. A schema that says more
 // (a $ref, anyOf, ...) is put before the full validator as well.
@@ -110,11 +113,11 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 			v = []any{one}
 		}
 		if s.types, err = stringList(v); err != nil || len(s.types) == 0 {
-			return fmt.Errorf("want %s, or a list of them", brief.Or(jsonTypes))
+			return fmt.Errorf("want %s, or a list of them", typeChoice())
 		}
 		for _, t := range s.types {
 			if !slices.Contains(jsonTypes, t) {
-				return fmt.Errorf("want %s, not %q", brief.Or(jsonTypes), t)
+				return fmt.Errorf("want %s, not %q", typeChoice(), t)
 			}
 		}
 	case "properties":

@@ -35,6 +35,8 @@ type Tool struct {
 	Definition
 	Func  Func
 	Check func(Call) error // why Func would refuse these arguments, before anybody is asked; nil = it does not say
+
+	schema *schema // as NewSet has read it; nil = not yet
 }
 
 // Set is an immutable collection of tools, ordered by name. The zero Set is
@@ -57,9 +59,11 @@ func NewSet(tools ...Tool) (Set, error) {
 		case t.Func == nil:
 			return Set{}, fmt.Errorf("tool %s: nothing runs it (source %s)", t.Name, t.Source)
 		}
-		if _, err := parseSchema(t.Schema); err != nil {
+		parsed, err := parseSchema(t.Schema)
+		if err != nil {
 			return Set{}, fmt.Errorf("tool %s: schema: %w", t.Name, err)
 		}
+		s.tools[i].schema = parsed
 	}
 	return s, nil
 }

@@ -13,50 +13,24 @@ import (
 	"jp/tools/brief"
 	"jp/tools/jsondoc"
 	"jp/tools/suggest"
-	"jp/tools/template"
 )
 
-// ArgumentError is a call whose arguments do not fit the schema of its tool.
-type ArgumentError struct {
-	Tool     string
-	Problems []string // what to mend, in order; at least one
-}
-
-func (e *ArgumentError) Error() string {
-	return fmt.Sprintf("arguments of %s: %s", e.Tool, strings.Join(e.Problems, "; "))
-}
-
-// Validate checks arguments against the schema and returns them as one JSON
-// object with sorted keys: strings that hold JSON coerced where the schema
-// declares another type, null for an optional argument taken as not given,
-// defaults filled in. Empty args are no arguments. The error is an
-// *ArgumentError, with the same text for the same arguments.
-func (d Definition) Validate(args json.RawMessage) (json.RawMessage, error) {
-	fail := func(problems ...string) (json.RawMessage, error) {
-		return nil, &ArgumentError{d.Name, problems}
-	}
-	s, err := parseSchema(d.Schema)
-	if err != nil {
-		return fail("the schema of the tool cannot be used: " + err.Error())
-	}
+// arguments checks the arguments of a call: see Definition.Validate. It returns them as one JSON object, or what is wrong.
+func (s *schema) arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
 	}
 	v, err := jsondoc.Decode(args)
 	if err != nil {
-		return fail(err.Error())
+		return nil, []string{err.Error()}
 	}
 	if v == nil {
 		v = map[string]any{}
 	}
 	if _, ok := v.(map[string]any); !ok {
-		return fail("want a JSON object, not " + jsonTypeName(v))
+		return nil, []string{"want a JSON object, not " + jsonTypeName(v)}
 	}
-	out, found := s.accept(s.complete(s.coerce(v)))
-	if len(found) > 0 {
-		return fail(found...)
-	}
-	return out, nil
+	return s.accept(s.complete(s.coerce(v)))
 }
 
 // accept writes v as one JSON document with sorted keys and tells what is wrong with it.
@@ -144,25 +118,67 @@ func (s *schema) complete(v any) any {
 	return v
 }
 
-// omit puts Omitted where a declared property was not given, for templates.
-func (s *schema) omit(v any) any {
+// fill puts mark where a declared property was not given.
+func (s *schema) fill(v, mark any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range s.properties {
 			if e, given := v[name]; given {
-				v[name] = sub.omit(e)
+				v[name] = sub.fill(e, mark)
 			} else {
-				v[name] = template.Omitted
+				v[name] = mark
 			}
 		}
 	case []any:
 		if s.items != nil {
 			for i, e := range v {
-				v[i] = s.items.omit(e)
+				v[i] = s.items.fill(e, mark)
 			}
 		}
 	}
 	return v
+}
+
+// property is the schema of a property that s names.
+func (s *schema) property(name string) (sub *schema, ok bool) {
+	sub, ok = s.properties[name]
+	return sub, ok
+}
+
+// names are the properties that s names, sorted.
+func (s *schema) names() []string { return slices.Sorted(maps.Keys(s.properties)) }
+
+// isClosed reports whether s allows no other properties than those that it names.
+func (s *schema) isClosed() bool { return s.closed }
+
+// inconsistent says which values of s do not fit it: the keyword that they are of, "enum" or "default", and why. keyword is ""
+// when all fit.
+func (s *schema) inconsistent() (keyword, why string) {
+	for _, e := range s.enum {
+		if !s.hasType(e) {
+			return "enum", fmt.Sprintf("%s is not of type %s", valueShort(e), brief.Or(s.types))
+		}
+	}
+	if s.hasDefault {
+		var found problems
+		s.check("", s.fallback, &found)
+		if len(found.list) > 0 {
+			return "default", "does not fit: " + found.list[0]
+		}
+	}
+	return "", ""
+}
+
+// valueShort is a value as it stands in a message.
+func valueShort(v any) string {
+	if s, ok := v.(string); ok {
+		return brief.Quote(s)
+	}
+	b, err := jsondoc.Encode(v)
+	if err != nil {
+		return jsonTypeName(v)
+	}
+	return brief.Shorten(string(b), 60)
 }
 
 // problems collects what is wrong, up to a few.
