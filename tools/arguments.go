@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"jp/tools/schema"
 )
 
 // ArgumentError is a call whose arguments do not fit the schema of its tool.
@@ -30,11 +32,11 @@ func (t Tool) validate(args json.RawMessage) (json.RawMessage, error) {
 	s := t.schema
 	if s == nil {
 		var err error
-		if s, err = parseSchema(t.Schema); err != nil {
+		if s, err = schema.Parse(t.Schema); err != nil {
 			return nil, &ArgumentError{t.Name, []string{"the schema of the tool cannot be used: " + err.Error()}}
 		}
 	}
-	out, problems := s.arguments(args)
+	out, problems := s.Arguments(args)
 	if len(problems) > 0 {
 		return nil, &ArgumentError{t.Name, problems}
 	}

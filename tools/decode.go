@@ -9,6 +9,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/environ"
+	"jp/tools/schema"
 	"jp/tools/suggest"
 	"jp/tools/template"
 )
@@ -546,17 +547,17 @@ func (def Definition) knows(p *template.Path) error {
 		}
 		return nil
 	}
-	s, err := parseSchema(def.Schema)
+	s, err := schema.Parse(def.Schema)
 	if err != nil {
 		return err
 	}
 	for i, k := range p.Keys[2:] {
-		sub, ok := s.property(k)
+		sub, ok := s.Property(k)
 		switch {
 		case ok:
 			s = sub
-		case s.isClosed() || i == 0:
-			return unknown(i+2, s.names())
+		case s.Closed() || i == 0:
+			return unknown(i+2, s.Properties())
 		default:
 			return nil // an open object: only a call can tell
 		}

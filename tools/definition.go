@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"jp/tools/schema"
 )
 
 // Sources of tools. A tool of an MCP server has the source "mcp.<server>".
@@ -208,7 +210,7 @@ func (d Definition) WithEnum(param string, values []string) (Definition, error) 
 	if values == nil {
 		values = []string{}
 	}
-	raw, err := withEnum(d.Schema, strings.Split(param, "."), values)
+	raw, err := schema.WithEnum(d.Schema, strings.Split(param, "."), values)
 	if err != nil {
 		return d, fmt.Errorf("tool %s: parameter %q: %w", d.Name, param, err)
 	}
@@ -239,7 +241,7 @@ func (d Definition) MCP() (server string, ok bool) { return strings.CutPrefix(d.
 // Pinned returns d as it was approved: with the schema of its arguments, and the server's description where d has none of its
 // own. It fails when the schema cannot be used.
 func (d Definition) Pinned(pin, description string, raw json.RawMessage) (Definition, error) {
-	if _, err := parseSchema(raw); err != nil {
+	if _, err := schema.Parse(raw); err != nil {
 		return d, &DefinitionError{Tool: d.Name, Msg: "the schema that its server gives it cannot be used: " + err.Error()}
 	}
 	d.Pin, d.Schema = pin, raw

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/schema"
 	"jp/tools/template"
 )
 
@@ -49,7 +50,7 @@ func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]boo
 		d.fail(key, "%v", err)
 		return nil, nil
 	}
-	if _, err := parseSchema(raw); err != nil {
+	if _, err := schema.Parse(raw); err != nil {
 		d.fail(key, "%v", err)
 	}
 	return raw, dash
@@ -111,7 +112,7 @@ func (d *decoder) property(key string, p map[string]any) map[string]any {
 		}
 	}
 	if _, ok := out["type"]; !ok {
-		d.fail(key, "type is missing: %s", typeChoice())
+		d.fail(key, "type is missing: %s", schema.Types())
 	}
 	if d.err != nil {
 		return out
@@ -128,12 +129,12 @@ func (d *decoder) consistent(key string, out map[string]any) {
 		d.fail(key, "%v", err)
 		return
 	}
-	s, err := parseSchema(raw)
+	s, err := schema.Parse(raw)
 	if err != nil {
 		d.fail(key, "%v", err)
 		return
 	}
-	if keyword, why := s.inconsistent(); keyword != "" {
+	if keyword, why := s.Inconsistent(); keyword != "" {
 		d.fail(key+"."+keyword, "%s", why)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"jp/tools/environ"
 	"jp/tools/jsondoc"
 	"jp/tools/proc"
+	"jp/tools/schema"
 	"jp/tools/template"
 )
 
@@ -114,7 +115,7 @@ func Command(def Definition, env CommandEnv) (Tool, error) {
 			return Tool{}, &DefinitionError{Tool: def.Name, Key: keyEnv, Msg: fmt.Sprintf("%q is the key of a model provider, and no tool gets one", name)}
 		}
 	}
-	s, err := parseSchema(def.Schema)
+	s, err := schema.Parse(def.Schema)
 	if err != nil {
 		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyParameters, Msg: err.Error()}
 	}
@@ -125,7 +126,7 @@ func Command(def Definition, env CommandEnv) (Tool, error) {
 type command struct {
 	def    Definition
 	env    CommandEnv
-	schema *schema
+	schema *schema.Schema
 }
 
 // Bounds of what is kept of a tool's stderr.
@@ -239,7 +240,7 @@ func (c command) data(call Call) (map[string]any, error) {
 		options = map[string]any{}
 	}
 	return map[string]any{
-		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.fill(args, template.Omitted), "options": options},
+		"tool":    map[string]any{"name": c.def.Name, "arguments": c.schema.Fill(args, template.Omitted), "options": options},
 		"context": about,
 	}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"jp/tools/schema"
 )
 
 // Call is one call of a tool, as the model wrote it. Arguments may be no JSON.
@@ -36,7 +38,7 @@ type Tool struct {
 	Func  Func
 	Check func(Call) error // why Func would refuse these arguments, before anybody is asked; nil = it does not say
 
-	schema *schema // as NewSet has read it; nil = not yet
+	schema *schema.Schema // as NewSet has read it; nil = not yet
 }
 
 // Set is an immutable collection of tools, ordered by name. The zero Set is
@@ -59,7 +61,7 @@ func NewSet(tools ...Tool) (Set, error) {
 		case t.Func == nil:
 			return Set{}, fmt.Errorf("tool %s: nothing runs it (source %s)", t.Name, t.Source)
 		}
-		parsed, err := parseSchema(t.Schema)
+		parsed, err := schema.Parse(t.Schema)
 		if err != nil {
 			return Set{}, fmt.Errorf("tool %s: schema: %w", t.Name, err)
 		}

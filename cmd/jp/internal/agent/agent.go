@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 	"jp/tools"
+	"jp/tools/schema"
 	"jp/tools/unseen"
 )
 
@@ -119,7 +120,7 @@ type turn struct {
 	mends   int               // answers that were sent back for not matching the schema
 	tools   tools.Executor    // what this turn may call
 	system  []model.Section   // the prompt of this turn, context and schema left out
-	schema  *tools.Schema     // that the answer must match; nil = free text
+	schema  *schema.Answer    // that the answer must match; nil = free text
 	limit   int64             // estimated tokens of a request that is not compacted; 0 = any
 	retried bool              // after a request that was too long for the provider
 	stuck   bool              // no summary could be had

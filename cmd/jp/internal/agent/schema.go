@@ -8,8 +8,8 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
-	"jp/tools"
 	"jp/tools/brief"
+	"jp/tools/schema"
 )
 
 // The schema of a turn stands in its user message, so that a turn that goes on after a crash is held to it too. The model is
@@ -47,18 +47,18 @@ func schemaOf(turn []convstore.Event) json.RawMessage {
 }
 
 // hold holds the turn to a schema, if any. One that came with an imported conversation may be of no use.
-func (t *turn) hold(schema json.RawMessage) (err error) {
-	if len(schema) == 0 {
+func (t *turn) hold(raw json.RawMessage) (err error) {
+	if len(raw) == 0 {
 		return nil
 	}
-	if t.schema, err = tools.ParseSchema(schema); err != nil {
+	if t.schema, err = schema.ParseAnswer(raw); err != nil {
 		return fmt.Errorf("the schema that the turn was asked to match: %w", err)
 	}
 	return nil
 }
 
 // form is what the model is told of the schema.
-func form(s *tools.Schema) model.Section {
+func form(s *schema.Answer) model.Section {
 	return model.Section{Text: "# The form of the answer\n\n" +
 		"Your last message, the one that answers the request, must be one JSON value that matches this JSON schema, with no\n" +
 		"other word before or after it:\n\n" + string(s.JSON())}

@@ -17,6 +17,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/schema"
 )
 
 // task is what a run is asked. An empty text asks to resume.
@@ -60,7 +61,7 @@ func (q *query) task(ctx context.Context) (task, error) {
 	if t.schema == nil {
 		return t, nil
 	}
-	s, err := tools.ParseSchema(t.schema)
+	s, err := schema.ParseAnswer(t.schema)
 	if err != nil {
 		return t, exit.Usagef("--schema: %v", err)
 	}

@@ -26,6 +26,7 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/proc"
+	"jp/tools/schema"
 )
 
 // Delegator runs sub-agents for one caller. All fields but the noted ones are required.
@@ -92,8 +93,8 @@ type request struct {
 	Ask
 	query     string
 	overrides []string
-	schema    *tools.Schema // that the answer must match; nil = free text
-	context   string        // to ask the context tool for; "" = nothing
+	schema    *schema.Answer // that the answer must match; nil = free text
+	context   string         // to ask the context tool for; "" = nothing
 }
 
 // admission is what Admit decided for one call.
@@ -353,7 +354,7 @@ func (d *Delegator) request(ctx context.Context, call, tool string, a arguments)
 	}
 	if len(a.Schema) > 0 {
 		var err error
-		if r.schema, err = tools.ParseSchema(a.Schema); err != nil {
+		if r.schema, err = schema.ParseAnswer(a.Schema); err != nil {
 			return r, fmt.Errorf("schema: %w", err)
 		}
 	}

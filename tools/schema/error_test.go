@@ -1,4 +1,4 @@
-package tools
+package schema
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ func TestSchemaErrors(t *testing.T) {
 		`{"type":"object","patternProperties":{"[":{}}}`:             "patternProperties[\"[\"]: error parsing regexp: missing closing ]: `[`",
 		`{"$defs":{"a":{"pattern":"("}},"anyOf":[{"type":"array"}]}`: "pattern: error parsing regexp: missing closing ): `(`",
 	} {
-		if _, err := ParseSchema(json.RawMessage(schema)); err == nil || err.Error() != want {
+		if _, err := ParseAnswer(json.RawMessage(schema)); err == nil || err.Error() != want {
 			t.Errorf("ParseSchema(%s) = %v, want %q", schema, err, want)
 		}
 	}
@@ -30,7 +30,7 @@ func TestSchemaErrors(t *testing.T) {
 		`{"contains":{"type":"string"},"type":"array"}`:                  "contains: [map[a:b]] does not have an item matching its schema",
 		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{"type":"number"}}}`: "validating /items: validating /$defs/a: is of type object, want \"number\"",
 	} {
-		s, err := ParseSchema(json.RawMessage(schema))
+		s, err := ParseAnswer(json.RawMessage(schema))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package tools
+package schema
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func TestSchemaCheck(t *testing.T) {
 		{`{"default":{"pattern":"("}}`, `{}`, `{}`, nil}, // no pattern, only called so
 		{`{}`, `"` + strings.Repeat("x", maxAnswer) + `"`, "", []string{"is larger than 256 KB"}},
 	} {
-		s, err := ParseSchema(json.RawMessage(tt.schema))
+		s, err := ParseAnswer(json.RawMessage(tt.schema))
 		if err != nil {
 			t.Fatalf("ParseSchema(%s): %v", tt.schema, err)
 		}
@@ -67,7 +67,7 @@ func TestParseSchemaRefuses(t *testing.T) {
 		{`{"patternProperties":{"x{999}":{},"y{999}":{},"z{999}":{},"a{999}":{},"b{999}":{}}}`, "its patterns are too large"},
 		{`{"items":{"enum":[` + strings.Repeat("1,", 600) + `1]},"contains":{"Enum":[` + strings.Repeat("1,", 600) + `1]}}`, "its enums have more than 1000 values"},
 	} {
-		_, err := ParseSchema(json.RawMessage(tt.schema))
+		_, err := ParseAnswer(json.RawMessage(tt.schema))
 		if fmt.Sprint(err) != tt.want {
 			t.Errorf("ParseSchema(%.80s): %v, want %s", tt.schema, err, tt.want)
 		}
@@ -84,11 +84,11 @@ func FuzzSchemaCheck(f *testing.F) {
 		f.Add(s, `["aa", 4e0, "\ud800"]`)
 	}
 	f.Fuzz(func(t *testing.T, schema, value string) {
-		s, err := ParseSchema(json.RawMessage(schema))
+		s, err := ParseAnswer(json.RawMessage(schema))
 		if err != nil {
 			return
 		}
-		if _, err := ParseSchema(s.JSON()); err != nil {
+		if _, err := ParseAnswer(s.JSON()); err != nil {
 			t.Errorf("ParseSchema(%s) of what it gave: %v", s.JSON(), err)
 		}
 		out, problems := s.Check([]byte(value))
@@ -125,7 +125,7 @@ func TestCheckMultiplies(t *testing.T) {
 		{once, nest(90, `{"c":`, "1", "}"), nil},
 		{`{"items":{"anyOf":[{"type":"string"},{"type":"integer"}]}}`, long, nil},
 	} {
-		s, err := ParseSchema(json.RawMessage(tt.schema))
+		s, err := ParseAnswer(json.RawMessage(tt.schema))
 		if err != nil {
 			t.Fatalf("ParseSchema(%.80s): %v", tt.schema, err)
 		}

@@ -1,4 +1,4 @@
-package tools
+package schema
 
 import (
 	"bytes"
@@ -15,8 +15,10 @@ import (
 	"jp/tools/suggest"
 )
 
-// arguments checks the arguments of a call: see Definition.Validate. It returns them as one JSON object, or what is wrong.
-func (s *schema) arguments(args json.RawMessage) (json.RawMessage, []string) {
+// Arguments checks the arguments of a call and returns them as one JSON object with sorted keys, or what is wrong: strings that
+// hold JSON are coerced where the schema declares another type, null for an optional argument is taken as not given, defaults are
+// filled in. Empty args are no arguments.
+func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
 	}
@@ -34,7 +36,7 @@ func (s *schema) arguments(args json.RawMessage) (json.RawMessage, []string) {
 }
 
 // accept writes v as one JSON document with sorted keys and tells what is wrong with it.
-func (s *schema) accept(v any) (json.RawMessage, []string) {
+func (s *Schema) accept(v any) (json.RawMessage, []string) {
 	var found problems
 	s.check("", v, &found)
 	if len(found.list) > 0 {
@@ -61,7 +63,7 @@ func (s *schema) accept(v any) (json.RawMessage, []string) {
 
 // coerce makes strings that hold JSON what the schema declares, and removes
 // optional properties that are null.
-func (s *schema) coerce(v any) any {
+func (s *Schema) coerce(v any) any {
 	if text, ok := v.(string); ok && len(s.types) > 0 && !slices.Contains(s.types, "string") {
 		if held, err := jsondoc.Decode([]byte(text)); err == nil && s.hasType(held) {
 			v = held
@@ -96,7 +98,7 @@ func (s *schema) coerce(v any) any {
 }
 
 // complete fills in defaults.
-func (s *schema) complete(v any) any {
+func (s *Schema) complete(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range s.properties {
@@ -118,13 +120,13 @@ func (s *schema) complete(v any) any {
 	return v
 }
 
-// fill puts mark where a declared property was not given.
-func (s *schema) fill(v, mark any) any {
+// Fill puts mark where a declared property was not given.
+func (s *Schema) Fill(v, mark any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, sub := range s.properties {
 			if e, given := v[name]; given {
-				v[name] = sub.fill(e, mark)
+				v[name] = sub.Fill(e, mark)
 			} else {
 				v[name] = mark
 			}
@@ -132,28 +134,28 @@ func (s *schema) fill(v, mark any) any {
 	case []any:
 		if s.items != nil {
 			for i, e := range v {
-				v[i] = s.items.fill(e, mark)
+				v[i] = s.items.Fill(e, mark)
 			}
 		}
 	}
 	return v
 }
 
-// property is the schema of a property that s names.
-func (s *schema) property(name string) (sub *schema, ok bool) {
+// Property returns the schema of a property that s names.
+func (s *Schema) Property(name string) (sub *Schema, ok bool) {
 	sub, ok = s.properties[name]
 	return sub, ok
 }
 
-// names are the properties that s names, sorted.
-func (s *schema) names() []string { return slices.Sorted(maps.Keys(s.properties)) }
+// Properties returns the properties that s names, sorted.
+func (s *Schema) Properties() []string { return slices.Sorted(maps.Keys(s.properties)) }
 
-// isClosed reports whether s allows no other properties than those that it names.
-func (s *schema) isClosed() bool { return s.closed }
+// Closed reports whether s allows no other properties than those that it names.
+func (s *Schema) Closed() bool { return s.closed }
 
-// inconsistent says which values of s do not fit it: the keyword that they are of, "enum" or "default", and why. keyword is ""
+// Inconsistent says which values of s do not fit it: the keyword that they are of, "enum" or "default", and why. keyword is ""
 // when all fit.
-func (s *schema) inconsistent() (keyword, why string) {
+func (s *Schema) Inconsistent() (keyword, why string) {
 	for _, e := range s.enum {
 		if !s.hasType(e) {
 			return "enum", fmt.Sprintf("%s is not of type %s", valueShort(e), brief.Or(s.types))
@@ -204,7 +206,7 @@ func (p *problems) add(at, format string, args ...any) {
 }
 
 // check finds what is wrong with v, in a fixed order. at is where v stands.
-func (s *schema) check(at string, v any, p *problems) {
+func (s *Schema) check(at string, v any, p *problems) {
 	if p.full() {
 		return
 	}
@@ -236,7 +238,7 @@ func (s *schema) check(at string, v any, p *problems) {
 	}
 }
 
-func (s *schema) checkString(at, v string, p *problems) {
+func (s *Schema) checkString(at, v string, p *problems) {
 	n := utf8.RuneCountInString(v)
 	switch {
 	case n < s.minLength:
@@ -248,7 +250,7 @@ func (s *schema) checkString(at, v string, p *problems) {
 	}
 }
 
-func (s *schema) checkNumber(at string, v json.Number, p *problems) {
+func (s *Schema) checkNumber(at string, v json.Number, p *problems) {
 	r, err := ratOf(v)
 	switch {
 	case err != nil:
@@ -266,7 +268,7 @@ func (s *schema) checkNumber(at string, v json.Number, p *problems) {
 	}
 }
 
-func (s *schema) checkList(at string, v []any, p *problems) {
+func (s *Schema) checkList(at string, v []any, p *problems) {
 	switch {
 	case len(v) < s.minItems:
 		p.add(at, "must have at least %s, not %d", brief.Count(s.minItems, "element"), len(v))
@@ -295,7 +297,7 @@ func (s *schema) checkList(at string, v []any, p *problems) {
 	}
 }
 
-func (s *schema) checkObject(at string, v map[string]any, p *problems) {
+func (s *Schema) checkObject(at string, v map[string]any, p *problems) {
 	in := func(name string) string {
 		if at == "" {
 			return name
@@ -326,13 +328,13 @@ func (s *schema) checkObject(at string, v map[string]any, p *problems) {
 }
 
 // hasValue reports whether v is one of the values that there are.
-func (s *schema) hasValue(v any) bool {
+func (s *Schema) hasValue(v any) bool {
 	key, ok := keyOf(v)
 	return ok && s.valid[key]
 }
 
 // hasType reports whether v is of one of the types.
-func (s *schema) hasType(v any) bool {
+func (s *Schema) hasType(v any) bool {
 	for _, t := range s.types {
 		switch v := v.(type) {
 		case nil:

@@ -1,12 +1,12 @@
-package tools
+package schema
 
 import (
 	"encoding/json"
 	"errors"
 )
 
-// withEnum returns the schema of an object with the enum of the property at path.
-func withEnum(schema json.RawMessage, path []string, values []string) (json.RawMessage, error) {
+// WithEnum returns the schema of an object with the enum of the property at path.
+func WithEnum(schema json.RawMessage, path []string, values []string) (json.RawMessage, error) {
 	var object, prop, props map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(schema, &object), json.Unmarshal(orNull(object["properties"]), &props)); err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func withEnum(schema json.RawMessage, path []string, values []string) (json.RawM
 	if len(path) == 1 {
 		prop["enum"], err = json.Marshal(values)
 	} else {
-		prop["items"], err = withEnum(orNull(prop["items"]), path[1:], values)
+		prop["items"], err = WithEnum(orNull(prop["items"]), path[1:], values)
 	}
 	if err != nil {
 		return nil, err

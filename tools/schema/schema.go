@@ -1,4 +1,10 @@
-package tools
+// Package schema checks JSON of models and of servers by JSON schemas that may come from strangers too.
+//
+// [Parse] reads the schema of a tool's arguments, [ParseAnswer] that of an agent's answer, which is bounded more tightly. What a
+// schema commonly says is checked here, so that a message names the argument and what to mend; a schema that says more ($ref,
+// anyOf, ...) is put before a full validator as well. Nothing is loaded from elsewhere, and neither a schema nor a value can make
+// a check run for long: references that multiply, patterns that are large and values that are nested deeply are refused.
+package schema
 
 import (
 	"encoding/json"
@@ -17,18 +23,18 @@ import (
 // jsonTypes are the types of JSON schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
-// typeChoice names the types for a message.
-func typeChoice() string { return brief.Or(jsonTypes) }
+// Types names the types of JSON schema, for a message.
+func Types() string { return brief.Or(jsonTypes) }
 
-// schema is a JSON schema as far as this package reads it itself: to coerce,
-// to fill defaults and to say precisely what is wrong. A schema that says more
+// Schema is a JSON schema as far as this package reads it itself: to coerce,
+// to fill defaults and to say precisely what is wrong. It is immutable. A schema that says more
 // (a $ref, anyOf, ...) is put before the full validator as well.
-type schema struct {
+type Schema struct {
 	types      []string // empty = any
-	properties map[string]*schema
+	properties map[string]*Schema
 	required   []string
 	closed     bool // no other properties
-	items      *schema
+	items      *Schema
 	enum       []any
 	valid      map[string]bool // the same, by keyOf
 	fallback   any
@@ -49,11 +55,11 @@ var annotations = []string{
 	"contentEncoding", "contentMediaType",
 }
 
-// parseSchema reads the schema of a tool's arguments or of a part of them. An
+// Parse reads the schema of a tool's arguments or of a part of them. An
 // empty one allows no arguments.
-func parseSchema(raw json.RawMessage) (*schema, error) {
+func Parse(raw json.RawMessage) (*Schema, error) {
 	if len(raw) == 0 {
-		return &schema{types: []string{"object"}, closed: true, minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}, nil
+		return &Schema{types: []string{"object"}, closed: true, minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}, nil
 	}
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("is larger than %s", brief.Size(maxSchema))
@@ -96,8 +102,8 @@ func parseSchema(raw json.RawMessage) (*schema, error) {
 
 // readSchema reads one schema object; more is set when it says something that
 // schema cannot hold.
-func readSchema(m map[string]any, more *bool) (*schema, error) {
-	s := &schema{minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}
+func readSchema(m map[string]any, more *bool) (*Schema, error) {
+	s := &Schema{minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if err := s.keyword(k, m[k], more); err != nil {
 			return nil, fmt.Errorf("%s: %w", k, err)
@@ -106,18 +112,18 @@ func readSchema(m map[string]any, more *bool) (*schema, error) {
 	return s, nil
 }
 
-func (s *schema) keyword(k string, v any, more *bool) (err error) {
+func (s *Schema) keyword(k string, v any, more *bool) (err error) {
 	switch k {
 	case "type":
 		if one, ok := v.(string); ok {
 			v = []any{one}
 		}
 		if s.types, err = stringList(v); err != nil || len(s.types) == 0 {
-			return fmt.Errorf("want %s, or a list of them", typeChoice())
+			return fmt.Errorf("want %s, or a list of them", Types())
 		}
 		for _, t := range s.types {
 			if !slices.Contains(jsonTypes, t) {
-				return fmt.Errorf("want %s, not %q", typeChoice(), t)
+				return fmt.Errorf("want %s, not %q", Types(), t)
 			}
 		}
 	case "properties":
@@ -125,7 +131,7 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 		if !ok {
 			return errors.New("is no object")
 		}
-		s.properties = make(map[string]*schema, len(props))
+		s.properties = make(map[string]*Schema, len(props))
 		for _, name := range slices.Sorted(maps.Keys(props)) {
 			if s.properties[name], err = subSchema(props[name], more); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -187,7 +193,7 @@ func (s *schema) keyword(k string, v any, more *bool) (err error) {
 }
 
 // oneOf allows these values and no others.
-func (s *schema) oneOf(list []any) {
+func (s *Schema) oneOf(list []any) {
 	s.enum, s.valid = append([]any{}, list...), make(map[string]bool, len(list))
 	for _, v := range list {
 		if key, ok := keyOf(v); ok {
@@ -197,7 +203,7 @@ func (s *schema) oneOf(list []any) {
 }
 
 // subSchema reads a schema in a schema, which may be a boolean.
-func subSchema(v any, more *bool) (*schema, error) {
+func subSchema(v any, more *bool) (*Schema, error) {
 	switch v := v.(type) {
 	case map[string]any:
 		return readSchema(v, more)

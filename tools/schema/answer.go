@@ -1,4 +1,4 @@
-package tools
+package schema
 
 import (
 	"bytes"
@@ -21,16 +21,16 @@ const (
 	maxEnum         = 1000    // values of all enums of a schema together
 )
 
-// Schema is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It loads nothing from outside
+// Answer is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It loads nothing from outside
 // itself. It is immutable and safe for concurrent use.
-type Schema struct {
+type Answer struct {
 	json   json.RawMessage
-	schema *schema
+	schema *Schema
 }
 
-// ParseSchema reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, with no key twice in
+// ParseAnswer reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, with no key twice in
 // an object, in which references are pointers into the schema itself.
-func ParseSchema(raw json.RawMessage) (*Schema, error) {
+func ParseAnswer(raw json.RawMessage) (*Answer, error) {
 	if len(raw) > maxAnswerSchema {
 		return nil, fmt.Errorf("is larger than %s", brief.Size(maxAnswerSchema))
 	}
@@ -45,7 +45,7 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if err := b.check(v, 0); err != nil {
 		return nil, err
 	}
-	s, err := parseSchema(raw)
+	s, err := Parse(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -53,15 +53,15 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if err := json.Compact(&compact, raw); err != nil {
 		return nil, err
 	}
-	return &Schema{json: compact.Bytes(), schema: s}, nil
+	return &Answer{json: compact.Bytes(), schema: s}, nil
 }
 
 // JSON returns the schema as it was written, without spaces; not to be changed.
-func (s *Schema) JSON() json.RawMessage { return s.json }
+func (s *Answer) JSON() json.RawMessage { return s.json }
 
 // Check returns value as one JSON document with sorted keys, and what is wrong with it: a few problems in a fixed order, none
 // when it matches. Nothing is coerced and no default is filled in: what is returned says what value says.
-func (s *Schema) Check(value []byte) (json.RawMessage, []string) {
+func (s *Answer) Check(value []byte) (json.RawMessage, []string) {
 	if len(value) > maxAnswer {
 		return nil, []string{"is larger than " + brief.Size(maxAnswer)}
 	}
