@@ -18,9 +18,7 @@ import (
 	"strings"
 
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
-	"github.com/yuin/goldmark/util"
 
 	"jp/cmd/jp/internal/term"
 )
@@ -33,10 +31,8 @@ type Style struct {
 }
 
 const (
-	// textMax and runMax bound what is laid out, in bytes of the text and of lines without a blank one between them, code blocks
-	// aside: the parser takes quadratic time on lines made for that. What is longer is shown as it is written.
+	// textMax bounds the texts that are laid out, in bytes. What is longer is shown as it is written.
 	textMax = 256 << 10
-	runMax  = 32 << 10
 	// depthMax bounds how deep blocks are indented: what is nested deeper stays at that indent.
 	depthMax = 12
 	// widthMin is how narrow text gets by indenting.
@@ -46,18 +42,12 @@ const (
 // Render lays a whole text out. The result ends with a newline, unless it is empty.
 func Render(source string, s Style) string {
 	source = term.Clean(source)
-	if len(source) > textMax || longestRun(source) > runMax {
+	if len(source) > textMax {
 		return whole(source)
 	}
 	src := []byte(source)
-	p := parser.NewParser(
-		parser.WithBlockParsers(parser.DefaultBlockParsers()...),
-		parser.WithInlineParsers(parser.DefaultInlineParsers()...),
-		parser.WithParagraphTransformers(util.Prioritized(tables{}, 200)),
-	)
-	doc := p.Parse(text.NewReader(src))
 	l := layout{src: src, Style: s}
-	return whole(strings.Join(l.blocks(doc, s.Width, false), "\n"))
+	return whole(strings.Join(l.blocks(parse(src), s.Width, false), "\n"))
 }
 
 // whole ends a text that is not empty with one newline.
@@ -66,21 +56,6 @@ func whole(s string) string {
 		return ""
 	}
 	return s + "\n"
-}
-
-// longestRun measures the longest run of lines without a blank line or a line of code in it.
-func longestRun(source string) int {
-	longest, run := 0, 0
-	var f fence
-	for line := range strings.Lines(source) {
-		if f.inside(strings.TrimSuffix(line, "\n")) || strings.TrimSpace(line) == "" {
-			run = 0
-			continue
-		}
-		run += len(line)
-		longest = max(longest, run)
-	}
-	return longest
 }
 
 // layout turns blocks into lines.
@@ -128,6 +103,8 @@ func (l *layout) block(n ast.Node, width int) []string {
 		return l.code(n.Lines())
 	case *ast.FencedCodeBlock:
 		return l.code(n.Lines())
+	case *asWritten:
+		return l.painted(l.lines(n.Lines()), 0)
 	case *ast.HTMLBlock:
 		lines := l.lines(n.Lines())
 		if n.HasClosure() {
@@ -238,7 +215,7 @@ func (l *layout) painted(lines []string, s style) []string {
 }
 
 func (l *layout) paint(s string, st style) string {
-	if !l.Color || s == "" {
+	if !l.Color || s == "" || st == 0 {
 		return s
 	}
 	return st.sgr() + s + reset

@@ -169,7 +169,10 @@ func TestLongTextsAreShownAsTheyAre(t *testing.T) {
 
 func FuzzRender(f *testing.F) {
 	f.Add("# a\n\n- b\n\n```\nc\n```\n\n|a|b|\n|-|-|\n|c|d|\n")
+	f.Add("<script>\n```\n</script>\n\n" + strings.Repeat("a*_", 3000))
+	f.Add("|a|a|a|a|\n|-|-|-|-|\n" + strings.Repeat("|\n", 200))
 	f.Fuzz(func(t *testing.T, text string) {
+		checkWork(t, text)
 		if out := Render(text, Style{Width: 30}); out != term.Clean(out) {
 			t.Errorf("Render(%q) = %q", text, out)
 		}

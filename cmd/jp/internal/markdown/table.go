@@ -23,7 +23,8 @@ var (
 // table is a table: its children are the cells, row by row, the header first.
 type table struct {
 	ast.BaseBlock
-	right []bool // by column: aligned to the right
+	right  []bool         // by column: aligned to the right
+	source *text.Segments // its lines
 }
 
 func (*table) Kind() ast.NodeKind              { return kindTable }
@@ -51,12 +52,17 @@ func (tables) Transform(p *ast.Paragraph, r text.Reader, _ parser.Context) {
 		if len(header) != len(right) {
 			continue
 		}
-		t := &table{right: right}
-		t.row(header)
-		for k := i + 1; k < lines.Len(); k++ {
-			t.row(cells(lines.At(k), r.Source()))
+		t := &table{right: right, source: text.NewSegments()}
+		t.source.AppendAll(lines.Sliced(i-1, lines.Len()))
+		if t.fits() {
+			t.row(header)
+			for k := i + 1; k < lines.Len(); k++ {
+				t.row(cells(lines.At(k), r.Source()))
+			}
+			p.Parent().InsertAfter(p.Parent(), p, t)
+		} else {
+			p.Parent().InsertAfter(p.Parent(), p, newAsWritten(t.source))
 		}
-		p.Parent().InsertAfter(p.Parent(), p, t)
 		if i == 1 {
 			p.Parent().RemoveChild(p.Parent(), p)
 		} else {
@@ -64,6 +70,28 @@ func (tables) Transform(p *ast.Paragraph, r text.Reader, _ parser.Context) {
 		}
 		return
 	}
+}
+
+// fits reports whether the table can be read within bounds: a short row makes as many cells as a long one.
+func (t *table) fits() bool {
+	for i := range t.source.Len() {
+		if s := t.source.At(i); s.Len() > runMax {
+			return false
+		}
+	}
+	return t.source.Len()*len(t.right) <= size(t.source)
+}
+
+// drawable reports whether rows can be drawn within bounds: a row is as wide as the widest one, and a list of rows repeats the header.
+func (t *table) drawable(rows [][][]piece, widths []int) bool {
+	row, header := 0, 0
+	for i, w := range widths {
+		row += w
+		for _, p := range rows[0][i] {
+			header += len(p.text)
+		}
+	}
+	return len(rows)*max(row, header) <= areaMax+areaTimes*size(t.source)
 }
 
 // row adds a row; it gets as many cells as the table has columns.
@@ -147,6 +175,9 @@ func (l *layout) table(t *table, width int) []string {
 		}
 	}
 	const gap = 3
+	if !t.drawable(rows, widths) {
+		return l.painted(l.lines(t.source), 0)
+	}
 	if width > 0 {
 		room := width - gap*(columns-1)
 		if !shrink(widths, room) {
