@@ -66,8 +66,8 @@ type fileRule struct {
 	err    error // why it cannot be used
 }
 
-// newFiles reads the rules of def.
-func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
+// newFiles reads the rules of a tool.
+func newFiles(env FSEnv, rules []FSRule) (*files, error) {
 	workspace, err := filepath.EvalSymlinks(env.Workspace)
 	if err == nil {
 		workspace, err = filepath.Abs(workspace)
@@ -89,10 +89,6 @@ func newFiles(env FSEnv, def Definition, fallback AccessMode) (*files, error) {
 	}
 	for _, g := range env.Growing {
 		f.growing = append(f.growing, Growing{withoutLinks(g.Dir), g.Match})
-	}
-	rules := def.Access.FS
-	if rules == nil {
-		rules = []FSRule{{Path: ".", Mode: fallback}}
 	}
 	for _, r := range rules {
 		f.rules = append(f.rules, f.rule(r))

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -36,7 +35,7 @@ func Embedded(name string) (Definition, bool) {
 
 // EmbeddedNames are the names that Embedded knows, sorted.
 func EmbeddedNames() []string {
-	entries, _ := fs.ReadDir(embedded, ".")
+	entries, _ := embedded.ReadDir(".")
 	names := make([]string, len(entries))
 	for i, e := range entries {
 		names[i] = strings.TrimSuffix(e.Name(), ".toml")
@@ -99,11 +98,11 @@ func (g Growing) matches(at string, above bool) bool {
 }
 
 // fsFunc runs one call of a built-in tool.
-type fsFunc func(ctx context.Context, f *files, def Definition, args json.RawMessage) (Result, error)
+type fsFunc func(ctx context.Context, f *files, limit int, args json.RawMessage) (string, error)
 
 // builtinFunc is what runs a built-in tool, and what the tool may do with the
 // workspace when its definition has no access.fs.
-func builtinFunc(name string) (fsFunc, AccessMode) {
+func builtinFunc(name string) (run fsFunc, mode AccessMode) {
 	switch name {
 	case "fs_read_file":
 		return readFile, ReadOnly
@@ -133,16 +132,19 @@ func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 	}
 	out := make([]Tool, len(defs))
 	for i, def := range defs {
-		run, fallback := builtinFunc(def.Name)
+		run, _ := builtinFunc(def.Name)
 		if run == nil || def.Source != SourceBuiltin {
 			return nil, &DefinitionError{Tool: def.Name, Msg: "is no built-in tool"}
 		}
 		out[i] = Tool{Definition: def, Func: func(ctx context.Context, call Call) (Result, error) {
-			f, err := newFiles(env, def, fallback)
+			f, err := newFiles(env, def.Reach())
 			if err != nil {
 				return Result{}, err
 			}
-			r, err := inTime(ctx, leftAfter, func() (Result, error) { return run(ctx, f, def, call.Arguments) })
+			r, err := inTime(ctx, leftAfter, func() (Result, error) {
+				text, err := run(ctx, f, def.SizeLimit(), call.Arguments)
+				return Result{Text: text}, err
+			})
 			var access *AccessError
 			if errors.As(err, &access) {
 				return *refused("%v", err), nil

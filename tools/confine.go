@@ -69,15 +69,33 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 	return &box, can, nil
 }
 
-// systemOnly is what belongs to the system of its folders dirs. The user's home, the store and what else no
-// tool reaches may lie in one of them, as /opt/service does: then the folder is opened entry by entry, without these.
+// systemOnly is what belongs to the system of its folders dirs.
 func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
+	return systemOnly(dirs, env.Deny, environ.Value(env.Environ, "HOME"))
+}
+
+// rulesFor are the rules of a tool that says nothing else about files than fs.
+func rulesFor(fs []FSRule) []FSRule {
+	if fs == nil {
+		return []FSRule{{Path: ".", Mode: ReadOnly}}
+	}
+	return fs
+}
+
+// files is what def opens in the workspace.
+func (env CommandEnv) files(def Definition) (*files, error) {
+	return newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
+}
+
+// systemOnly returns what belongs to the system of its folders dirs. The user's home, the store and what else no
+// tool reaches may lie in one of them, as /opt/service does: then the folder is opened entry by entry, without these.
+func systemOnly(dirs, deny []string, home string) ([]string, error) {
 	var own []string
-	for _, dir := range env.Deny {
+	for _, dir := range deny {
 		own = append(own, withoutLinks(dir))
 	}
 	// A home that is somebody else's, such as /usr/sbin of a daemon, is a folder of the system.
-	if home := environ.Value(env.Environ, "HOME"); filepath.IsAbs(home) {
+	if filepath.IsAbs(home) {
 		if info, err := os.Stat(home); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
 				own = append(own, withoutLinks(home))
@@ -140,13 +158,18 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		}
 		return nil
 	}
-	f, err := newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, def, ReadOnly)
+	f, err := env.files(def)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
 	if err != nil {
 		return err
 	}
+	return f.confine(box, environ.Value(env.Environ, "HOME"))
+}
+
+// confine opens in box what the rules open, for a user whose home is that folder.
+func (f *files) confine(box *proc.Confine, home string) error {
 	box.Links = f.links()
 	for i, r := range f.rules {
 		switch {
@@ -177,7 +200,7 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(filepath.Join(g.Dir, g.Match)))
 			}
 		}
-		if f.opensHome(r.path, environ.Value(env.Environ, "HOME")) {
+		if f.opensHome(r.path, home) {
 			box.KeepHome = true
 		}
 		if r.mode == ReadOnly {
@@ -206,8 +229,8 @@ func (c command) deniedAtTop(stderr string) bool {
 	if c.def.Sandbox == SandboxOff || c.env.Dir == "" || !strings.Contains(low, "permission denied") && !strings.Contains(low, "eacces") {
 		return false
 	}
-	f, err := newFiles(FSEnv{Workspace: c.env.Dir, Deny: c.env.Deny, Sealed: c.env.Sealed, Growing: c.env.Growing}, c.def, ReadOnly)
-	return err == nil && slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
+	f, err := c.env.files(c.def)
+	return err == nil && f.opensPart()
 }
 
 // opensHome reports whether a rule for path is meant to open the user's home or something in it: the workspace mostly lies
@@ -231,8 +254,18 @@ func (f *files) opensWhole(path string) bool {
 // OpensWhole reports whether the rules of d open the folder workspace, absolute, to be written with everything in it, .jp
 // included: see opensWhole.
 func (d Definition) OpensWhole(workspace string) bool {
-	f, err := newFiles(FSEnv{Workspace: workspace}, d, ReadOnly)
-	return err == nil && f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
+	f, err := newFiles(FSEnv{Workspace: workspace}, rulesFor(d.Access.FS))
+	return err == nil && f.opensAll()
+}
+
+// opensPart reports whether a rule opens a folder to be written, but not as it is.
+func (f *files) opensPart() bool {
+	return slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
+}
+
+// opensAll reports whether the rules open the workspace to be written with everything in it, .jp included.
+func (f *files) opensAll() bool {
+	return f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
 		return r.err == nil && r.mode == ReadWrite && within(r.path, f.workspace)
 	})
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // grepFiles is fs_grep_files.
-func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessage) (Result, error) {
+func grepFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Pattern    string `json:"pattern"`
 		Path       string `json:"path"`
@@ -38,19 +38,19 @@ func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 		MaxMatches int    `json:"max_matches"`
 	}](raw)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	m, err := newMatcher(args.Pattern, args.Literal, args.IgnoreCase)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	glob, err := newFilter(args.Glob)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	p, err := f.find(args.Path, false)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer p.Close()
 	g := &grep{matcher: m, context: args.Context, most: args.MaxMatches, slots: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
@@ -58,7 +58,7 @@ func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 	if p.info.IsDir() {
 		var top folder
 		if g.walk, top, err = newWalk(ctx, f, p, glob); err != nil {
-			return Result{}, err
+			return "", err
 		}
 		g.folder(top)
 		top.dir.Close()
@@ -67,9 +67,9 @@ func grepFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 		g.file(p.dir, p.name, filepath.Base(p.path))
 	}
 	if ctx.Err() != nil {
-		return Result{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
-	return Result{Text: g.text(def.SizeLimit())}, nil
+	return g.text(limit), nil
 }
 
 // grep searches files. Folders and handfuls of files are searched at the same

@@ -11,7 +11,7 @@ import (
 )
 
 // listFiles is fs_list_files.
-func listFiles(ctx context.Context, f *files, def Definition, raw json.RawMessage) (Result, error) {
+func listFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Glob  string `json:"glob"`
@@ -19,28 +19,28 @@ func listFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 		Limit int    `json:"limit"`
 	}](raw)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	glob, err := newFilter(args.Glob)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	p, err := f.find(args.Path, false)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer p.Close()
 	if !p.info.IsDir() {
-		return Result{}, fmt.Errorf("%s: is %s, not a folder", visiblePath(p.shown), kindOf(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s, not a folder", visiblePath(p.shown), kindOf(p.info.Mode()))
 	}
 	w, top, err := newWalk(ctx, f, p, glob)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer top.dir.Close()
-	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: def.SizeLimit() - smallResult/4}
+	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: limit - smallResult/4}
 	if err := l.folder(top); err != nil {
-		return Result{}, err
+		return "", err
 	}
 	switch {
 	case l.stopped != "":
@@ -50,7 +50,7 @@ func listFiles(ctx context.Context, f *files, def Definition, raw json.RawMessag
 	case l.count == 0:
 		l.out.WriteString("[no files]\n")
 	}
-	return Result{Text: l.out.String()}, nil
+	return l.out.String(), nil
 }
 
 // lister writes one line for each file.

@@ -23,48 +23,48 @@ const (
 )
 
 // readFile is fs_read_file.
-func readFile(ctx context.Context, f *files, def Definition, raw json.RawMessage) (Result, error) {
+func readFile(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Start int    `json:"start_line"`
 		End   int    `json:"end_line"`
 	}](raw)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	if args.End != 0 && args.End < max(args.Start, 1) {
-		return Result{}, fmt.Errorf("end_line %d is before start_line %d", args.End, max(args.Start, 1))
+		return "", fmt.Errorf("end_line %d is before start_line %d", args.End, max(args.Start, 1))
 	}
 	p, err := f.find(args.Path, false)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer p.Close()
 	if p.info.IsDir() {
-		return Result{}, fmt.Errorf("%s: is a folder: fs_list_files lists it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: is a folder: fs_list_files lists it", visiblePath(p.shown))
 	}
 	file, err := openRegular(p.dir, p.name, p.info)
 	if err != nil {
-		return Result{}, named(p.shown, err)
+		return "", named(p.shown, err)
 	}
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 64<<10)
 	if head, _ := in.Peek(binaryProbe); bytes.IndexByte(head, 0) >= 0 {
-		return Result{}, fmt.Errorf("%s: is a binary file of %s, not shown", visiblePath(p.shown), brief.Size(p.info.Size()))
+		return "", fmt.Errorf("%s: is a binary file of %s, not shown", visiblePath(p.shown), brief.Size(p.info.Size()))
 	}
 	r := lineReader{
 		in:    in,
 		start: max(args.Start, 1),
 		end:   args.End,
-		room:  def.SizeLimit() - smallResult/2,
+		room:  limit - smallResult/2,
 	}
 	if err := r.read(ctx); err != nil {
-		return Result{}, named(p.shown, err)
+		return "", named(p.shown, err)
 	}
 	if r.total < r.start && r.total > 0 {
-		return Result{}, fmt.Errorf("%s: start_line %d is behind the last line, %d", visiblePath(p.shown), r.start, r.total)
+		return "", fmt.Errorf("%s: start_line %d is behind the last line, %d", visiblePath(p.shown), r.start, r.total)
 	}
-	return Result{Text: r.text()}, nil
+	return r.text(), nil
 }
 
 // lineReader reads some lines of a file and counts all.

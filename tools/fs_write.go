@@ -17,44 +17,44 @@ import (
 )
 
 // createFile is fs_create_file.
-func createFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage) (Result, error) {
+func createFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path      string `json:"path"`
 		Content   string `json:"content"`
 		Overwrite bool   `json:"overwrite"`
 	}](raw)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	if strings.HasSuffix(args.Path, "/") {
-		return Result{}, fmt.Errorf("%s: names a folder, not a file", visiblePath(args.Path))
+		return "", fmt.Errorf("%s: names a folder, not a file", visiblePath(args.Path))
 	}
 	p, err := f.find(args.Path, true)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer func() { p.Close() }()
 	switch {
 	case p.info != nil && !p.info.Mode().IsRegular():
-		return Result{}, fmt.Errorf("%s: is %s already", visiblePath(p.shown), kindOf(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s already", visiblePath(p.shown), kindOf(p.info.Mode()))
 	case p.info != nil && !args.Overwrite:
-		return Result{}, fmt.Errorf("%s: exists already: fs_modify_file edits it, overwrite = true replaces it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: exists already: fs_modify_file edits it, overwrite = true replaces it", visiblePath(p.shown))
 	case ctx.Err() != nil:
-		return Result{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	case p.info != nil:
 		if err := replace(p.dir, p.name, p.info, []byte(args.Content)); err != nil {
-			return Result{}, named(p.shown, err)
+			return "", named(p.shown, err)
 		}
-		return Result{Text: fmt.Sprintf("%s: replaced, %s", visiblePath(p.shown), brief.Size(len(args.Content)))}, nil
+		return fmt.Sprintf("%s: replaced, %s", visiblePath(p.shown), brief.Size(len(args.Content))), nil
 	}
 	finish, err := f.makeFolders(p)
 	if err == nil {
 		err = create(p.dir, p.name, []byte(args.Content))
 	}
 	if finish(err != nil); err != nil {
-		return Result{}, named(p.shown, err)
+		return "", named(p.shown, err)
 	}
-	return Result{Text: fmt.Sprintf("%s: created, %s", visiblePath(p.shown), brief.Size(len(args.Content)))}, nil
+	return fmt.Sprintf("%s: created, %s", visiblePath(p.shown), brief.Size(len(args.Content))), nil
 }
 
 // makeFolders makes the folders that p stands in and moves p.dir into the
@@ -226,55 +226,55 @@ type edit struct {
 }
 
 // modifyFile is fs_modify_file.
-func modifyFile(ctx context.Context, f *files, _ Definition, raw json.RawMessage) (Result, error) {
+func modifyFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Edits []edit `json:"edits"`
 	}](raw)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	p, err := f.find(args.Path, true)
 	if err != nil {
-		return Result{}, err
+		return "", err
 	}
 	defer p.Close()
 	if p.info == nil {
-		return Result{}, fmt.Errorf("%s: does not exist: fs_create_file makes it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: does not exist: fs_create_file makes it", visiblePath(p.shown))
 	}
 	if p.info.Size() > maxEditable {
-		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
+		return "", fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
 	}
 	file, err := openRegular(p.dir, p.name, p.info)
 	if err != nil {
-		return Result{}, named(p.shown, err)
+		return "", named(p.shown, err)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, maxEditable+1))
 	file.Close()
 	switch {
 	case err != nil:
-		return Result{}, named(p.shown, reason(err))
+		return "", named(p.shown, reason(err))
 	case len(content) > maxEditable:
-		return Result{}, fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
+		return "", fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
 	case bytes.IndexByte(content[:min(len(content), binaryProbe)], 0) >= 0:
-		return Result{}, fmt.Errorf("%s: is a binary file", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: is a binary file", visiblePath(p.shown))
 	}
 	text, done := string(content), make([]string, len(args.Edits))
 	for i, e := range args.Edits {
 		if text, done[i], err = e.apply(text); err != nil {
-			return Result{}, fmt.Errorf("%s: edit %d: %w; nothing was written", visiblePath(p.shown), i+1, err)
+			return "", fmt.Errorf("%s: edit %d: %w; nothing was written", visiblePath(p.shown), i+1, err)
 		}
 		if len(text) > maxEditable {
-			return Result{}, fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", visiblePath(p.shown), i+1, brief.Size(maxEditable))
+			return "", fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", visiblePath(p.shown), i+1, brief.Size(maxEditable))
 		}
 		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 	}
 	if err := replace(p.dir, p.name, p.info, []byte(text)); err != nil {
-		return Result{}, named(p.shown, err)
+		return "", named(p.shown, err)
 	}
-	return Result{Text: fmt.Sprintf("%s: %s made: %s", visiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000))}, nil
+	return fmt.Sprintf("%s: %s made: %s", visiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000)), nil
 }
 
 // apply makes the edit and says where.
