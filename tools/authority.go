@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+
+	"jp/tools/fs"
 )
 
 // Authority returns a digest of what a call can do to the machine: the source, what is run with which arguments and
@@ -25,7 +27,7 @@ func (d Definition) Authority() string {
 		Source string
 		Remote string `json:",omitempty"`
 		Pin    string `json:",omitempty"`
-		FS     []FSRule
+		FS     []fs.Rule
 		JP     []Verb `json:",omitempty"`
 		Local  *local `json:",omitempty"`
 	}{Source: d.Source, Remote: d.Remote, Pin: d.Pin, FS: d.Access.FS, JP: d.Access.JP}

@@ -1,6 +1,10 @@
 package tools
 
-import "testing"
+import (
+	"testing"
+
+	"jp/tools/fs"
+)
 
 func TestAuthority(t *testing.T) {
 	decode := func(table map[string]any) Definition {
@@ -52,7 +56,7 @@ func TestAuthority(t *testing.T) {
 		t.Errorf("authority of fs_read_file = %q", own.Authority())
 	}
 	wide := builtin
-	wide.Access.FS = []FSRule{{Path: "/", Mode: ReadOnly}}
+	wide.Access.FS = []fs.Rule{{Path: "/", Mode: fs.ReadOnly}}
 	if wide.Authority() == builtin.Authority() {
 		t.Error("a wider access has the same authority")
 	}

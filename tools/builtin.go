@@ -1,17 +1,15 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
 
+	"jp/tools/fs"
 	"jp/tools/suggest"
 )
 
@@ -66,63 +64,11 @@ func CheckSource(def Definition, pos func(key string) string) error {
 	return e
 }
 
-// FSEnv is what the built-in tools work on.
-type FSEnv struct {
-	Workspace string    // the folder that holds .jp, absolute
-	Deny      []string  // folders that no rule opens, such as the store's
-	Sealed    []string  // files and folders, and links to such, that no rule opens to be written
-	Growing   []Growing // files that no rule lets a tool make
-}
-
-// Growing is where files count as soon as they are there.
-type Growing struct {
-	Dir   string // absolute
-	Match string // below Dir; of path.Match
-}
-
-// matches reports whether the absolute path is such a file or, with above, may hold one too.
-func (g Growing) matches(at string, above bool) bool {
-	if !within(g.Dir, at) {
-		return false
-	}
-	names, want := components(g.Dir, at), strings.Split(g.Match, "/")
-	if len(names) > len(want) || len(names) < len(want) && !above {
-		return false
-	}
-	for i, name := range names {
-		if ok, err := filepath.Match(want[i], name); !ok && err == nil {
-			return false
-		}
-	}
-	return true
-}
-
-// fsFunc runs one call of a built-in tool.
-type fsFunc func(ctx context.Context, f *files, limit int, args json.RawMessage) (string, error)
-
-// builtinFunc is what runs a built-in tool, and what the tool may do with the
-// workspace when its definition has no access.fs.
-func builtinFunc(name string) (run fsFunc, mode AccessMode) {
-	switch name {
-	case "fs_read_file":
-		return readFile, ReadOnly
-	case "fs_list_files":
-		return listFiles, ReadOnly
-	case "fs_grep_files":
-		return grepFiles, ReadOnly
-	case "fs_create_file":
-		return createFile, ReadWrite
-	case "fs_modify_file":
-		return modifyFile, ReadWrite
-	}
-	return nil, ""
-}
-
 // Builtin returns the built-in tools with these definitions, as [Overlay] and
 // the like have made them of embedded ones; none means all, as they are embedded. They run in
 // this process, are left behind when they do not end soon after their context, and reach what access.fs names: through os.Root, regular files
 // and folders only, never .jp.
-func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
+func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 	if len(defs) == 0 {
 		for _, name := range EmbeddedNames() {
 			if def, ok := Embedded(name); ok && def.Source == SourceBuiltin && name != "skill" { // which only a conversation has
@@ -132,12 +78,12 @@ func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 	}
 	out := make([]Tool, len(defs))
 	for i, def := range defs {
-		run, _ := builtinFunc(def.Name)
+		run, _ := fs.Tool(def.Name)
 		if run == nil || def.Source != SourceBuiltin {
 			return nil, &DefinitionError{Tool: def.Name, Msg: "is no built-in tool"}
 		}
 		out[i] = Tool{Definition: def, Func: func(ctx context.Context, call Call) (Result, error) {
-			f, err := newFiles(env, def.Reach())
+			f, err := fs.Open(env, def.Reach())
 			if err != nil {
 				return Result{}, err
 			}
@@ -145,7 +91,7 @@ func Builtin(env FSEnv, defs ...Definition) ([]Tool, error) {
 				text, err := run(ctx, f, def.SizeLimit(), call.Arguments)
 				return Result{Text: text}, err
 			})
-			var access *AccessError
+			var access *fs.AccessError
 			if errors.As(err, &access) {
 				return *refused("%v", err), nil
 			}
@@ -192,16 +138,4 @@ func inTime(ctx context.Context, patience time.Duration, f func() (Result, error
 		panic(o.panic)
 	}
 	return o.result, o.err
-}
-
-// arguments decodes the arguments of a built-in tool into a struct.
-func arguments[T any](raw json.RawMessage) (T, error) {
-	var args T
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&args)
-	if err != nil {
-		err = fmt.Errorf("arguments: %w", err)
-	}
-	return args, err
 }

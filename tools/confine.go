@@ -3,14 +3,11 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 
 	"jp/tools/environ"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -71,83 +68,20 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 
 // systemOnly is what belongs to the system of its folders dirs.
 func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
-	return systemOnly(dirs, env.Deny, environ.Value(env.Environ, "HOME"))
+	return fs.SystemOnly(dirs, env.Deny, environ.Value(env.Environ, "HOME"))
 }
 
-// rulesFor are the rules of a tool that says nothing else about files than fs.
-func rulesFor(fs []FSRule) []FSRule {
-	if fs == nil {
-		return []FSRule{{Path: ".", Mode: ReadOnly}}
+// rulesFor are the rules of a tool that says nothing else about files than given.
+func rulesFor(given []fs.Rule) []fs.Rule {
+	if given == nil {
+		return []fs.Rule{{Path: ".", Mode: fs.ReadOnly}}
 	}
-	return fs
+	return given
 }
 
 // files is what def opens in the workspace.
-func (env CommandEnv) files(def Definition) (*files, error) {
-	return newFiles(FSEnv{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
-}
-
-// systemOnly returns what belongs to the system of its folders dirs. The user's home, the store and what else no
-// tool reaches may lie in one of them, as /opt/service does: then the folder is opened entry by entry, without these.
-func systemOnly(dirs, deny []string, home string) ([]string, error) {
-	var own []string
-	for _, dir := range deny {
-		own = append(own, withoutLinks(dir))
-	}
-	// A home that is somebody else's, such as /usr/sbin of a daemon, is a folder of the system.
-	if filepath.IsAbs(home) {
-		if info, err := os.Stat(home); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
-				own = append(own, withoutLinks(home))
-			}
-		}
-	}
-	var out []string
-	for _, dir := range dirs {
-		real := withoutLinks(dir)
-		if !slices.ContainsFunc(own, func(o string) bool { return within(real, o) }) {
-			out = append(out, dir)
-			continue
-		}
-		beside, err := openBeside(real, own)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", visiblePath(dir), err)
-		}
-		out = append(out, beside...)
-	}
-	return out, nil
-}
-
-// openBeside returns what is in the folder dir but own, which is dir or lies in it. Links are left out: where they lead has a
-// rule of its own, or none.
-func openBeside(dir string, own []string) (out []string, err error) {
-	if slices.Contains(own, dir) {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-		return nil, nil // what cannot be listed is not opened
-	case err != nil:
-		return nil, reason(err)
-	case len(entries) > maxInside:
-		return nil, fmt.Errorf("holds more than %d entries, among them what no tool reaches", maxInside)
-	}
-	for _, e := range entries {
-		at := filepath.Join(dir, e.Name())
-		switch {
-		case e.Type()&fs.ModeSymlink != 0:
-		case slices.ContainsFunc(own, func(o string) bool { return within(at, o) }):
-			beside, err := openBeside(at, own)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, beside...)
-		default:
-			out = append(out, at)
-		}
-	}
-	return out, nil
+func (env CommandEnv) files(def Definition) (*fs.Files, error) {
+	return fs.Open(fs.Env{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
 }
 
 // open adds the rules of access.fs of def to box.
@@ -159,65 +93,13 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 		return nil
 	}
 	f, err := env.files(def)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil // nothing is open, and no program starts there
 	}
 	if err != nil {
 		return err
 	}
-	return f.confine(box, environ.Value(env.Environ, "HOME"))
-}
-
-// confine opens in box what the rules open, for a user whose home is that folder.
-func (f *files) confine(box *proc.Confine, home string) error {
-	box.Links = f.links()
-	for i, r := range f.rules {
-		switch {
-		case errors.Is(r.err, fs.ErrNotExist):
-			continue // opens nothing
-		case r.err != nil:
-			return fmt.Errorf("%s: %w", visiblePath(r.given), r.err)
-		}
-		if f.ruleFor(r.path) != &f.rules[i] {
-			continue // said twice: the last counts
-		}
-		// Nothing inside a folder that is open can be closed again.
-		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
-			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
-		}
-		for _, dir := range f.closed {
-			if within(r.path, dir) || within(dir, r.path) {
-				return fmt.Errorf("%s covers %s, which no tool reaches", visiblePath(r.path), visiblePath(dir))
-			}
-		}
-		for _, path := range f.sealed {
-			if r.mode == ReadWrite && (within(r.path, path) || within(path, r.path)) {
-				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(path))
-			}
-		}
-		for _, g := range f.growing {
-			if r.mode == ReadWrite && (within(r.path, g.Dir) || g.matches(r.path, true)) {
-				return fmt.Errorf("%s covers %s, which no tool writes; name the folders that are written", visiblePath(r.path), visiblePath(filepath.Join(g.Dir, g.Match)))
-			}
-		}
-		if f.opensHome(r.path, home) {
-			box.KeepHome = true
-		}
-		if r.mode == ReadOnly {
-			box.Read = append(box.Read, r.path)
-			continue
-		}
-		box.Watch = true // a tool that builds may want to, and one that only reads has no need
-		if f.opensWhole(r.path) {
-			box.Write = append(box.Write, r.path)
-			continue
-		}
-		box.Read = append(box.Read, r.path)
-		if err := f.writeInside(box, r.path); err != nil {
-			return fmt.Errorf("%s: %w", visiblePath(r.given), err)
-		}
-	}
-	return nil
+	return f.Confine(box, environ.Value(env.Environ, "HOME"))
 }
 
 // noneAtTop is what surprises in a workspace that is open to be written.
@@ -230,93 +112,12 @@ func (c command) deniedAtTop(stderr string) bool {
 		return false
 	}
 	f, err := c.env.files(c.def)
-	return err == nil && f.opensPart()
-}
-
-// opensHome reports whether a rule for path is meant to open the user's home or something in it: the workspace mostly lies
-// there too, and is no part of it in this sense.
-func (f *files) opensHome(path, home string) bool {
-	if !filepath.IsAbs(home) {
-		return false
-	}
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real
-	}
-	return within(path, home) || within(home, path) && !within(f.workspace, path)
-}
-
-// opensWhole reports whether a rule opens the folder path to be written as it is. One that holds the workspace, and so .jp and
-// perhaps .git, it does only where another rule opens .git: Landlock cannot close anything inside a folder that is open.
-func (f *files) opensWhole(path string) bool {
-	return !within(path, f.workspace) || f.gitOpen()
+	return err == nil && f.OpensPart()
 }
 
 // OpensWhole reports whether the rules of d open the folder workspace, absolute, to be written with everything in it, .jp
 // included: see opensWhole.
 func (d Definition) OpensWhole(workspace string) bool {
-	f, err := newFiles(FSEnv{Workspace: workspace}, rulesFor(d.Access.FS))
-	return err == nil && f.opensAll()
-}
-
-// opensPart reports whether a rule opens a folder to be written, but not as it is.
-func (f *files) opensPart() bool {
-	return slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
-}
-
-// opensAll reports whether the rules open the workspace to be written with everything in it, .jp included.
-func (f *files) opensAll() bool {
-	return f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
-		return r.err == nil && r.mode == ReadWrite && within(r.path, f.workspace)
-	})
-}
-
-// maxInside bounds the entries of the folders that writeInside goes through.
-const maxInside = 4096
-
-// writeInside opens what is in the folder dir, which holds the workspace or is it, each entry by itself: all but .jp and what
-// tells programs what to do, which only rules of their own open. So nothing is made or removed in the folder itself. Links
-// are left out; where they lead within the rules is open under its own name.
-func (f *files) writeInside(box *proc.Confine, dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return reason(err)
-	}
-	if len(entries) > maxInside {
-		return fmt.Errorf("holds more than %d entries: name the folders that are written", maxInside)
-	}
-	for _, e := range entries {
-		at := filepath.Join(dir, e.Name())
-		switch {
-		case e.Type()&fs.ModeSymlink != 0, isGuarded(e.Name()):
-		case within(at, f.workspace):
-			if err := f.writeInside(box, at); err != nil {
-				return err
-			}
-		default:
-			box.Write = append(box.Write, at)
-		}
-	}
-	return nil
-}
-
-// isGuarded reports whether name is that of a file or folder that a rule for the folder around it does not open to be written.
-func isGuarded(name string) bool {
-	return strings.EqualFold(name, workspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return strings.EqualFold(name, g) })
-}
-
-// gitOpen reports whether a rule opens the workspace's .git, and nothing wider, to be written.
-func (f *files) gitOpen() bool {
-	return slices.ContainsFunc(f.rules, func(r fileRule) bool {
-		return r.err == nil && r.mode == ReadWrite && strings.EqualFold(r.path, filepath.Join(f.workspace, gitFolder))
-	})
-}
-
-// writable is the folder above path that a rule opens to be written, "" if none does.
-func (f *files) writable(path string) string {
-	for _, r := range f.rules {
-		if r.err == nil && r.mode == ReadWrite && r.path != path && within(r.path, path) {
-			return r.path
-		}
-	}
-	return ""
+	f, err := fs.Open(fs.Env{Workspace: workspace}, rulesFor(d.Access.FS))
+	return err == nil && f.OpensAll()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -53,7 +54,7 @@ true
 	}
 
 	c := newCommands(t, nil)
-	for i := range maxInside + 1 {
+	for i := range 4096 + 1 {
 		write(t, c.dir, map[string]string{strconv.Itoa(i): ""})
 	}
 	got := c.run(t.Context(), "command = \"true\"\naccess.fs = [{ path = \".\", mode = \"rw\" }]", ``)
@@ -69,24 +70,24 @@ func TestRuleLinks(t *testing.T) {
 	for _, tt := range []struct {
 		name, link, target string
 		rule               string // $ is the folder around the workspace
-		mode               AccessMode
+		mode               fs.Mode
 		file               string // file that is tried, below the rule
 		refused            string // "" is none; with a link in it
 	}{
-		{name: "to .git", link: "ws/out", target: ".git", rule: "out", mode: ReadWrite, file: "hooks/x", refused: byAnyone},
-		{name: "to the hooks", link: "ws/out", target: "$/ws/.git/hooks", rule: "out", mode: ReadWrite, file: "x", refused: byAnyone},
-		{name: "to the workspace", link: "ws/out", target: ".", rule: "out", mode: ReadOnly, file: "f", refused: byAnyone},
-		{name: "to .jp", link: "ws/out", target: ".jp", rule: "out", mode: ReadOnly, file: "config.toml", refused: byAnyone},
-		{name: "to a folder beside", link: "ws/out", target: "src", rule: "out", mode: ReadWrite, file: "f", refused: byAnyone},
-		{name: "on the way", link: "ws/out", target: "src", rule: "out/sub", mode: ReadWrite, file: "f", refused: byAnyone},
-		{name: "by its full name", link: "ws/out", target: "src", rule: "$/ws/out", mode: ReadWrite, file: "f", refused: byAnyone},
-		{name: "outside, where tools write", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: ReadWrite, file: "id", refused: byAnyone},
-		{name: "outside, read", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: ReadOnly, file: "id", refused: byAnyone},
-		{name: "the user's own", link: "own", target: "shared", rule: "$/own", mode: ReadWrite, file: "f"},
-		{name: "the user's own, read", link: "own", target: "shared/.git", rule: "$/own", mode: ReadOnly, file: "f"},
-		{name: "the user's own, to .git", link: "own", target: "shared/.git", rule: "$/own", mode: ReadWrite, file: "f",
+		{name: "to .git", link: "ws/out", target: ".git", rule: "out", mode: fs.ReadWrite, file: "hooks/x", refused: byAnyone},
+		{name: "to the hooks", link: "ws/out", target: "$/ws/.git/hooks", rule: "out", mode: fs.ReadWrite, file: "x", refused: byAnyone},
+		{name: "to the workspace", link: "ws/out", target: ".", rule: "out", mode: fs.ReadOnly, file: "f", refused: byAnyone},
+		{name: "to .jp", link: "ws/out", target: ".jp", rule: "out", mode: fs.ReadOnly, file: "config.toml", refused: byAnyone},
+		{name: "to a folder beside", link: "ws/out", target: "src", rule: "out", mode: fs.ReadWrite, file: "f", refused: byAnyone},
+		{name: "on the way", link: "ws/out", target: "src", rule: "out/sub", mode: fs.ReadWrite, file: "f", refused: byAnyone},
+		{name: "by its full name", link: "ws/out", target: "src", rule: "$/ws/out", mode: fs.ReadWrite, file: "f", refused: byAnyone},
+		{name: "outside, where tools write", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: fs.ReadWrite, file: "id", refused: byAnyone},
+		{name: "outside, read", link: "shared/out", target: "../.ssh", rule: "$/shared/out", mode: fs.ReadOnly, file: "id", refused: byAnyone},
+		{name: "the user's own", link: "own", target: "shared", rule: "$/own", mode: fs.ReadWrite, file: "f"},
+		{name: "the user's own, read", link: "own", target: "shared/.git", rule: "$/own", mode: fs.ReadOnly, file: "f"},
+		{name: "the user's own, to .git", link: "own", target: "shared/.git", rule: "$/own", mode: fs.ReadWrite, file: "f",
 			refused: "leads into .git, which is written only where access.fs names it"},
-		{name: "the user's own, back", link: "own", target: "shared/back", rule: "$/own", mode: ReadOnly, file: "f", refused: byAnyone},
+		{name: "the user's own, back", link: "own", target: "shared/back", rule: "$/own", mode: fs.ReadOnly, file: "f", refused: byAnyone},
 	} {
 		c := newCommands(t, map[string]string{
 			"ws/f": "text", "ws/src/f": "text", "ws/src/sub/f": "text", "ws/.git/hooks/x": "text", "ws/.jp/config.toml": "text",
@@ -119,7 +120,7 @@ func TestRuleLinks(t *testing.T) {
 		}
 		expect(t, tt.name+", local", got, want)
 
-		f := &fsTest{t: t, dir: c.dir, deny: deny, fs: []FSRule{{Path: rule, Mode: tt.mode}}}
+		f := &fsTest{t: t, dir: c.dir, deny: deny, fs: []fs.Rule{{Path: rule, Mode: tt.mode}}}
 		file := filepath.Join(rule, tt.file)
 		want = text("text")
 		if refused != "" {

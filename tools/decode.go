@@ -9,6 +9,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/environ"
+	"jp/tools/fs"
 	"jp/tools/schema"
 	"jp/tools/suggest"
 	"jp/tools/template"
@@ -426,23 +427,23 @@ func (d *decoder) access(key string, v any, def *Definition) {
 	}
 }
 
-func (d *decoder) accessFS(key string, fs any) []FSRule {
-	rules := []FSRule{}
-	list, ok := listOf(fs)
+func (d *decoder) accessFS(key string, given any) []fs.Rule {
+	rules := []fs.Rule{}
+	list, ok := listOf(given)
 	if !ok {
-		d.fail(key, `want a list such as [{ path = ".", mode = "ro" }], not %s`, typeName(fs))
+		d.fail(key, `want a list such as [{ path = ".", mode = "ro" }], not %s`, typeName(given))
 	}
 	for i, e := range list {
 		key := fmt.Sprintf("%s[%d]", key, i)
 		t := d.sub(key, e, "path", "mode")
-		r := FSRule{Mode: ReadOnly}
+		r := fs.Rule{Mode: fs.ReadOnly}
 		if p, ok := t["path"]; ok {
 			r.Path = d.str(key+".path", p)
 		} else {
 			d.fail(key, "path is missing")
 		}
 		if m, ok := t["mode"]; ok {
-			r.Mode = choice(d, key+".mode", m, ReadOnly, ReadWrite)
+			r.Mode = choice(d, key+".mode", m, fs.ReadOnly, fs.ReadWrite)
 		}
 		switch {
 		case d.err != nil:
@@ -450,8 +451,8 @@ func (d *decoder) accessFS(key string, fs any) []FSRule {
 			d.fail(key+".path", "is empty")
 		case strings.HasPrefix(r.Path, "~"):
 			d.fail(key+".path", "%q: write the home folder as an absolute path", r.Path)
-		case hasWorkspaceFolder(r.Path):
-			d.fail(key+".path", "%q: no tool reaches into %s", r.Path, workspaceFolder)
+		case fs.HasWorkspaceFolder(r.Path):
+			d.fail(key+".path", "%q: no tool reaches into %s", r.Path, fs.WorkspaceFolder)
 		}
 		rules = append(rules, r)
 	}

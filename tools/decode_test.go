@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-
 	"jp/profiles/tomldoc"
+	"jp/tools/fs"
 )
 
 // table decodes TOML as a config file does.
@@ -73,7 +73,7 @@ func TestDecode(t *testing.T) {
 		Timeout:       90 * time.Second,
 		SizeThreshold: 100_000,
 		Env:           []string{"GOFLAGS"},
-		Access:        Access{FS: []FSRule{{".", ReadOnly}, {"out", ReadWrite}, {"/tmp", ReadOnly}}},
+		Access:        Access{FS: []fs.Rule{{Path: ".", Mode: fs.ReadOnly}, {Path: "out", Mode: fs.ReadWrite}, {Path: "/tmp", Mode: fs.ReadOnly}}},
 		Network:       NetworkAny,
 		Sandbox:       SandboxOff,
 		Stdin:         StdinJSON,
@@ -273,7 +273,7 @@ access.fs = [{ path = "docs" }]`), nil)
 	}
 	want := base
 	want.Run, want.Detached, want.Timeout = RunUnattended, Detached{DetachedAuto, DetachedAuto, DetachedAuto}, 5*time.Second
-	want.Access, want.set = Access{FS: []FSRule{{"docs", ReadOnly}}}, def.set
+	want.Access, want.set = Access{FS: []fs.Rule{{Path: "docs", Mode: fs.ReadOnly}}}, def.set
 	if !reflect.DeepEqual(def, want) {
 		t.Errorf("Overlay = %+v\nwant %+v", def, want)
 	}

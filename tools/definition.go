@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/tools/fs"
 	"jp/tools/schema"
 )
 
@@ -60,27 +61,10 @@ type Detached struct {
 	Tool    DetachedMode
 }
 
-// AccessMode is what a file rule allows.
-type AccessMode string
-
-// The access modes.
-const (
-	ReadOnly  AccessMode = "ro"
-	ReadWrite AccessMode = "rw"
-)
-
-// FSRule opens one file or folder, and all below it, to a tool. Path is
-// relative to the workspace or absolute. The rule with the longest path that
-// covers a file decides.
-type FSRule struct {
-	Path string
-	Mode AccessMode
-}
-
 // Access is what a tool may reach. A nil FS is the default of the tool: the
 // workspace, read-only, or read-write for the built-in tools that write.
 type Access struct {
-	FS []FSRule
+	FS []fs.Rule
 	JP []Verb // what a local tool may run jp for, sorted; none = jp refuses to run in it
 }
 
@@ -220,17 +204,17 @@ func (d Definition) WithEnum(param string, values []string) (Definition, error) 
 
 // Reach returns the rules that hold for the tool's files: those of access.fs, else its default. It is empty
 // for a tool that touches none.
-func (d Definition) Reach() []FSRule {
-	fallback := ReadOnly
+func (d Definition) Reach() []fs.Rule {
+	fallback := fs.ReadOnly
 	switch d.Declared() {
 	case SourceLocal:
 	case SourceBuiltin:
-		_, fallback = builtinFunc(d.Name)
+		_, fallback = fs.Tool(d.Name)
 	default:
 		return nil
 	}
 	if d.Access.FS == nil {
-		return []FSRule{{Path: ".", Mode: fallback}}
+		return []fs.Rule{{Path: ".", Mode: fallback}}
 	}
 	return d.Access.FS
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"jp/tools/brief"
+	"jp/tools/fs"
 	"jp/tools/suggest"
 )
 
@@ -91,14 +92,10 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 	}
 }
 
-// smallResult is kept free for each call that has not finished, so that an
-// error message always finds room.
-const smallResult = 1024
-
 // batchShare is how many bytes a result may have when size are left for it and
 // for left others.
 func batchShare(size, left int) int {
-	return max(size-left*smallResult, min(smallResult, size/(left+1)), 0)
+	return max(size-left*fs.SmallResult, min(fs.SmallResult, size/(left+1)), 0)
 }
 
 func orDefault(n, def int) int {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"jp/tools/fs"
 )
 
 func TestReadFile(t *testing.T) {
@@ -55,7 +57,7 @@ func TestReadFile(t *testing.T) {
 	// A size that no definition file can have.
 	def, _ := Embedded("fs_read_file")
 	def.SizeThreshold, def.Run = 10, RunUnattended
-	tools, err := Builtin(FSEnv{Workspace: f.dir}, def)
+	tools, err := Builtin(fs.Env{Workspace: f.dir}, def)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,44 +167,9 @@ func TestModifyFile(t *testing.T) {
 	expect(t, "no file", newFS(t, nil).modify("f", "a", "b"), failed("f: does not exist: fs_create_file makes it"))
 }
 
-// A file that another changed since it was read stays as it is.
-func TestReplaceChanged(t *testing.T) {
-	f := newFS(t, map[string]string{"a": "1\n", "b": "1\n", "c": "1\n"})
-	root, err := os.OpenRoot(f.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	for name, change := range map[string]func() error{
-		"a": func() error { return os.WriteFile(f.at("a"), []byte("longer\n"), 0o666) },
-		"b": func() error { return os.Rename(f.at("c"), f.at("b")) },
-	} {
-		info, err := root.Lstat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
-		if err := replace(root, name, info, []byte("mine\n")); err == nil || err.Error() != "was changed by someone else meanwhile: read it again" {
-			t.Errorf("replace %s: %v", name, err)
-		}
-	}
-	if got := f.content("a") + f.content("b"); got != "longer\n1\n" {
-		t.Errorf("the files hold %q", got)
-	}
-	if err := create(root, "a", []byte("mine\n")); err == nil || err.Error() != "exists already" {
-		t.Errorf("create over a file: %v", err)
-	}
-	names, err := os.ReadDir(f.dir)
-	if len(names) != 2 || err != nil {
-		t.Errorf("left are %v, %v", names, err)
-	}
-}
-
 // Builtin refuses what it cannot run.
 func TestBuiltin(t *testing.T) {
-	all, err := Builtin(FSEnv{Workspace: t.TempDir()})
+	all, err := Builtin(fs.Env{Workspace: t.TempDir()})
 	var names []string
 	for _, tl := range all {
 		names = append(names, tl.Name)
@@ -213,7 +180,7 @@ func TestBuiltin(t *testing.T) {
 	for _, name := range []string{"jp_query", "nothing"} {
 		def, _ := Embedded(name)
 		def.Name = name
-		if _, err := Builtin(FSEnv{}, def); err == nil || err.Error() != "tool "+name+": is no built-in tool" {
+		if _, err := Builtin(fs.Env{}, def); err == nil || err.Error() != "tool "+name+": is no built-in tool" {
 			t.Errorf("Builtin(%s): %v", name, err)
 		}
 	}

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"jp/tools/fs"
 )
 
 // fsTest is a workspace and the built-in tools on it.
@@ -20,7 +21,7 @@ type fsTest struct {
 	dir  string
 	deny []string
 	seal []string
-	fs   []FSRule // access.fs; nil = what the tools have by themselves
+	fs   []fs.Rule // access.fs; nil = what the tools have by themselves
 }
 
 func newFS(t testing.TB, files map[string]string) *fsTest {
@@ -42,7 +43,7 @@ func (f *fsTest) call(name string, args map[string]any) Result {
 	}
 	def.Run = RunUnattended
 	def.Access.FS = f.fs
-	tools, err := Builtin(FSEnv{Workspace: f.dir, Deny: f.deny, Sealed: f.seal}, def)
+	tools, err := Builtin(fs.Env{Workspace: f.dir, Deny: f.deny, Sealed: f.seal}, def)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestFSSpecialFiles(t *testing.T) {
 	expect(t, "list", f.list("."), text(".gitignore\na.txt\nfifo [a FIFO]\nsub/.gitignore [a FIFO]\nsub/a.txt\nzero -> /dev/zero\n"))
 	expect(t, "grep", f.grep("x", "."), text("a.txt:1:x\nsub/a.txt:1:x\n"))
 
-	f.fs = []FSRule{{Path: "/dev", Mode: ReadWrite}}
+	f.fs = []fs.Rule{{Path: "/dev", Mode: fs.ReadWrite}}
 	expect(t, "read a device", f.read("/dev/zero"), failed("/dev/zero: is a device, not a file"))
 	expect(t, "grep a device", f.grep("x", "/dev/zero"), text("[no match]\n[not searched: /dev/zero (is a device, not a file)]\n"))
 	expect(t, "write a device", f.create("/dev/null", "x"), failed("/dev/null: is a device already"))
@@ -288,7 +289,7 @@ func TestFSGuarded(t *testing.T) {
 	}
 	expect(t, "create new", f.create("new/.git/config", "y"), refusal("new/.git/config: .git is written only where access.fs names it"))
 
-	f.fs = []FSRule{{Path: ".", Mode: ReadWrite}, {Path: "AGENTS.md", Mode: ReadWrite}, {Path: "sub/.git", Mode: ReadWrite}}
+	f.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}, {Path: "AGENTS.md", Mode: fs.ReadWrite}, {Path: "sub/.git", Mode: fs.ReadWrite}}
 	expect(t, "named", f.modify("AGENTS.md", "x", "y"), text("AGENTS.md: 1 edit made: line 1"))
 	expect(t, "below named", f.create("sub/.git/new", "y"), text("sub/.git/new: created, 1 B"))
 	expect(t, "another", f.modify(".git/config", "x", "y"), refusal(".git/config: .git is written only where access.fs names it"))
@@ -296,7 +297,7 @@ func TestFSGuarded(t *testing.T) {
 	// That the workspace itself lies in such a folder names nothing.
 	outer := newFS(t, map[string]string{".claude/tree/.claude/settings.json": "x\n", ".claude/tree/a.txt": "x\n"})
 	outer.dir = outer.at(".claude/tree")
-	outer.fs = []FSRule{{Path: ".", Mode: ReadWrite}}
+	outer.fs = []fs.Rule{{Path: ".", Mode: fs.ReadWrite}}
 	expect(t, "in .claude", outer.modify(".claude/settings.json", "x", "y"), refusal(".claude/settings.json: .claude is written only where access.fs names it"))
 	expect(t, "beside", outer.modify("a.txt", "x", "y"), text("a.txt: 1 edit made: line 1"))
 }
@@ -312,11 +313,11 @@ func TestFSKernel(t *testing.T) {
 		{"/", "/proc/thread-self/environ"}, {"/", "/proc/1"}, {"/proc", "/proc/1/environ"}, {"/proc", "/proc"},
 		{"/proc/1/environ", "/proc/1/environ"}, {"/proc/1", "/proc/1/environ"}, {"/sys", "/sys/kernel"},
 	} {
-		f.fs = []FSRule{{Path: tt.rule, Mode: ReadOnly}}
+		f.fs = []fs.Rule{{Path: tt.rule, Mode: fs.ReadOnly}}
 		expect(t, tt.rule+" read", f.read(tt.path), refusal(tt.path+no))
 		expect(t, tt.rule+" grep", f.grep("=", tt.path), refusal(tt.path+no))
 	}
-	f.fs = []FSRule{{Path: "/", Mode: ReadOnly}}
+	f.fs = []fs.Rule{{Path: "/", Mode: fs.ReadOnly}}
 	expect(t, "a file", f.read(f.at("a.txt")), text("x"))
 }
 
@@ -326,9 +327,9 @@ func TestFSRules(t *testing.T) {
 	f := newFS(t, map[string]string{"src/a.txt": "a\n", "src/gen/b.txt": "b\n", "doc/c.txt": "c\n", "one.txt": "1\n", "two.txt": "2\n"})
 	f.link(out.dir, "escape")
 	f.link(out.at("lib"), "lib")
-	f.fs = []FSRule{
-		{Path: "src", Mode: ReadWrite}, {Path: "src/gen", Mode: ReadOnly}, {Path: "one.txt", Mode: ReadWrite},
-		{Path: out.at("lib"), Mode: ReadOnly}, {Path: "escape", Mode: ReadWrite}, {Path: "missing", Mode: ReadWrite},
+	f.fs = []fs.Rule{
+		{Path: "src", Mode: fs.ReadWrite}, {Path: "src/gen", Mode: fs.ReadOnly}, {Path: "one.txt", Mode: fs.ReadWrite},
+		{Path: out.at("lib"), Mode: fs.ReadOnly}, {Path: "escape", Mode: fs.ReadWrite}, {Path: "missing", Mode: fs.ReadWrite},
 	}
 	reach := fmt.Sprintf("src, src/gen, one.txt, %s, escape, missing", out.at("lib"))
 	outside := func(path string) Result { return refusal(path + ": is outside of what this tool may reach: " + reach) }
@@ -347,62 +348,11 @@ func TestFSRules(t *testing.T) {
 		refusal("escape/other.txt: the rule for escape in access.fs cannot be used: goes through the symbolic link escape, which a tool or a repository may have made: write where it leads"))
 	expect(t, "a rule for what is not there", f.create("missing/x", "1"), text("missing/x: created, 1 B"))
 
-	f.fs = []FSRule{{Path: out.at(".jp"), Mode: ReadOnly}}
+	f.fs = []fs.Rule{{Path: out.at(".jp"), Mode: fs.ReadOnly}}
 	expect(t, "a rule into .jp", f.read(out.at(".jp/x")),
 		refusal(fmt.Sprintf("%s: the rule for %s in access.fs cannot be used: leads into .jp", out.at(".jp/x"), out.at(".jp"))))
-	f.fs = []FSRule{}
+	f.fs = []fs.Rule{}
 	expect(t, "no rules", f.read("one.txt"), refusal("one.txt: is outside of what this tool may reach: nothing"))
-}
-
-// A folder that is swapped for a link out while it is walked is not followed:
-// each step is taken by hand here, at the worst moment.
-func TestFSSwapped(t *testing.T) {
-	f := newFS(t, map[string]string{"d/a.txt": "inside\n", "a.txt": "inside\n"})
-	out := newFS(t, map[string]string{"a.txt": "secret\n"})
-	root, err := os.OpenRoot(f.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	files := &files{workspace: f.dir}
-	dir, err1 := root.Lstat("d")
-	file, err2 := root.Lstat("a.txt")
-	if err := errors.Join(err1, err2, os.Rename(f.at("d"), f.at("old")), os.Rename(f.at("a.txt"), f.at("b.txt"))); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		what string
-		swap func() error
-	}{
-		{"a link out", func() error {
-			return errors.Join(os.Symlink(out.dir, f.at("d")), os.Symlink(out.at("a.txt"), f.at("a.txt")))
-		}},
-		{"a link inside", func() error {
-			return errors.Join(os.Symlink("other", f.at("d")), os.Symlink("other/x", f.at("a.txt")))
-		}},
-		{"another of its kind", func() error {
-			return errors.Join(os.Mkdir(f.at("d"), 0o777), os.WriteFile(f.at("a.txt"), nil, 0o666))
-		}},
-		{"a FIFO", func() error {
-			return errors.Join(syscall.Mkfifo(f.at("d"), 0o666), syscall.Mkfifo(f.at("a.txt"), 0o666))
-		}},
-	} {
-		write(t, f.dir, map[string]string{"other/x": "other\n"})
-		if err := tt.swap(); err != nil {
-			t.Fatal(err)
-		}
-		if sub, err := files.enter(root, "d", dir); err == nil {
-			sub.Close()
-			t.Errorf("a folder that became %s was entered", tt.what)
-		}
-		if file, err := openRegular(root, "a.txt", file); err == nil {
-			file.Close()
-			t.Errorf("a file that became %s was opened", tt.what)
-		}
-		if err := errors.Join(os.Remove(f.at("d")), os.Remove(f.at("a.txt"))); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // While a folder is swapped for a link out again and again, nobody ever reads
@@ -448,7 +398,7 @@ func TestFSRuleSwapped(t *testing.T) {
 	}
 	f.deny = []string{f.at("state")}
 	f.dir = f.at("ws")
-	f.fs = []FSRule{{Path: out, Mode: ReadOnly}}
+	f.fs = []fs.Rule{{Path: out, Mode: fs.ReadOnly}}
 	var swapping sync.WaitGroup
 	var stop atomic.Bool
 	defer swapping.Wait()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	iofs "io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 
 	"jp/profiles/tomldoc"
 	"jp/tools/brief"
+	"jp/tools/fs"
 )
 
 // maxDefinition bounds a definition file in bytes.
@@ -24,7 +25,7 @@ const maxDefinition = 1 << 20
 func LoadFile(path string) (Definition, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return Definition{}, fmt.Errorf("%s: %w", path, reason(err))
+		return Definition{}, fmt.Errorf("%s: %w", path, fs.Reason(err))
 	}
 	defer root.Close()
 	return loadFrom(root, filepath.Base(path), path)
@@ -35,16 +36,16 @@ func LoadFile(path string) (Definition, error) {
 // others are returned beside an error that joins one for each.
 func LoadDir(dir string) (map[string]Definition, error) {
 	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, iofs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+		return nil, fmt.Errorf("%s: %w", dir, fs.Reason(err))
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), ".")
+	entries, err := iofs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, reason(err))
+		return nil, fmt.Errorf("%s: %w", dir, fs.Reason(err))
 	}
 	var names []string
 	for _, e := range entries {
@@ -61,7 +62,7 @@ func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, er
 		src, ok := files[name]
 		switch {
 		case !ok:
-			return nil, fs.ErrNotExist
+			return nil, iofs.ErrNotExist
 		case len(src) > maxDefinition:
 			return nil, fmt.Errorf("is larger than %s", brief.Size(maxDefinition))
 		}
@@ -80,7 +81,7 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 		path := filepath.Join(dir, name)
 		src, err := read(name)
 		if err != nil {
-			all = append(all, fmt.Errorf("%s: %w", path, reason(err)))
+			all = append(all, fmt.Errorf("%s: %w", path, fs.Reason(err)))
 			continue
 		}
 		def, err := decodeFile(src, path, read)
@@ -101,7 +102,7 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 func loadFrom(root *os.Root, name, path string) (Definition, error) {
 	src, err := readDefinition(root, name)
 	if err != nil {
-		return Definition{}, fmt.Errorf("%s: %w", path, reason(err))
+		return Definition{}, fmt.Errorf("%s: %w", path, fs.Reason(err))
 	}
 	return decodeFile(src, path, func(name string) ([]byte, error) { return readDefinition(root, name) })
 }
@@ -118,7 +119,7 @@ func readDefinition(root *os.Root, name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("is %s, not a file", kindOf(info.Mode()))
+		return nil, fmt.Errorf("is %s, not a file", fs.Kind(info.Mode()))
 	}
 	src, err := io.ReadAll(io.LimitReader(f, maxDefinition+1))
 	if err == nil && len(src) > maxDefinition {
@@ -159,33 +160,4 @@ func decodeFile(src []byte, path string, read func(name string) ([]byte, error))
 		return Definition{}, newDecoder(name, table, pos).errorf(keyEnable, "belongs into a config file: a file of its own only defines a tool")
 	}
 	return decode(name, table, pos, read)
-}
-
-// reason is what went wrong with a file, without the operation and the path
-// that messages name in their own way.
-func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
-// kindOf names what is no regular file.
-func kindOf(m fs.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "a file"
-	case m.IsDir():
-		return "a folder"
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "something else"
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -20,8 +21,8 @@ func TestDecodeReach(t *testing.T) {
 		{table: `network = "any"`, want: Definition{Network: NetworkAny, Sandbox: SandboxAuto}},
 		{table: `sandbox = "off"`, want: Definition{Network: NetworkNone, Sandbox: SandboxOff}},
 		{table: "access.fs = [{ path = \"a\", mode = \"rw\" }]\nsandbox = \"require\"",
-			want: Definition{Access: Access{FS: []FSRule{{"a", ReadWrite}}}, Network: NetworkNone, Sandbox: SandboxRequire}},
-		{table: `access.fs = []`, want: Definition{Access: Access{FS: []FSRule{}}, Network: NetworkNone, Sandbox: SandboxAuto}},
+			want: Definition{Access: Access{FS: []fs.Rule{{Path: "a", Mode: fs.ReadWrite}}}, Network: NetworkNone, Sandbox: SandboxRequire}},
+		{table: `access.fs = []`, want: Definition{Access: Access{FS: []fs.Rule{}}, Network: NetworkNone, Sandbox: SandboxAuto}},
 		{table: `access.jp = ["ls"]`, err: "tool s: access.jp: is for tools only"},
 		{table: `command = "x"`, err: "tool s: command: is for tools only"},
 		{table: `acces = 1`, err: "tool s: acces: unknown key"},

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/environ"
+	"jp/tools/fs"
 	"jp/tools/jsondoc"
 	"jp/tools/proc"
 	"jp/tools/schema"
@@ -55,7 +55,7 @@ type CommandEnv struct {
 	// access.fs may open to be written, or lie in.
 	Sealed []string
 	// Growing are patterns: what one matches is as Sealed, once it is there.
-	Growing []Growing
+	Growing []fs.Growing
 	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
 	// Program is the file of this jp, absolute, which every tool may execute
@@ -247,13 +247,13 @@ func (c command) data(call Call) (map[string]any, error) {
 
 // startError says why the program did not run, or what went wrong around it.
 func (c command) startError(err error, box *proc.Confine) string {
-	var path *fs.PathError
+	var path *os.PathError
 	switch {
 	case !errors.As(err, &path), path.Op != "exec": // a folder, or what the sandbox opens
 		return err.Error()
-	case errors.Is(err, fs.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
+	case errors.Is(err, os.ErrNotExist) && path.Path == c.def.Command.Program && !strings.Contains(path.Path, "/"):
 		return fmt.Sprintf("program %q: not found in PATH", path.Path)
-	case box != nil && errors.Is(err, fs.ErrPermission) && c.executable(path.Path):
+	case box != nil && errors.Is(err, os.ErrPermission) && c.executable(path.Path):
 		var link *proc.LinkError
 		if _, err := box.Links.Resolve(c.inDir(path.Path)); errors.As(err, &link) {
 			return fmt.Sprintf("program %q: %v (it %v: open what it leads to in access.fs)", path.Path, path.Err, link)

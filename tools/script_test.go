@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -62,7 +63,7 @@ func TestShellGuide(t *testing.T) {
 		{"jp_conversation_grep", map[string]any{"pattern": "p", "id": evil}, text(""), "<conversation><grep><--id=" + evil + "><--root-id=jp-c7><-i><--><p>\n"},
 	} {
 		def := defs[tt.tool]
-		def.Access.FS = []FSRule{{Path: bin, Mode: ReadWrite}} // jp writes there that it was called
+		def.Access.FS = []fs.Rule{{Path: bin, Mode: fs.ReadWrite}} // jp writes there that it was called
 		env := CommandEnv{Host: c.host, Dir: c.dir, Environ: c.env, Context: map[string]any{"conversation_id": "jp-c7"}, Main: true, Program: filepath.Join(bin, "jp"), JP: line}
 		tool, err := Command(def, env)
 		if err != nil {

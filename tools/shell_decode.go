@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/fs"
 	"jp/tools/shell"
 	"jp/tools/template"
 )
@@ -58,7 +59,7 @@ func (d *decoder) scriptFile(key, name string) string {
 	default:
 		text, err := d.read(name)
 		if err != nil {
-			d.fail(key, "%q: %v", name, reason(err))
+			d.fail(key, "%q: %v", name, fs.Reason(err))
 		}
 		return string(text)
 	}

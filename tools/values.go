@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jp/tools/brief"
+	"jp/tools/fs"
 	"jp/tools/suggest"
 )
 
@@ -108,8 +109,8 @@ func (d *decoder) size(key string, v any) int {
 	switch {
 	case !isInt:
 		d.fail(key, `want a size such as "256KB", not %s`, typeName(v))
-	case n < smallResult || n > DefaultBatchBytes:
-		d.fail(key, "want at least %d bytes and at most %s, the bound of all results of one reply", smallResult, brief.Size(DefaultBatchBytes))
+	case n < fs.SmallResult || n > DefaultBatchBytes:
+		d.fail(key, "want at least %d bytes and at most %s, the bound of all results of one reply", fs.SmallResult, brief.Size(DefaultBatchBytes))
 	}
 	return int(n)
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"jp/convstore"
-	"jp/tools"
+	"jp/tools/fs"
 )
 
 // File reads a file of text, or an image. Its source is path as it was given.
@@ -59,7 +59,7 @@ func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment,
 	}
 	var list []convstore.Attachment
 	var left []string
-	err = tools.WalkFiles(ctx, r.Workspace, full, func(name string, f *os.File) error {
+	err = fs.WalkFiles(ctx, r.Workspace, full, func(name string, f *os.File) error {
 		source := filepath.Join(path, filepath.FromSlash(name))
 		b, err := io.ReadAll(io.LimitReader(f, MaxOne+1))
 		if err != nil {
@@ -103,7 +103,7 @@ func (r *Reader) absolute(path string) (string, error) {
 
 // named is err with the path as it was given in front.
 func named(path string, err error) error {
-	var p *fs.PathError
+	var p *iofs.PathError
 	if errors.As(err, &p) {
 		err = p.Err
 	}

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/fs"
 )
 
 // models checks that those that a config names can be found on this machine.
@@ -179,7 +180,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	writes := slices.Contains([]string{"fs_create_file", "fs_modify_file"}, d.Name) && d.Source == tools.SourceBuiltin
 	for i, rule := range d.Access.FS {
 		key := fmt.Sprintf("access.fs[%d]", i)
-		writes = writes || rule.Mode == tools.ReadWrite && d.Local()
+		writes = writes || rule.Mode == fs.ReadWrite && d.Local()
 		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.root, abs) {
 			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
 		}

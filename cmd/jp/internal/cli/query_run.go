@@ -20,6 +20,7 @@ import (
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -118,7 +119,7 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := tools.FSEnv{Workspace: q.workspace, Deny: q.app.closedFolders(), Sealed: q.app.sealed(), Growing: q.app.places.growing}
+	fs := fs.Env{Workspace: q.workspace, Deny: q.app.closedFolders(), Sealed: q.app.sealed(), Growing: q.app.places.growing}
 	env := q.app.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)

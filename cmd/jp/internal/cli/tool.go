@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/fs"
 	"jp/tools/proc"
 )
 
@@ -182,7 +182,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(tools.FSEnv{Workspace: root, Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing}, d)
+		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}

@@ -15,7 +15,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
-	"jp/tools"
+	"jp/tools/fs"
 )
 
 // places is what was found out about where jp works. Everything is looked up when it is first asked for.
@@ -23,7 +23,7 @@ type places struct {
 	workspace string
 	machine   *profiles.Config // machine settings, from the last config that was resolved
 	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
-	growing   []tools.Growing  // where its patterns look for more files
+	growing   []fs.Growing     // where its patterns look for more files
 	store     *convstore.Store
 	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
 	trust     trustGate
@@ -83,7 +83,7 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 func (p *places) know(r *profiles.Resolved) {
 	p.machine, p.userFiles, p.growing = &r.Config, slices.Clone(r.UserFolders), nil
 	for _, pattern := range r.UserPatterns {
-		p.growing = append(p.growing, tools.Growing{Dir: pattern.Dir, Match: pattern.Match})
+		p.growing = append(p.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
 	}
 	for _, l := range r.Layers {
 		if l.Kind == profiles.UserLayer && filepath.IsAbs(l.File) {

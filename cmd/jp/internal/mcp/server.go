@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"jp/tools"
+	"jp/tools/fs"
 	"jp/tools/jsondoc"
 	"jp/tools/unseen"
 )
@@ -46,9 +47,9 @@ type Server struct {
 
 // Reach is what a confined program may reach, in the words of a tool's definition.
 type Reach struct {
-	FS      []tools.FSRule `json:"fs"` // the default written out
-	Network tools.Network  `json:"network"`
-	Sandbox tools.Sandbox  `json:"sandbox"` // auto or require
+	FS      []fs.Rule     `json:"fs"` // the default written out
+	Network tools.Network `json:"network"`
+	Sandbox tools.Sandbox `json:"sandbox"` // auto or require
 }
 
 // Definition is r as the one of a tool, which has nothing else.

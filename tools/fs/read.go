@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ const (
 )
 
 // readFile is fs_read_file.
-func readFile(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
+func readFile(ctx context.Context, f *Files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Start int    `json:"start_line"`
@@ -41,7 +41,7 @@ func readFile(ctx context.Context, f *files, limit int, raw json.RawMessage) (st
 	}
 	defer p.Close()
 	if p.info.IsDir() {
-		return "", fmt.Errorf("%s: is a folder: fs_list_files lists it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: is a folder: fs_list_files lists it", VisiblePath(p.shown))
 	}
 	file, err := openRegular(p.dir, p.name, p.info)
 	if err != nil {
@@ -50,19 +50,19 @@ func readFile(ctx context.Context, f *files, limit int, raw json.RawMessage) (st
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 64<<10)
 	if head, _ := in.Peek(binaryProbe); bytes.IndexByte(head, 0) >= 0 {
-		return "", fmt.Errorf("%s: is a binary file of %s, not shown", visiblePath(p.shown), brief.Size(p.info.Size()))
+		return "", fmt.Errorf("%s: is a binary file of %s, not shown", VisiblePath(p.shown), brief.Size(p.info.Size()))
 	}
 	r := lineReader{
 		in:    in,
 		start: max(args.Start, 1),
 		end:   args.End,
-		room:  limit - smallResult/2,
+		room:  limit - SmallResult/2,
 	}
 	if err := r.read(ctx); err != nil {
 		return "", named(p.shown, err)
 	}
 	if r.total < r.start && r.total > 0 {
-		return "", fmt.Errorf("%s: start_line %d is behind the last line, %d", visiblePath(p.shown), r.start, r.total)
+		return "", fmt.Errorf("%s: start_line %d is behind the last line, %d", VisiblePath(p.shown), r.start, r.total)
 	}
 	return r.text(), nil
 }
@@ -99,7 +99,7 @@ func (r *lineReader) read(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return reason(err)
+			return Reason(err)
 		}
 	}
 	return nil

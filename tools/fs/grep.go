@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ const (
 )
 
 // grepFiles is fs_grep_files.
-func grepFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
+func grepFiles(ctx context.Context, f *Files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Pattern    string `json:"pattern"`
 		Path       string `json:"path"`
@@ -63,7 +63,7 @@ func grepFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (s
 		g.folder(top)
 		top.dir.Close()
 	} else {
-		g.walk = &walk{files: f, ctx: ctx, anchor: filepath.Dir(p.path)}
+		g.walk = &walk{Files: f, ctx: ctx, anchor: filepath.Dir(p.path)}
 		g.file(p.dir, p.name, filepath.Base(p.path))
 	}
 	if ctx.Err() != nil {
@@ -240,7 +240,7 @@ func (g *grep) skip(path string, err error) {
 func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 	info, err := dir.Lstat(name)
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	tooLarge := fmt.Errorf("larger than %s", brief.Size(maxSearched))
 	if info.Size() > maxSearched {
@@ -265,7 +265,7 @@ func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 			*buf = b
 			return b, nil
 		case err != nil:
-			return nil, reason(err)
+			return nil, Reason(err)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func lineLen(data []byte) int {
 // text writes what was found: path:line:text, with - for lines around, and
 // what was left out.
 func (g *grep) text(limit int) string {
-	const notes = smallResult / 2 // bytes kept free
+	const notes = SmallResult / 2 // bytes kept free
 	var out strings.Builder
 	left, last := g.most, ""
 	reached := func(what string) {
@@ -329,7 +329,7 @@ func (g *grep) text(limit int) string {
 			shown := f.hits[:min(len(f.hits), left)]
 			left -= len(shown)
 			last = f.path
-			for _, block := range f.blocks(visiblePath(g.name(f.path)), shown, g.context) {
+			for _, block := range f.blocks(VisiblePath(g.name(f.path)), shown, g.context) {
 				if out.Len() == 0 {
 					block = strings.TrimPrefix(block, "--\n")
 				}
@@ -394,7 +394,7 @@ func (g *grep) writeSkipped(out *strings.Builder) {
 	slices.SortFunc(g.skipped, func(a, b skipped) int { return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.why, b.why)) })
 	var names []string
 	for _, s := range g.skipped[:min(len(g.skipped), maxSkipped)] {
-		names = append(names, brief.Shorten(visiblePath(g.name(s.path)), 60)+" ("+brief.Shorten(s.why, 40)+")")
+		names = append(names, brief.Shorten(VisiblePath(g.name(s.path)), 60)+" ("+brief.Shorten(s.why, 40)+")")
 	}
 	if n := len(g.skipped) - len(names); n > 0 {
 		names = append(names, fmt.Sprintf("%d more", n))

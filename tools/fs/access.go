@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"errors"
@@ -13,10 +13,11 @@ import (
 
 	"jp/tools/brief"
 	"jp/tools/proc"
+	"jp/tools/unseen"
 )
 
-// workspaceFolder is what no tool reaches into.
-const workspaceFolder = ".jp"
+// WorkspaceFolder is what no tool reaches into.
+const WorkspaceFolder = ".jp"
 
 // guarded are the files and folders that tell programs and agents what to do.
 // They are written only where a rule of access.fs names them.
@@ -36,9 +37,9 @@ type AccessError struct {
 	Msg  string
 }
 
-func (e *AccessError) Error() string { return visiblePath(e.Path) + ": " + e.Msg }
+func (e *AccessError) Error() string { return VisiblePath(e.Path) + ": " + e.Msg }
 
-// files is the part of the file system that one call of a tool may reach.
+// Files is the part of the file system that one call of a tool may reach.
 //
 // A path is walked component by component through [os.Root] handles. Each
 // folder on the way is compared with what was seen under its name before it
@@ -46,7 +47,7 @@ func (e *AccessError) Error() string { return visiblePath(e.Path) + ": " + e.Msg
 // it names, with the rules asked anew. So what is reached is always what the
 // rules were asked about, also when folders are swapped for links meanwhile.
 // Hard links are not told apart from the files that they are.
-type files struct {
+type Files struct {
 	workspace string // without links
 	given     string // the workspace as it was called
 	rules     []fileRule
@@ -62,21 +63,21 @@ type fileRule struct {
 	path   string // absolute; without links, as far as it exists
 	given  string // absolute, as written
 	anchor string // the folder that walks under the rule start from
-	mode   AccessMode
+	mode   Mode
 	err    error // why it cannot be used
 }
 
-// newFiles reads the rules of a tool.
-func newFiles(env FSEnv, rules []FSRule) (*files, error) {
+// Open reads the rules of a tool. The error is that of the workspace; a rule that cannot be used is refused when it is.
+func Open(env Env, rules []Rule) (*Files, error) {
 	workspace, err := filepath.EvalSymlinks(env.Workspace)
 	if err == nil {
 		workspace, err = filepath.Abs(workspace)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, reason(err))
+		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, Reason(err))
 	}
-	f := &files{workspace: workspace, given: filepath.Clean(env.Workspace)}
-	for _, dir := range append([]string{filepath.Join(workspace, workspaceFolder)}, env.Deny...) {
+	f := &Files{workspace: workspace, given: filepath.Clean(env.Workspace)}
+	for _, dir := range append([]string{filepath.Join(workspace, WorkspaceFolder)}, env.Deny...) {
 		if info, err := os.Stat(dir); err == nil {
 			f.denied = append(f.denied, info)
 		}
@@ -97,7 +98,7 @@ func newFiles(env FSEnv, rules []FSRule) (*files, error) {
 }
 
 // rule finds the place of r.
-func (f *files) rule(r FSRule) fileRule {
+func (f *Files) rule(r Rule) fileRule {
 	out := fileRule{path: f.absolute(r.Path), mode: r.Mode}
 	out.given = out.path
 	path, err := f.links().Resolve(out.path)
@@ -105,11 +106,11 @@ func (f *files) rule(r FSRule) fileRule {
 	var link *proc.LinkError
 	switch {
 	case errors.As(err, &link):
-		out.err = fmt.Errorf("goes through the symbolic link %s, which a tool or a repository may have made: write where it leads", visiblePath(f.shown(link.Link)))
+		out.err = fmt.Errorf("goes through the symbolic link %s, which a tool or a repository may have made: write where it leads", VisiblePath(f.shown(link.Link)))
 		return out
 	case errors.Is(err, fs.ErrNotExist) && inside: // may be made later
 	case err != nil:
-		out.err = reason(err)
+		out.err = Reason(err)
 		return out
 	}
 	out.path, out.anchor = path, f.workspace
@@ -120,8 +121,8 @@ func (f *files) rule(r FSRule) fileRule {
 		}
 	}
 	switch name := f.leadsInto(out); {
-	case hasWorkspaceFolder(relativeTo(f.workspace, out.path)):
-		out.err = fmt.Errorf("leads into %s", workspaceFolder)
+	case HasWorkspaceFolder(relativeTo(f.workspace, out.path)):
+		out.err = fmt.Errorf("leads into %s", WorkspaceFolder)
 	case r.Mode == ReadWrite && name != "":
 		out.err = fmt.Errorf("leads into %s, which is written only where access.fs names it", name)
 	}
@@ -129,10 +130,10 @@ func (f *files) rule(r FSRule) fileRule {
 }
 
 // links are the symbolic links that a rule may go through.
-func (f *files) links() proc.Links { return proc.Links{Workspace: f.workspace, Closed: f.closed} }
+func (f *Files) links() proc.Links { return proc.Links{Workspace: f.workspace, Closed: f.closed} }
 
 // leadsInto is the guarded name that r has come to through a link, "" if there is none.
-func (f *files) leadsInto(r fileRule) string {
+func (f *Files) leadsInto(r fileRule) string {
 	names := func(path string) []string { return strings.Split(relativeTo(f.workspace, path), "/") }
 	return unnamed(names(r.path), names(r.given))
 }
@@ -151,7 +152,7 @@ func unnamed(names, namedBy []string) string {
 }
 
 // absolute is the absolute form of a path as a tool or a rule gives it.
-func (f *files) absolute(path string) string {
+func (f *Files) absolute(path string) string {
 	if !filepath.IsAbs(path) {
 		return filepath.Join(f.workspace, path)
 	}
@@ -168,7 +169,7 @@ func (f *files) absolute(path string) string {
 }
 
 // ruleFor is the rule with the longest path that covers path.
-func (f *files) ruleFor(path string) *fileRule {
+func (f *Files) ruleFor(path string) *fileRule {
 	var best *fileRule
 	for i, r := range f.rules {
 		if within(r.path, path) && (best == nil || len(r.path) >= len(best.path)) {
@@ -180,7 +181,7 @@ func (f *files) ruleFor(path string) *fileRule {
 
 // shown is what messages and results call an absolute path: relative where it
 // is in the workspace.
-func (f *files) shown(path string) string {
+func (f *Files) shown(path string) string {
 	if within(f.workspace, path) {
 		return relativeTo(f.workspace, path)
 	}
@@ -204,7 +205,7 @@ func (p *place) Close() { _ = p.dir.Close() } // nothing was written through it
 
 // find walks to path for reading, or for writing. What does not exist is an
 // fs.ErrNotExist, or with write a place without info. Links are followed within the rules.
-func (f *files) find(path string, write bool) (*place, error) {
+func (f *Files) find(path string, write bool) (*place, error) {
 	switch {
 	case path == "":
 		return nil, &AccessError{path, "is no path"}
@@ -235,7 +236,7 @@ func (f *files) find(path string, write bool) (*place, error) {
 
 // walk goes to the absolute path at, or to the first link on the way, whose
 // target it then returns. given is the path for messages.
-func (f *files) walk(at, given string, write bool) (_ *place, link string, err error) {
+func (f *Files) walk(at, given string, write bool) (_ *place, link string, err error) {
 	r := f.ruleFor(at)
 	switch {
 	case r == nil:
@@ -251,7 +252,7 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 	}
 	dir, err := proc.OpenRoot(r.anchor)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
 	}
 	defer func() {
 		if err != nil || link != "" {
@@ -260,7 +261,7 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 	}()
 	here, err := dir.Stat(".")
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
 	}
 	if f.isDenied(here) {
 		return nil, "", &AccessError{given, "is not for tools"}
@@ -277,11 +278,11 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 			p.dir, p.name, p.info, p.missing = dir, names[len(names)-1], nil, names[i:len(names)-1]
 			return p, "", nil
 		case err != nil:
-			return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+			return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := dir.Readlink(name)
 			if err != nil {
-				return nil, "", fmt.Errorf("%s: %w", visiblePath(given), reason(err))
+				return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
 			}
 			if !filepath.IsAbs(target) {
 				target = filepath.Join(append([]string{r.anchor}, append(slices.Clone(names[:i]), target)...)...)
@@ -294,7 +295,7 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 			p.dir, p.name, p.info = dir, name, info
 			return p, "", nil
 		case !info.IsDir():
-			return nil, "", fmt.Errorf("%s: %s is %s, not a folder", visiblePath(given), visiblePath(filepath.Join(names[:i+1]...)), kindOf(info.Mode()))
+			return nil, "", fmt.Errorf("%s: %s is %s, not a folder", VisiblePath(given), VisiblePath(filepath.Join(names[:i+1]...)), Kind(info.Mode()))
 		}
 		sub, err := f.enter(dir, name, info)
 		if err != nil {
@@ -307,12 +308,12 @@ func (f *files) walk(at, given string, write bool) (_ *place, link string, err e
 }
 
 // enter opens the folder name of dir, which was info when it was looked at.
-func (f *files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, error) {
+func (f *Files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, error) {
 	// The "/." makes os.Root open name as a folder or not at all: without it,
 	// a FIFO put there meanwhile would be waited for.
 	sub, err := dir.OpenRoot(name + "/.")
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	is, err := sub.Stat(".")
 	switch {
@@ -332,7 +333,7 @@ func (f *files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, er
 
 // ofFiles refuses the folder dir, which info is of, where it is no folder of files but one of /proc or
 // the like.
-func (f *files) ofFiles(dir *os.Root, info fs.FileInfo) error {
+func (f *Files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
@@ -342,7 +343,7 @@ func (f *files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	}
 	switch kernel, err := proc.OfKernel(dir); {
 	case err != nil:
-		return reason(err)
+		return Reason(err)
 	case kernel:
 		return &AccessError{".", "is made up by the kernel, and no tool reads that"}
 	}
@@ -356,12 +357,12 @@ var errChanged = errors.New("was changed while it was being opened")
 // openRegular opens the regular file name of dir, which was info when it was looked at.
 func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) {
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("is %s, not a file", kindOf(info.Mode()))
+		return nil, fmt.Errorf("is %s, not a file", Kind(info.Mode()))
 	}
 	// O_NONBLOCK: opening what was swapped for a FIFO must not wait for a writer.
 	file, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	is, err := file.Stat()
 	if err == nil && !os.SameFile(info, is) {
@@ -375,15 +376,15 @@ func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) 
 }
 
 // isDenied reports whether info is a folder that no rule opens.
-func (f *files) isDenied(info fs.FileInfo) bool {
+func (f *Files) isDenied(info fs.FileInfo) bool {
 	return slices.ContainsFunc(f.denied, func(d fs.FileInfo) bool { return os.SameFile(d, info) })
 }
 
 // protected refuses what no rule opens, and for writing what only a rule that
 // names it opens.
-func (f *files) protected(r *fileRule, given, at string, write bool) error {
-	if hasWorkspaceFolder(relativeTo(r.anchor, at)) {
-		return &AccessError{given, fmt.Sprintf("%s is not for tools", workspaceFolder)}
+func (f *Files) protected(r *fileRule, given, at string, write bool) error {
+	if HasWorkspaceFolder(relativeTo(r.anchor, at)) {
+		return &AccessError{given, fmt.Sprintf("%s is not for tools", WorkspaceFolder)}
 	}
 	if slices.ContainsFunc(f.closed, func(dir string) bool { return within(dir, at) }) {
 		return &AccessError{given, "is not for tools"}
@@ -400,13 +401,13 @@ func (f *files) protected(r *fileRule, given, at string, write bool) error {
 }
 
 // reach lists the rules.
-func (f *files) reach() string {
+func (f *Files) reach() string {
 	if len(f.rules) == 0 {
 		return "nothing"
 	}
 	var out []string
 	for _, r := range f.rules {
-		s := visiblePath(f.shown(r.given))
+		s := VisiblePath(f.shown(r.given))
 		if s == "." {
 			s = "the workspace"
 		}
@@ -415,10 +416,10 @@ func (f *files) reach() string {
 	return strings.Join(out, ", ")
 }
 
-// hasWorkspaceFolder reports whether a path goes through a folder named .jp.
-func hasWorkspaceFolder(path string) bool {
+// HasWorkspaceFolder reports whether a path goes through a folder named .jp.
+func HasWorkspaceFolder(path string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), func(name string) bool {
-		return strings.EqualFold(name, workspaceFolder)
+		return strings.EqualFold(name, WorkspaceFolder)
 	})
 }
 
@@ -461,13 +462,13 @@ func named(path string, err error) error {
 	if errors.As(err, &a) {
 		return &AccessError{path, a.Msg}
 	}
-	return fmt.Errorf("%s: %w", visiblePath(path), err)
+	return fmt.Errorf("%s: %w", VisiblePath(path), err)
 }
 
-// visiblePath is a path as it stands in a message or a result: quoted where it
+// VisiblePath is a path as it stands in a message or a result: quoted where it
 // holds what would not show, or would break the line.
-func visiblePath(path string) string {
-	if v := visible(path); v != path || strings.TrimSpace(path) != path || path == "" {
+func VisiblePath(path string) string {
+	if v := unseen.Spell(path); v != path || strings.TrimSpace(path) != path || path == "" {
 		return fmt.Sprintf("%q", path)
 	}
 	return path

@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	if top, err = filepath.EvalSymlinks(top); err != nil || !within(top, dir) {
 		top = dir
 	}
-	w, at, err := newWalk(ctx, &files{workspace: top}, &place{path: dir, shown: dir, rule: fileRule{anchor: top}}, nil)
+	w, at, err := newWalk(ctx, &Files{workspace: top}, &place{path: dir, shown: dir, rule: fileRule{anchor: top}}, nil)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (w *walk) file(at folder, name string, fn func(path string, f *os.File) err
 	path := join(at.path, name)
 	info, err := at.dir.Lstat(name)
 	if err != nil {
-		return named(w.name(path), reason(err))
+		return named(w.name(path), Reason(err))
 	}
 	f, err := openRegular(at.dir, name, info)
 	if err != nil {

@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const maxDepth = 100
 // A walk goes through a folder in the order of the paths, past what .gitignore
 // files exclude, .git and .jp. It follows no links.
 type walk struct {
-	*files
+	*Files
 	ctx    context.Context
 	filter filter
 	anchor string // where paths are relative to
@@ -35,11 +35,11 @@ type folder struct {
 
 // newWalk opens the folder p and returns it with the walk below it. The
 // caller closes it.
-func newWalk(ctx context.Context, f *files, p *place, glob filter) (*walk, folder, error) {
-	w := &walk{files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
+func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folder, error) {
+	w := &walk{Files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
 	top, err := proc.OpenRoot(w.anchor)
 	if err != nil {
-		return nil, folder{}, named(p.shown, reason(err))
+		return nil, folder{}, named(p.shown, Reason(err))
 	}
 	at := folder{dir: top}
 	// The .gitignore files above the start hold as well, but not for the start
@@ -52,7 +52,7 @@ func newWalk(ctx context.Context, f *files, p *place, glob filter) (*walk, folde
 		}
 		if err != nil {
 			at.dir.Close()
-			return nil, folder{}, named(p.shown, reason(err))
+			return nil, folder{}, named(p.shown, Reason(err))
 		}
 		sub, err := w.enter(at.dir, name, info)
 		at.dir.Close()
@@ -73,17 +73,17 @@ func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 	}
 	self, err := at.dir.Open(".")
 	if err != nil {
-		return nil, nil, reason(err)
+		return nil, nil, Reason(err)
 	}
 	defer self.Close()
 	list, err := self.ReadDir(-1)
 	if err != nil {
-		return nil, nil, reason(err)
+		return nil, nil, Reason(err)
 	}
 	ig := at.ig.withFile(at.dir, at.path)
 	list = slices.DeleteFunc(list, func(e fs.DirEntry) bool {
 		// A folder can have very many entries, and .gitignore very many patterns.
-		return w.ctx.Err() != nil || strings.EqualFold(e.Name(), ".git") || strings.EqualFold(e.Name(), workspaceFolder) ||
+		return w.ctx.Err() != nil || strings.EqualFold(e.Name(), ".git") || strings.EqualFold(e.Name(), WorkspaceFolder) ||
 			ig.match(join(at.path, e.Name()), e.IsDir())
 	})
 	if w.ctx.Err() != nil {
@@ -107,7 +107,7 @@ func (w *walk) sub(at folder, name string, ig *ignores) (folder, error) {
 	}
 	info, err := at.dir.Lstat(name)
 	if err != nil {
-		return folder{}, reason(err)
+		return folder{}, Reason(err)
 	}
 	if !info.IsDir() {
 		return folder{}, errChanged

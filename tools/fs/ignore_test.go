@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"os"
@@ -120,7 +120,7 @@ func askGit(t *testing.T, patterns string, paths []string, ig *ignores) {
 		return
 	}
 	dir := t.TempDir()
-	write(t, dir, map[string]string{".gitignore": patterns})
+	writeTree(t, dir, map[string]string{".gitignore": patterns})
 	run := func(args ...string) string {
 		cmd := exec.Command(git, args...)
 		cmd.Dir = dir
@@ -137,7 +137,7 @@ func askGit(t *testing.T, patterns string, paths []string, ig *ignores) {
 		if strings.HasSuffix(p, "/") {
 			continue
 		}
-		write(t, dir, map[string]string{p: ""})
+		writeTree(t, dir, map[string]string{p: ""})
 		for at, isDir := p, false; at != "."; at, isDir = filepath.Dir(at), true {
 			if ig.match(at, isDir) {
 				ours = append(ours, p)

@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // createFile is fs_create_file.
-func createFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (string, error) {
+func createFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path      string `json:"path"`
 		Content   string `json:"content"`
@@ -27,7 +27,7 @@ func createFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 		return "", err
 	}
 	if strings.HasSuffix(args.Path, "/") {
-		return "", fmt.Errorf("%s: names a folder, not a file", visiblePath(args.Path))
+		return "", fmt.Errorf("%s: names a folder, not a file", VisiblePath(args.Path))
 	}
 	p, err := f.find(args.Path, true)
 	if err != nil {
@@ -36,16 +36,16 @@ func createFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 	defer func() { p.Close() }()
 	switch {
 	case p.info != nil && !p.info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: is %s already", visiblePath(p.shown), kindOf(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s already", VisiblePath(p.shown), Kind(p.info.Mode()))
 	case p.info != nil && !args.Overwrite:
-		return "", fmt.Errorf("%s: exists already: fs_modify_file edits it, overwrite = true replaces it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: exists already: fs_modify_file edits it, overwrite = true replaces it", VisiblePath(p.shown))
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case p.info != nil:
 		if err := replace(p.dir, p.name, p.info, []byte(args.Content)); err != nil {
 			return "", named(p.shown, err)
 		}
-		return fmt.Sprintf("%s: replaced, %s", visiblePath(p.shown), brief.Size(len(args.Content))), nil
+		return fmt.Sprintf("%s: replaced, %s", VisiblePath(p.shown), brief.Size(len(args.Content))), nil
 	}
 	finish, err := f.makeFolders(p)
 	if err == nil {
@@ -54,13 +54,13 @@ func createFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 	if finish(err != nil); err != nil {
 		return "", named(p.shown, err)
 	}
-	return fmt.Sprintf("%s: created, %s", visiblePath(p.shown), brief.Size(len(args.Content))), nil
+	return fmt.Sprintf("%s: created, %s", VisiblePath(p.shown), brief.Size(len(args.Content))), nil
 }
 
 // makeFolders makes the folders that p stands in and moves p.dir into the
 // innermost. finish, which is never nil, closes the others and with undo
 // removes those that were made, unless something is in them by now.
-func (f *files) makeFolders(p *place) (finish func(undo bool), err error) {
+func (f *Files) makeFolders(p *place) (finish func(undo bool), err error) {
 	type outer struct {
 		dir  *os.Root
 		name string // of the folder that was made in it; "" = none
@@ -79,7 +79,7 @@ func (f *files) makeFolders(p *place) (finish func(undo bool), err error) {
 		if err := p.dir.Mkdir(name, 0o777); err == nil {
 			o.name = name
 		} else if !errors.Is(err, fs.ErrExist) {
-			return finish, reason(err)
+			return finish, Reason(err)
 		}
 		sub, err := f.enterNew(p.dir, name)
 		if err != nil {
@@ -95,13 +95,13 @@ func (f *files) makeFolders(p *place) (finish func(undo bool), err error) {
 }
 
 // enterNew opens the folder name of dir that was just made.
-func (f *files) enterNew(dir *os.Root, name string) (*os.Root, error) {
+func (f *Files) enterNew(dir *os.Root, name string) (*os.Root, error) {
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
 		err = errChanged
 	}
 	if err != nil {
-		return nil, reason(err)
+		return nil, Reason(err)
 	}
 	return f.enter(dir, name, info)
 }
@@ -120,14 +120,14 @@ func create(dir *os.Root, name string, content []byte) error {
 	}
 	if err == nil {
 		if removeErr != nil {
-			return reason(removeErr)
+			return Reason(removeErr)
 		}
 		return syncDir(dir)
 	}
 	// A file system without hard links.
 	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	if err := fill(file, content); err != nil {
 		_ = dir.Remove(name)
@@ -156,7 +156,7 @@ func replace(dir *os.Root, name string, info fs.FileInfo, content []byte) error 
 	}
 	if err != nil {
 		_ = dir.Remove(temp)
-		return reason(err)
+		return Reason(err)
 	}
 	return syncDir(dir)
 }
@@ -171,7 +171,7 @@ func writeTemp(dir *os.Root, content []byte, like fs.FileInfo) (name string, err
 	}
 	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return "", reason(err)
+		return "", Reason(err)
 	}
 	if like != nil {
 		if is, ok := like.Sys().(*syscall.Stat_t); ok {
@@ -180,7 +180,7 @@ func writeTemp(dir *os.Root, content []byte, like fs.FileInfo) (name string, err
 		if err := file.Chmod(like.Mode().Perm()); err != nil {
 			file.Close()
 			_ = dir.Remove(name)
-			return "", reason(err)
+			return "", Reason(err)
 		}
 	}
 	if err := fill(file, content); err != nil {
@@ -200,7 +200,7 @@ func fill(file *os.File, content []byte) error {
 		err = closeErr
 	}
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	return nil
 }
@@ -209,11 +209,11 @@ func fill(file *os.File, content []byte) error {
 func syncDir(dir *os.Root) error {
 	self, err := dir.Open(".")
 	if err != nil {
-		return reason(err)
+		return Reason(err)
 	}
 	defer self.Close()
 	if err := self.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems cannot
-		return reason(err)
+		return Reason(err)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ type edit struct {
 }
 
 // modifyFile is fs_modify_file.
-func modifyFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (string, error) {
+func modifyFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Edits []edit `json:"edits"`
@@ -240,10 +240,10 @@ func modifyFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 	}
 	defer p.Close()
 	if p.info == nil {
-		return "", fmt.Errorf("%s: does not exist: fs_create_file makes it", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: does not exist: fs_create_file makes it", VisiblePath(p.shown))
 	}
 	if p.info.Size() > maxEditable {
-		return "", fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
+		return "", fmt.Errorf("%s: is larger than %s", VisiblePath(p.shown), brief.Size(maxEditable))
 	}
 	file, err := openRegular(p.dir, p.name, p.info)
 	if err != nil {
@@ -253,19 +253,19 @@ func modifyFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 	file.Close()
 	switch {
 	case err != nil:
-		return "", named(p.shown, reason(err))
+		return "", named(p.shown, Reason(err))
 	case len(content) > maxEditable:
-		return "", fmt.Errorf("%s: is larger than %s", visiblePath(p.shown), brief.Size(maxEditable))
+		return "", fmt.Errorf("%s: is larger than %s", VisiblePath(p.shown), brief.Size(maxEditable))
 	case bytes.IndexByte(content[:min(len(content), binaryProbe)], 0) >= 0:
-		return "", fmt.Errorf("%s: is a binary file", visiblePath(p.shown))
+		return "", fmt.Errorf("%s: is a binary file", VisiblePath(p.shown))
 	}
 	text, done := string(content), make([]string, len(args.Edits))
 	for i, e := range args.Edits {
 		if text, done[i], err = e.apply(text); err != nil {
-			return "", fmt.Errorf("%s: edit %d: %w; nothing was written", visiblePath(p.shown), i+1, err)
+			return "", fmt.Errorf("%s: edit %d: %w; nothing was written", VisiblePath(p.shown), i+1, err)
 		}
 		if len(text) > maxEditable {
-			return "", fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", visiblePath(p.shown), i+1, brief.Size(maxEditable))
+			return "", fmt.Errorf("%s: edit %d makes it larger than %s; nothing was written", VisiblePath(p.shown), i+1, brief.Size(maxEditable))
 		}
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -274,7 +274,7 @@ func modifyFile(ctx context.Context, f *files, _ int, raw json.RawMessage) (stri
 	if err := replace(p.dir, p.name, p.info, []byte(text)); err != nil {
 		return "", named(p.shown, err)
 	}
-	return fmt.Sprintf("%s: %s made: %s", visiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000)), nil
+	return fmt.Sprintf("%s: %s made: %s", VisiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000)), nil
 }
 
 // apply makes the edit and says where.

@@ -1,4 +1,4 @@
-package tools
+package fs
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // listFiles is fs_list_files.
-func listFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (string, error) {
+func listFiles(ctx context.Context, f *Files, limit int, raw json.RawMessage) (string, error) {
 	args, err := arguments[struct {
 		Path  string `json:"path"`
 		Glob  string `json:"glob"`
@@ -31,14 +31,14 @@ func listFiles(ctx context.Context, f *files, limit int, raw json.RawMessage) (s
 	}
 	defer p.Close()
 	if !p.info.IsDir() {
-		return "", fmt.Errorf("%s: is %s, not a folder", visiblePath(p.shown), kindOf(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s, not a folder", VisiblePath(p.shown), Kind(p.info.Mode()))
 	}
 	w, top, err := newWalk(ctx, f, p, glob)
 	if err != nil {
 		return "", err
 	}
 	defer top.dir.Close()
-	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: limit - smallResult/4}
+	l := &lister{walk: w, depth: args.Depth, limit: args.Limit, room: limit - SmallResult/4}
 	if err := l.folder(top); err != nil {
 		return "", err
 	}
@@ -99,9 +99,9 @@ func (l *lister) folder(at folder) error {
 			if err != nil {
 				target = "?"
 			}
-			l.line(path, " -> "+visiblePath(target))
+			l.line(path, " -> "+VisiblePath(target))
 		case !e.Type().IsRegular():
-			l.line(path, " ["+kindOf(e.Type())+"]")
+			l.line(path, " ["+Kind(e.Type())+"]")
 		default:
 			l.line(path, "")
 		}
@@ -111,7 +111,7 @@ func (l *lister) folder(at folder) error {
 
 // line writes a path and what follows it.
 func (l *lister) line(path, after string) {
-	line := visiblePath(l.name(path)) + after + "\n"
+	line := VisiblePath(l.name(path)) + after + "\n"
 	switch {
 	case l.stopped != "":
 	case l.count == l.limit:

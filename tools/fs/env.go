@@ -1,0 +1,131 @@
+// Package fs is what jp's own file tools (fs_read_file and the like) may reach, and what they do there.
+//
+// [Open] reads the [Rule]s of a tool. Every path is walked component by component through os.Root handles and within the rules,
+// so that a folder that is swapped for a link meanwhile leads nowhere else. The rules also say what a sandbox opens to a program
+// ([Files.Confine]). [WalkFiles] walks as the tools do, past what .gitignore files exclude, for who attaches files.
+package fs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// Env is what the file tools work on.
+type Env struct {
+	Workspace string    // the folder that holds .jp, absolute
+	Deny      []string  // folders that no rule opens, such as the store's
+	Sealed    []string  // files and folders, and links to such, that no rule opens to be written
+	Growing   []Growing // files that no rule lets a tool make
+}
+
+// Growing is where files count as soon as they are there.
+type Growing struct {
+	Dir   string // absolute
+	Match string // below Dir; of path.Match
+}
+
+// matches reports whether the absolute path is such a file or, with above, may hold one too.
+func (g Growing) matches(at string, above bool) bool {
+	if !within(g.Dir, at) {
+		return false
+	}
+	names, want := components(g.Dir, at), strings.Split(g.Match, "/")
+	if len(names) > len(want) || len(names) < len(want) && !above {
+		return false
+	}
+	for i, name := range names {
+		if ok, err := filepath.Match(want[i], name); !ok && err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Func runs one call of a file tool. limit is the most bytes of its text.
+type Func func(ctx context.Context, f *Files, limit int, args json.RawMessage) (string, error)
+
+// Tool returns what runs a file tool, nil if there is none of this name, and what
+// the tool may do with the workspace when its definition has no access.fs.
+func Tool(name string) (run Func, mode Mode) {
+	switch name {
+	case "fs_read_file":
+		return readFile, ReadOnly
+	case "fs_list_files":
+		return listFiles, ReadOnly
+	case "fs_grep_files":
+		return grepFiles, ReadOnly
+	case "fs_create_file":
+		return createFile, ReadWrite
+	case "fs_modify_file":
+		return modifyFile, ReadWrite
+	}
+	return nil, ""
+}
+
+// arguments decodes the arguments of a built-in tool into a struct.
+func arguments[T any](raw json.RawMessage) (T, error) {
+	var args T
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&args)
+	if err != nil {
+		err = fmt.Errorf("arguments: %w", err)
+	}
+	return args, err
+}
+
+// Mode is what a file rule allows.
+type Mode string
+
+// The access modes.
+const (
+	ReadOnly  Mode = "ro"
+	ReadWrite Mode = "rw"
+)
+
+// Rule opens one file or folder, and all below it, to a tool. Path is
+// relative to the workspace or absolute. The rule with the longest path that
+// covers a file decides.
+type Rule struct {
+	Path string
+	Mode Mode
+}
+
+// SmallResult is the least limit of a result in bytes: an error message always
+// finds room in it, and so do the notes at the end of a listing.
+const SmallResult = 1024
+
+// Reason is what went wrong with a file, without the operation and the path
+// that messages name in their own way.
+func Reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// Kind names what is no regular file.
+func Kind(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "a file"
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something else"
+}
