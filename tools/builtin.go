@@ -51,7 +51,7 @@ func CheckSource(def Definition, pos func(key string) string) error {
 	if ok && own.Declared() == def.Source {
 		return nil
 	}
-	e := &DefinitionError{Pos: pos(keySource), Tool: def.Name, Key: keySource}
+	e := newDecoder(def.Name, nil, pos).errorf(keySource, "")
 	if ok {
 		e.Msg = fmt.Sprintf("is %q for this tool, not %q", own.Declared(), def.Source)
 		return e

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -344,7 +346,7 @@ sandbox = "auto"`), nil)
 	}
 }
 
-func TestDefinitions(t *testing.T) {
+func TestDefine(t *testing.T) {
 	src := `
 ['*']
 run = "unattended"
@@ -370,12 +372,19 @@ command = "ls -l"
 	if err != nil {
 		t.Fatal(err)
 	}
-	defs, err := Definitions(tables, nil, map[string]Definition{"word_count": wc, "unused": wc})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := map[string]Definition{"word_count": wc, "unused": wc}
 	got := ""
-	for _, d := range defs {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if name == "*" || !Enabled(tables[name]) {
+			continue
+		}
+		d, err := Define(name, tables[name], nil, files)
+		if err == nil {
+			d, err = d.WithDefaults(tables["*"], nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		got += fmt.Sprintf("%s %s %s %s %s\n", d.Name, d.Source, d.Run, d.Timeout, d.Command.Program)
 	}
 	want := `fs_list_files local unattended 1m0s ls
@@ -385,20 +394,28 @@ lister local unattended 1m0s ls
 word_count local unattended 5s wc
 `
 	if got != want {
-		t.Errorf("Definitions =\n%swant\n%s", got, want)
+		t.Errorf("definitions =\n%swant\n%s", got, want)
 	}
-
-	defs, err = Definitions(map[string]map[string]any{"fs_raed_file": {}, "b": {"run": 1, "source": "local"}, "fs_read_file": {}},
-		func(tool, key string) string {
-			if key == "run" {
-				return "c.toml:7"
-			}
-			return ""
-		}, nil)
-	want = "c.toml:7: tool b: run: want ask, unattended or deny, not an integer\n" +
-		"tool fs_raed_file: is not defined: no built-in tool has this name, no file in .jp/tools, and the table has no command"
-	if err == nil || err.Error() != want || len(defs) != 1 {
-		t.Errorf("Definitions: %v, want %s", err, want)
+	pos := func(key string) string {
+		if key == "run" || key == "source" {
+			return "c.toml:7"
+		}
+		return ""
+	}
+	for _, tt := range []struct {
+		name  string
+		table map[string]any
+		want  string
+	}{
+		{"b", map[string]any{"run": 1, "source": "local"}, "c.toml:7: tool b: run: want ask, unattended or deny, not an integer"},
+		{"fs_raed_file", map[string]any{}, "c.toml:7: tool fs_raed_file: source: is missing"},
+		{"fs_raed_file", map[string]any{"source": "builtin"}, `c.toml:7: tool fs_raed_file: source: is "builtin", and jp has no tool of this name`},
+		{"fs_read_file", map[string]any{"source": "delegation"}, `c.toml:7: tool fs_read_file: source: is "builtin" for this tool, not "delegation"`},
+		{"word_count", map[string]any{"source": "builtin"}, `c.toml:7: tool word_count: source: is "builtin", and jp has no tool of this name`},
+	} {
+		if _, err := Define(tt.name, tt.table, pos, files); err == nil || err.Error() != tt.want {
+			t.Errorf("Define(%s, %v): %v, want %s", tt.name, tt.table, err, tt.want)
+		}
 	}
 	if Enabled(map[string]any{"enable": false}) || !Enabled(map[string]any{"enable": true}) || !Enabled(nil) {
 		t.Error("Enabled is not what the table says")

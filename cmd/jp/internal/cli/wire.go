@@ -49,7 +49,8 @@ func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]too
 
 // defined is the definition of one tool that a config enables.
 func defined(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
-	d, err := define(name, r.Tools[name], files)
+	t := r.Tools[name]
+	d, err := tools.Define(name, t.Values, position(t), files)
 	if err != nil {
 		return d, err
 	}
@@ -67,22 +68,6 @@ func defined(name string, r *profiles.Resolved, files map[string]tools.Definitio
 		}
 	}
 	return d, nil
-}
-
-func define(name string, t profiles.Table, files map[string]tools.Definition) (tools.Definition, error) {
-	source, given := t.Values["source"].(string)
-	base, known := files[name]
-	if !known || given && base.Declared() != source {
-		base, known = tools.Embedded(name)
-	}
-	if known && (!given || base.Declared() == source) {
-		return tools.Overlay(base, t.Values, position(t))
-	}
-	d, err := tools.Decode(name, t.Values, position(t))
-	if err == nil {
-		err = tools.CheckSource(d, position(t))
-	}
-	return d, err
 }
 
 func position(t profiles.Table) func(string) string {
