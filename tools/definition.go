@@ -129,7 +129,7 @@ const (
 // value; its slices, maps and Schema are never changed after it was made, and
 // must not be by others.
 //
-// [Decode], [LoadFile] and [Embedded] make complete ones. In one made by hand,
+// [Decode], [DecodeFiles] and [Embedded] make complete ones. In one made by hand,
 // note that a zero Parallel means alone, a zero Timeout no limit and a zero
 // SizeThreshold the default.
 type Definition struct {

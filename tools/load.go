@@ -3,14 +3,11 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"io"
 	iofs "io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"jp/profiles/tomldoc"
 	"jp/tools/brief"
@@ -20,42 +17,9 @@ import (
 // maxDefinition bounds a definition file in bytes.
 const maxDefinition = 1 << 20
 
-// LoadFile reads a definition from a file of its own. Errors name file and
-// line; those about what is said in it are *DefinitionError.
-func LoadFile(path string) (Definition, error) {
-	root, err := os.OpenRoot(filepath.Dir(path))
-	if err != nil {
-		return Definition{}, fmt.Errorf("%s: %w", path, fs.Reason(err))
-	}
-	defer root.Close()
-	return loadFrom(root, filepath.Base(path), path)
-}
-
-// LoadDir reads all *.toml files of a folder, by the names of the tools. A
-// folder that does not exist is empty; links that lead out of it are refused. When some files are broken, the
-// others are returned beside an error that joins one for each.
-func LoadDir(dir string) (map[string]Definition, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, iofs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, fs.Reason(err))
-	}
-	defer root.Close()
-	entries, err := iofs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, fs.Reason(err))
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return decodeAll(dir, names, func(name string) ([]byte, error) { return readDefinition(root, name) })
-}
-
-// DecodeFiles is [LoadDir] for files whose bytes are here already, by their
-// names; dir is what messages call their folder.
+// DecodeFiles reads the *.toml files of a folder, given as bytes by their names; dir is what messages call it. The definitions
+// are returned by the names of the tools. When some files are broken, the others are returned beside an error that joins one for
+// each; those about what is said in a file are *DefinitionError.
 func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, error) {
 	names := slices.Sorted(maps.Keys(files))
 	return decodeAll(dir, names, func(name string) ([]byte, error) {
@@ -95,37 +59,6 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 		}
 	}
 	return out, errors.Join(all...)
-}
-
-// loadFrom reads the definition in the file name of root; path is what
-// messages call it.
-func loadFrom(root *os.Root, name, path string) (Definition, error) {
-	src, err := readDefinition(root, name)
-	if err != nil {
-		return Definition{}, fmt.Errorf("%s: %w", path, fs.Reason(err))
-	}
-	return decodeFile(src, path, func(name string) ([]byte, error) { return readDefinition(root, name) })
-}
-
-// readDefinition reads a regular file of bounded size.
-func readDefinition(root *os.Root, name string) ([]byte, error) {
-	// O_NONBLOCK: opening a FIFO must not wait for a writer.
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	switch info, err := f.Stat(); {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("is %s, not a file", fs.Kind(info.Mode()))
-	}
-	src, err := io.ReadAll(io.LimitReader(f, maxDefinition+1))
-	if err == nil && len(src) > maxDefinition {
-		err = fmt.Errorf("is larger than %s", brief.Size(maxDefinition))
-	}
-	return src, err
 }
 
 // decodeFile decodes the text of a definition file. read returns the bytes of
