@@ -56,25 +56,25 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if err := a.untaped("acp"); err != nil {
 		return err
 	}
-	a.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
-	if w := &a.globals.workspace; w.Set {
+	a.con.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
+	if w := &a.con.globals.workspace; w.Set {
 		if _, err := a.workspace(); err != nil {
 			return err
 		}
-		w.Value = a.abs(w.Value)
+		w.Value = a.con.abs(w.Value)
 	}
-	if a.io.InTTY {
-		a.note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
+	if a.con.io.InTTY {
+		a.con.note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
 	}
 	s := &acpServer{app: a, o: o, hosts: map[*proc.Host]bool{}}
-	ctx, stop := a.withSignals(ctx, s.kill)
+	ctx, stop := a.con.withSignals(ctx, s.kill)
 	defer stop()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	a.io.Bound(ctx)
+	a.con.io.Bound(ctx)
 	return acp.Serve(ctx, leave, s, acp.Options{
-		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.verbosef,
-	}, a.io.In, escaping{a.io.Out})
+		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.con.verbosef,
+	}, a.con.io.In, escaping{a.con.io.Out})
 }
 
 // acpServer serves one editor. Each session, and each prompt, is worked on by an app of its own: sessions stand in different
@@ -109,7 +109,7 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 	}
 	return h, func() {
 		if err := h.Close(); err != nil {
-			s.app.warn("%v", err)
+			s.app.con.warn("%v", err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -119,26 +119,28 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 
 // at is jp in a folder of the editor's, with nobody at its streams. What it has to say beside the answer goes to say.
 func (s *acpServer) at(dir string, say io.Writer) *app {
-	own := &app{env: s.app.env, globals: s.app.globals}
-	own.env.Dir, own.env.Stdin, own.env.Stdout, own.env.Stderr = dir, nil, nil, say
-	own.io = own.openIO()
+	env := s.app.con.env
+	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
+	own := &app{con: newConsole(env)}
+	own.con.globals = s.app.con.globals
+	own.con.io = own.con.openIO()
 	return own
 }
 
 // within refuses a folder that is not there, or outside of the workspace that the flag names.
 func (s *acpServer) within(own *app) error {
-	if _, err := os.Stat(own.env.Dir); err != nil {
+	if _, err := os.Stat(own.con.env.Dir); err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return acp.Paramsf("cwd: %s: %v", own.env.Dir, err)
+		return acp.Paramsf("cwd: %s: %v", own.con.env.Dir, err)
 	}
 	root, err := own.workspace()
-	if err != nil || !s.app.globals.workspace.Set {
+	if err != nil || !s.app.con.globals.workspace.Set {
 		return err
 	}
-	dir, err := filepath.EvalSymlinks(own.env.Dir)
+	dir, err := filepath.EvalSymlinks(own.con.env.Dir)
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
@@ -146,20 +148,20 @@ func (s *acpServer) within(own *app) error {
 		return acp.Paramsf("cwd: %v", err)
 	}
 	if !inside(root, dir) {
-		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.env.Dir, root)
+		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.con.env.Dir, root)
 	}
 	return nil
 }
 
 // New makes the conversation of a session: hidden, and expiring unless it is asked something.
 func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.io.Err}}
 	return n, acpError(n.begin(ctx, setup))
 }
 
 // Load takes up a conversation.
 func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.io.Err}}
 	return n, acpError(n.load(ctx, id, setup))
 }
 
@@ -180,8 +182,8 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			return page, acp.Paramsf("cursor: is not one of this list")
 		}
 	}
-	own := s.at(wording.Either(dir == "", s.app.env.Dir, dir), s.app.io.Err)
-	defer func() { _ = own.log.Close() }()
+	own := s.at(wording.Either(dir == "", s.app.con.env.Dir, dir), s.app.con.io.Err)
+	defer func() { _ = own.con.log.Close() }()
 	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
 		return page, nil
 	} else if err != nil {

@@ -179,11 +179,11 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if err := a.persist("batch"); err != nil {
 		return err
 	}
-	if a.io.InTTY {
+	if a.con.io.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
-		text, err := a.stdin(ctx)
+		text, err := a.con.stdin(ctx)
 		if err != nil {
 			return err
 		}
@@ -336,14 +336,14 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	if err := b.query.begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
-	b.query.app.note("batch below %s", b.query.conv.ID)
+	b.query.app.con.note("batch below %s", b.query.conv.ID)
 	return nil
 }
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.query.app.globals.quiet && (!b.query.app.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
-		b.query.tree = term.NewTree(b.query.app.io, term.TreeOptions{})
+	if !b.query.app.con.globals.quiet && (!b.query.app.con.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
+		b.query.tree = term.NewTree(b.query.app.con.io, term.TreeOptions{})
 		d.Watch = b.query.tree.Update
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
@@ -358,7 +358,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	span.State(string(came.State), came.Reason)
 	failed = errors.Join(failed, b.query.conclude(ctx, b.summary(), came))
 	if ctx.Err() != nil && b.query.log != nil {
-		b.query.app.note("stopped; what is done is below %s", b.query.conv.ID)
+		b.query.app.con.note("stopped; what is done is below %s", b.query.conv.ID)
 	}
 	if failed != nil {
 		return failed
@@ -368,9 +368,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.query.app.io.Out)
+	b.out = bufio.NewWriter(b.query.app.con.io.Out)
 	b.rows = list{w: b.out, format: formatStream}
-	if f := b.query.app.format(); f == formatJSON || f == formatJSONPretty {
+	if f := b.query.app.con.format(); f == formatJSON || f == formatJSONPretty {
 		b.rows.format = f
 	}
 }
@@ -385,7 +385,7 @@ func (b *batch) finish(failed error) error {
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.query.app.io.OutTTY {
+	if !b.query.app.con.io.OutTTY {
 		return b.write(r)
 	}
 	b.query.tree.Around(func() { err = b.write(r) })

@@ -80,14 +80,14 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if err != nil {
 		return []error{err}
 	}
-	if !a.globals.noPersist {
+	if !a.con.globals.noPersist {
 		if err := st.Writable(); err != nil {
 			return []error{err}
 		}
 	}
-	asks, look := a.globals.nonInteractive, a.mcp.look
-	a.globals.nonInteractive, a.mcp.look = true, true
-	defer func() { a.globals.nonInteractive, a.mcp.look = asks, look }()
+	asks, look := a.con.globals.nonInteractive, a.mcp.look
+	a.con.globals.nonInteractive, a.mcp.look = true, true
+	defer func() { a.con.globals.nonInteractive, a.mcp.look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
 	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}

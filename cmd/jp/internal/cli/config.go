@@ -64,10 +64,10 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 		return err
 	}
 	s := configShown{Workspace: root, Layers: r.Layers, Settings: r.Keys()}
-	if a.json() {
-		return a.document(s)
+	if a.con.json() {
+		return a.con.document(s)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		for _, v := range s.Settings {
 			if o.all || !v.Default {
 				a.writeValue(w, v)
@@ -130,8 +130,8 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	}
 	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
 	comment := "  # " + unseen.Spell(origin)
-	if a.pretty() && a.io.Width > 0 {
-		line = term.Cut(line, max(a.io.Width-term.Width(comment), 20), a.io.UTF8)
+	if a.con.pretty() && a.con.io.Width > 0 {
+		line = term.Cut(line, max(a.con.io.Width-term.Width(comment), 20), a.con.io.UTF8)
 	}
 	fmt.Fprintln(w, line+comment)
 }

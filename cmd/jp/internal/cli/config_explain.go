@@ -59,17 +59,17 @@ func newConfigExplainCommand(a *app) *cli.Command {
 				return err
 			}
 			e := explained(r, s)
-			if a.json() {
-				return a.document(e)
+			if a.con.json() {
+				return a.con.document(e)
 			}
-			if err := a.text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
+			if err := a.con.text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
 				return err
 			}
 			below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
 			if len(below) == 0 {
 				return nil
 			}
-			if _, err := io.WriteString(a.io.Out, "\n"); err != nil {
+			if _, err := io.WriteString(a.con.io.Out, "\n"); err != nil {
 				return err
 			}
 			return a.writeSettings(below)
@@ -79,8 +79,8 @@ func newConfigExplainCommand(a *app) *cli.Command {
 
 // writeSettings lists settings, whatever holds here.
 func (a *app) writeSettings(list []profiles.Setting) error {
-	if a.json() {
-		return a.document(list)
+	if a.con.json() {
+		return a.con.document(list)
 	}
 	rows := make([][]string, len(list))
 	for i, s := range list {

@@ -107,13 +107,13 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			a.note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
+			a.con.note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
 		}
 	}
-	if a.json() {
-		return a.document(written)
+	if a.con.json() {
+		return a.con.document(written)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		for _, s := range written {
 			b, err := encodeJSON(s.Value, false)
 			if err != nil {

@@ -145,7 +145,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	}); err != nil {
 		return err
 	}
-	if !a.json() {
+	if !a.con.json() {
 		return a.printIDs(ids)
 	}
 	for _, id := range ids {
@@ -155,7 +155,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 		}
 		edited = append(edited, c)
 	}
-	return a.document(edited)
+	return a.con.document(edited)
 }
 
 func newArchiveCommand(a *app) *cli.Command {
@@ -202,8 +202,8 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 			}); err != nil {
 				return err
 			}
-			if a.json() {
-				return a.document(wording.Either(ids == nil, []convstore.ID{}, ids))
+			if a.con.json() {
+				return a.con.document(wording.Either(ids == nil, []convstore.ID{}, ids))
 			}
 			return a.printIDs(ids)
 		},

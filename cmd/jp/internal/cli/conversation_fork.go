@@ -111,8 +111,8 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 			return err
 		}
 	}
-	if a.json() {
-		return a.document(made)
+	if a.con.json() {
+		return a.con.document(made)
 	}
 	return a.printIDs(made)
 }

@@ -149,8 +149,8 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 
 // noMatch is the answer when there is nowhere to look.
 func (a *app) noMatch() error {
-	if a.json() {
-		if err := a.document([]struct{}{}); err != nil {
+	if a.con.json() {
+		if err := a.con.document([]struct{}{}); err != nil {
 			return err
 		}
 	}
@@ -177,10 +177,10 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 }
 
 func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
-	err = a.text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: a.io, pretty: a.pretty() || a.io.OutTTY, output: o.output, heading: o.heading || (a.pretty() && !o.noHeading), context: o.context.Value > 0}
-		if a.json() {
-			out.list = &list{w: w, format: a.format()}
+	err = a.con.text(func(w *bufio.Writer) error {
+		out := hitWriter{w: w, io: a.con.io, pretty: a.con.pretty() || a.con.io.OutTTY, output: o.output, heading: o.heading || (a.con.pretty() && !o.noHeading), context: o.context.Value > 0}
+		if a.con.json() {
+			out.list = &list{w: w, format: a.con.format()}
 		}
 		for m, err := range hits {
 			if err != nil {
@@ -190,7 +190,7 @@ func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convs
 			if err := out.match(m); err != nil {
 				return err
 			}
-			if a.io.OutTTY {
+			if a.con.io.OutTTY {
 				if err := w.Flush(); err != nil {
 					return err
 				}

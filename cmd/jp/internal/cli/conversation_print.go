@@ -79,12 +79,12 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 		}
 		cs = append(cs, c)
 	}
-	if a.json() {
+	if a.con.json() {
 		return a.printEvents(ctx, view, passages)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.io, style: o.style, layout: wording.Either(a.pretty(), new(a.style()), nil), calls: map[string]convstore.ToolCall{}}
+			p := printer{w: w, io: a.con.io, style: o.style, layout: wording.Either(a.con.pretty(), new(a.con.style()), nil), calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -114,8 +114,8 @@ func (a *app) scope(ctx context.Context, rootID command.Maybe[string]) (convstor
 
 // printEvents writes the events as JSON, each with the id of its conversation.
 func (a *app) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
-	return a.text(func(w *bufio.Writer) error {
-		out := list{w: w, format: a.format()}
+	return a.con.text(func(w *bufio.Writer) error {
+		out := list{w: w, format: a.con.format()}
 		for _, p := range passages {
 			for e, err := range p.events(ctx, view) {
 				if err != nil {

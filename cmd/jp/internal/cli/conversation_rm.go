@@ -77,8 +77,8 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 	if space, err := st.Space(ctx); err == nil {
 		a.offerCompact(space)
 	}
-	if a.json() {
-		return a.document(wording.Either(removed == nil, []convstore.ID{}, removed))
+	if a.con.json() {
+		return a.con.document(wording.Either(removed == nil, []convstore.ID{}, removed))
 	}
 	return a.printIDs(removed)
 }
@@ -99,7 +99,7 @@ func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation
 
 // confirmRemoval asks about one conversation.
 func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if nobody(err) {
 		return exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
 	}

@@ -108,7 +108,7 @@ func runShow(ctx context.Context, a *app, word string) error {
 	if err != nil {
 		return err
 	}
-	if a.json() {
+	if a.con.json() {
 		head, err := encodeJSON(c, false)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
@@ -117,9 +117,9 @@ func runShow(ctx context.Context, a *app, word string) error {
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
 		}
-		return a.document(joinObjects(string(head), tail))
+		return a.con.document(joinObjects(string(head), tail))
 	}
-	return a.text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
+	return a.con.text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
 }
 
 func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
@@ -256,7 +256,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 				term.Count(d.Usage.Tokens()), d.Reason})
 		}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.io); err != nil {
+		if err := t.Write(w, a.con.io); err != nil {
 			return err
 		}
 	}

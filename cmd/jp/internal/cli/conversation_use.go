@@ -50,14 +50,14 @@ func runUse(ctx context.Context, a *app, words []string) error {
 			return err
 		}
 	}
-	if !a.json() {
+	if !a.con.json() {
 		return a.printIDs([]convstore.ID{id})
 	}
 	_, previous, err := st.Active(ctx, session)
 	if err != nil {
 		return err
 	}
-	return a.document(struct {
+	return a.con.document(struct {
 		ID       convstore.ID  `json:"id"`
 		Previous *convstore.ID `json:"previous_id"`
 	}{id, wording.Either(previous == 0, nil, &previous)})

@@ -129,7 +129,7 @@ func (a *app) examine(ctx context.Context) examined {
 			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
 		}
 	}
-	temp := cmp.Or(a.getenv("TMPDIR"), "/tmp")
+	temp := cmp.Or(a.con.getenv("TMPDIR"), "/tmp")
 	if d, err := convstore.DiskOf(temp); err != nil {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
 	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
@@ -137,11 +137,11 @@ func (a *app) examine(ctx context.Context) examined {
 	} else if e.Temp = &d; d.Free < roomNeeded {
 		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
 	}
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if err == nil {
 		_ = tty.Close()
 	}
-	e.Terminal = terminalSeen{Out: a.io.OutTTY, Width: a.io.Width, UTF8: a.io.UTF8, Color: a.io.Color, Answer: err == nil}
+	e.Terminal = terminalSeen{Out: a.con.io.OutTTY, Width: a.con.io.Width, UTF8: a.con.io.UTF8, Color: a.con.io.Color, Answer: err == nil}
 	if root, err := a.workspace(); err == nil {
 		if j, err := a.judge(ctx, root); err != nil {
 			e.Trust = "untrusted"
@@ -159,8 +159,8 @@ func (a *app) examine(ctx context.Context) examined {
 			}
 		}
 	}
-	if otel.Asked(a.getenv) {
-		plan := otel.Look(a.getenv)
+	if otel.Asked(a.con.getenv) {
+		plan := otel.Look(a.con.getenv)
 		e.Traces = &plan
 		e.Errors = append(e.Errors, plan.Problems...)
 	}
@@ -186,7 +186,7 @@ func (a *app) examine(ctx context.Context) examined {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if a.getenv(name) != "" {
+		if a.con.getenv(name) != "" {
 			e.Keys = append(e.Keys, name)
 		}
 	}
@@ -219,7 +219,7 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 	all := map[string]profiles.Provider{}
 	for _, b := range model.Builtins() {
 		if b.Format != "script" {
-			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.getenv)}
+			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.con.getenv)}
 		}
 	}
 	for name, p := range configured {
@@ -236,7 +236,7 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 			key = "withheld"
 		case p.APIKeyEnv == "":
 			key = "none"
-		case a.getenv(p.APIKeyEnv) != "":
+		case a.con.getenv(p.APIKeyEnv) != "":
 			key = "set"
 		}
 		list = append(list, providerKey{name, p.APIKeyEnv, key})
@@ -245,10 +245,10 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 }
 
 func (a *app) writeExamined(e examined) error {
-	if a.json() {
-		return a.document(e)
+	if a.con.json() {
+		return a.con.document(e)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
 		row("system", e.OS)
 		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))

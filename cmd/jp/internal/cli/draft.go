@@ -35,7 +35,7 @@ const maxDraft = stdinMax
 
 // takeDraft returns, with again, a draft of the workspace that was left behind and that nobody is writing; else a new one.
 func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
-	state := a.stateDir()
+	state := a.con.stateDir()
 	if state == "" {
 		return nil, exit.Usagef("--edit: there is no home folder to keep the draft in").WithHint("set HOME or XDG_STATE_HOME")
 	}
@@ -54,7 +54,7 @@ func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 		case !d.left.IsZero() && !again:
 			d.release()
 		case !d.left.IsZero() && d.unfit() != nil:
-			a.note("%v: it is not offered again; edit or remove it", d.unfit())
+			a.con.note("%v: it is not offered again; edit or remove it", d.unfit())
 			d.release()
 		case !d.left.IsZero():
 			if fresh != nil {

@@ -133,7 +133,7 @@ func TestNothingIsReadWithoutNeed(t *testing.T) {
 
 func TestSignals(t *testing.T) {
 	again := make(chan struct{}, 1)
-	ctx, stop := newApp(Env{}).withSignals(context.Background(), func() { again <- struct{}{} })
+	ctx, stop := newApp(Env{}).con.withSignals(context.Background(), func() { again <- struct{}{} })
 	defer stop()
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {

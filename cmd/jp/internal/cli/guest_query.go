@@ -30,10 +30,10 @@ func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definiti
 		if err != nil {
 			return nil, err
 		}
-		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.env.Environ, "LANG", "LC_*", "TZ")}
+		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.con.env.Environ, "LANG", "LC_*", "TZ")}
 		l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
 			status := g.serve(ctx, r)
-			q.app.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+			q.app.con.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
 			return status
 		})
 		if err != nil {
@@ -61,7 +61,7 @@ func ownProgram() string {
 // ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
 // which no rule of access.fs covers: no tool can put something else there.
 func (a *app) ownFolder() (dir string, err error) {
-	program, state := ownProgram(), a.stateDir()
+	program, state := ownProgram(), a.con.stateDir()
 	switch {
 	case program == "":
 		return "", errors.New("the file of this program is gone")
@@ -143,15 +143,15 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 	if err != nil {
 		return err
 	}
-	if a.json() {
-		return a.document([]convstore.ID{id})
+	if a.con.json() {
+		return a.con.document([]convstore.ID{id})
 	}
 	return a.printIDs([]convstore.ID{id})
 }
 
 // query is one delegation, which the one rule decides.
 func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
-	if a.format() == formatStream {
+	if a.con.format() == formatStream {
 		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
 	}
 	order, err := g.order(o.directives, o.model)
@@ -213,7 +213,7 @@ func (a *app) writeReport(r delegate.Report) error {
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
 		text = ""
 	}
-	if a.json() {
+	if a.con.json() {
 		return a.resultDocument(inOtherWords(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
 			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
@@ -223,6 +223,6 @@ func (a *app) writeReport(r delegate.Report) error {
 	if text == "" {
 		return nil
 	}
-	_, err := io.WriteString(a.io.Out, strings.TrimSuffix(text, "\n")+"\n")
+	_, err := io.WriteString(a.con.io.Out, strings.TrimSuffix(text, "\n")+"\n")
 	return err
 }

@@ -32,7 +32,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	}
 	var found []model.Candidate
 	if !o.model.Set {
-		for _, c := range model.Detect(ctx, a.getenv) {
+		for _, c := range model.Detect(ctx, a.con.getenv) {
 			if isModel(c.Model) {
 				found = append(found, c)
 			}
@@ -43,10 +43,10 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 			return "", exit.Usagef("init: no model found on this machine").
 				WithHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
 		}
-		a.note("model: %s (%s)", found[0].Model, found[0].Reason)
+		a.con.note("model: %s (%s)", found[0].Model, found[0].Reason)
 		return found[0].Model, nil
 	}
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if nobody(err) {
 		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model provider/model --yes")
 	}
@@ -101,8 +101,8 @@ func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
 	for i, c := range listed {
 		id := term.Line(c.Model)
 		line := fmt.Sprintf("%3d  %s%s  %s", i+1, id, strings.Repeat(" ", wide-term.Width(id)), term.Line(c.Reason))
-		if a.io.Width > 0 {
-			line = term.Cut(line, a.io.Width, a.io.UTF8)
+		if a.con.io.Width > 0 {
+			line = term.Cut(line, a.con.io.Width, a.con.io.UTF8)
 		}
 		text += line + "\n"
 	}

@@ -77,7 +77,7 @@ func (l *logFile) Close() error {
 }
 
 // logger returns the trace log: warnings and errors always, more with -v.
-func (a *app) logger() *slog.Logger {
+func (a *console) logger() *slog.Logger {
 	if a.log.path == nil {
 		a.log.path, a.log.std = a.logPath, a.io.Err
 	}
@@ -90,7 +90,7 @@ func (a *app) logger() *slog.Logger {
 
 // libraries has what libraries print with package log go to the trace log until restore is called: net/http tells so of servers
 // that misbehave, in the words of these, and stderr is not its.
-func (a *app) libraries() (restore func()) {
+func (a *console) libraries() (restore func()) {
 	flags, to := log.Flags(), log.Writer()
 	log.SetFlags(0)
 	log.SetOutput(libraryLog{a})
@@ -100,15 +100,15 @@ func (a *app) libraries() (restore func()) {
 	}
 }
 
-type libraryLog struct{ app *app }
+type libraryLog struct{ con *console }
 
 func (l libraryLog) Write(p []byte) (int, error) {
-	l.app.logger().Warn(strings.TrimSpace(string(p)))
+	l.con.logger().Warn(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
 
 // logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.
-func (a *app) logPath() string {
+func (a *console) logPath() string {
 	path := a.getenv("JP_LOG_FILE")
 	if a.globals.logFile.Set {
 		path = a.globals.logFile.Value
@@ -118,8 +118,8 @@ func (a *app) logPath() string {
 		return path
 	case path != "":
 		return a.abs(path)
-	case a.places.machine != nil && a.places.machine.Log.File != "":
-		return a.places.machine.Log.File
+	case a.logDefault != "":
+		return a.logDefault
 	}
 	if dir := a.stateDir(); dir != "" {
 		return filepath.Join(dir, "jp.log")
@@ -128,7 +128,7 @@ func (a *app) logPath() string {
 }
 
 // stateDir is $XDG_STATE_HOME/jp; "" without a home.
-func (a *app) stateDir() string {
+func (a *console) stateDir() string {
 	if dir := a.getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "jp")
 	}
@@ -139,7 +139,7 @@ func (a *app) stateDir() string {
 }
 
 // abs resolves a path of the command line.
-func (a *app) abs(path string) string {
+func (a *console) abs(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}

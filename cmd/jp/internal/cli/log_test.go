@@ -14,7 +14,7 @@ func TestLibraries(t *testing.T) {
 	defer log.SetOutput(old)
 	log.SetOutput(&other)
 	a := newApp(Env{Environ: []string{"JP_LOG_FILE=-"}, Stderr: &stderr})
-	restore := a.libraries()
+	restore := a.con.libraries()
 	log.Printf("Unsolicited response %q", "HTTP/1.1 \x1b[31m")
 	restore()
 	log.Print("after")

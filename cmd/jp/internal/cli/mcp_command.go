@@ -94,7 +94,7 @@ func newMCPListCommand(a *app) *cli.Command {
 				return err
 			}
 			if a.mcp.fileErr != nil {
-				a.warn("%s: %v", mcpFile, a.mcp.fileErr)
+				a.con.warn("%s: %v", mcpFile, a.mcp.fileErr)
 			}
 			list := []mcpShown{}
 			rows := [][]string{}
@@ -106,8 +106,8 @@ func newMCPListCommand(a *app) *cli.Command {
 				list = append(list, v)
 				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, cmp.Or(v.Problem, v.Address), cmp.Or(v.Sandbox, "-")})
 			}
-			if a.json() {
-				return a.document(list)
+			if a.con.json() {
+				return a.con.document(list)
 			}
 			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
@@ -144,10 +144,10 @@ func (a *app) writeMCPServer(ctx context.Context, name string, s mcpServer) erro
 	if err != nil {
 		return err
 	}
-	if a.json() {
-		return a.document(v)
+	if a.con.json() {
+		return a.con.document(v)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		_, _ = w.WriteString(mcpText(v))
 		for _, t := range v.Tools {
 			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), marked("  ", t.Description))
@@ -220,7 +220,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 			if err := a.persist("mcp approve"); err != nil {
 				return err
 			}
-			ctx, stop := a.withSignals(ctx, func() {})
+			ctx, stop := a.con.withSignals(ctx, func() {})
 			defer stop()
 			return approveServer(ctx, a, args[0], yes)
 		},
@@ -336,7 +336,7 @@ func laidOut(text string, width int) string {
 func (a *app) askApproval(ctx context.Context, name, text, question string) error {
 	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
 		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if nobody(err) {
 		return refusal
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // format returns the form of stdout, with auto decided.
-func (a *app) format() string {
+func (a *console) format() string {
 	if a.globals.format != formatAuto {
 		return a.globals.format
 	}
@@ -25,7 +25,7 @@ func (a *app) format() string {
 }
 
 // json reports whether stdout is for programs: one of the JSON formats.
-func (a *app) json() bool {
+func (a *console) json() bool {
 	switch a.globals.format {
 	case formatJSON, formatJSONPretty, formatStream:
 		return true
@@ -34,15 +34,15 @@ func (a *app) json() bool {
 }
 
 // pretty reports whether text is laid out for people: tables, headings, colours.
-func (a *app) pretty() bool { return a.format() == formatTextPretty }
+func (a *console) pretty() bool { return a.format() == formatTextPretty }
 
 // style is how Markdown is laid out on stdout.
-func (a *app) style() markdown.Style {
+func (a *console) style() markdown.Style {
 	return markdown.Style{Width: a.io.Width, Color: a.io.Color, UTF8: a.io.UTF8}
 }
 
 // text writes to stdout through a buffer.
-func (a *app) text(write func(w *bufio.Writer) error) error {
+func (a *console) text(write func(w *bufio.Writer) error) error {
 	w := bufio.NewWriterSize(a.io.Out, 32<<10)
 	err := write(w)
 	if flushed := w.Flush(); err == nil {
@@ -52,7 +52,7 @@ func (a *app) text(write func(w *bufio.Writer) error) error {
 }
 
 // document writes v as the one JSON document of stdout; a slice is one line for each element in stream-json.
-func (a *app) document(v any) error {
+func (a *console) document(v any) error {
 	if a.format() != formatStream {
 		b, err := encodeJSON(v, a.format() == formatJSONPretty)
 		if err != nil {
@@ -139,28 +139,28 @@ func (l *list) close() error {
 }
 
 // note writes a line of chrome to stderr, not with --quiet.
-func (a *app) note(format string, args ...any) {
+func (a *console) note(format string, args ...any) {
 	if !a.globals.quiet {
 		fmt.Fprintf(a.io.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
 	}
 }
 
 // warn is a note that also goes to the log.
-func (a *app) warn(format string, args ...any) {
+func (a *console) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	a.note("warning: %s", text)
 	a.logger().Warn(text)
 }
 
 // verbosef is a note for -v.
-func (a *app) verbosef(format string, args ...any) {
+func (a *console) verbosef(format string, args ...any) {
 	if a.globals.verbose > 0 {
 		a.note(format, args...)
 	}
 }
 
 // fail says what went wrong, on stderr, and returns the exit status.
-func (a *app) fail(err error) exit.Status {
+func (a *console) fail(err error) exit.Status {
 	r := explain(err)
 	if r.Message == "" {
 		return r.Status

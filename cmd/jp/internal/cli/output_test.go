@@ -51,8 +51,8 @@ func TestDocumentForms(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		a := newApp(Env{Stdout: &out})
-		a.globals.format = format
-		if err := a.document([]map[string]string{{"a": "<\u009b>"}, {"a": "y"}}); err != nil || out.String() != want {
+		a.con.globals.format = format
+		if err := a.con.document([]map[string]string{{"a": "<\u009b>"}, {"a": "y"}}); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v; want %q", format, out.String(), err, want)
 		}
 	}

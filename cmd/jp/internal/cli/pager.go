@@ -17,12 +17,12 @@ import (
 
 // paged runs f with stdout led through a pager, when it is a terminal that somebody reads. The pager starts with the first thing
 // that is written, so that an error alone stays where it is; f's end waits for the reader's.
-func (a *app) paged(f func() error) error {
+func (a *console) paged(f func() error) error {
 	command := a.pagerCommand()
 	if command == "" {
 		return f()
 	}
-	p := &pager{app: a, command: command}
+	p := &pager{con: a, command: command}
 	a.io = a.io.Through(p)
 	err := f()
 	failed := p.close()
@@ -36,8 +36,8 @@ func (a *app) paged(f func() error) error {
 }
 
 // pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
-func (a *app) pagerCommand() string {
-	if !a.io.OutTTY || a.globals.noPager || a.json() || a.guest != nil || a.io.Dumb {
+func (a *console) pagerCommand() string {
+	if !a.io.OutTTY || a.globals.noPager || a.json() || a.inTool || a.io.Dumb {
 		return ""
 	}
 	for i, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {
@@ -64,7 +64,7 @@ func (a *app) pagerCommand() string {
 
 // pager is a process that reads what is written. Not for concurrent use.
 type pager struct {
-	app     *app
+	con     *console
 	command string
 
 	cmd    *exec.Cmd // nil before the first Write
@@ -85,8 +85,8 @@ func (p *pager) Write(text []byte) (int, error) {
 
 func (p *pager) start() error {
 	cmd := exec.Command("sh", "-c", p.command)
-	cmd.Stdout, cmd.Stderr = p.app.env.Stdout, p.app.env.Stderr
-	cmd.Env = slices.Clone(p.app.env.Environ)
+	cmd.Stdout, cmd.Stderr = p.con.env.Stdout, p.con.env.Stderr
+	cmd.Env = slices.Clone(p.con.env.Environ)
 	for name, value := range map[string]string{"LESS": "FRX", "LV": "-c"} {
 		if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -41,8 +41,8 @@ func newProfileListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.json() {
-				return a.document(wording.Either(found == nil, []profiles.Profile{}, found))
+			if a.con.json() {
+				return a.con.document(wording.Either(found == nil, []profiles.Profile{}, found))
 			}
 			rows := make([][]string, len(found))
 			for i, p := range found {
@@ -55,10 +55,10 @@ func newProfileListCommand(a *app) *cli.Command {
 
 // table writes rows: laid out for a terminal, tab-separated for a pipe.
 func (a *app) table(columns []term.Column, rows [][]string) error {
-	return a.text(func(w *bufio.Writer) error {
-		if a.pretty() {
+	return a.con.text(func(w *bufio.Writer) error {
+		if a.con.pretty() {
 			t := term.Table{Columns: columns, Rows: rows}
-			return t.Write(w, a.io)
+			return t.Write(w, a.con.io)
 		}
 		for _, r := range rows {
 			for i, cell := range r {
@@ -102,7 +102,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 				return err
 			}
 			for _, w := range r.Warnings {
-				a.warn("%s", w)
+				a.con.warn("%s", w)
 			}
 			ts := shownTools(r, defs, a.serversFor(files))
 			defined := files.definedIn()
@@ -117,10 +117,10 @@ func newProfileShowCommand(a *app) *cli.Command {
 					s.Settings = append(s.Settings, v)
 				}
 			}
-			if a.json() {
-				return a.document(s)
+			if a.con.json() {
+				return a.con.document(s)
 			}
-			return a.text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
+			return a.con.text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
 		},
 	})
 }

@@ -121,7 +121,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 				return f
 			}
 			there++
-			a.note("%s (%s)", f.Msg, f.Hint)
+			a.con.note("%s (%s)", f.Msg, f.Hint)
 		}
 	}
 	if err := a.writeImports(ctx, src, list, o.check); err != nil {
@@ -139,16 +139,16 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 
 // writeImported writes what was made, or would be.
 func (a *app) writeImported(list []imported, check bool) error {
-	if a.json() {
-		return a.document(list)
+	if a.con.json() {
+		return a.con.document(list)
 	}
-	if a.pretty() && !check {
-		defer a.note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
+	if a.con.pretty() && !check {
+		defer a.con.note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
 	}
-	return a.text(func(w *bufio.Writer) error {
+	return a.con.text(func(w *bufio.Writer) error {
 		for _, im := range list {
 			if check {
-				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.io.Text(im.TOML))
+				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.io.Text(im.TOML))
 				continue
 			}
 			fmt.Fprintf(w, "created %s\n", im.Path)
@@ -161,7 +161,7 @@ func (a *app) writeImported(list []imported, check bool) error {
 
 // readImport makes the profile of one file.
 func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
-	file := a.abs(arg)
+	file := a.con.abs(arg)
 	format := o.from
 	if format == "" {
 		format = profiles.ForeignFormat(file)
@@ -257,7 +257,7 @@ func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]s
 	}
 	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if nobody(err) {
 		return nil, missing
 	}

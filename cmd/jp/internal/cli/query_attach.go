@@ -28,7 +28,7 @@ func (q *query) attach(ctx context.Context, t *task) error {
 	if q.o.input != inputText {
 		words = nil
 	}
-	r := &attach.Reader{Dir: q.app.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.warn("%s", s) }}
+	r := &attach.Reader{Dir: q.app.con.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.warn("%s", s) }}
 	if !q.o.composed.Set && len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
 		a, err := r.File(words[0][1:])
 		if err != nil {
@@ -166,7 +166,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
 	defer cancel()
 	out := &bounded{}
-	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.env.Environ, Dir: q.app.env.Dir, Stdout: out, Stderr: out})
+	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.con.env.Environ, Dir: q.app.con.env.Dir, Stdout: out, Stderr: out})
 	switch {
 	case errors.Is(err, errOutputLarge):
 		return none, fmt.Errorf("%s: %w", ref, errOutputLarge)

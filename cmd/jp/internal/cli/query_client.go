@@ -71,7 +71,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
-	go c.read(a.io.In)
+	go c.read(a.con.io.In)
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -81,7 +81,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 			return last
 		}
 		if last != nil {
-			a.fail(last)
+			a.con.fail(last)
 		}
 		if err == nil && runs > 0 {
 			err = c.again()
@@ -271,7 +271,7 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 func (c *client) again() error {
 	o := &c.o
 	switch {
-	case c.app.globals.noPersist:
+	case c.app.con.globals.noPersist:
 		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
 	case c.app.tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
@@ -293,12 +293,12 @@ func (c *client) again() error {
 // tellClient tells the client what the ledger says that its message has used, which what came after the answer is a part of.
 func (q *query) tellClient(ctx context.Context) {
 	c := q.o.client
-	if c == nil || q.app.globals.noPersist {
+	if c == nil || q.app.con.globals.noPersist {
 		return
 	}
 	a, err := q.store.Account(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.app.warn("%s: what it used: %v", q.conv.ID, err)
+		q.app.con.warn("%s: what it used: %v", q.conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)
@@ -328,7 +328,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(escaping{c.app.io.Out}, session).Write(failedResult(session, err)))
+	return errors.Join(err, stream.NewWriter(escaping{c.app.con.io.Out}, session).Write(failedResult(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
@@ -341,7 +341,7 @@ func (a *app) oneMessage(ctx context.Context) (string, error) {
 	read := make(chan result, 1)
 	go func() { // is left behind with ctx
 		var m stream.OneMessage
-		lines := bufio.NewScanner(a.io.In)
+		lines := bufio.NewScanner(a.con.io.In)
 		lines.Buffer(nil, stdinMax)
 		for lines.Scan() {
 			if err := m.Add(lines.Bytes()); err != nil {

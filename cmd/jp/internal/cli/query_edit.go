@@ -40,7 +40,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	piped, err := a.stdin(ctx)
+	piped, err := a.con.stdin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.takeDraft(workspace, !a.globals.noPersist)
+	d, err := a.takeDraft(workspace, !a.con.globals.noPersist)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +89,10 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 		return 0, false, command.ErrMixed("--edit", "--no-edit")
 	case o.edit && o.input != inputText:
 		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
-	case o.edit && !a.interactive():
+	case o.edit && !a.con.interactive():
 		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:
-	case o.noEdit || o.input != inputText || !a.interactive() || len(o.words) > 0 || !a.io.InTTY || !a.io.ErrTTY || a.json():
+	case o.noEdit || o.input != inputText || !a.con.interactive() || len(o.words) > 0 || !a.con.io.InTTY || !a.con.io.ErrTTY || a.con.json():
 		return 0, false, nil
 	}
 	if !o.fresh && o.id.Value != "new" {
@@ -122,7 +122,7 @@ func (a *app) editor() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, line := range []string{a.getenv("JP_EDITOR"), m.Editor.Cmd, a.getenv("VISUAL"), a.getenv("EDITOR")} {
+	for _, line := range []string{a.con.getenv("JP_EDITOR"), m.Editor.Cmd, a.con.getenv("VISUAL"), a.con.getenv("EDITOR")} {
 		if strings.TrimSpace(line) != "" {
 			return line, nil
 		}
@@ -191,7 +191,7 @@ func (a *app) edit(d *draft, line, text, below string) (string, error) {
 			return "", err
 		}
 		if before != "" {
-			a.note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
+			a.con.note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
 		}
 		text = joinText(before, text)
 	}
@@ -222,7 +222,7 @@ var errUnsaved = errors.New("nothing was saved in the editor")
 // if there is one.
 func (a *app) runEditor(line, path string) error {
 	cmd := exec.Command("/bin/sh", "-c", line+` "$@"`, line, path)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.env.Dir, a.env.Environ, a.env.Stderr, a.env.Stderr
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.con.env.Dir, a.con.env.Environ, a.con.env.Stderr, a.con.env.Stderr
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0); err == nil {
 		defer func() { _ = tty.Close() }()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
@@ -247,16 +247,16 @@ func (a *app) runEditor(line, path string) error {
 
 // end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
 func (d *draft) end(a *app, err error) error {
-	if err == nil || explain(err).Status == exit.Limit || a.globals.noPersist {
+	if err == nil || explain(err).Status == exit.Limit || a.con.globals.noPersist {
 		d.drop()
 		return err
 	}
 	if info, gone := os.Stat(d.path); gone == nil && info.Size() > 0 {
 		_ = os.Chtimes(d.path, time.Time{}, time.Now())
 		if d.unfit() != nil {
-			a.note("the draft is kept in %s", d.path)
+			a.con.note("the draft is kept in %s", d.path)
 		} else {
-			a.note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
+			a.con.note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
 		}
 	}
 	d.release()

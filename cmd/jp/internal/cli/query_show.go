@@ -45,13 +45,13 @@ type show struct {
 }
 
 func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.style()), live: q.app.pretty() && q.app.io.OutTTY}
-	if q.app.format() == formatStream {
-		q.lines = stream.NewWriter(escaping{q.app.io.Out}, q.conv.ID.String())
-	} else if !q.app.globals.quiet && !q.app.json() {
+	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.style()), live: q.app.con.pretty() && q.app.con.io.OutTTY}
+	if q.app.con.format() == formatStream {
+		q.lines = stream.NewWriter(escaping{q.app.con.io.Out}, q.conv.ID.String())
+	} else if !q.app.con.globals.quiet && !q.app.con.json() {
 		// Until the first sign of life. A question of a tool comes after one.
-		q.app.io, q.app.progress = q.app.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		q.tree = term.NewTree(q.app.io, term.TreeOptions{})
+		q.app.con.io, q.app.con.progress = q.app.con.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
+		q.tree = term.NewTree(q.app.con.io, term.TreeOptions{})
 	}
 	return s
 }
@@ -81,7 +81,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	set := s.loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.query.conv.Profile, Tools: set.Names(),
-		CWD: s.query.app.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
+		CWD: s.query.app.con.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.con.interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
 		APIKeySource: wording.Either(s.query.info.KeyEnv == "", "none", wording.Either(s.query.info.KeyEnv == "ANTHROPIC_API_KEY", s.query.info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}
@@ -111,7 +111,7 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 // stop ends everything that moves.
 func (s *show) stop() {
 	s.thoughts.end()
-	s.query.app.progress.End()
+	s.query.app.con.progress.End()
 	s.flow(s.text.Flush())
 	s.query.tree.Close()
 }
@@ -132,15 +132,15 @@ func (s *show) watch() agent.Watch {
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
-			s.query.app.progress.End()
+			s.query.app.con.progress.End()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
-	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.globals.quiet && !s.query.app.json() {
+	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.con.globals.quiet && !s.query.app.con.json() {
 		s.thoughts = &thoughts{show: s}
 		w.Reasoning = func(delta string) {
-			s.query.app.progress.End()
+			s.query.app.con.progress.End()
 			s.thoughts.add(delta)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *show) watch() agent.Watch {
 }
 
 func (s *show) put(text string) {
-	if _, err := io.WriteString(s.query.app.io.Out, text); err != nil && s.err == nil {
+	if _, err := io.WriteString(s.query.app.con.io.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -161,7 +161,7 @@ func (s *show) flow(text string) {
 }
 
 func (s *show) message(m agent.Message) {
-	s.query.app.progress.End()
+	s.query.app.con.progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
@@ -177,7 +177,7 @@ func (s *show) message(m agent.Message) {
 }
 
 func (s *show) call(c convstore.ToolCall) {
-	s.query.app.progress.End()
+	s.query.app.con.progress.End()
 	if s.query.lines != nil {
 		l := s.toolCall(c)
 		s.write(&l)
@@ -187,11 +187,11 @@ func (s *show) call(c convstore.ToolCall) {
 		return
 	}
 	width := 100
-	if s.query.app.io.Width > 20 {
-		width = s.query.app.io.Width - 2
+	if s.query.app.con.io.Width > 20 {
+		width = s.query.app.con.io.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.io.UTF8)
-	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.io.Err, "· "+line+"\n") })
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.io.UTF8)
+	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.io.Err, "· "+line+"\n") })
 }
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
@@ -205,7 +205,9 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	}
 	if s.query.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
-		s.query.tree.Around(func() { s.query.app.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.io.UTF8)) })
+		s.query.tree.Around(func() {
+			s.query.app.con.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.io.UTF8))
+		})
 	}
 }
 
@@ -214,7 +216,7 @@ func (s *show) remark(n convstore.Note) {
 	s.query.logNote(s.loop, n)
 	if s.query.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
-		s.query.tree.Around(func() { s.query.app.note("%s", line) })
+		s.query.tree.Around(func() { s.query.app.con.note("%s", line) })
 	}
 }
 
@@ -222,7 +224,7 @@ func (s *show) remark(n convstore.Note) {
 func (q *query) logNote(loop *agent.Loop, n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := loop.Synthesis.Tools.Len()
-		q.app.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
+		q.app.con.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
 	}
 }
 
@@ -236,7 +238,7 @@ func (s *show) compacted(c convstore.Compaction) {
 		return
 	}
 	if s.query.tree != nil {
-		s.query.tree.Around(func() { s.query.app.note("%s", compactedText(c)) })
+		s.query.tree.Around(func() { s.query.app.con.note("%s", compactedText(c)) })
 	}
 }
 
@@ -265,7 +267,7 @@ func (s *show) hasRow(call string) bool {
 
 // broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
 func (s *show) broken(err error) error {
-	if !s.query.app.json() {
+	if !s.query.app.con.json() {
 		return nil
 	}
 	r := failedResult(s.query.conv.ID.String(), err)
@@ -285,13 +287,13 @@ func (s *show) result(r *stream.Result) error {
 	switch {
 	case s.query.lines != nil:
 		s.write(r)
-	case s.query.app.json():
+	case s.query.app.con.json():
 		return s.query.app.resultDocument(r)
 	case s.live && s.shown:
-	case r.Result != "" && s.query.app.pretty() && r.Structured == nil:
-		s.put(markdown.Render(r.Result, s.query.app.style()))
+	case r.Result != "" && s.query.app.con.pretty() && r.Structured == nil:
+		s.put(markdown.Render(r.Result, s.query.app.con.style()))
 	case r.Result != "":
-		text := s.query.app.io.Text(r.Result)
+		text := s.query.app.con.io.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

@@ -93,3 +93,10 @@ func sweepVanished(place string) {
 		}
 	}
 }
+
+// removeVanishing removes the store of a run with --no-persist that is ended by force; if it cannot, the next run does.
+func (a *app) removeVanishing() {
+	if dir := a.places.vanishing.Load(); dir != nil {
+		_ = os.RemoveAll(dir.path)
+	}
+}

@@ -112,7 +112,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 	}
 	s, err := q.store.Spent(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.app.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
+		q.app.con.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
 		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
 	for _, c := range s.Charges {
@@ -168,14 +168,14 @@ func (a *app) resultDocument(r *stream.Result) error {
 	if err != nil {
 		return err
 	}
-	if a.format() == formatJSONPretty {
+	if a.con.format() == formatJSONPretty {
 		var out bytes.Buffer
 		if err := json.Indent(&out, b, "", "  "); err != nil {
 			return err
 		}
 		b = out.Bytes()
 	}
-	_, err = a.io.Out.Write(term.EscapeJSON(b))
+	_, err = a.con.io.Out.Write(term.EscapeJSON(b))
 	return err
 }
 

@@ -42,7 +42,7 @@ func signalName(s syscall.Signal) string {
 // with a *signalError as its cause, the second calls again and ends the process soon, the third kills. Other commands leave signals to their default, which ends
 // them at once with the same status for a shell. Once ctx has ended nobody waits for long for who does not read our output; a
 // command with a deadline tells a.io of that itself. stop must be called; it gives the signals back.
-func (a *app) withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
+func (a *console) withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.io.Bound(ctx)
 	signals := make(chan os.Signal, 4)
@@ -87,7 +87,7 @@ const (
 
 // forceEnd has kill end what is below this process, and then ends the process unless Main has returned before. It waits for
 // nothing that the run could wait for. The store is as after a kill: the next run settles what is open.
-func (a *app) forceEnd(kill func(), why error) {
+func (a *console) forceEnd(kill func(), why error) {
 	if a.env.Exit == nil {
 		if kill != nil {
 			kill()
@@ -98,8 +98,8 @@ func (a *app) forceEnd(kill func(), why error) {
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
-			if dir := a.places.vanishing.Load(); dir != nil {
-				_ = os.RemoveAll(dir.path) // or the next run does
+			if a.last != nil {
+				a.last()
 			}
 			a.fail(fmt.Errorf("%w, by force: something did not end", why))
 		}()
@@ -116,7 +116,7 @@ func (a *app) forceEnd(kill func(), why error) {
 
 // endWith is forceEnd for a run that is to end with ctx and takes too long: its time is up, or who waited for it is gone. After a
 // single signal it may take as long as it does. stop calls it off unless ctx has ended; then Main should return soon.
-func (a *app) endWith(ctx context.Context, kill func()) (stop func() bool) {
+func (a *console) endWith(ctx context.Context, kill func()) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
 		if errors.As(cause, new(*signalError)) {

@@ -55,8 +55,8 @@ func newToolListCommand(a *app) *cli.Command {
 				return err
 			}
 			ts := shownTools(r, defs, a.servers(ctx))
-			if a.json() {
-				return a.document(ts)
+			if a.con.json() {
+				return a.con.document(ts)
 			}
 			rows := make([][]string, len(ts))
 			for i, t := range ts {
@@ -106,7 +106,7 @@ func newToolRunCommand(a *app) *cli.Command {
 
 func runTool(ctx context.Context, a *app, o toolOptions, name, args string) error {
 	if args == "-" {
-		text, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
+		text, err := io.ReadAll(io.LimitReader(a.con.io.In, stdinMax+1))
 		if err != nil {
 			return fmt.Errorf("stdin: %w", err)
 		}
@@ -137,7 +137,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }()
-	ctx, stop := a.withSignals(ctx, host.Kill)
+	ctx, stop := a.con.withSignals(ctx, host.Kill)
 	defer stop()
 	t, err := a.handTool(ctx, d, host)
 	if err != nil {
@@ -212,14 +212,14 @@ type toolResult struct {
 
 func (a *app) writeToolResult(name string, r tools.Result) error {
 	var err error
-	if a.json() {
-		err = a.document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
+	if a.con.json() {
+		err = a.con.document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
 	} else {
-		text := a.io.Text(r.Text)
+		text := a.con.io.Text(r.Text)
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		_, err = io.WriteString(a.io.Out, text)
+		_, err = io.WriteString(a.con.io.Out, text)
 	}
 	switch {
 	case err != nil:

@@ -65,10 +65,10 @@ func newToolShowCommand(a *app) *cli.Command {
 					t.Defined = c.definedIn()[d.Name]
 				}
 			}
-			if a.json() {
-				return a.document(t)
+			if a.con.json() {
+				return a.con.document(t)
 			}
-			return a.text(func(w *bufio.Writer) error { return a.writeTool(w, t) })
+			return a.con.text(func(w *bufio.Writer) error { return a.writeTool(w, t) })
 		},
 	})
 }

@@ -44,7 +44,7 @@ func newTraceCommand(a *app) *cli.Command {
 
 func runTrace(ctx context.Context, a *app, output, word string) error {
 	if output == "" {
-		output = wording.Either(a.json(), traceJSON, traceText)
+		output = wording.Either(a.con.json(), traceJSON, traceText)
 	}
 	t, err := a.trace(ctx, word)
 	if err != nil {
@@ -52,17 +52,17 @@ func runTrace(ctx context.Context, a *app, output, word string) error {
 	}
 	switch output {
 	case traceJSON:
-		if !a.json() {
-			a.globals.format = formatJSON
+		if !a.con.json() {
+			a.con.globals.format = formatJSON
 		}
-		return a.document(t)
+		return a.con.document(t)
 	case traceChrome:
-		return a.text(func(w *bufio.Writer) error { return t.Chrome(w) })
+		return a.con.text(func(w *bufio.Writer) error { return t.Chrome(w) })
 	case traceHTML:
-		return a.text(func(w *bufio.Writer) error { return t.HTML(w) })
+		return a.con.text(func(w *bufio.Writer) error { return t.HTML(w) })
 	}
-	return a.text(func(w *bufio.Writer) error {
-		t.Text(w, a.io)
+	return a.con.text(func(w *bufio.Writer) error {
+		t.Text(w, a.con.io)
 		return nil
 	})
 }

@@ -79,7 +79,7 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 	}
 	var complaint string
 	if j.record, complaint = readTrust(j.path, j.real); complaint != "" {
-		a.warn("%s", complaint)
+		a.con.warn("%s", complaint)
 	}
 	trusted := map[string]string{}
 	if j.record != nil {
@@ -93,9 +93,9 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 // question: the sub-agents of a run that works without them get it.
 const trustVar = "JP_TRUST_WORKSPACE"
 
-func (a *app) trustByEnv() bool { return a.getenv(trustVar) == "1" }
+func (a *app) trustByEnv() bool { return a.con.getenv(trustVar) == "1" }
 
-func (a *app) distrustByEnv() bool { return a.getenv(trustVar) == "none" }
+func (a *app) distrustByEnv() bool { return a.con.getenv(trustVar) == "none" }
 
 // trustForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
 func (a *app) trustForChild() string {
@@ -196,7 +196,7 @@ func (a *app) trustedAlready(ctx context.Context) *contribution {
 
 // askTrust asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
 func (a *app) askTrust(ctx context.Context, j judgement) error {
-	tty, err := a.terminal()
+	tty, err := a.con.terminal()
 	if nobody(err) {
 		return j.refusal()
 	}
@@ -331,7 +331,7 @@ func withNone(ds []profiles.Directive) bool {
 // userSources is everything but the workspace.
 func (a *app) userSources() profiles.Sources {
 	return profiles.Sources{
-		UserDir: profiles.UserDir(a.env.Environ), Dir: cmp.Or(a.env.Dir, a.places.workspace), Environ: a.env.Environ,
+		UserDir: profiles.UserDir(a.con.env.Environ), Dir: cmp.Or(a.con.env.Dir, a.places.workspace), Environ: a.con.env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
 	}
 }

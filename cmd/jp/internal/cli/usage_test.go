@@ -53,7 +53,7 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	a := &app{io: &term.IO{}}
+	a := &app{con: &console{io: &term.IO{}}}
 	if err := a.writeUsage(w, u); err != nil {
 		t.Fatal(err)
 	}

@@ -2,17 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/fs"
@@ -43,15 +38,15 @@ func (a *app) workspace() (string, error) {
 		return "", errGuest()
 	}
 	if a.places.workspace == "" {
-		start := a.env.Dir
-		if start == "" && !a.globals.workspace.Set {
+		start := a.con.env.Dir
+		if start == "" && !a.con.globals.workspace.Set {
 			return "", exit.NotFoundf("working directory: it is gone")
 		}
-		if w := a.globals.workspace; w.Set {
+		if w := a.con.globals.workspace; w.Set {
 			if w.Value == "" {
 				return "", exit.Usagef("--workspace: the path is empty")
 			}
-			start = a.abs(w.Value)
+			start = a.con.abs(w.Value)
 			if info, err := os.Stat(start); err != nil || !info.IsDir() {
 				return "", exit.NotFoundf("workspace %s: not a folder", start)
 			}
@@ -72,15 +67,17 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 	if err != nil {
 		return nil, err
 	}
-	a.places.know(r)
+	a.know(r)
 	for _, w := range r.Warnings {
-		a.warn("%s", w)
+		a.con.warn("%s", w)
 	}
 	return r, nil
 }
 
 // know keeps what r says about this machine.
-func (p *places) know(r *profiles.Resolved) {
+func (a *app) know(r *profiles.Resolved) {
+	p := &a.places
+	a.con.logDefault = r.Config.Log.File
 	p.machine, p.userFiles, p.growing = &r.Config, slices.Clone(r.UserFolders), nil
 	for _, pattern := range r.UserPatterns {
 		p.growing = append(p.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
@@ -108,7 +105,7 @@ func (a *app) machine() (*profiles.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.places.know(r)
+		a.know(r)
 	}
 	return a.places.machine, nil
 }
@@ -135,8 +132,8 @@ func (a *app) store(context.Context) (*convstore.Store, error) {
 
 // storeOf returns the store of the workspace at root.
 func (a *app) storeOf(root string) (*convstore.Store, error) {
-	env := convstore.Env{Get: a.getenv, Notice: func(s string) { a.note("%s", s) }}
-	if a.getenv("JP_STORE") == "" {
+	env := convstore.Env{Get: a.con.getenv, Notice: func(s string) { a.con.note("%s", s) }}
+	if a.con.getenv("JP_STORE") == "" {
 		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
 		m, err := a.machine()
 		if err != nil {
@@ -148,63 +145,13 @@ func (a *app) storeOf(root string) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convstore.Open(dir, convstore.Options{ReadOnly: a.globals.noPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
+	return convstore.Open(dir, convstore.Options{ReadOnly: a.con.globals.noPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
 }
 
 // persist refuses a command that does nothing but write when writing was ruled out.
 func (a *app) persist(command string) error {
-	if a.globals.noPersist {
+	if a.con.globals.noPersist {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil
 }
-
-// stdinMax bounds what is read from stdin, in bytes.
-const stdinMax = 16 << 20
-
-// stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
-func (a *app) stdin(ctx context.Context) (string, error) {
-	if a.io.InTTY {
-		return "", nil
-	}
-	type input struct {
-		b   []byte
-		err error
-	}
-	// A pipe that nobody writes to and nobody closes must not outlast a signal or a deadline. The reader is left behind then.
-	read := make(chan input, 1)
-	go func() {
-		b, err := io.ReadAll(io.LimitReader(a.io.In, stdinMax+1))
-		read <- input{b, err}
-	}()
-	var in input
-	select {
-	case in = <-read:
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	b, err := in.b, in.err
-	switch {
-	case errors.Is(err, os.ErrClosed):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("stdin: %w", err)
-	case len(b) > stdinMax:
-		return "", exit.Usagef("stdin: more than %d MiB", stdinMax>>20)
-	case !utf8.Valid(b):
-		return "", exit.Usagef("stdin: not UTF-8 text").WithHint("attach or convert it; a model reads text only")
-	}
-	return string(b), nil
-}
-
-// terminal opens the terminal for a question. The error for nobody there, or --non-interactive, is term.ErrNobody.
-func (a *app) terminal() (*term.TTY, error) {
-	if a.guest != nil || !a.interactive() {
-		return nil, term.ErrNobody
-	}
-	a.progress.End() // it would be drawn over the question
-	return term.OpenTTY()
-}
-
-// nobody reports whether a question failed for want of someone to answer it.
-func nobody(err error) bool { return errors.Is(err, term.ErrNobody) }
