@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -56,25 +57,25 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if err := a.untaped("acp"); err != nil {
 		return err
 	}
-	a.con.globals.nonInteractive = true // stdin and stdout are the editor's, and it is asked
-	if w := &a.con.globals.workspace; w.Set {
+	a.con.Globals.NonInteractive = true // stdin and stdout are the editor's, and it is asked
+	if w := &a.con.Globals.Workspace; w.Set {
 		if _, err := a.workspace(); err != nil {
 			return err
 		}
-		w.Value = a.con.abs(w.Value)
+		w.Value = a.con.Abs(w.Value)
 	}
-	if a.con.io.InTTY {
-		a.con.note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
+	if a.con.Io.InTTY {
+		a.con.Note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
 	}
 	s := &acpServer{app: a, o: o, hosts: map[*proc.Host]bool{}}
-	ctx, stop := a.con.withSignals(ctx, s.kill)
+	ctx, stop := a.con.WithSignals(ctx, s.kill)
 	defer stop()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	a.con.io.Bound(ctx)
+	a.con.Io.Bound(ctx)
 	return acp.Serve(ctx, leave, s, acp.Options{
-		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.con.verbosef,
-	}, a.con.io.In, escaping{a.con.io.Out})
+		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.con.Verbosef,
+	}, a.con.Io.In, escaping{a.con.Io.Out})
 }
 
 // acpServer serves one editor. Each session, and each prompt, is worked on by an app of its own: sessions stand in different
@@ -109,7 +110,7 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 	}
 	return h, func() {
 		if err := h.Close(); err != nil {
-			s.app.con.warn("%v", err)
+			s.app.con.Warn("%v", err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -119,28 +120,28 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 
 // at is jp in a folder of the editor's, with nobody at its streams. What it has to say beside the answer goes to say.
 func (s *acpServer) at(dir string, say io.Writer) *app {
-	env := s.app.con.env
+	env := s.app.con.Env
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
-	own := &app{con: newConsole(env)}
-	own.con.globals = s.app.con.globals
-	own.con.io = own.con.openIO()
+	own := &app{con: console.New(env)}
+	own.con.Globals = s.app.con.Globals
+	own.con.Io = own.con.OpenIO()
 	return own
 }
 
 // within refuses a folder that is not there, or outside of the workspace that the flag names.
 func (s *acpServer) within(own *app) error {
-	if _, err := os.Stat(own.con.env.Dir); err != nil {
+	if _, err := os.Stat(own.con.Env.Dir); err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return acp.Paramsf("cwd: %s: %v", own.con.env.Dir, err)
+		return acp.Paramsf("cwd: %s: %v", own.con.Env.Dir, err)
 	}
 	root, err := own.workspace()
-	if err != nil || !s.app.con.globals.workspace.Set {
+	if err != nil || !s.app.con.Globals.Workspace.Set {
 		return err
 	}
-	dir, err := filepath.EvalSymlinks(own.con.env.Dir)
+	dir, err := filepath.EvalSymlinks(own.con.Env.Dir)
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
@@ -148,20 +149,20 @@ func (s *acpServer) within(own *app) error {
 		return acp.Paramsf("cwd: %v", err)
 	}
 	if !inside(root, dir) {
-		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.con.env.Dir, root)
+		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.con.Env.Dir, root)
 	}
 	return nil
 }
 
 // New makes the conversation of a session: hidden, and expiring unless it is asked something.
 func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.Io.Err}}
 	return n, acpError(n.begin(ctx, setup))
 }
 
 // Load takes up a conversation.
 func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.Io.Err}}
 	return n, acpError(n.load(ctx, id, setup))
 }
 
@@ -182,8 +183,8 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			return page, acp.Paramsf("cursor: is not one of this list")
 		}
 	}
-	own := s.at(wording.Either(dir == "", s.app.con.env.Dir, dir), s.app.con.io.Err)
-	defer func() { _ = own.con.log.Close() }()
+	own := s.at(wording.Either(dir == "", s.app.con.Env.Dir, dir), s.app.con.Io.Err)
+	defer func() { _ = own.con.Log.Close() }()
 	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
 		return page, nil
 	} else if err != nil {
@@ -217,7 +218,7 @@ func acpError(err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	r := explain(err)
+	r := console.Explain(err)
 	e := &acp.Error{Code: acp.CodeInternal, Message: r.Message, Data: map[string]any{"code": r.Code, "hint": r.Hint, "exit": int(r.Status)}}
 	if r.Code == "not_found" {
 		e.Code = acp.CodeNotFound

@@ -19,7 +19,7 @@ import (
 // prompted is what an editor's prompt asks. Where something is mentioned the text names it; what it holds is attached: a file, a
 // page, what the editor sent of it. A folder, and an address that only the editor can read, is only named.
 func (q *query) prompted(ctx context.Context, prompt []acp.Block) (task, error) {
-	p := prompting{r: attach.Reader{Dir: q.app.con.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.warn("%s", s) }}}
+	p := prompting{r: attach.Reader{Dir: q.app.con.Env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.Warn("%s", s) }}}
 	for i, b := range prompt {
 		if err := p.add(ctx, b); err != nil {
 			var known *attach.FetchError

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/console"
 )
 
 func TestPrompted(t *testing.T) {
@@ -66,7 +67,7 @@ func TestPrompted(t *testing.T) {
 		{"large", []acp.Block{acp.Text("x"), resource(acp.Resource{URI: "x:1", Blob: []byte(strings.Repeat("x", 1<<20+1))})}, "prompt[1]: x:1: is larger than 1024 KiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := &query{app: newApp(Env{Dir: dir}), workspace: dir}
+			q := &query{app: newApp(console.Env{Dir: dir}), workspace: dir}
 			got, err := q.prompted(t.Context(), tt.blocks)
 			text := fmt.Sprint(err)
 			if err == nil {

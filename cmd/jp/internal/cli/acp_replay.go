@@ -71,7 +71,7 @@ func (q *query) attached(a convstore.Attachment) acp.Block {
 	if !attach.IsURL(uri) {
 		path := uri
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(q.app.con.env.Dir, path)
+			path = filepath.Join(q.app.con.Env.Dir, path)
 		}
 		uri = (&url.URL{Scheme: "file", Path: path}).String()
 	}

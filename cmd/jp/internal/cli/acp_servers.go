@@ -48,10 +48,10 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		}
 		switch {
 		case e.Err != nil:
-			q.app.con.warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
+			q.app.con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
 		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
 		case taken:
-			q.app.con.warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+			q.app.con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
 			s.servers[e.Server.Name] = mcpServer{Entry: e, Origin: ofEditor}
 		}
@@ -139,7 +139,7 @@ func (s *acpSession) unused(q *query, set tools.Set) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		if !used[name] {
-			q.app.con.note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+			q.app.con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
 // open is a run in the session's workspace. Whoever gets it calls leave.
 func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err error) {
 	own := s.server.at(s.dir, s.notices)
-	closeLog := func() { _ = own.con.log.Close() }
+	closeLog := func() { _ = own.con.Log.Close() }
 	defer func() {
 		if err != nil {
 			closeLog()
@@ -198,7 +198,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	if left := q.finish(ctx, out); left != nil {
-		q.app.con.warn("%v", left)
+		q.app.con.Warn("%v", left)
 	}
 	q.expire(ctx)
 	q.name(ctx, loop, out)
@@ -211,7 +211,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 func (s *acpSession) entitle(ctx context.Context, q *query, client *acp.Client) {
 	conv, err := q.log.Get(context.WithoutCancel(ctx))
 	if err != nil {
-		q.app.con.warn("%v", err)
+		q.app.con.Warn("%v", err)
 		return
 	}
 	if conv.Title != s.title {
@@ -231,7 +231,7 @@ func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason,
 	case convstore.StateCancelled:
 		return acp.Cancelled, nil
 	case convstore.StatePartial, convstore.StateBudget:
-		q.app.con.note("stopped at a limit: %s", out.Reason)
+		q.app.con.Note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
 	return "", outcomeError(ctx, q.conv.ID, q.again(), out)

@@ -65,7 +65,7 @@ func (s *acpShow) watch() agent.Watch {
 func (s *acpShow) remark(n convstore.Note) {
 	s.query.logNote(s.loop, n)
 	line, _, _ := strings.Cut(n.Text, "\n")
-	s.query.app.con.note("%s", line)
+	s.query.app.con.Note("%s", line)
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
@@ -94,7 +94,7 @@ func (s *acpShow) filled(usd json.Number) {
 func (s *acpShow) spent(ctx context.Context) {
 	all, err := s.query.store.Spent(context.WithoutCancel(ctx), s.query.conv.ID)
 	if err != nil {
-		s.query.app.con.warn("%v", err)
+		s.query.app.con.Warn("%v", err)
 		return
 	}
 	var sum int64

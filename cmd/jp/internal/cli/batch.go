@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
@@ -179,11 +180,11 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if err := a.persist("batch"); err != nil {
 		return err
 	}
-	if a.con.io.InTTY {
+	if a.con.Io.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
-		text, err := a.con.stdin(ctx)
+		text, err := a.con.Stdin(ctx)
 		if err != nil {
 			return err
 		}
@@ -240,7 +241,7 @@ type batch struct {
 	parallel int
 	most     convstore.Budget // of one line
 	out      *bufio.Writer
-	rows     list
+	rows     console.List
 	ok       int
 	limited  int // stopped at a limit, or refused for one
 	refused  int // by policy
@@ -336,14 +337,14 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	if err := b.query.begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
-	b.query.app.con.note("batch below %s", b.query.conv.ID)
+	b.query.app.con.Note("batch below %s", b.query.conv.ID)
 	return nil
 }
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.query.app.con.globals.quiet && (!b.query.app.con.io.OutTTY || b.rows.format == formatStream) { // half of an array cannot stand above a tree
-		b.query.tree = term.NewTree(b.query.app.con.io, term.TreeOptions{})
+	if !b.query.app.con.Globals.Quiet && (!b.query.app.con.Io.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
+		b.query.tree = term.NewTree(b.query.app.con.Io, term.TreeOptions{})
 		d.Watch = b.query.tree.Update
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
@@ -358,7 +359,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 	span.State(string(came.State), came.Reason)
 	failed = errors.Join(failed, b.query.conclude(ctx, b.summary(), came))
 	if ctx.Err() != nil && b.query.log != nil {
-		b.query.app.con.note("stopped; what is done is below %s", b.query.conv.ID)
+		b.query.app.con.Note("stopped; what is done is below %s", b.query.conv.ID)
 	}
 	if failed != nil {
 		return failed
@@ -368,10 +369,10 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.query.app.con.io.Out)
-	b.rows = list{w: b.out, format: formatStream}
-	if f := b.query.app.con.format(); f == formatJSON || f == formatJSONPretty {
-		b.rows.format = f
+	b.out = bufio.NewWriter(b.query.app.con.Io.Out)
+	b.rows = console.List{W: b.out, Format: console.FormatStream}
+	if f := b.query.app.con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
+		b.rows.Format = f
 	}
 }
 
@@ -380,12 +381,12 @@ func (b *batch) finish(failed error) error {
 	if errors.Is(failed, term.ErrClosed) || errors.As(failed, new(*term.OutError)) {
 		return failed
 	}
-	return errors.Join(failed, b.repeat(b.total), b.rows.close(), b.out.Flush())
+	return errors.Join(failed, b.repeat(b.total), b.rows.Close(), b.out.Flush())
 }
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.query.app.con.io.OutTTY {
+	if !b.query.app.con.Io.OutTTY {
 		return b.write(r)
 	}
 	b.query.tree.Around(func() { err = b.write(r) })
@@ -411,7 +412,7 @@ func (b *batch) write(r delegate.Row) error {
 	default:
 		b.failed++
 	}
-	if err := b.rows.add(r); err != nil {
+	if err := b.rows.Add(r); err != nil {
 		return err
 	}
 	return b.out.Flush()

@@ -47,7 +47,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
 	// Not blocking: it may be a pipe that nobody writes to.
-	if e.file, err = os.OpenFile(b.query.app.con.abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
+	if e.file, err = os.OpenFile(b.query.app.con.Abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
 		return exit.Usagef("--resume %s: %v", path, withoutPath(err))
 	}
 	b.earlier = e
@@ -58,7 +58,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	if !info.Mode().IsRegular() {
 		return exit.Usagef("--resume %s: is no regular file", path)
 	}
-	if out, ok := b.query.app.con.env.Stdout.(*os.File); ok {
+	if out, ok := b.query.app.con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
 			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")
 		}
@@ -285,7 +285,7 @@ func (b *batch) leaveOut() error {
 		}
 	}
 	b.items = rest
-	b.query.app.con.note("%d of %d queries were answered before", b.total-len(rest), b.total)
+	b.query.app.con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
 
@@ -298,7 +298,7 @@ func (b *batch) repeat(before int) error {
 				return fmt.Errorf("--resume: %w", err)
 			}
 			b.ok++
-			if err := b.rows.add(row); err != nil {
+			if err := b.rows.Add(row); err != nil {
 				return err
 			}
 			continue
@@ -312,7 +312,7 @@ func (b *batch) repeat(before int) error {
 			return fmt.Errorf("--resume: %w", err)
 		}
 		b.ok++
-		if err := b.rows.add(json.RawMessage(raw)); err != nil {
+		if err := b.rows.Add(json.RawMessage(raw)); err != nil {
 			return err
 		}
 	}

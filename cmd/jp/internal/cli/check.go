@@ -190,10 +190,10 @@ func (l *linter) report() error {
 	})
 	l.found = slices.Compact(l.found)
 	var err error
-	if l.app.con.json() {
-		err = l.app.con.document(wording.Either(l.found == nil, []finding{}, l.found))
+	if l.app.con.JSON() {
+		err = l.app.con.Document(wording.Either(l.found == nil, []finding{}, l.found))
 	} else {
-		err = l.app.con.text(func(w *bufio.Writer) error {
+		err = l.app.con.Text(func(w *bufio.Writer) error {
 			for _, f := range l.found {
 				fmt.Fprintln(w, term.Line(f.String()))
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools"
@@ -46,7 +47,7 @@ func (l *linter) start(err error) {
 	before := l.found
 	l.found = nil
 	l.add(err)
-	r := explain(err)
+	r := console.Explain(err)
 	for _, f := range l.found {
 		if f.Hint == "" {
 			f.Hint = r.Hint
@@ -80,14 +81,14 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if err != nil {
 		return []error{err}
 	}
-	if !a.con.globals.noPersist {
+	if !a.con.Globals.NoPersist {
 		if err := st.Writable(); err != nil {
 			return []error{err}
 		}
 	}
-	asks, look := a.con.globals.nonInteractive, a.mcp.look
-	a.con.globals.nonInteractive, a.mcp.look = true, true
-	defer func() { a.con.globals.nonInteractive, a.mcp.look = asks, look }()
+	asks, look := a.con.Globals.NonInteractive, a.mcp.look
+	a.con.Globals.NonInteractive, a.mcp.look = true, true
+	defer func() { a.con.Globals.NonInteractive, a.mcp.look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
 	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}

@@ -32,12 +32,12 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
 	}
 	allow = append(allow, q.app.mcpVariables(ctx)...)
-	env = append(proc.Environ(q.app.con.env.Environ, allow...), env...)
+	env = append(proc.Environ(q.app.con.Env.Environ, allow...), env...)
 	if say := q.app.trustForChild(); say != "" {
 		env = append(env, say)
 	}
 	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
-	if p := q.app.con.logPath(); p != "" && p != "-" {
+	if p := q.app.con.LogPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env

@@ -14,10 +14,10 @@ import (
 // that tools run), and of the user's own config, which may do what a workspace may not.
 func (a *app) closedFolders() []string {
 	var list []string
-	if dir := a.con.stateDir(); dir != "" {
+	if dir := a.con.StateDir(); dir != "" {
 		list = append(list, dir)
 	}
-	if dir := profiles.UserDir(a.con.env.Environ); dir != "" {
+	if dir := profiles.UserDir(a.con.Env.Environ); dir != "" {
 		list = append(list, dir)
 	}
 	if a.places.store != nil {
@@ -45,7 +45,7 @@ func (a *app) sealed() []string {
 	for _, file := range a.places.userFiles {
 		add(file)
 	}
-	if dir := profiles.UserDir(a.con.env.Environ); dir != "" {
+	if dir := profiles.UserDir(a.con.Env.Environ); dir != "" {
 		dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {

@@ -11,6 +11,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 )
 
@@ -28,7 +29,7 @@ func everyCommand(a *app, f func(path []*cli.Command, s command.Spec)) {
 }
 
 func TestEveryCommandIsDocumented(t *testing.T) {
-	a := newApp(Env{})
+	a := newApp(console.Env{})
 	n := 0
 	everyCommand(a, func(path []*cli.Command, s command.Spec) {
 		n++
@@ -37,7 +38,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			t.Errorf("%s: summary %q: want one line, lowercase, no full stop", name, s.Summary)
 		}
 		var b bytes.Buffer
-		if err := a.tree.Help(&b, a.con.io.Width, path); err != nil {
+		if err := a.tree.Help(&b, a.con.Io.Width, path); err != nil {
 			t.Fatal(err)
 		}
 		_, examples, ok := strings.Cut(b.String(), "\nexample")
@@ -73,11 +74,11 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 // Every example is a command line of this program: the right command, known flags, good values.
 func TestExamplesAreCommandLines(t *testing.T) {
 	n := 0
-	everyCommand(newApp(Env{}), func(path []*cli.Command, s command.Spec) {
+	everyCommand(newApp(console.Env{}), func(path []*cli.Command, s command.Spec) {
 		for _, example := range s.Examples {
 			for _, words := range jpCalls(t, example) {
 				n++
-				a := newApp(Env{})
+				a := newApp(console.Env{})
 				inv, err := a.tree.Arrange(words)
 				if err != nil {
 					t.Errorf("%s: example %q: %v", command.Name(path), example, err)
@@ -147,9 +148,9 @@ func jpCalls(t *testing.T, line string) [][]string {
 
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, width := range []string{"40", "80"} {
-		everyCommand(newApp(Env{}), func(path []*cli.Command, s command.Spec) {
+		everyCommand(newApp(console.Env{}), func(path []*cli.Command, s command.Spec) {
 			var out bytes.Buffer
-			env := Env{Args: append(strings.Fields(command.Name(path)), "--help", "--width", width), Stdout: &out}
+			env := console.Env{Args: append(strings.Fields(command.Name(path)), "--help", "--width", width), Stdout: &out}
 			if status := Main(context.Background(), env); status != 0 || out.Len() == 0 {
 				t.Fatalf("%q: status %d", env.Args, status)
 			}

@@ -23,7 +23,7 @@ const completionLimit = 100
 // known are the values that stand for what help calls arg: TARGET, PROFILE and so on. Nothing is made, asked or waited for; of
 // a workspace that is not trusted only the store is read. What cannot be read is not offered.
 func (a *app) known(ctx context.Context, arg, word string) []command.Candidate {
-	a.con.globals.quiet, a.con.globals.nonInteractive, a.con.globals.noPersist = true, true, true
+	a.con.Globals.Quiet, a.con.Globals.NonInteractive, a.con.Globals.NoPersist = true, true, true
 	a.patience = completionPatience
 	var out []command.Candidate
 	switch strings.TrimSuffix(strings.Trim(arg, "[]"), "...") {
@@ -172,7 +172,7 @@ func (a *app) knownModels(ctx context.Context, which func(id string) bool) []com
 func (a *app) hasKey(id string) bool {
 	provider, _, _ := strings.Cut(id, "/")
 	b, ok := model.FindBuiltin(provider)
-	return ok && a.con.getenv(b.KeyEnv(a.con.getenv)) != ""
+	return ok && a.con.Getenv(b.KeyEnv(a.con.Getenv)) != ""
 }
 
 // knownKeys are the settings, those with a name in them left out.

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
@@ -64,10 +65,10 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 		return err
 	}
 	s := configShown{Workspace: root, Layers: r.Layers, Settings: r.Keys()}
-	if a.con.json() {
-		return a.con.document(s)
+	if a.con.JSON() {
+		return a.con.Document(s)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, v := range s.Settings {
 			if o.all || !v.Default {
 				a.writeValue(w, v)
@@ -120,7 +121,7 @@ func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profi
 func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	text := "unset"
 	if v.Value != nil {
-		if b, err := encodeJSON(v.Value, false); err == nil {
+		if b, err := console.EncodeJSON(v.Value, false); err == nil {
 			text = strings.TrimSuffix(string(b), "\n")
 		}
 	}
@@ -130,8 +131,8 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	}
 	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
 	comment := "  # " + unseen.Spell(origin)
-	if a.con.pretty() && a.con.io.Width > 0 {
-		line = term.Cut(line, max(a.con.io.Width-term.Width(comment), 20), a.con.io.UTF8)
+	if a.con.Pretty() && a.con.Io.Width > 0 {
+		line = term.Cut(line, max(a.con.Io.Width-term.Width(comment), 20), a.con.Io.UTF8)
 	}
 	fmt.Fprintln(w, line+comment)
 }

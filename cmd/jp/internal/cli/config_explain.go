@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -59,17 +60,17 @@ func newConfigExplainCommand(a *app) *cli.Command {
 				return err
 			}
 			e := explained(r, s)
-			if a.con.json() {
-				return a.con.document(e)
+			if a.con.JSON() {
+				return a.con.Document(e)
 			}
-			if err := a.con.text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
+			if err := a.con.Text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
 				return err
 			}
 			below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
 			if len(below) == 0 {
 				return nil
 			}
-			if _, err := io.WriteString(a.con.io.Out, "\n"); err != nil {
+			if _, err := io.WriteString(a.con.Io.Out, "\n"); err != nil {
 				return err
 			}
 			return a.writeSettings(below)
@@ -79,14 +80,14 @@ func newConfigExplainCommand(a *app) *cli.Command {
 
 // writeSettings lists settings, whatever holds here.
 func (a *app) writeSettings(list []profiles.Setting) error {
-	if a.con.json() {
-		return a.con.document(list)
+	if a.con.JSON() {
+		return a.con.Document(list)
 	}
 	rows := make([][]string, len(list))
 	for i, s := range list {
 		def := "-"
 		if s.Default != nil {
-			b, err := encodeJSON(s.Default, false)
+			b, err := console.EncodeJSON(s.Default, false)
 			if err != nil {
 				return err
 			}
@@ -133,7 +134,7 @@ func (a *app) writeExplained(w *bufio.Writer, e keyExplained) error {
 		if v == nil {
 			return "keys below it"
 		}
-		b, err := encodeJSON(v, false)
+		b, err := console.EncodeJSON(v, false)
 		if err != nil {
 			return err.Error()
 		}

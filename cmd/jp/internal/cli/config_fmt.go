@@ -83,10 +83,10 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 			return fmt.Errorf("config fmt: %w", err)
 		}
 	}
-	if a.con.json() {
-		err = a.con.document(names)
+	if a.con.JSON() {
+		err = a.con.Document(names)
 	} else {
-		err = a.con.text(func(w *bufio.Writer) error {
+		err = a.con.Text(func(w *bufio.Writer) error {
 			for _, n := range names {
 				fmt.Fprintln(w, term.Line(n))
 			}
@@ -133,7 +133,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	if len(args) > 0 {
 		var named []string
 		for _, arg := range args {
-			rel, err := filepath.Rel(root, a.con.abs(arg))
+			rel, err := filepath.Rel(root, a.con.Abs(arg))
 			if key := filepath.ToSlash(rel); err == nil && slices.Contains(keys, key) {
 				named = append(named, key)
 				continue

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -107,15 +108,15 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			a.con.note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
+			a.con.Note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
 		}
 	}
-	if a.con.json() {
-		return a.con.document(written)
+	if a.con.JSON() {
+		return a.con.Document(written)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, s := range written {
-			b, err := encodeJSON(s.Value, false)
+			b, err := console.EncodeJSON(s.Value, false)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ type editedFile struct {
 
 // lockConfig keeps other jp from changing config files of this user until unlock.
 func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
-	dir := a.con.stateDir()
+	dir := a.con.StateDir()
 	if dir == "" {
 		return nil, errors.New("neither XDG_STATE_HOME nor HOME says where locks are")
 	}
@@ -41,7 +41,7 @@ func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
 
 // userConfig is the user's config.toml, under lockConfig.
 func (a *app) userConfig() (editedFile, error) {
-	dir := profiles.UserDir(a.con.env.Environ)
+	dir := profiles.UserDir(a.con.Env.Environ)
 	if dir == "" {
 		return editedFile{}, exit.NotFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
 	}
@@ -111,7 +111,7 @@ func (f *editedFile) read() error {
 // replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has
 // that lock: left behind in .jp by a jp that was killed, it would be a file that nobody trusted.
 func (a *app) replaceConfig(file string, data []byte, mode fs.FileMode) error {
-	dir := filepath.Join(a.con.stateDir(), "config.writing")
+	dir := filepath.Join(a.con.StateDir(), "config.writing")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (a *app) configure(ctx context.Context, stored []byte, held []string, hasGr
 	}
 	if hasGrant {
 		for _, name := range r.Cut(held) {
-			a.con.warn("tool %s: not granted to the source, left out", name)
+			a.con.Warn("tool %s: not granted to the source, left out", name)
 		}
 	}
 	model, err := r.Config.RequireModel()
@@ -169,7 +169,7 @@ func (a *app) configure(ctx context.Context, stored []byte, held []string, hasGr
 
 // printIDs writes ids, one per line.
 func (a *app) printIDs(ids []convstore.ID) error {
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, id := range ids {
 			fmt.Fprintln(w, id)
 		}

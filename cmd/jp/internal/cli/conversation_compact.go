@@ -92,7 +92,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
-	ctx, stop := a.con.withSignals(ctx, host.Kill)
+	ctx, stop := a.con.WithSignals(ctx, host.Kill)
 	defer stop()
 	q := &query{app: a, workspace: ws, store: store, host: host, began: time.Now(), writer: o.model.Value, unasked: o.toolsOnly || o.dryRun}
 	defer q.close(ctx)
@@ -119,7 +119,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
-		a.con.note("conversation %s: nothing to leave out%s", id,
+		a.con.Note("conversation %s: nothing to leave out%s", id,
 			wording.Either(o.keep.Value > 0, " before the last "+wording.Either(o.keep.Value == 1, "turn", wording.Plural(o.keep.Value, "turn")), ""))
 		c.After = c.Before
 	case errors.As(err, &none) && none.Limit:
@@ -133,7 +133,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		q.settle(ctx, convstore.Outcome{State: convstore.StateOK, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
 	}
 	switch {
-	case a.con.json():
+	case a.con.JSON():
 		doc := compactDocument{
 			ConversationID: id, DryRun: o.dryRun, Results: len(c.Results), Summarizes: c.Covered, Summary: c.Summary,
 			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: usage(call.Usage), CostUSD: usd(call.CostNano),
@@ -141,15 +141,15 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		if call.Model == "" {
 			doc.CostUSD = new(stream.USD) // nobody was asked
 		}
-		return a.con.document(doc)
+		return a.con.Document(doc)
 	case err != nil: // it was said
 	case o.dryRun:
-		return a.con.text(func(w *bufio.Writer) error {
+		return a.con.Text(func(w *bufio.Writer) error {
 			fmt.Fprintln(w, "would compact: "+leftOut(c))
 			return nil
 		})
 	default:
-		a.con.note("conversation %s: %s", id, compactedText(c))
+		a.con.Note("conversation %s: %s", id, compactedText(c))
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	}); err != nil {
 		return err
 	}
-	if !a.con.json() {
+	if !a.con.JSON() {
 		return a.printIDs(ids)
 	}
 	for _, id := range ids {
@@ -155,7 +155,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 		}
 		edited = append(edited, c)
 	}
-	return a.con.document(edited)
+	return a.con.Document(edited)
 }
 
 func newArchiveCommand(a *app) *cli.Command {
@@ -202,8 +202,8 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 			}); err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(wording.Either(ids == nil, []convstore.ID{}, ids))
+			if a.con.JSON() {
+				return a.con.Document(wording.Either(ids == nil, []convstore.ID{}, ids))
 			}
 			return a.printIDs(ids)
 		},

@@ -111,8 +111,8 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 			return err
 		}
 	}
-	if a.con.json() {
-		return a.con.document(made)
+	if a.con.JSON() {
+		return a.con.Document(made)
 	}
 	return a.printIDs(made)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -149,8 +150,8 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 
 // noMatch is the answer when there is nowhere to look.
 func (a *app) noMatch() error {
-	if a.con.json() {
-		if err := a.con.document([]struct{}{}); err != nil {
+	if a.con.JSON() {
+		if err := a.con.Document([]struct{}{}); err != nil {
 			return err
 		}
 	}
@@ -177,10 +178,10 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 }
 
 func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
-	err = a.con.text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: a.con.io, pretty: a.con.pretty() || a.con.io.OutTTY, output: o.output, heading: o.heading || (a.con.pretty() && !o.noHeading), context: o.context.Value > 0}
-		if a.con.json() {
-			out.list = &list{w: w, format: a.con.format()}
+	err = a.con.Text(func(w *bufio.Writer) error {
+		out := hitWriter{w: w, io: a.con.Io, pretty: a.con.Pretty() || a.con.Io.OutTTY, output: o.output, heading: o.heading || (a.con.Pretty() && !o.noHeading), context: o.context.Value > 0}
+		if a.con.JSON() {
+			out.list = &console.List{W: w, Format: a.con.Format()}
 		}
 		for m, err := range hits {
 			if err != nil {
@@ -190,7 +191,7 @@ func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convs
 			if err := out.match(m); err != nil {
 				return err
 			}
-			if a.con.io.OutTTY {
+			if a.con.Io.OutTTY {
 				if err := w.Flush(); err != nil {
 					return err
 				}
@@ -224,8 +225,8 @@ type submatchJSON struct {
 type hitWriter struct {
 	w       *bufio.Writer
 	io      *term.IO
-	pretty  bool  // for people: cleaned, cut to the width, hits coloured
-	list    *list // of the JSON formats, else nil
+	pretty  bool          // for people: cleaned, cut to the width, hits coloured
+	list    *console.List // of the JSON formats, else nil
 	output  string
 	heading bool
 	context bool
@@ -251,7 +252,7 @@ func (h *hitWriter) match(m convstore.Match) error {
 			return nil
 		}
 		if h.list != nil {
-			return h.list.add(m.ID)
+			return h.list.Add(m.ID)
 		}
 		_, err := fmt.Fprintln(h.w, m.ID)
 		return err
@@ -278,7 +279,7 @@ func (h *hitWriter) finish() error {
 		return nil
 	}
 	if h.list != nil {
-		return h.list.add(struct {
+		return h.list.Add(struct {
 			ID    convstore.ID `json:"id"`
 			Count int          `json:"count"`
 		}{h.last, h.count})
@@ -292,7 +293,7 @@ func (h *hitWriter) close() error {
 		return err
 	}
 	if h.list != nil {
-		return h.list.close()
+		return h.list.Close()
 	}
 	return nil
 }
@@ -303,7 +304,7 @@ func (h *hitWriter) object(m convstore.Match) error {
 		if m.Scope != convstore.ScopeTitle {
 			j.Turn = &m.Turn
 		}
-		return h.list.add(j)
+		return h.list.Add(j)
 	}
 	for _, text := range m.Before {
 		if err := line(text, false, []submatchJSON{}); err != nil {

@@ -51,7 +51,7 @@ func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := a.con.withSignals(ctx, nil) // what was written so far is to be removed
+	ctx, stop := a.con.WithSignals(ctx, nil) // what was written so far is to be removed
 	defer stop()
 	var kept rustjp.Kept
 	res, err := st.Import(ctx, a.sourcesOfImport(ctx, words, &kept), convstore.ImportOptions{NewIDs: newIDs})
@@ -59,13 +59,13 @@ func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
 		return err
 	}
 	a.noteImport(res, kept)
-	if a.con.json() {
-		return a.con.document(importedJSON{
+	if a.con.JSON() {
+		return a.con.Document(importedJSON{
 			Imported: orEmpty(res.Made), Unchanged: orEmpty(res.Same), Events: res.Events, Delegations: res.Delegated,
 			Opaque: kept.Opaque, LeftOut: orEmpty(kept.LeftOut),
 		})
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, m := range res.Made {
 			if newIDs {
 				fmt.Fprintf(w, "%s\t", m.From)
@@ -95,33 +95,33 @@ func orEmpty[T any](list []T) []T {
 
 // noteImport says on stderr what happened beside the ids.
 func (a *app) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
-	a.con.note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
+	a.con.Note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
 	if len(res.Same) > 0 {
-		a.con.note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
+		a.con.Note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
 	}
 	few := func(n int, say func(i int)) {
 		for i := range min(n, maxLostNotes) {
 			say(i)
 		}
 		if n > maxLostNotes {
-			a.con.note("and %d more", n-maxLostNotes)
+			a.con.Note("and %d more", n-maxLostNotes)
 		}
 	}
 	few(len(res.Orphans), func(i int) {
-		a.con.note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
+		a.con.Note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
 	})
 	for _, kind := range sortedKeys(kept.Opaque) {
-		a.con.note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
+		a.con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
 	}
 	if kept.Text > 0 {
-		a.con.note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
+		a.con.Note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
 	}
 	if kept.Times > 0 {
-		a.con.note("%s of unknown form: such an event has the time of the one before it", wording.Plural(kept.Times, "timestamp"))
+		a.con.Note("%s of unknown form: such an event has the time of the one before it", wording.Plural(kept.Times, "timestamp"))
 	}
-	few(len(kept.LeftOut), func(i int) { a.con.note("left out: %s", kept.LeftOut[i]) })
+	few(len(kept.LeftOut), func(i int) { a.con.Note("left out: %s", kept.LeftOut[i]) })
 	few(len(res.Expired), func(i int) {
-		a.con.note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", res.Expired[i])
+		a.con.Note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", res.Expired[i])
 	})
 }
 
@@ -147,12 +147,12 @@ func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.
 
 func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
 	if word == "-" {
-		if a.con.io.InTTY {
+		if a.con.Io.InTTY {
 			return nil, nil, exit.Usagef("conversation import: stdin is a terminal").WithHint("pipe an export in, or name a file")
 		}
-		return convstore.ReadLines(interruptible{ctx, a.con.io.In}, "stdin"), func() {}, nil
+		return convstore.ReadLines(interruptible{ctx, a.con.Io.In}, "stdin"), func() {}, nil
 	}
-	path := a.con.abs(word)
+	path := a.con.Abs(word)
 	// Not blocking: it may be a pipe that nobody writes to.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	var info fs.FileInfo

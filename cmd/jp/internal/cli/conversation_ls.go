@@ -130,14 +130,14 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 		cs = cs[:min(len(cs), f.Limit)]
 	}
 	switch {
-	case a.con.json():
-		return a.con.document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
+	case a.con.JSON():
+		return a.con.Document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
 	case o.tree:
 		return a.printTree(cs, o.hidden)
-	case a.con.pretty():
+	case a.con.Pretty():
 		return a.printTable(cs, o.hidden)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, c := range cs {
 			writeListLine(w, c, o.hidden)
 		}
@@ -180,7 +180,7 @@ func dollars(nano *int64) string {
 
 func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 	if len(cs) == 0 {
-		a.con.note("no conversations")
+		a.con.Note("no conversations")
 		return nil
 	}
 	t := term.Table{Columns: []term.Column{
@@ -195,7 +195,7 @@ func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 			c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
 		})
 	}
-	return a.con.text(func(w *bufio.Writer) error { return t.Write(w, a.con.io) })
+	return a.con.Text(func(w *bufio.Writer) error { return t.Write(w, a.con.Io) })
 }
 
 // age is a duration ago in one unit.
@@ -226,7 +226,7 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 		}
 		children[parent] = append(children[parent], c)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		const maxIndent = 30
 		var walk func(parent convstore.ID, indent string, level int)
 		walk = func(parent convstore.ID, indent string, level int) {
@@ -234,14 +234,14 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 			for i, c := range kids {
 				branch, deeper := "", ""
 				if parent != 0 {
-					branch, deeper = term.Branch(i == len(kids)-1, a.con.io.UTF8)
+					branch, deeper = term.Branch(i == len(kids)-1, a.con.Io.UTF8)
 				}
 				if level > maxIndent {
 					branch, deeper = fmt.Sprintf("%s[%d] ", branch, level), ""
 				}
 				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
-				if a.con.io.Width > 0 {
-					line = term.Cut(line, a.con.io.Width, a.con.io.UTF8)
+				if a.con.Io.Width > 0 {
+					line = term.Cut(line, a.con.Io.Width, a.con.Io.UTF8)
 				}
 				fmt.Fprintln(w, line)
 				walk(c.ID, indent+deeper, level+1)

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"jp/cmd/jp/internal/console"
 	"jp/convstore"
 )
 
 // TestDeepTree draws a chain of 2000 conversations: its lines stop growing.
 func TestDeepTree(t *testing.T) {
 	var out bytes.Buffer
-	a := newApp(Env{Stdout: &out, Stderr: &out, Environ: []string{"LC_ALL=C"}})
+	a := newApp(console.Env{Stdout: &out, Stderr: &out, Environ: []string{"LC_ALL=C"}})
 	var chain []convstore.Conversation
 	for i := range 2000 {
 		chain = append(chain, convstore.Conversation{ID: convstore.ID(i + 1), Parent: convstore.ID(i)})

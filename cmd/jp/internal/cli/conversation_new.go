@@ -62,10 +62,10 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 			return err
 		}
 	}
-	if a.con.json() {
-		return a.con.document(map[string]convstore.ID{"id": id})
+	if a.con.JSON() {
+		return a.con.Document(map[string]convstore.ID{"id": id})
 	}
-	_, err = fmt.Fprintln(a.con.io.Out, id)
+	_, err = fmt.Fprintln(a.con.Io.Out, id)
 	return err
 }
 
@@ -102,7 +102,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	delegate.LogEnd(a.con.logger(), settled)
+	delegate.LogEnd(a.con.Logger(), settled)
 	id := hand.res.Child.ID
 	if !o.create.tmp.Set {
 		return id, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
@@ -79,12 +80,12 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 		}
 		cs = append(cs, c)
 	}
-	if a.con.json() {
+	if a.con.JSON() {
 		return a.printEvents(ctx, view, passages)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.con.io, style: o.style, layout: wording.Either(a.con.pretty(), new(a.con.style()), nil), calls: map[string]convstore.ToolCall{}}
+			p := printer{w: w, io: a.con.Io, style: o.style, layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -114,23 +115,23 @@ func (a *app) scope(ctx context.Context, rootID command.Maybe[string]) (convstor
 
 // printEvents writes the events as JSON, each with the id of its conversation.
 func (a *app) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
-	return a.con.text(func(w *bufio.Writer) error {
-		out := list{w: w, format: a.con.format()}
+	return a.con.Text(func(w *bufio.Writer) error {
+		out := console.List{W: w, Format: a.con.Format()}
 		for _, p := range passages {
 			for e, err := range p.events(ctx, view) {
 				if err != nil {
 					return err
 				}
-				b, err := encodeJSON(e, false)
+				b, err := console.EncodeJSON(e, false)
 				if err != nil {
 					return fmt.Errorf("event %s: %w", e.ID, err)
 				}
-				if err := out.add(joinObjects(`{"conversation_id":"`+p.id.String()+`"}`, b)); err != nil {
+				if err := out.Add(joinObjects(`{"conversation_id":"`+p.id.String()+`"}`, b)); err != nil {
 					return err
 				}
 			}
 		}
-		return out.close()
+		return out.Close()
 	})
 }
 

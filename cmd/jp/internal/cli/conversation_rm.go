@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -77,8 +78,8 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 	if space, err := st.Space(ctx); err == nil {
 		a.offerCompact(space)
 	}
-	if a.con.json() {
-		return a.con.document(wording.Either(removed == nil, []convstore.ID{}, removed))
+	if a.con.JSON() {
+		return a.con.Document(wording.Either(removed == nil, []convstore.ID{}, removed))
 	}
 	return a.printIDs(removed)
 }
@@ -99,8 +100,8 @@ func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation
 
 // confirmRemoval asks about one conversation.
 func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
-	tty, err := a.con.terminal()
-	if nobody(err) {
+	tty, err := a.con.Terminal()
+	if console.Nobody(err) {
 		return exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
 	}
 	if err != nil {
@@ -134,6 +135,6 @@ func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstor
 
 // confirm asks a question whose default answer is no.
 func confirm(ctx context.Context, tty *term.TTY, text string) (bool, error) {
-	answer, err := askLine(ctx, tty, "jp: "+text+"? [y/N] ")
+	answer, err := console.AskLine(ctx, tty, "jp: "+text+"? [y/N] ")
 	return answer == "y" || answer == "Y" || answer == "yes", err
 }

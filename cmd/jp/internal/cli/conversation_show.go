@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -108,18 +109,18 @@ func runShow(ctx context.Context, a *app, word string) error {
 	if err != nil {
 		return err
 	}
-	if a.con.json() {
-		head, err := encodeJSON(c, false)
+	if a.con.JSON() {
+		head, err := console.EncodeJSON(c, false)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
 		}
-		tail, err := encodeJSON(s, false)
+		tail, err := console.EncodeJSON(s, false)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
 		}
-		return a.con.document(joinObjects(string(head), tail))
+		return a.con.Document(joinObjects(string(head), tail))
 	}
-	return a.con.text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
+	return a.con.Text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
 }
 
 func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
@@ -256,7 +257,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 				term.Count(d.Usage.Tokens()), d.Reason})
 		}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.io); err != nil {
+		if err := t.Write(w, a.con.Io); err != nil {
 			return err
 		}
 	}

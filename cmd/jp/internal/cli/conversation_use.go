@@ -50,14 +50,14 @@ func runUse(ctx context.Context, a *app, words []string) error {
 			return err
 		}
 	}
-	if !a.con.json() {
+	if !a.con.JSON() {
 		return a.printIDs([]convstore.ID{id})
 	}
 	_, previous, err := st.Active(ctx, session)
 	if err != nil {
 		return err
 	}
-	return a.con.document(struct {
+	return a.con.Document(struct {
 		ID       convstore.ID  `json:"id"`
 		Previous *convstore.ID `json:"previous_id"`
 	}{id, wording.Either(previous == 0, nil, &previous)})

@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
@@ -129,7 +130,7 @@ func (a *app) examine(ctx context.Context) examined {
 			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
 		}
 	}
-	temp := cmp.Or(a.con.getenv("TMPDIR"), "/tmp")
+	temp := cmp.Or(a.con.Getenv("TMPDIR"), "/tmp")
 	if d, err := convstore.DiskOf(temp); err != nil {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
 	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
@@ -137,11 +138,11 @@ func (a *app) examine(ctx context.Context) examined {
 	} else if e.Temp = &d; d.Free < roomNeeded {
 		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
 	}
-	tty, err := a.con.terminal()
+	tty, err := a.con.Terminal()
 	if err == nil {
 		_ = tty.Close()
 	}
-	e.Terminal = terminalSeen{Out: a.con.io.OutTTY, Width: a.con.io.Width, UTF8: a.con.io.UTF8, Color: a.con.io.Color, Answer: err == nil}
+	e.Terminal = terminalSeen{Out: a.con.Io.OutTTY, Width: a.con.Io.Width, UTF8: a.con.Io.UTF8, Color: a.con.Io.Color, Answer: err == nil}
 	if root, err := a.workspace(); err == nil {
 		if j, err := a.judge(ctx, root); err != nil {
 			e.Trust = "untrusted"
@@ -152,15 +153,15 @@ func (a *app) examine(ctx context.Context) examined {
 		e.Query = "starts"
 		for i, err := range a.startable(ctx) {
 			if i == 0 {
-				e.Query = explain(err).Message
+				e.Query = console.Explain(err).Message
 			}
 			if e.Trust == "trusted" { // else there is nothing broken yet
 				fail(err)
 			}
 		}
 	}
-	if otel.Asked(a.con.getenv) {
-		plan := otel.Look(a.con.getenv)
+	if otel.Asked(a.con.Getenv) {
+		plan := otel.Look(a.con.Getenv)
 		e.Traces = &plan
 		e.Errors = append(e.Errors, plan.Problems...)
 	}
@@ -186,7 +187,7 @@ func (a *app) examine(ctx context.Context) examined {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if a.con.getenv(name) != "" {
+		if a.con.Getenv(name) != "" {
 			e.Keys = append(e.Keys, name)
 		}
 	}
@@ -219,7 +220,7 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 	all := map[string]profiles.Provider{}
 	for _, b := range model.Builtins() {
 		if b.Format != "script" {
-			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.con.getenv)}
+			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.con.Getenv)}
 		}
 	}
 	for name, p := range configured {
@@ -236,7 +237,7 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 			key = "withheld"
 		case p.APIKeyEnv == "":
 			key = "none"
-		case a.con.getenv(p.APIKeyEnv) != "":
+		case a.con.Getenv(p.APIKeyEnv) != "":
 			key = "set"
 		}
 		list = append(list, providerKey{name, p.APIKeyEnv, key})
@@ -245,10 +246,10 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 }
 
 func (a *app) writeExamined(e examined) error {
-	if a.con.json() {
-		return a.con.document(e)
+	if a.con.JSON() {
+		return a.con.Document(e)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
 		row("system", e.OS)
 		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 )
 
@@ -31,11 +32,11 @@ type draft struct {
 const maxDrafts = 32
 
 // maxDraft bounds a request, in bytes, as stdin is.
-const maxDraft = stdinMax
+const maxDraft = console.StdinMax
 
 // takeDraft returns, with again, a draft of the workspace that was left behind and that nobody is writing; else a new one.
 func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
-	state := a.con.stateDir()
+	state := a.con.StateDir()
 	if state == "" {
 		return nil, exit.Usagef("--edit: there is no home folder to keep the draft in").WithHint("set HOME or XDG_STATE_HOME")
 	}
@@ -54,7 +55,7 @@ func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 		case !d.left.IsZero() && !again:
 			d.release()
 		case !d.left.IsZero() && d.unfit() != nil:
-			a.con.note("%v: it is not offered again; edit or remove it", d.unfit())
+			a.con.Note("%v: it is not offered again; edit or remove it", d.unfit())
 			d.release()
 		case !d.left.IsZero():
 			if fresh != nil {

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -33,43 +34,43 @@ func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspac
 
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
-	args := a.con.env.Args[min(1, len(a.con.env.Args)):]
-	if f := command.FormatIn(args); slices.Contains(formats(), f) {
-		a.con.globals.format = f
+	args := a.con.Env.Args[min(1, len(a.con.Env.Args)):]
+	if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
+		a.con.Globals.Format = f
 	}
 	if fd == tools.CallNone {
-		return int(a.con.fail(exit.Refusedf("this tool does not run jp").
+		return int(a.con.Fail(exit.Refusedf("this tool does not run jp").
 			WithHint("access.jp in its definition lets it: any of fork, query, ls, print and grep, for the calling conversation only")))
 	}
-	status, err := call.Ask(fd, args, a.con.env.Stdin, a.con.env.Stdout, a.con.env.Stderr)
+	status, err := call.Ask(fd, args, a.con.Env.Stdin, a.con.Env.Stdout, a.con.Env.Stderr)
 	switch {
 	case errors.Is(err, call.ErrEnded):
-		return int(a.con.fail(err))
+		return int(a.con.Fail(err))
 	case err != nil:
-		return int(a.con.fail(exit.Refusedf("inside a tool: %v", err)))
+		return int(a.con.Fail(exit.Refusedf("inside a tool: %v", err)))
 	}
 	return status
 }
 
 // serve runs one command line and returns its status.
 func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
-	a := newApp(Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.environ})
-	a.guest, a.con.inTool = g, true
+	a := newApp(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.environ})
+	a.guest, a.con.InTool = g, true
 	defer func() {
 		if p := recover(); p != nil { // a tool's words must not end the run that it works for
-			status = int(a.con.fail(fmt.Errorf("panic: %v", p)))
+			status = int(a.con.Fail(fmt.Errorf("panic: %v", p)))
 		}
 	}()
 	if err := a.runGuest(ctx, r.Args); err != nil {
-		return int(a.con.fail(err))
+		return int(a.con.Fail(err))
 	}
 	return int(exit.OK)
 }
 
 // runGuest runs a command line of which every word is a tool's.
 func (a *app) runGuest(ctx context.Context, args []string) error {
-	if f := command.FormatIn(args); slices.Contains(formats(), f) {
-		a.con.globals.format = f // of errors before the flags are read
+	if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
+		a.con.Globals.Format = f // of errors before the flags are read
 	}
 	inv, err := a.tree.Arrange(args)
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.Help:
-		return a.tree.Help(a.con.io.Out, a.con.io.Width, inv.Path)
+		return a.tree.Help(a.con.Io.Out, a.con.Io.Width, inv.Path)
 	}
 	for _, part := range []struct{ given, allowed []string }{{inv.Globals, guestGlobals()}, {inv.Flags, guestFlags(verb)}} {
 		for _, text := range part.given {

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
@@ -30,10 +31,10 @@ func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definiti
 		if err != nil {
 			return nil, err
 		}
-		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.con.env.Environ, "LANG", "LC_*", "TZ")}
+		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.con.Env.Environ, "LANG", "LC_*", "TZ")}
 		l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
 			status := g.serve(ctx, r)
-			q.app.con.logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+			q.app.con.Logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
 			return status
 		})
 		if err != nil {
@@ -61,7 +62,7 @@ func ownProgram() string {
 // ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
 // which no rule of access.fs covers: no tool can put something else there.
 func (a *app) ownFolder() (dir string, err error) {
-	program, state := ownProgram(), a.con.stateDir()
+	program, state := ownProgram(), a.con.StateDir()
 	switch {
 	case program == "":
 		return "", errors.New("the file of this program is gone")
@@ -143,15 +144,15 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 	if err != nil {
 		return err
 	}
-	if a.con.json() {
-		return a.con.document([]convstore.ID{id})
+	if a.con.JSON() {
+		return a.con.Document([]convstore.ID{id})
 	}
 	return a.printIDs([]convstore.ID{id})
 }
 
 // query is one delegation, which the one rule decides.
 func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
-	if a.con.format() == formatStream {
+	if a.con.Format() == console.FormatStream {
 		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
 	}
 	order, err := g.order(o.directives, o.model)
@@ -213,7 +214,7 @@ func (a *app) writeReport(r delegate.Report) error {
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
 		text = ""
 	}
-	if a.con.json() {
+	if a.con.JSON() {
 		return a.resultDocument(inOtherWords(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
 			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
@@ -223,6 +224,6 @@ func (a *app) writeReport(r delegate.Report) error {
 	if text == "" {
 		return nil
 	}
-	_, err := io.WriteString(a.con.io.Out, strings.TrimSuffix(text, "\n")+"\n")
+	_, err := io.WriteString(a.con.Io.Out, strings.TrimSuffix(text, "\n")+"\n")
 	return err
 }

@@ -25,7 +25,7 @@ func newHelpCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return a.tree.Help(a.con.io.Out, a.con.io.Width, path)
+			return a.tree.Help(a.con.Io.Out, a.con.Io.Width, path)
 		},
 	})
 }
@@ -46,7 +46,7 @@ func newManCommand(a *app) *cli.Command {
 			v := versionInfo{Version: version}
 			info, _ := debug.ReadBuildInfo()
 			v.built(info)
-			_, err = io.WriteString(a.con.io.Out, a.tree.Manual(path, v.Version, v.day))
+			_, err = io.WriteString(a.con.Io.Out, a.tree.Manual(path, v.Version, v.day))
 			return err
 		},
 	})
@@ -67,7 +67,7 @@ func newCompletionCommand(a *app) *cli.Command {
 			if script == "" {
 				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", command.DidYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
 			}
-			_, err := io.WriteString(a.con.io.Out, script)
+			_, err := io.WriteString(a.con.Io.Out, script)
 			return err
 		},
 	})
@@ -78,7 +78,7 @@ func (a *app) complete(words []string) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, c := range a.tree.Candidates(words[:len(words)-1], words[len(words)-1], a.knownNow) {
 			if unseen.Spell(c.Word) != c.Word {
 				continue // a word of which not all shows would be more than one candidate, or another than it seems
@@ -91,6 +91,6 @@ func (a *app) complete(words []string) error {
 
 // knownNow are the known values for a command line whose global flags are set.
 func (a *app) knownNow(arg, word string) []command.Candidate {
-	a.con.io = a.con.openIO()
+	a.con.Io = a.con.OpenIO()
 	return a.known(context.Background(), arg, word)
 }

@@ -55,9 +55,9 @@ type initResult struct {
 }
 
 func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
-	dir := a.con.env.Dir
+	dir := a.con.Env.Dir
 	if len(args) > 0 {
-		dir = a.con.abs(args[0])
+		dir = a.con.Abs(args[0])
 	}
 	if dir == "" {
 		return exit.NotFoundf("working directory: it is gone")
@@ -96,13 +96,13 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		}
 	}
 	a.trustInit(ctx, dir, written)
-	if a.con.json() {
-		return a.con.document(result)
+	if a.con.JSON() {
+		return a.con.Document(result)
 	}
-	if a.con.pretty() {
-		defer a.con.note("next: jp query \"What does this project do?\"")
+	if a.con.Pretty() {
+		defer a.con.Note("next: jp query \"What does this project do?\"")
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, name := range result.Created {
 			fmt.Fprintf(w, "created %s\n", term.Escape(filepath.Join(dir, filepath.FromSlash(name))))
 		}
@@ -119,12 +119,12 @@ func (a *app) trustInit(ctx context.Context, dir string, written map[string][]by
 	if err == nil {
 		var j judgement
 		if j, err = a.judge(ctx, dir); err == nil && !j.ok() {
-			a.con.note("%v", j.refusal())
-			a.con.note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
+			a.con.Note("%v", j.refusal())
+			a.con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
 		}
 	}
 	if err != nil {
-		a.con.warn("not trusted yet: %v", err)
+		a.con.Warn("not trusted yet: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
@@ -32,7 +33,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	}
 	var found []model.Candidate
 	if !o.model.Set {
-		for _, c := range model.Detect(ctx, a.con.getenv) {
+		for _, c := range model.Detect(ctx, a.con.Getenv) {
 			if isModel(c.Model) {
 				found = append(found, c)
 			}
@@ -43,11 +44,11 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 			return "", exit.Usagef("init: no model found on this machine").
 				WithHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
 		}
-		a.con.note("model: %s (%s)", found[0].Model, found[0].Reason)
+		a.con.Note("model: %s (%s)", found[0].Model, found[0].Reason)
 		return found[0].Model, nil
 	}
-	tty, err := a.con.terminal()
-	if nobody(err) {
+	tty, err := a.con.Terminal()
+	if console.Nobody(err) {
 		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model provider/model --yes")
 	}
 	if err != nil {
@@ -57,7 +58,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	question := a.modelQuestion(o.model.Value, found)
 	text := "Workspace in " + term.Line(dir) + "\n" + question
 	for {
-		answer, err := askLine(ctx, tty, text)
+		answer, err := console.AskLine(ctx, tty, text)
 		if err != nil {
 			return "", err
 		}
@@ -101,8 +102,8 @@ func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
 	for i, c := range listed {
 		id := term.Line(c.Model)
 		line := fmt.Sprintf("%3d  %s%s  %s", i+1, id, strings.Repeat(" ", wide-term.Width(id)), term.Line(c.Reason))
-		if a.con.io.Width > 0 {
-			line = term.Cut(line, a.con.io.Width, a.con.io.UTF8)
+		if a.con.Io.Width > 0 {
+			line = term.Cut(line, a.con.Io.Width, a.con.Io.UTF8)
 		}
 		text += line + "\n"
 	}

@@ -37,10 +37,10 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
 	case !ok:
-		q.app.con.warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, maxContributedKept>>20)
+		q.app.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, maxContributedKept>>20)
 		return nil, nil
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		q.app.con.warn("%s: left out of the prompt: not UTF-8 text", name)
+		q.app.con.Warn("%s: left out of the prompt: not UTF-8 text", name)
 		return nil, nil
 	case text == "":
 		return nil, nil
@@ -50,7 +50,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 			cut = len(brief.Prefix(text, maxInstructions))
 		}
 		text = text[:cut] + "\n[cut off here]"
-		q.app.con.warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
+		q.app.con.Warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
 	}
 	return []model.Section{{Text: "# Project instructions (" + name + ")\n\n" + text}}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/tools"
 )
@@ -26,7 +27,7 @@ import (
 
 // app is one run of jp.
 type app struct {
-	con      *console
+	con      *console.Console
 	tree     *command.Tree
 	places   places
 	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
@@ -39,16 +40,19 @@ type app struct {
 	tape      *tape // that records or replays this run; nil = none does
 }
 
+// Env is everything that jp takes from its process.
+type Env = console.Env
+
 // Main runs one command line and returns its exit status. Only env.Exit ends the process, see forceEnd. Signals are left alone but for SIGPIPE and,
 // while a command runs that has something to settle, SIGINT, SIGTERM and SIGHUP.
-func Main(ctx context.Context, env Env) int {
-	defer keepBrokenPipe()()
+func Main(ctx context.Context, env console.Env) int {
+	defer console.KeepBrokenPipe()()
 	a := newApp(env)
-	defer a.con.libraries()()
-	if fd := a.con.getenv(tools.CallVariable); fd != "" {
+	defer a.con.Libraries()()
+	if fd := a.con.Getenv(tools.CallVariable); fd != "" {
 		return a.insideTool(fd)
 	}
-	defer func() { _ = a.con.log.Close() }()
+	defer func() { _ = a.con.Log.Close() }()
 	ctx, lastTraces := a.traced(ctx)
 	defer lastTraces()
 	err := a.run(ctx, env.Args)
@@ -56,16 +60,16 @@ func Main(ctx context.Context, env Env) int {
 	if err == nil {
 		return int(exit.OK)
 	}
-	return int(a.con.fail(err))
+	return int(a.con.Fail(err))
 }
 
 // newApp builds the command tree. Nothing is opened.
-func newApp(env Env) *app {
-	a := &app{con: newConsole(env)}
-	a.con.last = a.removeVanishing
+func newApp(env console.Env) *app {
+	a := &app{con: console.New(env)}
+	a.con.Last = a.removeVanishing
 	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
 	a.tree.Around, a.tree.Hint = a.around, foreignHint
-	a.tree.Add(a.con.globalFlags(), a.commands()...)
+	a.tree.Add(a.con.GlobalFlags(), a.commands()...)
 	return a
 }
 
@@ -105,15 +109,15 @@ func (a *app) run(ctx context.Context, args []string) error {
 	}
 	inv, err := a.tree.Arrange(args)
 	if err != nil {
-		if f := command.FormatIn(args); slices.Contains(formats(), f) {
-			a.con.globals.format = f
+		if f := command.FormatIn(args); slices.Contains(console.Formats(), f) {
+			a.con.Globals.Format = f
 		}
 		return err
 	}
 	switch {
 	case inv.Help:
 		a.takeGlobals(inv)
-		return a.con.paged(func() error { return a.tree.Help(a.con.io.Out, a.con.io.Width, inv.Path) })
+		return a.con.Paged(func() error { return a.tree.Help(a.con.Io.Out, a.con.Io.Width, inv.Path) })
 	case inv.Version:
 		inv.Path = []*cli.Command{a.tree.Root.Command("version")}
 		inv.Flags, inv.Positionals = nil, nil
@@ -128,24 +132,24 @@ func (a *app) run(ctx context.Context, args []string) error {
 // command.SetGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
 func (a *app) takeGlobals(inv *command.Line) {
 	a.tree.SetGlobals(inv)
-	a.con.io = a.con.openIO()
+	a.con.Io = a.con.OpenIO()
 }
 
 // around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
 func (a *app) around(s command.Spec, path string, run func() error) error {
-	a.con.io = a.con.openIO()
+	a.con.Io = a.con.OpenIO()
 	a.takesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
-	patient := func() error { return a.con.patiently(s, path, run) }
+	patient := func() error { return a.con.Patiently(s, path, run) }
 	if s.Paged {
-		return a.con.paged(patient)
+		return a.con.Paged(patient)
 	}
 	return patient()
 }
 
 // incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
 func (a *app) incomplete(path []*cli.Command) error {
-	if !a.con.json() {
-		if err := a.tree.Help(a.con.io.Err, a.con.io.Width, path); err != nil {
+	if !a.con.JSON() {
+		if err := a.tree.Help(a.con.Io.Err, a.con.Io.Width, path); err != nil {
 			return err
 		}
 		return exit.Quiet(exit.Usage)

@@ -192,7 +192,7 @@ func (a *app) readMCPRecord(ctx context.Context, name string, unasked bool) (*mc
 		complaint = "it is that of another server, or of another version of jp"
 	}
 	if complaint != "" {
-		a.con.warn("MCP server %s: record %s: not used: %s", name, file, complaint)
+		a.con.Warn("MCP server %s: record %s: not used: %s", name, file, complaint)
 		return nil, nil
 	}
 	return r, nil
@@ -369,9 +369,9 @@ func (a *app) mcpClient(s mcpServer) *mcp.Client {
 	}
 	name := s.Server.Name
 	c := mcp.NewClient(s.Server, mcp.Options{
-		Host: u.host, Environ: a.con.env.Environ, Refuse: a.keptFromServers, Version: version,
+		Host: u.host, Environ: a.con.Env.Environ, Refuse: a.keptFromServers, Version: version,
 		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return a.confineServer(ctx, name, r) },
-		Tell:    func(line string) { a.con.verbosef("MCP server %s: %s", name, line) },
+		Tell:    func(line string) { a.con.Verbosef("MCP server %s: %s", name, line) },
 	})
 	u.clients[name] = c
 	return c
@@ -399,7 +399,7 @@ func (a *app) keptFromServers(name string) string {
 func (a *app) mcpVariables(ctx context.Context) []string {
 	all, err := a.mcpServers(ctx)
 	if err != nil {
-		a.con.warn("MCP servers: %v", err)
+		a.con.Warn("MCP servers: %v", err)
 	}
 	var names []string
 	for _, s := range all {
@@ -455,7 +455,7 @@ func (a *app) closeServers() {
 		return
 	}
 	if err := host.Close(); err != nil {
-		a.con.warn("MCP servers: %v", err)
+		a.con.Warn("MCP servers: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
@@ -94,7 +95,7 @@ func newMCPListCommand(a *app) *cli.Command {
 				return err
 			}
 			if a.mcp.fileErr != nil {
-				a.con.warn("%s: %v", mcpFile, a.mcp.fileErr)
+				a.con.Warn("%s: %v", mcpFile, a.mcp.fileErr)
 			}
 			list := []mcpShown{}
 			rows := [][]string{}
@@ -106,8 +107,8 @@ func newMCPListCommand(a *app) *cli.Command {
 				list = append(list, v)
 				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, cmp.Or(v.Problem, v.Address), cmp.Or(v.Sandbox, "-")})
 			}
-			if a.con.json() {
-				return a.con.document(list)
+			if a.con.JSON() {
+				return a.con.Document(list)
 			}
 			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
@@ -144,10 +145,10 @@ func (a *app) writeMCPServer(ctx context.Context, name string, s mcpServer) erro
 	if err != nil {
 		return err
 	}
-	if a.con.json() {
-		return a.con.document(v)
+	if a.con.JSON() {
+		return a.con.Document(v)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		_, _ = w.WriteString(mcpText(v))
 		for _, t := range v.Tools {
 			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), marked("  ", t.Description))
@@ -220,7 +221,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 			if err := a.persist("mcp approve"); err != nil {
 				return err
 			}
-			ctx, stop := a.con.withSignals(ctx, func() {})
+			ctx, stop := a.con.WithSignals(ctx, func() {})
 			defer stop()
 			return approveServer(ctx, a, args[0], yes)
 		},
@@ -336,8 +337,8 @@ func laidOut(text string, width int) string {
 func (a *app) askApproval(ctx context.Context, name, text, question string) error {
 	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
 		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
-	tty, err := a.con.terminal()
-	if nobody(err) {
+	tty, err := a.con.Terminal()
+	if console.Nobody(err) {
 		return refusal
 	}
 	if err != nil {
@@ -347,7 +348,7 @@ func (a *app) askApproval(ctx context.Context, name, text, question string) erro
 	if err := tty.Show(laidOut(text, tty.Width())); err != nil {
 		return err
 	}
-	answer, err := askLine(ctx, tty, question)
+	answer, err := console.AskLine(ctx, tty, question)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*pro
 	case !can.Files():
 		return nil, errors.New("it is to be confined, and this system cannot enforce " + missing)
 	case missing != "":
-		a.con.warn("MCP server %s runs with less of a sandbox than it asks for: this system cannot enforce %s", name, missing)
+		a.con.Warn("MCP server %s runs with less of a sandbox than it asks for: this system cannot enforce %s", name, missing)
 	}
 	return box, nil
 }

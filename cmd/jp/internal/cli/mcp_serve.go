@@ -60,7 +60,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 	if o.rootID.Set && o.title.Set {
 		return command.ErrMixed("--root-id", "--title")
 	}
-	a.con.globals.nonInteractive = true // stdin and stdout are the client's
+	a.con.Globals.NonInteractive = true // stdin and stdout are the client's
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
 		s := &mcpService{query: q, telling: map[string]func(string){}}
 		if err := s.open(ctx, o); err != nil {
@@ -68,8 +68,8 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		}
 		failed := mcp.Service{
 			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
-			Bound: a.con.io.Bound, Template: conversationURI + "{id}",
-		}.Run(ctx, a.con.io.In, a.con.io.Out)
+			Bound: a.con.Io.Bound, Template: conversationURI + "{id}",
+		}.Run(ctx, a.con.Io.In, a.con.Io.Out)
 		if errors.Is(failed, term.ErrUnread) {
 			failed = nil // it said that it goes, and does not want the rest
 		}
@@ -125,7 +125,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		if err := s.query.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
-		s.query.app.con.note("serving below %s", s.query.conv.ID)
+		s.query.app.con.Note("serving below %s", s.query.conv.ID)
 		scope = s.query.log.Below()
 	}
 	s.d = s.query.delegator(cfg, scope)

@@ -105,16 +105,16 @@ func (a *app) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 		return nil, err
 	}
 	for _, w := range r.Warnings {
-		a.con.warn("%s", w)
+		a.con.Warn("%s", w)
 	}
 	c := &modelCatalog{app: a, config: r.Config, providers: a.modelProviders(r.Config), served: map[string]model.Served{}}
 	c.servers = model.Local(ctx, c.providers)
 	for _, s := range c.servers {
 		_, configured := r.Config.Providers.LLM[s.Provider]
 		if s.Err != nil {
-			say := a.con.verbosef
+			say := a.con.Verbosef
 			if configured {
-				say = a.con.note
+				say = a.con.Note
 			}
 			say("no models from %s: %v", s.URL, s.Err)
 		}
@@ -161,7 +161,7 @@ func (c *modelCatalog) show(id string) (modelShown, error) {
 	switch _, served := c.served[info.ID]; {
 	case info.Endpoint == "":
 		s.Status = "script"
-	case info.KeyEnv != "" && c.app.con.getenv(info.KeyEnv) == "":
+	case info.KeyEnv != "" && c.app.con.Getenv(info.KeyEnv) == "":
 		s.Status = "no_key"
 	case !served && slices.ContainsFunc(c.servers, func(v model.Server) bool { return v.Provider == info.Provider }):
 		s.Status = "not_served"
@@ -195,7 +195,7 @@ func newModelListCommand(a *app) *cli.Command {
 			list := []modelShown{}
 			for _, id := range c.ids() {
 				if s, err := c.show(id); err != nil {
-					a.con.warn("%s: %v", term.Line(id), err)
+					a.con.Warn("%s: %v", term.Line(id), err)
 				} else if len(args) == 0 || s.Provider == args[0] {
 					list = append(list, s)
 				}
@@ -203,8 +203,8 @@ func newModelListCommand(a *app) *cli.Command {
 			if len(list) == 0 && len(args) > 0 {
 				return c.noModels(args[0])
 			}
-			if a.con.json() {
-				return a.con.document(list)
+			if a.con.JSON() {
+				return a.con.Document(list)
 			}
 			rows := make([][]string, len(list))
 			for i, s := range list {
@@ -218,8 +218,8 @@ func newModelListCommand(a *app) *cli.Command {
 				{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
 				return err
 			}
-			if a.con.pretty() {
-				return a.con.text(func(w *bufio.Writer) error {
+			if a.con.Pretty() {
+				return a.con.Text(func(w *bufio.Writer) error {
 					_, err := fmt.Fprintf(w, "\nUS dollars for a million tokens; built-in prices are of %s.\n", model.PricesDate)
 					return err
 				})
@@ -280,10 +280,10 @@ func newModelShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(s)
+			if a.con.JSON() {
+				return a.con.Document(s)
 			}
-			return a.con.text(func(w *bufio.Writer) error { return writeModel(w, s) })
+			return a.con.Text(func(w *bufio.Writer) error { return writeModel(w, s) })
 		},
 	})
 }

@@ -20,19 +20,19 @@ const (
 // A collector that cannot be reached is told of once in a tree: sub-agents tell it to the log, the run that a person or a program
 // started on stderr too.
 func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
-	if !otel.Asked(a.con.getenv) {
+	if !otel.Asked(a.con.Getenv) {
 		return ctx, func() {}
 	}
 	warn := func(text string) {
 		if a.places.delegated {
-			a.con.logger().Warn("traces: " + text)
+			a.con.Logger().Warn("traces: " + text)
 		} else {
-			a.con.warn("traces: %s", text)
+			a.con.Warn("traces: %s", text)
 		}
 	}
-	t := &otel.Tracer{Env: a.con.getenv, Version: version, PID: os.Getpid(), Warn: warn}
+	t := &otel.Tracer{Env: a.con.Getenv, Version: version, PID: os.Getpid(), Warn: warn}
 	return t.Into(ctx), func() {
-		last, stop := a.con.withSignals(context.WithoutCancel(ctx), nil)
+		last, stop := a.con.WithSignals(context.WithoutCancel(ctx), nil)
 		defer stop()
 		wait := tracesWait
 		if a.places.delegated {

@@ -41,8 +41,8 @@ func newProfileListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(wording.Either(found == nil, []profiles.Profile{}, found))
+			if a.con.JSON() {
+				return a.con.Document(wording.Either(found == nil, []profiles.Profile{}, found))
 			}
 			rows := make([][]string, len(found))
 			for i, p := range found {
@@ -55,10 +55,10 @@ func newProfileListCommand(a *app) *cli.Command {
 
 // table writes rows: laid out for a terminal, tab-separated for a pipe.
 func (a *app) table(columns []term.Column, rows [][]string) error {
-	return a.con.text(func(w *bufio.Writer) error {
-		if a.con.pretty() {
+	return a.con.Text(func(w *bufio.Writer) error {
+		if a.con.Pretty() {
 			t := term.Table{Columns: columns, Rows: rows}
-			return t.Write(w, a.con.io)
+			return t.Write(w, a.con.Io)
 		}
 		for _, r := range rows {
 			for i, cell := range r {
@@ -102,7 +102,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 				return err
 			}
 			for _, w := range r.Warnings {
-				a.con.warn("%s", w)
+				a.con.Warn("%s", w)
 			}
 			ts := shownTools(r, defs, a.serversFor(files))
 			defined := files.definedIn()
@@ -117,10 +117,10 @@ func newProfileShowCommand(a *app) *cli.Command {
 					s.Settings = append(s.Settings, v)
 				}
 			}
-			if a.con.json() {
-				return a.con.document(s)
+			if a.con.JSON() {
+				return a.con.Document(s)
 			}
-			return a.con.text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
+			return a.con.Text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
 		},
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
@@ -121,7 +122,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 				return f
 			}
 			there++
-			a.con.note("%s (%s)", f.Msg, f.Hint)
+			a.con.Note("%s (%s)", f.Msg, f.Hint)
 		}
 	}
 	if err := a.writeImports(ctx, src, list, o.check); err != nil {
@@ -139,16 +140,16 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 
 // writeImported writes what was made, or would be.
 func (a *app) writeImported(list []imported, check bool) error {
-	if a.con.json() {
-		return a.con.document(list)
+	if a.con.JSON() {
+		return a.con.Document(list)
 	}
-	if a.con.pretty() && !check {
-		defer a.con.note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
+	if a.con.Pretty() && !check {
+		defer a.con.Note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		for _, im := range list {
 			if check {
-				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.io.Text(im.TOML))
+				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.Io.Text(im.TOML))
 				continue
 			}
 			fmt.Fprintf(w, "created %s\n", im.Path)
@@ -161,7 +162,7 @@ func (a *app) writeImported(list []imported, check bool) error {
 
 // readImport makes the profile of one file.
 func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
-	file := a.con.abs(arg)
+	file := a.con.Abs(arg)
 	format := o.from
 	if format == "" {
 		format = profiles.ForeignFormat(file)
@@ -257,15 +258,15 @@ func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]s
 	}
 	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
-	tty, err := a.con.terminal()
-	if nobody(err) {
+	tty, err := a.con.Terminal()
+	if console.Nobody(err) {
 		return nil, missing
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tty.Close() }()
-	answer, err := askLine(ctx, tty, fmt.Sprintf("%s lists no tools, which means all of them elsewhere.\nIts tools here (such as fs_read_file fs_list_files fs_grep_files; nothing = none): ", term.Line(arg)))
+	answer, err := console.AskLine(ctx, tty, fmt.Sprintf("%s lists no tools, which means all of them elsewhere.\nIts tools here (such as fs_read_file fs_list_files fs_grep_files; nothing = none): ", term.Line(arg)))
 	if err != nil {
 		return nil, err
 	}

@@ -29,13 +29,13 @@ func (l omission) String() string {
 
 // noteImports says what was left out: of one file each thing, of several a line for each kind and reason.
 func (a *app) noteImports(list []imported) {
-	if len(list) == 1 || a.con.globals.verbose > 0 {
+	if len(list) == 1 || a.con.Globals.Verbose > 0 {
 		for _, im := range list {
 			if im.odd != "" {
-				a.con.note("%s: %s", im.File, im.odd)
+				a.con.Note("%s: %s", im.File, im.odd)
 			}
 			for _, text := range im.LeftOut {
-				a.con.note("%s: left out: %s", im.File, text)
+				a.con.Note("%s: left out: %s", im.File, text)
 			}
 		}
 		return
@@ -60,7 +60,7 @@ func (a *app) noteImports(list []imported) {
 		}
 	}
 	if odd > 0 {
-		a.con.note("%s: the frontmatter is not YAML; it was read line by line", wording.Plural(odd, "file"))
+		a.con.Note("%s: the frontmatter is not YAML; it was read line by line", wording.Plural(odd, "file"))
 	}
 	for _, g := range order {
 		names := slices.Collect(maps.Keys(things[g]))
@@ -75,7 +75,7 @@ func (a *app) noteImports(list []imported) {
 		if len(things[g]) == 1 && things[g][""] > 0 {
 			what = g.kind
 		}
-		a.con.note("%s: left out: %s", wording.Plural(files[g], "file"), wording.Either(what == "", "", what+": ")+g.reason)
+		a.con.Note("%s: left out: %s", wording.Plural(files[g], "file"), wording.Either(what == "", "", what+": ")+g.reason)
 	}
-	a.con.note("what was left out of which file stands at the top of its profile; -v lists all of it")
+	a.con.Note("what was left out of which file stands at the top of its profile; -v lists all of it")
 }

@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
@@ -139,17 +140,17 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 }
 
 func runQuery(ctx context.Context, a *app, o queryOptions) error {
-	if err := o.check(a.con.globals.noPersist, a.con.format() == formatStream); err != nil {
+	if err := o.check(a.con.Globals.NoPersist, a.con.Format() == console.FormatStream); err != nil {
 		return err
 	}
 	if a.guest != nil {
 		return a.guest.query(ctx, a, o)
 	}
 	if o.headless() {
-		a.con.globals.nonInteractive = true
+		a.con.Globals.NonInteractive = true
 	}
 	a.places.reset(o.directives)
-	if o.input == inputStream && a.con.format() == formatStream {
+	if o.input == inputStream && a.con.Format() == console.FormatStream {
 		return a.converse(ctx, o)
 	}
 	d, err := a.compose(ctx, &o)
@@ -170,7 +171,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
-	ctx, stop := a.con.withSignals(ctx, host.Kill)
+	ctx, stop := a.con.WithSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -179,10 +180,10 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		a.con.io.Bound(ctx)
-		defer a.con.io.Unbound()
+		a.con.Io.Bound(ctx)
+		defer a.con.Io.Unbound()
 	}
-	defer a.con.endWith(ctx, host.Kill)()
+	defer a.con.EndWith(ctx, host.Kill)()
 
 	ws, err := a.workspace()
 	if err != nil {
@@ -202,7 +203,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	if o.client != nil && o.heads.prompt.Set {
 		q.asks = clientAsker{q, o.client}
 	}
-	if a.con.globals.noPersist {
+	if a.con.Globals.NoPersist {
 		remove, err := q.vanishing()
 		if err != nil {
 			return err
@@ -235,8 +236,8 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
 			defer cancel()
-			a.con.io.Bound(ctx)
-			defer a.con.io.Unbound()
+			a.con.Io.Bound(ctx)
+			defer a.con.Io.Unbound()
 		}
 	}
 	return a.tape.end(ctx, q.run(ctx, t))
@@ -293,7 +294,7 @@ func (q *query) close(ctx context.Context) {
 	if q.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
 		if err := q.scope.Withdraw(context.WithoutCancel(ctx), q.hand, o); err != nil {
-			q.app.con.warn("%s: settle: %v", q.conv.ID, err)
+			q.app.con.Warn("%s: settle: %v", q.conv.ID, err)
 		}
 		q.hand = nil
 	}
@@ -319,16 +320,16 @@ func (q *query) leaveSlot() {
 		return
 	}
 	if err := slot.Release(); err != nil {
-		q.app.con.warn("slot: %v", err)
+		q.app.con.Warn("slot: %v", err)
 	}
 }
 
 // settle ends a delegation by hand.
 func (q *query) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := q.scope.Settle(ctx, q.hand, o); err != nil {
-		q.app.con.warn("%s: settle: %v", q.conv.ID, err)
+		q.app.con.Warn("%s: settle: %v", q.conv.ID, err)
 	} else {
-		delegate.LogEnd(q.app.con.logger(), settled)
+		delegate.LogEnd(q.app.con.Logger(), settled)
 	}
 	q.hand = nil
 }
@@ -348,7 +349,7 @@ func (q *query) run(ctx context.Context, t task) error {
 	if err := q.unarchive(ctx); err != nil {
 		return err
 	}
-	if !q.o.noActivate && !q.app.con.globals.noPersist {
+	if !q.o.noActivate && !q.app.con.Globals.NoPersist {
 		if session := q.app.session(); session != "" {
 			if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
 				return err
@@ -385,10 +386,10 @@ func (q *query) run(ctx context.Context, t task) error {
 		q.name(ctx, loop, out)
 		q.tellClient(ctx)
 	}
-	if out.State == convstore.StateCancelled && !q.delegated && !q.app.con.json() && !q.app.con.globals.noPersist {
-		q.app.con.note("stopped; go on with: %s", q.again())
+	if out.State == convstore.StateCancelled && !q.delegated && !q.app.con.JSON() && !q.app.con.Globals.NoPersist {
+		q.app.con.Note("stopped; go on with: %s", q.again())
 	}
-	if f := (*exit.Error)(nil); q.app.con.globals.noPersist && errors.As(failed, &f) {
+	if f := (*exit.Error)(nil); q.app.con.Globals.NoPersist && errors.As(failed, &f) {
 		f.Hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(failed, left)
@@ -400,10 +401,10 @@ func (q *query) unmake(ctx context.Context) {
 		return
 	}
 	if err := q.log.Close(); err != nil {
-		q.app.con.warn("%s: %v", q.conv.ID, err)
+		q.app.con.Warn("%s: %v", q.conv.ID, err)
 	}
 	if _, err := q.store.Remove(context.WithoutCancel(ctx), q.conv.ID, convstore.RemoveOptions{}); err != nil {
-		q.app.con.warn("%s: nothing was done in it, and it stays: %v", q.conv.ID, err)
+		q.app.con.Warn("%s: nothing was done in it, and it stays: %v", q.conv.ID, err)
 	}
 	q.log, q.made = nil, false
 }
@@ -445,7 +446,7 @@ func (q *query) result(ctx context.Context, loop *agent.Loop, d *delegate.Delega
 		Model: loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), TotalCostUSD: usd(out.Cost), DurationMS: time.Since(q.began).Milliseconds(),
 		SubCalls: d.Calls(), PermissionDenials: q.denied.all(),
 	}
-	if q.app.con.json() && !q.delegated {
+	if q.app.con.JSON() && !q.delegated {
 		used := q.used(ctx, loop, d, out)
 		r.TotalCostUSD, r.ModelUsage = used.total(), q.modelUsage(used)
 		if c := q.o.client; c != nil {

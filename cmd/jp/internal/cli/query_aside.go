@@ -26,16 +26,16 @@ var errTitleLate = errors.New("it took too long")
 func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	cfg := q.resolved.Config
 	id := cfg.Conversation.TitleModel
-	if id == "" || !out.First || q.app.con.globals.noPersist || q.o.title.Set || q.conv.Grant != nil || ctx.Err() != nil {
+	if id == "" || !out.First || q.app.con.Globals.NoPersist || q.o.title.Set || q.conv.Grant != nil || ctx.Err() != nil {
 		return
 	}
 	if _, err := cfg.ResolveModel(id); err != nil {
-		q.app.con.warn("%v", inKey(err, titleKey))
+		q.app.con.Warn("%v", inKey(err, titleKey))
 		return
 	}
 	if q.tree != nil {
-		q.app.con.io, q.app.con.progress = q.app.con.io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
-		defer q.app.con.progress.End()
+		q.app.con.Io, q.app.con.Progress = q.app.con.Io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		defer q.app.con.Progress.End()
 	}
 	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)
 	defer cancel()
@@ -45,13 +45,13 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		q.app.con.logger().Info("title", "conversation", q.conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
-		q.app.con.verbosef("no title: %v", context.Cause(ctx))
+		q.app.con.Logger().Info("title", "conversation", q.conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
+		q.app.con.Verbosef("no title: %v", context.Cause(ctx))
 	case err != nil:
-		q.app.con.logger().Warn("title", "conversation", q.conv.ID, "model", id, "error", err.Error())
-		q.app.con.verbosef("%v", err)
+		q.app.con.Logger().Warn("title", "conversation", q.conv.ID, "model", id, "error", err.Error())
+		q.app.con.Verbosef("%v", err)
 	case title != "":
-		q.app.con.verbosef("title: %s", title)
+		q.app.con.Verbosef("title: %s", title)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"jp/cmd/jp/internal/attach"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
@@ -28,7 +29,7 @@ func (q *query) attach(ctx context.Context, t *task) error {
 	if q.o.input != inputText {
 		words = nil
 	}
-	r := &attach.Reader{Dir: q.app.con.env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.warn("%s", s) }}
+	r := &attach.Reader{Dir: q.app.con.Env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.Warn("%s", s) }}
 	if !q.o.composed.Set && len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
 		a, err := r.File(words[0][1:])
 		if err != nil {
@@ -128,7 +129,7 @@ func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) (
 	if fetch := (*attach.FetchError)(nil); errors.As(err, &fetch) {
 		return nil, &exit.Error{Code: "attachment", Status: exit.Failed, Msg: "--attachment: " + fetch.Error(), Err: err}
 	}
-	if e := explain(err); e.Status != exit.Failed {
+	if e := console.Explain(err); e.Status != exit.Failed {
 		return nil, fmt.Errorf("--attachment %s: %w", ref, err) // of the store
 	}
 	return nil, errAttach(ref, err)
@@ -166,7 +167,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
 	defer cancel()
 	out := &bounded{}
-	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.con.env.Environ, Dir: q.app.con.env.Dir, Stdout: out, Stderr: out})
+	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.con.Env.Environ, Dir: q.app.con.Env.Dir, Stdout: out, Stderr: out})
 	switch {
 	case errors.Is(err, errOutputLarge):
 		return none, fmt.Errorf("%s: %w", ref, errOutputLarge)

@@ -31,7 +31,7 @@ func (a *app) place(ctx context.Context, host *proc.Host) (*query, error) {
 func (a *app) delegating(ctx context.Context, f func(context.Context, *query) error) (err error) {
 	host := proc.NewHost(proc.Options{})
 	defer func() { err = errors.Join(err, host.Close()) }()
-	ctx, stop := a.con.withSignals(ctx, host.Kill)
+	ctx, stop := a.con.WithSignals(ctx, host.Kill)
 	defer stop()
 	q, err := a.place(ctx, host)
 	if err != nil {

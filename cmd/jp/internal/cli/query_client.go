@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -71,7 +72,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
-	go c.read(a.con.io.In)
+	go c.read(a.con.Io.In)
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -81,7 +82,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 			return last
 		}
 		if last != nil {
-			a.con.fail(last)
+			a.con.Fail(last)
 		}
 		if err == nil && runs > 0 {
 			err = c.again()
@@ -90,7 +91,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 			return err
 		}
 		last = c.answer(run, in)
-		if c.run.id == 0 || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*signalError)) {
+		if c.run.id == 0 || ctx.Err() != nil || errors.Is(last, term.ErrClosed) || errors.As(last, new(*console.SignalError)) {
 			return last
 		}
 	}
@@ -99,7 +100,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 // read takes the lines of the client until there are no more or one is wrong. It may be left behind when jp ends.
 func (c *client) read(in io.Reader) {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, stdinMax)
+	lines.Buffer(nil, console.StdinMax)
 	for n := 1; lines.Scan(); n++ {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
@@ -112,7 +113,7 @@ func (c *client) read(in io.Reader) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		c.stop(exit.Usagef("stdin: a line has more than %d MiB", stdinMax>>20))
+		c.stop(exit.Usagef("stdin: a line has more than %d MiB", console.StdinMax>>20))
 	case err != nil && !errors.Is(err, os.ErrClosed):
 		c.stop(fmt.Errorf("stdin: %w", err))
 	default:
@@ -144,8 +145,8 @@ func (c *client) take(line []byte) error {
 	defer c.mu.Unlock()
 	c.begun = true
 	w := weight(in)
-	if len(c.queue) > 0 && c.waits+w > stdinMax {
-		return fmt.Errorf("more than %d MiB of messages wait for their answers", stdinMax>>20)
+	if len(c.queue) > 0 && c.waits+w > console.StdinMax {
+		return fmt.Errorf("more than %d MiB of messages wait for their answers", console.StdinMax>>20)
 	}
 	c.waits += w
 	c.queue = append(c.queue, in)
@@ -271,7 +272,7 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 func (c *client) again() error {
 	o := &c.o
 	switch {
-	case c.app.con.globals.noPersist:
+	case c.app.con.Globals.NoPersist:
 		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
 	case c.app.tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
@@ -293,12 +294,12 @@ func (c *client) again() error {
 // tellClient tells the client what the ledger says that its message has used, which what came after the answer is a part of.
 func (q *query) tellClient(ctx context.Context) {
 	c := q.o.client
-	if c == nil || q.app.con.globals.noPersist {
+	if c == nil || q.app.con.Globals.NoPersist {
 		return
 	}
 	a, err := q.store.Account(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.app.con.warn("%s: what it used: %v", q.conv.ID, err)
+		q.app.con.Warn("%s: what it used: %v", q.conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)
@@ -328,7 +329,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(escaping{c.app.con.io.Out}, session).Write(failedResult(session, err)))
+	return errors.Join(err, stream.NewWriter(escaping{c.app.con.Io.Out}, session).Write(failedResult(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
@@ -341,8 +342,8 @@ func (a *app) oneMessage(ctx context.Context) (string, error) {
 	read := make(chan result, 1)
 	go func() { // is left behind with ctx
 		var m stream.OneMessage
-		lines := bufio.NewScanner(a.con.io.In)
-		lines.Buffer(nil, stdinMax)
+		lines := bufio.NewScanner(a.con.Io.In)
+		lines.Buffer(nil, console.StdinMax)
 		for lines.Scan() {
 			if err := m.Add(lines.Bytes()); err != nil {
 				read <- result{"", err}

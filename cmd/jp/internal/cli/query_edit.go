@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -40,7 +41,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	piped, err := a.con.stdin(ctx)
+	piped, err := a.con.Stdin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.takeDraft(workspace, !a.con.globals.noPersist)
+	d, err := a.takeDraft(workspace, !a.con.Globals.NoPersist)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +90,10 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 		return 0, false, command.ErrMixed("--edit", "--no-edit")
 	case o.edit && o.input != inputText:
 		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
-	case o.edit && !a.con.interactive():
+	case o.edit && !a.con.Interactive():
 		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:
-	case o.noEdit || o.input != inputText || !a.con.interactive() || len(o.words) > 0 || !a.con.io.InTTY || !a.con.io.ErrTTY || a.con.json():
+	case o.noEdit || o.input != inputText || !a.con.Interactive() || len(o.words) > 0 || !a.con.Io.InTTY || !a.con.Io.ErrTTY || a.con.JSON():
 		return 0, false, nil
 	}
 	if !o.fresh && o.id.Value != "new" {
@@ -122,7 +123,7 @@ func (a *app) editor() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, line := range []string{a.con.getenv("JP_EDITOR"), m.Editor.Cmd, a.con.getenv("VISUAL"), a.con.getenv("EDITOR")} {
+	for _, line := range []string{a.con.Getenv("JP_EDITOR"), m.Editor.Cmd, a.con.Getenv("VISUAL"), a.con.Getenv("EDITOR")} {
 		if strings.TrimSpace(line) != "" {
 			return line, nil
 		}
@@ -191,7 +192,7 @@ func (a *app) edit(d *draft, line, text, below string) (string, error) {
 			return "", err
 		}
 		if before != "" {
-			a.con.note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
+			a.con.Note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
 		}
 		text = joinText(before, text)
 	}
@@ -222,7 +223,7 @@ var errUnsaved = errors.New("nothing was saved in the editor")
 // if there is one.
 func (a *app) runEditor(line, path string) error {
 	cmd := exec.Command("/bin/sh", "-c", line+` "$@"`, line, path)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.con.env.Dir, a.con.env.Environ, a.con.env.Stderr, a.con.env.Stderr
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.con.Env.Dir, a.con.Env.Environ, a.con.Env.Stderr, a.con.Env.Stderr
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0); err == nil {
 		defer func() { _ = tty.Close() }()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
@@ -247,16 +248,16 @@ func (a *app) runEditor(line, path string) error {
 
 // end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
 func (d *draft) end(a *app, err error) error {
-	if err == nil || explain(err).Status == exit.Limit || a.con.globals.noPersist {
+	if err == nil || console.Explain(err).Status == exit.Limit || a.con.Globals.NoPersist {
 		d.drop()
 		return err
 	}
 	if info, gone := os.Stat(d.path); gone == nil && info.Size() > 0 {
 		_ = os.Chtimes(d.path, time.Time{}, time.Now())
 		if d.unfit() != nil {
-			a.con.note("the draft is kept in %s", d.path)
+			a.con.Note("the draft is kept in %s", d.path)
 		} else {
-			a.con.note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
+			a.con.Note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
 		}
 	}
 	d.release()

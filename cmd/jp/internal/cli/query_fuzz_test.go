@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools/proc"
@@ -69,7 +70,7 @@ func (p fuzzPlace) environ(env uint8) []string {
 // run runs one command line in this process.
 func (p fuzzPlace) run(environ []string, stdin string, args []string) (status exit.Status, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	env := Env{
+	env := console.Env{
 		Args: append([]string{"jp"}, args...), Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
 		Dir: filepath.Join(p.top, "ws"), Environ: environ,
 	}
@@ -105,7 +106,7 @@ func (p fuzzPlace) files(t *testing.T) []string {
 
 // queryFlags are the flags that may stand behind jp query, those that name a place to write to left out.
 func queryFlags() []*command.Option {
-	a := newApp(Env{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)})
+	a := newApp(console.Env{Stdin: strings.NewReader(""), Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)})
 	var q *cli.Command
 	for _, c := range a.tree.Root.Commands {
 		if c.Name == "query" {

@@ -193,7 +193,7 @@ func (q *query) take(ctx context.Context, scope convstore.Scope, res *convstore.
 	}
 	most := res.Delegation.Grant.MaxParallel
 	q.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
-		q.app.con.note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
+		q.app.con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
 	})
 	return err
 }

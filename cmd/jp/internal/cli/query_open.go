@@ -46,7 +46,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 		return q.delegateByHand(ctx)
 	case isNew:
 		return q.create(ctx, text)
-	case q.app.con.globals.noPersist:
+	case q.app.con.Globals.NoPersist:
 		return q.borrow(ctx, target)
 	case q.o.fork.Set:
 		return q.branch(ctx, target)
@@ -201,7 +201,7 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 // unarchive takes a conversation that goes on out of the archive, where nobody would find what is said in it. What another jp
 // delegates stays where it is.
 func (q *query) unarchive(ctx context.Context) error {
-	if !q.conv.Archived() || q.delegated || q.app.con.globals.noPersist {
+	if !q.conv.Archived() || q.delegated || q.app.con.Globals.NoPersist {
 		return nil
 	}
 	err := q.store.Edit(ctx, q.conv.ID, func(c *convstore.Conversation) error {
@@ -209,7 +209,7 @@ func (q *query) unarchive(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		q.app.con.note("conversation %s was archived, and is not any more", q.conv.ID)
+		q.app.con.Note("conversation %s was archived, and is not any more", q.conv.ID)
 	}
 	return err
 }
@@ -249,7 +249,7 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 	}
 	if q.conv.Grant != nil {
 		if cut := r.Cut(q.conv.Grant.Tools); len(cut) > 0 {
-			q.app.con.warn("%s: not granted and left out: %s", q.conv.ID, strings.Join(cut, ", "))
+			q.app.con.Warn("%s: not granted and left out: %s", q.conv.ID, strings.Join(cut, ", "))
 		}
 	}
 	q.resolved = r

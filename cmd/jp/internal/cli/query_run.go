@@ -67,7 +67,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if set, err = q.narrow(ctx, set); err != nil {
 		return nil, nil, err
 	}
-	if q.app.con.globals.noPersist {
+	if q.app.con.Globals.NoPersist {
 		if err := lone(set); err != nil {
 			return nil, nil, err
 		}
@@ -112,7 +112,7 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 	set := cfg.Assistant.Parameters
 	send, why := info.Temperature(set.Temperature, set.Reasoning)
 	if why != "" {
-		q.app.con.warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
+		q.app.con.Warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
 	}
 	return send
 }
@@ -219,8 +219,8 @@ func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv
 		}
 	}
 	return tools.CommandEnv{
-		Host: host, Dir: ws, Environ: a.con.env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.con.warn("%s", text) }), Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing, Program: ownProgram(),
+		Host: host, Dir: ws, Environ: a.con.Env.Environ, Context: context, Secrets: secrets,
+		Notice: tools.Once(func(text string) { a.con.Warn("%s", text) }), Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing, Program: ownProgram(),
 	}
 }
 
@@ -254,7 +254,7 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return append(q.childEnviron(ctx, cfg, r), q.app.tape.environ(r.Call, r.Query)...)
 		},
-		Warn: q.app.con.warn, Log: q.app.con.logger(), Checkpoint: q.app.con.env.Checkpoint,
+		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Checkpoint: q.app.con.Env.Checkpoint,
 	}
 }
 
@@ -270,7 +270,7 @@ func (q *query) prompter() tools.Prompter {
 	if q.asks != nil {
 		return q.asks
 	}
-	tty, err := q.app.con.terminal()
+	tty, err := q.app.con.Terminal()
 	if err != nil {
 		return nil
 	}
@@ -365,8 +365,8 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 	}
 	s = model.Count(model.Limit(s, limits))
 	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
-	if dir := a.con.stateDir(); dir != "" && info.Account != (model.Account{}) {
-		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.con.warn("%v", err) })
+	if dir := a.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
+		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.con.Warn("%v", err) })
 	}
 	return model.Retry(s, retry), info, nil
 }
@@ -374,7 +374,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 // modelProviders is what the models may know of this machine.
 func (a *app) modelProviders(cfg profiles.Config) model.Providers {
 	ws, _ := a.workspace()
-	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.con.getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
+	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
 	p.LLM = map[string]model.Endpoint{}
 	for name, e := range cfg.Providers.LLM {
 		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv, API: e.API}
@@ -408,17 +408,17 @@ func modelPrice(p profiles.Price) model.Price {
 // failure.
 func (q *query) expire(ctx context.Context) {
 	if err := q.store.Reconcile(context.WithoutCancel(ctx)); err != nil {
-		q.app.con.warn("what runs that died have left: %v", err)
+		q.app.con.Warn("what runs that died have left: %v", err)
 	}
 	gone, err := q.store.Expire(context.WithoutCancel(ctx))
 	if err != nil {
-		q.app.con.warn("expired conversations: %v", err)
+		q.app.con.Warn("expired conversations: %v", err)
 	}
 	if len(gone) > 0 {
 		names := make([]string, len(gone))
 		for i, id := range gone {
 			names[i] = id.String()
 		}
-		q.app.con.verbosef("removed, expired: %s", strings.Join(names, " "))
+		q.app.con.Verbosef("removed, expired: %s", strings.Join(names, " "))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -45,13 +46,13 @@ type show struct {
 }
 
 func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.style()), live: q.app.con.pretty() && q.app.con.io.OutTTY}
-	if q.app.con.format() == formatStream {
-		q.lines = stream.NewWriter(escaping{q.app.con.io.Out}, q.conv.ID.String())
-	} else if !q.app.con.globals.quiet && !q.app.con.json() {
+	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.Style()), live: q.app.con.Pretty() && q.app.con.Io.OutTTY}
+	if q.app.con.Format() == console.FormatStream {
+		q.lines = stream.NewWriter(escaping{q.app.con.Io.Out}, q.conv.ID.String())
+	} else if !q.app.con.Globals.Quiet && !q.app.con.JSON() {
 		// Until the first sign of life. A question of a tool comes after one.
-		q.app.con.io, q.app.con.progress = q.app.con.io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		q.tree = term.NewTree(q.app.con.io, term.TreeOptions{})
+		q.app.con.Io, q.app.con.Progress = q.app.con.Io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
+		q.tree = term.NewTree(q.app.con.Io, term.TreeOptions{})
 	}
 	return s
 }
@@ -81,7 +82,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	set := s.loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.query.conv.Profile, Tools: set.Names(),
-		CWD: s.query.app.con.env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.con.interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
+		CWD: s.query.app.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.con.Interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
 		APIKeySource: wording.Either(s.query.info.KeyEnv == "", "none", wording.Either(s.query.info.KeyEnv == "ANTHROPIC_API_KEY", s.query.info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}
@@ -111,7 +112,7 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 // stop ends everything that moves.
 func (s *show) stop() {
 	s.thoughts.end()
-	s.query.app.con.progress.End()
+	s.query.app.con.Progress.End()
 	s.flow(s.text.Flush())
 	s.query.tree.Close()
 }
@@ -132,15 +133,15 @@ func (s *show) watch() agent.Watch {
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
-			s.query.app.con.progress.End()
+			s.query.app.con.Progress.End()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
-	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.con.globals.quiet && !s.query.app.con.json() {
+	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.con.Globals.Quiet && !s.query.app.con.JSON() {
 		s.thoughts = &thoughts{show: s}
 		w.Reasoning = func(delta string) {
-			s.query.app.con.progress.End()
+			s.query.app.con.Progress.End()
 			s.thoughts.add(delta)
 		}
 	}
@@ -148,7 +149,7 @@ func (s *show) watch() agent.Watch {
 }
 
 func (s *show) put(text string) {
-	if _, err := io.WriteString(s.query.app.con.io.Out, text); err != nil && s.err == nil {
+	if _, err := io.WriteString(s.query.app.con.Io.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -161,7 +162,7 @@ func (s *show) flow(text string) {
 }
 
 func (s *show) message(m agent.Message) {
-	s.query.app.con.progress.End()
+	s.query.app.con.Progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
@@ -177,7 +178,7 @@ func (s *show) message(m agent.Message) {
 }
 
 func (s *show) call(c convstore.ToolCall) {
-	s.query.app.con.progress.End()
+	s.query.app.con.Progress.End()
 	if s.query.lines != nil {
 		l := s.toolCall(c)
 		s.write(&l)
@@ -187,11 +188,11 @@ func (s *show) call(c convstore.ToolCall) {
 		return
 	}
 	width := 100
-	if s.query.app.con.io.Width > 20 {
-		width = s.query.app.con.io.Width - 2
+	if s.query.app.con.Io.Width > 20 {
+		width = s.query.app.con.Io.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.io.UTF8)
-	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.io.Err, "· "+line+"\n") })
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.Io.UTF8)
+	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.Io.Err, "· "+line+"\n") })
 }
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
@@ -206,7 +207,7 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	if s.query.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
 		s.query.tree.Around(func() {
-			s.query.app.con.note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.io.UTF8))
+			s.query.app.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.Io.UTF8))
 		})
 	}
 }
@@ -216,7 +217,7 @@ func (s *show) remark(n convstore.Note) {
 	s.query.logNote(s.loop, n)
 	if s.query.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
-		s.query.tree.Around(func() { s.query.app.con.note("%s", line) })
+		s.query.tree.Around(func() { s.query.app.con.Note("%s", line) })
 	}
 }
 
@@ -224,7 +225,7 @@ func (s *show) remark(n convstore.Note) {
 func (q *query) logNote(loop *agent.Loop, n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := loop.Synthesis.Tools.Len()
-		q.app.con.logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
+		q.app.con.Logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
 	}
 }
 
@@ -238,7 +239,7 @@ func (s *show) compacted(c convstore.Compaction) {
 		return
 	}
 	if s.query.tree != nil {
-		s.query.tree.Around(func() { s.query.app.con.note("%s", compactedText(c)) })
+		s.query.tree.Around(func() { s.query.app.con.Note("%s", compactedText(c)) })
 	}
 }
 
@@ -267,7 +268,7 @@ func (s *show) hasRow(call string) bool {
 
 // broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
 func (s *show) broken(err error) error {
-	if !s.query.app.con.json() {
+	if !s.query.app.con.JSON() {
 		return nil
 	}
 	r := failedResult(s.query.conv.ID.String(), err)
@@ -287,13 +288,13 @@ func (s *show) result(r *stream.Result) error {
 	switch {
 	case s.query.lines != nil:
 		s.write(r)
-	case s.query.app.con.json():
+	case s.query.app.con.JSON():
 		return s.query.app.resultDocument(r)
 	case s.live && s.shown:
-	case r.Result != "" && s.query.app.con.pretty() && r.Structured == nil:
-		s.put(markdown.Render(r.Result, s.query.app.con.style()))
+	case r.Result != "" && s.query.app.con.Pretty() && r.Structured == nil:
+		s.put(markdown.Render(r.Result, s.query.app.con.Style()))
 	case r.Result != "":
-		text := s.query.app.con.io.Text(r.Result)
+		text := s.query.app.con.Io.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

@@ -82,7 +82,7 @@ func (q *query) content(ctx context.Context) (task, error) {
 		text, err := q.app.oneMessage(ctx)
 		return task{text: text}, err
 	}
-	piped, err := q.app.con.stdin(ctx)
+	piped, err := q.app.con.Stdin(ctx)
 	if err != nil {
 		return task{}, err
 	}
@@ -137,7 +137,7 @@ func (q *query) readSchema(ctx context.Context, value string) (json.RawMessage, 
 		return json.RawMessage(value), nil
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(q.app.con.env.Dir, path)
+		path = filepath.Join(q.app.con.Env.Dir, path)
 	}
 	type result struct {
 		b   []byte

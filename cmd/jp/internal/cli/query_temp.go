@@ -29,7 +29,7 @@ func (q *query) vanishing() (remove func(), err error) {
 	q.app.places.vanishing.Store(dir)
 	remove = func() {
 		if err := dir.remove(); err != nil {
-			q.app.con.warn("--no-persist: %v", err)
+			q.app.con.Warn("--no-persist: %v", err)
 		}
 	}
 	if q.store, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
@@ -41,12 +41,12 @@ func (q *query) vanishing() (remove func(), err error) {
 
 // vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
 func (a *app) vanishingPlaces() (places []string) {
-	if top := a.con.getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
+	if top := a.con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
 		if info, err := os.Stat(top); err == nil && info.IsDir() {
 			places = append(places, top)
 		}
 	}
-	return append(places, cmp.Or(a.con.getenv("TMPDIR"), os.TempDir()))
+	return append(places, cmp.Or(a.con.Getenv("TMPDIR"), os.TempDir()))
 }
 
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes

@@ -18,7 +18,7 @@ type modelWaits struct {
 func (q *query) waits() modelWaits {
 	return modelWaits{
 		begin: func(r model.Retrying) {
-			q.tree.Around(func() { q.app.con.note("%s", waitText(r)) })
+			q.tree.Around(func() { q.app.con.Note("%s", waitText(r)) })
 			if q.lines != nil {
 				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}

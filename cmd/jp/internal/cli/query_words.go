@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
@@ -42,7 +43,7 @@ func inOtherWords(r *stream.Result, limit agent.Limit, failed error) *stream.Res
 	if r.IsError {
 		r.Errors = []string{r.Reason}
 		if failed != nil {
-			r.Errors[0] = term.Line(explain(failed).Message)
+			r.Errors[0] = term.Line(console.Explain(failed).Message)
 		}
 	}
 	return r
@@ -51,13 +52,13 @@ func inOtherWords(r *stream.Result, limit agent.Limit, failed error) *stream.Res
 // failedResult is that of a run which an error ended before there was an outcome.
 func failedResult(session string, err error) *stream.Result {
 	state := convstore.StateError
-	switch report := explain(err); report.Code {
+	switch report := console.Explain(err); report.Code {
 	case "deadline":
 		state = convstore.StateTimeout
 	case "signal", "interrupted":
 		state = convstore.StateCancelled
 	}
-	return inOtherWords(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(explain(err).Message)}, "", err)
+	return inOtherWords(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(console.Explain(err).Message)}, "", err)
 }
 
 // used is what was paid for in a run, sub-agents included, by model.
@@ -112,7 +113,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 	}
 	s, err := q.store.Spent(context.WithoutCancel(ctx), q.conv.ID)
 	if err != nil {
-		q.app.con.warn("%s: what the sub-agents used: %v", q.conv.ID, err)
+		q.app.con.Warn("%s: what the sub-agents used: %v", q.conv.ID, err)
 		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
 	for _, c := range s.Charges {
@@ -168,14 +169,14 @@ func (a *app) resultDocument(r *stream.Result) error {
 	if err != nil {
 		return err
 	}
-	if a.con.format() == formatJSONPretty {
+	if a.con.Format() == console.FormatJSONPretty {
 		var out bytes.Buffer
 		if err := json.Indent(&out, b, "", "  "); err != nil {
 			return err
 		}
 		b = out.Bytes()
 	}
-	_, err = a.con.io.Out.Write(term.EscapeJSON(b))
+	_, err = a.con.Io.Out.Write(term.EscapeJSON(b))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 )
 
@@ -18,7 +19,7 @@ var update = flag.Bool("update", false, "write docs/cli.md")
 
 func TestReference(t *testing.T) {
 	const path = "../../../../docs/cli.md"
-	got := newApp(Env{}).reference()
+	got := newApp(console.Env{}).reference()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

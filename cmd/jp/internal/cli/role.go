@@ -46,7 +46,7 @@ func (q *query) narrow(ctx context.Context, set tools.Set) (tools.Set, error) {
 		t, _ := set.Get(name)
 		return keep(t.Definition) && (q.resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
 	})
-	log := q.app.con.logger()
+	log := q.app.con.Logger()
 	log.Info("tools", "conversation", q.conv.ID, "role", role, "allowed", held.Len(), "denied", set.Len()-held.Len())
 	if log.Enabled(ctx, slog.LevelDebug) {
 		denied := slices.DeleteFunc(set.Names(), func(name string) bool { _, ok := held.Get(name); return ok })

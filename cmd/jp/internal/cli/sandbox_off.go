@@ -38,7 +38,7 @@ func (a *app) offByUser(d tools.Definition) (own tools.Definition, program strin
 // outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
 // and lies behind no link of it.
 func (a *app) outsideProgram(d tools.Definition) (path string, ok bool) {
-	path, err := proc.LookPath(d.Command.Program, proc.Environ(a.con.env.Environ, append(proc.ToolEnv(), d.Env...)...))
+	path, err := proc.LookPath(d.Command.Program, proc.Environ(a.con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false
 	}

@@ -50,7 +50,7 @@ func (a *app) covers() (*cover, error) {
 		names[p.APIKeyEnv] = true
 	}
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
-	for _, kv := range a.con.env.Environ {
+	for _, kv := range a.con.Env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
 		named := names[name] || isSecret(name)
 		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {

@@ -28,20 +28,20 @@ func (q *query) skills(ctx context.Context) []profiles.Skill {
 	}
 	found, problems := profiles.Skills(src)
 	for _, err := range problems {
-		q.app.con.warn("%v", err)
+		q.app.con.Warn("%v", err)
 	}
 	var list []profiles.Skill
 	size := 0
 	for _, s := range found {
 		for _, note := range s.Notes {
-			q.app.con.note("skill %s: %s", s.Name, note)
+			q.app.con.Note("skill %s: %s", s.Name, note)
 		}
 		if key := inSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.holds(key, s.SHA256)) {
-			q.app.con.warn("skill %s: not as it was trusted; left out", s.Name)
+			q.app.con.Warn("skill %s: not as it was trusted; left out", s.Name)
 			continue
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
-			q.app.con.warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			q.app.con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
 			break
 		}
 		list = append(list, s)

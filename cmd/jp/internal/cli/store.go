@@ -34,10 +34,10 @@ func newStorePathCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(map[string]string{"path": st.Path()})
+			if a.con.JSON() {
+				return a.con.Document(map[string]string{"path": st.Path()})
 			}
-			_, err = fmt.Fprintln(a.con.io.Out, st.Path())
+			_, err = fmt.Fprintln(a.con.Io.Out, st.Path())
 			return err
 		},
 	})
@@ -68,10 +68,10 @@ func newStoreCheckCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
+			if a.con.JSON() {
+				return a.con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
 			}
-			if _, err := fmt.Fprintf(a.con.io.Out, "%s: ok\n", st.Path()); err != nil {
+			if _, err := fmt.Fprintf(a.con.Io.Out, "%s: ok\n", st.Path()); err != nil {
 				return err
 			}
 			a.offerCompact(space)
@@ -83,7 +83,7 @@ func newStoreCheckCommand(a *app) *cli.Command {
 // offerCompact says so when much of the store's file is free.
 func (a *app) offerCompact(s convstore.Space) {
 	if s.Worth() {
-		a.con.note("%s of the store's %s are free: `jp store compact` gives them back", mebibytes(s.Free), mebibytes(s.Size))
+		a.con.Note("%s of the store's %s are free: `jp store compact` gives them back", mebibytes(s.Free), mebibytes(s.Size))
 	}
 }
 
@@ -104,7 +104,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			file := a.con.abs(args[0])
+			file := a.con.Abs(args[0])
 			switch err := st.Backup(ctx, file); {
 			case errors.Is(err, fs.ErrExist):
 				return exit.Usagef("backup %s: there is such a file", file).WithHint("name one that does not exist")
@@ -113,10 +113,10 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			case err != nil:
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(map[string]string{"path": st.Path(), "backup": file})
+			if a.con.JSON() {
+				return a.con.Document(map[string]string{"path": st.Path(), "backup": file})
 			}
-			_, err = fmt.Fprintln(a.con.io.Out, file)
+			_, err = fmt.Fprintln(a.con.Io.Out, file)
 			return err
 		},
 	})
@@ -141,8 +141,8 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
+			if a.con.JSON() {
+				return a.con.Document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
 			}
 			text := fmt.Sprintf("%s, was %s", mebibytes(after.Size), mebibytes(before.Size))
 			switch {
@@ -151,7 +151,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			case after.Size == before.Size:
 				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", mebibytes(after.Size))
 			}
-			_, err = fmt.Fprintf(a.con.io.Out, "%s: %s\n", st.Path(), text)
+			_, err = fmt.Fprintf(a.con.Io.Out, "%s: %s\n", st.Path(), text)
 			return err
 		},
 	})
@@ -178,14 +178,14 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := convstore.Adopt(ctx, convstore.Env{Get: a.con.getenv, Override: m.Store.Path}, root, a.con.abs(args[0]))
+			dir, err := convstore.Adopt(ctx, convstore.Env{Get: a.con.Getenv, Override: m.Store.Path}, root, a.con.Abs(args[0]))
 			if err != nil {
 				return err
 			}
-			if a.con.json() {
-				return a.con.document(map[string]string{"folder": dir})
+			if a.con.JSON() {
+				return a.con.Document(map[string]string{"folder": dir})
 			}
-			_, err = fmt.Fprintln(a.con.io.Out, dir)
+			_, err = fmt.Fprintln(a.con.Io.Out, dir)
 			return err
 		},
 	})

@@ -17,7 +17,7 @@ import (
 const maxLostNotes = 20
 
 func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (err error) {
-	path = a.con.abs(path)
+	path = a.con.Abs(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return exit.Usagef("--salvage %s: there is such a file", path).WithHint("name one that does not exist")
@@ -35,7 +35,7 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	lines := convstore.NewLineWriter(w)
 	for piece, bad := range st.Rescue(ctx, func(what error) {
 		if lost++; lost <= maxLostNotes {
-			a.con.note("lost: %v", what)
+			a.con.Note("lost: %v", what)
 		}
 	}) {
 		if err = bad; err == nil {
@@ -60,11 +60,11 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 		return err
 	}
 	if lost > maxLostNotes {
-		a.con.note("lost: %d more", lost-maxLostNotes)
+		a.con.Note("lost: %d more", lost-maxLostNotes)
 	}
-	if a.con.json() {
-		return a.con.document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
+	if a.con.JSON() {
+		return a.con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
 	}
-	_, err = fmt.Fprintf(a.con.io.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
+	_, err = fmt.Fprintf(a.con.Io.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
 	return err
 }

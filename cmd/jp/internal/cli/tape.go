@@ -65,7 +65,7 @@ func (a *app) openTape(record, replay string) error {
 	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
 	var data []byte
 	if record != "" {
-		t.record = a.con.abs(record)
+		t.record = a.con.Abs(record)
 		if err := canMake(t.record); errors.Is(err, fs.ErrExist) {
 			return exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
@@ -73,14 +73,14 @@ func (a *app) openTape(record, replay string) error {
 		}
 	} else {
 		var err error
-		if t.replay, data, err = script.OpenRecording(a.con.abs(replay), replay); err != nil {
+		if t.replay, data, err = script.OpenRecording(a.con.Abs(replay), replay); err != nil {
 			if bad := (*script.Error)(nil); errors.As(err, &bad) {
 				return exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
 			}
 			return exit.Usagef("--replay %s: %v", replay, err)
 		}
 	}
-	state := a.con.stateDir()
+	state := a.con.StateDir()
 	if state == "" {
 		return exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
 	}
@@ -105,8 +105,8 @@ func (a *app) openTape(record, replay string) error {
 
 // joinTape takes part in the tape of the jp that started this one, if there is one.
 func (a *app) joinTape() (err error) {
-	what, dir, _ := strings.Cut(a.con.getenv(tapeVariable), ":")
-	t := &tape{app: a, dir: dir, trail: script.NewTrail(a.con.getenv(runVariable))}
+	what, dir, _ := strings.Cut(a.con.Getenv(tapeVariable), ":")
+	t := &tape{app: a, dir: dir, trail: script.NewTrail(a.con.Getenv(runVariable))}
 	switch what {
 	case "":
 		return nil
@@ -225,7 +225,7 @@ func (t *tape) followed(rule int, err error) {
 		}
 	}
 	if err := t.keep(s); err != nil {
-		t.app.con.warn("--replay: %v", err) // then its rule is missed in the end
+		t.app.con.Warn("--replay: %v", err) // then its rule is missed in the end
 	}
 }
 
@@ -258,7 +258,7 @@ func (t *tape) remove() {
 	}
 	if t.main {
 		if err := os.RemoveAll(t.dir); err != nil {
-			t.app.con.warn("%v", err)
+			t.app.con.Warn("%v", err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (t *tape) write(ctx context.Context) error {
 		entries = kept
 	}
 	if len(entries) == 0 {
-		t.app.con.note("nothing was recorded: no model has answered")
+		t.app.con.Note("nothing was recorded: no model has answered")
 		return nil
 	}
 	runs := map[string]bool{}
@@ -79,10 +79,10 @@ func (t *tape) write(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range cover.found() {
-		t.app.con.warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
+		t.app.con.Warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
 	}
 	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
-	t.app.con.note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
+	t.app.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
 		wording.Either(about.Stopped != "", ", as far as the run came", ""))
 	return nil
 }

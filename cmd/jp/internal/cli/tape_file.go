@@ -41,7 +41,7 @@ const (
 // untaped refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
 func (a *app) untaped(command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
-		if a.con.getenv(name) != "" {
+		if a.con.Getenv(name) != "" {
 			return exit.Refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).WithHint("jp query and jp batch are; unset it")
 		}
 	}
@@ -53,7 +53,7 @@ func (a *app) untaped(command string) error {
 func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
 		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
-			if v := a.con.getenv(name); v != "" {
+			if v := a.con.Getenv(name); v != "" {
 				*to = command.Given(v)
 			}
 		}
@@ -70,7 +70,7 @@ func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, r
 		}
 	case o.replay.Set:
 		replay, _ = a.tapeFile(o.replay.Value, request, who, func(string) error { return nil })
-		if _, missing := os.Stat(a.con.abs(replay)); replay != o.replay.Value && errors.Is(missing, fs.ErrNotExist) {
+		if _, missing := os.Stat(a.con.Abs(replay)); replay != o.replay.Value && errors.Is(missing, fs.ErrNotExist) {
 			err = notAsRecorded("%s: no such request was recorded: %s is not there", o.replay.Value, filepath.Base(replay))
 		}
 	}
@@ -92,13 +92,13 @@ func (q *query) beginTape(request string) error {
 
 // tapeFile is the file that a word stands for. Where the word ends in "/", there is a folder or is to be one.
 func (a *app) tapeFile(word, request string, who []string, dir func(string) error) (string, error) {
-	info, err := os.Stat(a.con.abs(word))
+	info, err := os.Stat(a.con.Abs(word))
 	switch folder := strings.HasSuffix(word, "/"); {
 	case err == nil && info.IsDir():
 	case !folder:
 		return word, nil
 	default:
-		if err := dir(a.con.abs(word)); err != nil {
+		if err := dir(a.con.Abs(word)); err != nil {
 			return "", err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
@@ -55,8 +56,8 @@ func newToolListCommand(a *app) *cli.Command {
 				return err
 			}
 			ts := shownTools(r, defs, a.servers(ctx))
-			if a.con.json() {
-				return a.con.document(ts)
+			if a.con.JSON() {
+				return a.con.Document(ts)
 			}
 			rows := make([][]string, len(ts))
 			for i, t := range ts {
@@ -106,12 +107,12 @@ func newToolRunCommand(a *app) *cli.Command {
 
 func runTool(ctx context.Context, a *app, o toolOptions, name, args string) error {
 	if args == "-" {
-		text, err := io.ReadAll(io.LimitReader(a.con.io.In, stdinMax+1))
+		text, err := io.ReadAll(io.LimitReader(a.con.Io.In, console.StdinMax+1))
 		if err != nil {
 			return fmt.Errorf("stdin: %w", err)
 		}
-		if len(text) > stdinMax {
-			return exit.Usagef("stdin: more than %d MiB", stdinMax>>20)
+		if len(text) > console.StdinMax {
+			return exit.Usagef("stdin: more than %d MiB", console.StdinMax>>20)
 		}
 		args = string(text)
 	}
@@ -137,7 +138,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }()
-	ctx, stop := a.con.withSignals(ctx, host.Kill)
+	ctx, stop := a.con.WithSignals(ctx, host.Kill)
 	defer stop()
 	t, err := a.handTool(ctx, d, host)
 	if err != nil {
@@ -212,14 +213,14 @@ type toolResult struct {
 
 func (a *app) writeToolResult(name string, r tools.Result) error {
 	var err error
-	if a.con.json() {
-		err = a.con.document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
+	if a.con.JSON() {
+		err = a.con.Document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
 	} else {
-		text := a.con.io.Text(r.Text)
+		text := a.con.Io.Text(r.Text)
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		_, err = io.WriteString(a.con.io.Out, text)
+		_, err = io.WriteString(a.con.Io.Out, text)
 	}
 	switch {
 	case err != nil:

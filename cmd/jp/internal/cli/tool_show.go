@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
@@ -65,10 +66,10 @@ func newToolShowCommand(a *app) *cli.Command {
 					t.Defined = c.definedIn()[d.Name]
 				}
 			}
-			if a.con.json() {
-				return a.con.document(t)
+			if a.con.JSON() {
+				return a.con.Document(t)
 			}
-			return a.con.text(func(w *bufio.Writer) error { return a.writeTool(w, t) })
+			return a.con.Text(func(w *bufio.Writer) error { return a.writeTool(w, t) })
 		},
 	})
 }
@@ -112,7 +113,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	if t.Script != "" {
 		fmt.Fprintf(w, "\nscript:\n%s\n", spelled(strings.TrimSuffix(t.Script, "\n"), "  "))
 	}
-	b, err := encodeJSON(t.Schema, true)
+	b, err := console.EncodeJSON(t.Schema, true)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trace"
 	"jp/cmd/jp/internal/wording"
@@ -44,7 +45,7 @@ func newTraceCommand(a *app) *cli.Command {
 
 func runTrace(ctx context.Context, a *app, output, word string) error {
 	if output == "" {
-		output = wording.Either(a.con.json(), traceJSON, traceText)
+		output = wording.Either(a.con.JSON(), traceJSON, traceText)
 	}
 	t, err := a.trace(ctx, word)
 	if err != nil {
@@ -52,17 +53,17 @@ func runTrace(ctx context.Context, a *app, output, word string) error {
 	}
 	switch output {
 	case traceJSON:
-		if !a.con.json() {
-			a.con.globals.format = formatJSON
+		if !a.con.JSON() {
+			a.con.Globals.Format = console.FormatJSON
 		}
-		return a.con.document(t)
+		return a.con.Document(t)
 	case traceChrome:
-		return a.con.text(func(w *bufio.Writer) error { return t.Chrome(w) })
+		return a.con.Text(func(w *bufio.Writer) error { return t.Chrome(w) })
 	case traceHTML:
-		return a.con.text(func(w *bufio.Writer) error { return t.HTML(w) })
+		return a.con.Text(func(w *bufio.Writer) error { return t.HTML(w) })
 	}
-	return a.con.text(func(w *bufio.Writer) error {
-		t.Text(w, a.con.io)
+	return a.con.Text(func(w *bufio.Writer) error {
+		t.Text(w, a.con.Io)
 		return nil
 	})
 }

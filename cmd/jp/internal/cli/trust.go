@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -79,7 +80,7 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 	}
 	var complaint string
 	if j.record, complaint = readTrust(j.path, j.real); complaint != "" {
-		a.con.warn("%s", complaint)
+		a.con.Warn("%s", complaint)
 	}
 	trusted := map[string]string{}
 	if j.record != nil {
@@ -93,9 +94,9 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 // question: the sub-agents of a run that works without them get it.
 const trustVar = "JP_TRUST_WORKSPACE"
 
-func (a *app) trustByEnv() bool { return a.con.getenv(trustVar) == "1" }
+func (a *app) trustByEnv() bool { return a.con.Getenv(trustVar) == "1" }
 
-func (a *app) distrustByEnv() bool { return a.con.getenv(trustVar) == "none" }
+func (a *app) distrustByEnv() bool { return a.con.Getenv(trustVar) == "none" }
 
 // trustForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
 func (a *app) trustForChild() string {
@@ -196,8 +197,8 @@ func (a *app) trustedAlready(ctx context.Context) *contribution {
 
 // askTrust asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
 func (a *app) askTrust(ctx context.Context, j judgement) error {
-	tty, err := a.con.terminal()
-	if nobody(err) {
+	tty, err := a.con.Terminal()
+	if console.Nobody(err) {
 		return j.refusal()
 	}
 	if err != nil {
@@ -211,7 +212,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 	if err := tty.Show(s.text(tty.Width())); err != nil {
 		return err
 	}
-	answer, err := askLine(ctx, tty, "Trust this workspace? [y/N] ")
+	answer, err := console.AskLine(ctx, tty, "Trust this workspace? [y/N] ")
 	if err != nil {
 		return err
 	}
@@ -331,7 +332,7 @@ func withNone(ds []profiles.Directive) bool {
 // userSources is everything but the workspace.
 func (a *app) userSources() profiles.Sources {
 	return profiles.Sources{
-		UserDir: profiles.UserDir(a.con.env.Environ), Dir: cmp.Or(a.con.env.Dir, a.places.workspace), Environ: a.con.env.Environ,
+		UserDir: profiles.UserDir(a.con.Env.Environ), Dir: cmp.Or(a.con.Env.Dir, a.places.workspace), Environ: a.con.Env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
 	}
 }

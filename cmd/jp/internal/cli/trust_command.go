@@ -75,15 +75,15 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if a.con.json() {
-		return a.con.document(s)
+	if a.con.JSON() {
+		return a.con.Document(s)
 	}
 	text := s.text(0)
 	if !show {
 		text, _, _ = strings.Cut(text, "\n")
 		text += "\n"
 	}
-	_, err = io.WriteString(a.con.io.Out, text)
+	_, err = io.WriteString(a.con.Io.Out, text)
 	return err
 }
 
@@ -100,9 +100,9 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("trust record: %w", err)
 	}
-	if a.con.json() {
-		return a.con.document(map[string]string{"workspace": root, "status": "untrusted"})
+	if a.con.JSON() {
+		return a.con.Document(map[string]string{"workspace": root, "status": "untrusted"})
 	}
-	_, err = fmt.Fprintf(a.con.io.Out, "workspace %s: not trusted\n", root)
+	_, err = fmt.Fprintf(a.con.Io.Out, "workspace %s: not trusted\n", root)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -78,7 +79,7 @@ func quantity(v any) (float64, bool) {
 
 func (s settingGrant) text() string {
 	text := func(v any) string {
-		b, err := encodeJSON(v, false)
+		b, err := console.EncodeJSON(v, false)
 		if err != nil {
 			return "?"
 		}

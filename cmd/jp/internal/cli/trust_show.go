@@ -30,7 +30,7 @@ func (a *app) review(ctx context.Context) (profiles.Sources, *contribution, erro
 		return profiles.Sources{}, nil, err
 	}
 	if !j.ok() {
-		a.con.note("workspace %s: %s; nothing of it is used before `jp trust`", root,
+		a.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
 			wording.Either(j.record == nil, "not trusted", "not as it was trusted"))
 	}
 	src := a.userSources()

@@ -19,6 +19,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
 )
@@ -32,7 +33,7 @@ func trustApp(t testing.TB, files map[string]string, environ ...string) (a *app,
 		t.Fatal(err)
 	}
 	writeFiles(t, root, files)
-	return newApp(Env{
+	return newApp(console.Env{
 		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: root,
 		Environ: append([]string{"HOME=" + filepath.Join(base, "home"), "JP_NONINTERACTIVE=1"}, environ...),
 	}), root
@@ -157,7 +158,7 @@ func TestHold(t *testing.T) {
 	writeFiles(t, root, map[string]string{".jp/config.toml": "assistant.name = \"two\"\n"})
 	for _, src := range []profiles.Sources{src, {Workspace: root, Dir: root}} {
 		_, err := a.resolve(src, nil, nil)
-		if r := explain(err); r.Code != "untrusted" || r.Status != exit.Refused {
+		if r := console.Explain(err); r.Code != "untrusted" || r.Status != exit.Refused {
 			t.Errorf("resolve of an exchanged file: %+v", r)
 		}
 	}
@@ -166,13 +167,13 @@ func TestHold(t *testing.T) {
 	if _, err := b.workspace(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); explain(err).Code != "untrusted" {
+	if _, err := b.resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); console.Explain(err).Code != "untrusted" {
 		t.Errorf("resolve without the gate: %v", err)
 	}
 	if files, err := b.toolFiles(context.Background()); len(files) != 0 || err != nil {
 		t.Errorf("toolFiles without the gate = %v, %v", files, err)
 	}
-	if src, err := b.sources(context.Background(), nil); src.Workspace != "" || explain(err).Code != "untrusted" {
+	if src, err := b.sources(context.Background(), nil); src.Workspace != "" || console.Explain(err).Code != "untrusted" {
 		t.Errorf("sources of an untrusted workspace = %+v, %v", src, err)
 	}
 	if src, err := b.sources(context.Background(), underNone("")); src.Workspace != "" || err != nil {
@@ -459,7 +460,7 @@ func TestUnfit(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "workspace /w: cannot be trusted: .jp/x: permission denied", exit.Refused},
 		{errNotText, "workspace /w: cannot be trusted: .jp/x: is not UTF-8", exit.Refused},
 	} {
-		if r := explain(c.unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
+		if r := console.Explain(c.unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
 			t.Errorf("unfit(%v) = %q, status %d; want %q, %d", test.err, r.Message, r.Status, test.want, test.is)
 		}
 	}

@@ -230,12 +230,12 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 		}
 	}
 	switch {
-	case a.con.json():
-		err = a.con.document(u)
-	case a.con.pretty():
-		err = a.con.text(func(w *bufio.Writer) error { return a.writeUsage(w, u) })
+	case a.con.JSON():
+		err = a.con.Document(u)
+	case a.con.Pretty():
+		err = a.con.Text(func(w *bufio.Writer) error { return a.writeUsage(w, u) })
 	default:
-		err = a.con.text(func(w *bufio.Writer) error {
+		err = a.con.Text(func(w *bufio.Writer) error {
 			writePeriod(w, "session", u.Session)
 			writePeriod(w, "life", u.Life)
 			writeNamed(w, "model", u.Models)
@@ -325,13 +325,13 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 	}{{"session " + strconv.Itoa(u.SessionTurn), u.Session}, {"life", u.Life}} {
 		t := term.Table{Columns: usageColumns(p.title), Rows: [][]string{p.Own.cells("own"), p.SubCalls.cells("sub-calls"), p.Total.cells("total")}}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.io); err != nil {
+		if err := t.Write(w, a.con.Io); err != nil {
 			return err
 		}
 	}
 	for _, t := range []term.Table{namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.io); err != nil {
+		if err := t.Write(w, a.con.Io); err != nil {
 			return err
 		}
 	}
@@ -404,10 +404,10 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 	u.Total.done()
 	u.Days, u.Models, u.Profiles = days.list(asDay, true), models.list(asModel, false), profiles.list(asProfile, false)
 	switch {
-	case a.con.json():
-		return a.con.document(u)
-	case !a.con.pretty():
-		return a.con.text(func(w *bufio.Writer) error {
+	case a.con.JSON():
+		return a.con.Document(u)
+	case !a.con.Pretty():
+		return a.con.Text(func(w *bufio.Writer) error {
 			writeNamed(w, "day", u.Days)
 			writeNamed(w, "model", u.Models)
 			writeNamed(w, "profile", u.Profiles)
@@ -415,12 +415,12 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 			return nil
 		})
 	}
-	return a.con.text(func(w *bufio.Writer) error {
+	return a.con.Text(func(w *bufio.Writer) error {
 		byDay := namedTable("day", "-", u.Days)
 		byDay.Rows = append(byDay.Rows, u.Total.cells("total"))
 		for i, t := range []term.Table{byDay, namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 			fmt.Fprint(w, wording.Either(i > 0, "\n", ""))
-			if err := t.Write(w, a.con.io); err != nil {
+			if err := t.Write(w, a.con.Io); err != nil {
 				return err
 			}
 		}

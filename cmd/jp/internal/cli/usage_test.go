@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -53,7 +54,7 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	a := &app{con: &console{io: &term.IO{}}}
+	a := &app{con: &console.Console{Io: &term.IO{}}}
 	if err := a.writeUsage(w, u); err != nil {
 		t.Fatal(err)
 	}

@@ -33,14 +33,14 @@ func newVersionCommand(a *app) *cli.Command {
 			v := versionInfo{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 			info, _ := debug.ReadBuildInfo()
 			v.built(info)
-			if a.con.json() {
-				return a.con.document(v)
+			if a.con.JSON() {
+				return a.con.Document(v)
 			}
 			revision := ""
 			if v.Revision != "" {
 				revision = " (" + v.Revision[:min(len(v.Revision), 12)] + ")"
 			}
-			_, err := fmt.Fprintf(a.con.io.Out, "jp %s%s %s/%s %s\n", v.Version, revision, v.OS, v.Arch, v.Go)
+			_, err := fmt.Fprintf(a.con.Io.Out, "jp %s%s %s/%s %s\n", v.Version, revision, v.OS, v.Arch, v.Go)
 			return err
 		},
 	})

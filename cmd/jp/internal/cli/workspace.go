@@ -38,15 +38,15 @@ func (a *app) workspace() (string, error) {
 		return "", errGuest()
 	}
 	if a.places.workspace == "" {
-		start := a.con.env.Dir
-		if start == "" && !a.con.globals.workspace.Set {
+		start := a.con.Env.Dir
+		if start == "" && !a.con.Globals.Workspace.Set {
 			return "", exit.NotFoundf("working directory: it is gone")
 		}
-		if w := a.con.globals.workspace; w.Set {
+		if w := a.con.Globals.Workspace; w.Set {
 			if w.Value == "" {
 				return "", exit.Usagef("--workspace: the path is empty")
 			}
-			start = a.con.abs(w.Value)
+			start = a.con.Abs(w.Value)
 			if info, err := os.Stat(start); err != nil || !info.IsDir() {
 				return "", exit.NotFoundf("workspace %s: not a folder", start)
 			}
@@ -69,7 +69,7 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 	}
 	a.know(r)
 	for _, w := range r.Warnings {
-		a.con.warn("%s", w)
+		a.con.Warn("%s", w)
 	}
 	return r, nil
 }
@@ -77,7 +77,7 @@ func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*pro
 // know keeps what r says about this machine.
 func (a *app) know(r *profiles.Resolved) {
 	p := &a.places
-	a.con.logDefault = r.Config.Log.File
+	a.con.LogDefault = r.Config.Log.File
 	p.machine, p.userFiles, p.growing = &r.Config, slices.Clone(r.UserFolders), nil
 	for _, pattern := range r.UserPatterns {
 		p.growing = append(p.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
@@ -132,8 +132,8 @@ func (a *app) store(context.Context) (*convstore.Store, error) {
 
 // storeOf returns the store of the workspace at root.
 func (a *app) storeOf(root string) (*convstore.Store, error) {
-	env := convstore.Env{Get: a.con.getenv, Notice: func(s string) { a.con.note("%s", s) }}
-	if a.con.getenv("JP_STORE") == "" {
+	env := convstore.Env{Get: a.con.Getenv, Notice: func(s string) { a.con.Note("%s", s) }}
+	if a.con.Getenv("JP_STORE") == "" {
 		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
 		m, err := a.machine()
 		if err != nil {
@@ -145,12 +145,12 @@ func (a *app) storeOf(root string) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convstore.Open(dir, convstore.Options{ReadOnly: a.con.globals.noPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
+	return convstore.Open(dir, convstore.Options{ReadOnly: a.con.Globals.NoPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
 }
 
 // persist refuses a command that does nothing but write when writing was ruled out.
 func (a *app) persist(command string) error {
-	if a.con.globals.noPersist {
+	if a.con.Globals.NoPersist {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil

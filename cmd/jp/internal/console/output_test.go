@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bufio"
@@ -11,23 +11,23 @@ import (
 
 func TestListIsJSON(t *testing.T) {
 	for _, items := range [][]any{{}, {"<a&b>"}, {map[string]any{"k": "v"}, []any{}, nil, "x"}} {
-		for _, format := range []string{formatJSON, formatJSONPretty, formatStream} {
+		for _, format := range []string{FormatJSON, FormatJSONPretty, FormatStream} {
 			var b bytes.Buffer
 			w := bufio.NewWriter(&b)
-			l := list{w: w, format: format}
+			l := List{W: w, Format: format}
 			for _, item := range items {
-				if err := l.add(item); err != nil {
+				if err := l.Add(item); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := l.close(); err != nil {
+			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Flush(); err != nil {
 				t.Fatal(err)
 			}
 			text := b.String()
-			if format == formatStream {
+			if format == FormatStream {
 				if n := strings.Count(text, "\n"); n != len(items) {
 					t.Errorf("%s of %v: %d lines", format, items, n)
 				}
@@ -45,14 +45,14 @@ func TestListIsJSON(t *testing.T) {
 
 func TestDocumentForms(t *testing.T) {
 	for format, want := range map[string]string{
-		formatJSON:       `[{"a":"<\u009b>"},{"a":"y"}]` + "\n",
-		formatJSONPretty: "[\n  {\n    \"a\": \"<\\u009b>\"\n  },\n  {\n    \"a\": \"y\"\n  }\n]\n",
-		formatStream:     `{"a":"<\u009b>"}` + "\n" + `{"a":"y"}` + "\n",
+		FormatJSON:       `[{"a":"<\u009b>"},{"a":"y"}]` + "\n",
+		FormatJSONPretty: "[\n  {\n    \"a\": \"<\\u009b>\"\n  },\n  {\n    \"a\": \"y\"\n  }\n]\n",
+		FormatStream:     `{"a":"<\u009b>"}` + "\n" + `{"a":"y"}` + "\n",
 	} {
 		var out bytes.Buffer
-		a := newApp(Env{Stdout: &out})
-		a.con.globals.format = format
-		if err := a.con.document([]map[string]string{{"a": "<\u009b>"}, {"a": "y"}}); err != nil || out.String() != want {
+		c := New(Env{Stdout: &out})
+		c.Globals.Format = format
+		if err := c.Document([]map[string]string{{"a": "<\u009b>"}, {"a": "y"}}); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v; want %q", format, out.String(), err, want)
 		}
 	}

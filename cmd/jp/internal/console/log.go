@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"io"
@@ -76,72 +76,72 @@ func (l *logFile) Close() error {
 	return f.Close()
 }
 
-// logger returns the trace log: warnings and errors always, more with -v.
-func (a *console) logger() *slog.Logger {
-	if a.log.path == nil {
-		a.log.path, a.log.std = a.logPath, a.io.Err
+// Logger returns the trace log: warnings and errors always, more with -v.
+func (c *Console) Logger() *slog.Logger {
+	if c.Log.path == nil {
+		c.Log.path, c.Log.std = c.LogPath, c.Io.Err
 	}
 	level := slog.LevelInfo
-	if a.globals.verbose > 0 {
+	if c.Globals.Verbose > 0 {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewJSONHandler(&a.log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
+	return slog.New(slog.NewJSONHandler(&c.Log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 }
 
-// libraries has what libraries print with package log go to the trace log until restore is called: net/http tells so of servers
+// Libraries has what libraries print with package log go to the trace log until restore is called: net/http tells so of servers
 // that misbehave, in the words of these, and stderr is not its.
-func (a *console) libraries() (restore func()) {
+func (c *Console) Libraries() (restore func()) {
 	flags, to := log.Flags(), log.Writer()
 	log.SetFlags(0)
-	log.SetOutput(libraryLog{a})
+	log.SetOutput(libraryLog{c})
 	return func() {
 		log.SetFlags(flags)
 		log.SetOutput(to)
 	}
 }
 
-type libraryLog struct{ con *console }
+type libraryLog struct{ con *Console }
 
 func (l libraryLog) Write(p []byte) (int, error) {
-	l.con.logger().Warn(strings.TrimSpace(string(p)))
+	l.con.Logger().Warn(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
 
-// logPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.
-func (a *console) logPath() string {
-	path := a.getenv("JP_LOG_FILE")
-	if a.globals.logFile.Set {
-		path = a.globals.logFile.Value
+// LogPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.
+func (c *Console) LogPath() string {
+	path := c.Getenv("JP_LOG_FILE")
+	if c.Globals.logFile.Set {
+		path = c.Globals.logFile.Value
 	}
 	switch {
 	case path == "-":
 		return path
 	case path != "":
-		return a.abs(path)
-	case a.logDefault != "":
-		return a.logDefault
+		return c.Abs(path)
+	case c.LogDefault != "":
+		return c.LogDefault
 	}
-	if dir := a.stateDir(); dir != "" {
+	if dir := c.StateDir(); dir != "" {
 		return filepath.Join(dir, "jp.log")
 	}
 	return ""
 }
 
-// stateDir is $XDG_STATE_HOME/jp; "" without a home.
-func (a *console) stateDir() string {
-	if dir := a.getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+// StateDir is $XDG_STATE_HOME/jp; "" without a home.
+func (c *Console) StateDir() string {
+	if dir := c.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "jp")
 	}
-	if home := a.getenv("HOME"); filepath.IsAbs(home) {
+	if home := c.Getenv("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".local", "state", "jp")
 	}
 	return ""
 }
 
-// abs resolves a path of the command line.
-func (a *console) abs(path string) string {
+// Abs resolves a path of the command line.
+func (c *Console) Abs(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(a.env.Dir, path)
+	return filepath.Join(c.Env.Dir, path)
 }

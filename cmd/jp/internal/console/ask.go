@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// askLine asks for one line; Ctrl-D is an empty answer.
-func askLine(ctx context.Context, tty *term.TTY, text string) (string, error) {
+// AskLine asks for one line; Ctrl-D is an empty answer.
+func AskLine(ctx context.Context, tty *term.TTY, text string) (string, error) {
 	answer, err := tty.Ask(ctx, text)
 	if errors.Is(err, io.EOF) {
 		return "", nil

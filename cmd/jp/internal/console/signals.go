@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-// signalError is the cause of a context that a signal ended.
-type signalError struct{ signal syscall.Signal }
+// SignalError is the cause of a context that a signal ended.
+type SignalError struct{ signal syscall.Signal }
 
-func (e *signalError) Error() string { return "ended by " + signalName(e.signal) }
+func (e *SignalError) Error() string { return "ended by " + signalName(e.signal) }
 
-func (e *signalError) status() exit.Status {
+func (e *SignalError) status() exit.Status {
 	switch e.signal {
 	case syscall.SIGHUP:
 		return exit.Hangup
@@ -38,13 +38,13 @@ func signalName(s syscall.Signal) string {
 	return "SIGINT"
 }
 
-// withSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
-// with a *signalError as its cause, the second calls again and ends the process soon, the third kills. Other commands leave signals to their default, which ends
+// WithSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
+// with a *SignalError as its cause, the second calls again and ends the process soon, the third kills. Other commands leave signals to their default, which ends
 // them at once with the same status for a shell. Once ctx has ended nobody waits for long for who does not read our output; a
-// command with a deadline tells a.io of that itself. stop must be called; it gives the signals back.
-func (a *console) withSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
+// command with a deadline tells c.io of that itself. stop must be called; it gives the signals back.
+func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a.io.Bound(ctx)
+	c.Io.Bound(ctx)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		// What nohup, or a shell without job control, set to be ignored stays ignored; Notify would undo that.
@@ -61,11 +61,11 @@ func (a *console) withSignals(ctx context.Context, again func()) (_ context.Cont
 				return
 			case s := <-signals:
 				if ctx.Err() == nil {
-					cancel(&signalError{s.(syscall.Signal)})
+					cancel(&SignalError{s.(syscall.Signal)})
 					continue
 				}
 				signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // the next one kills
-				a.forceEnd(again, context.Cause(ctx))
+				c.forceEnd(again, context.Cause(ctx))
 			}
 		}
 	}()
@@ -73,7 +73,7 @@ func (a *console) withSignals(ctx context.Context, again func()) (_ context.Cont
 		signal.Stop(signals)
 		close(quit)
 		<-gone
-		a.io.Unbound()
+		c.Io.Unbound()
 		cancel(nil)
 	}
 }
@@ -87,8 +87,8 @@ const (
 
 // forceEnd has kill end what is below this process, and then ends the process unless Main has returned before. It waits for
 // nothing that the run could wait for. The store is as after a kill: the next run settles what is open.
-func (a *console) forceEnd(kill func(), why error) {
-	if a.env.Exit == nil {
+func (c *Console) forceEnd(kill func(), why error) {
+	if c.Env.Exit == nil {
 		if kill != nil {
 			kill()
 		}
@@ -98,37 +98,37 @@ func (a *console) forceEnd(kill func(), why error) {
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
-			if a.last != nil {
-				a.last()
+			if c.Last != nil {
+				c.Last()
 			}
-			a.fail(fmt.Errorf("%w, by force: something did not end", why))
+			c.Fail(fmt.Errorf("%w, by force: something did not end", why))
 		}()
 		select {
 		case <-said:
 		case <-time.After(wordsTake):
 		}
-		a.env.Exit(int(explain(why).Status))
+		c.Env.Exit(int(Explain(why).Status))
 	})
 	if kill != nil {
 		go kill()
 	}
 }
 
-// endWith is forceEnd for a run that is to end with ctx and takes too long: its time is up, or who waited for it is gone. After a
+// EndWith is forceEnd for a run that is to end with ctx and takes too long: its time is up, or who waited for it is gone. After a
 // single signal it may take as long as it does. stop calls it off unless ctx has ended; then Main should return soon.
-func (a *console) endWith(ctx context.Context, kill func()) (stop func() bool) {
+func (c *Console) EndWith(ctx context.Context, kill func()) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
-		if errors.As(cause, new(*signalError)) {
+		if errors.As(cause, new(*SignalError)) {
 			return
 		}
-		time.AfterFunc(cmp.Or(a.env.EndWithin, endWithin), func() { a.forceEnd(kill, cause) })
+		time.AfterFunc(cmp.Or(c.Env.EndWithin, endWithin), func() { c.forceEnd(kill, cause) })
 	})
 }
 
-// keepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the process, so that what is
+// KeepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the process, so that what is
 // under way is settled first. The signal is caught and dropped, not ignored: children would inherit that.
-func keepBrokenPipe() (stop func()) {
+func KeepBrokenPipe() (stop func()) {
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(dropped, syscall.SIGPIPE)
 	return func() { signal.Stop(dropped) }

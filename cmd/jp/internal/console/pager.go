@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// paged runs f with stdout led through a pager, when it is a terminal that somebody reads. The pager starts with the first thing
+// Paged runs f with stdout led through a pager, when it is a terminal that somebody reads. The pager starts with the first thing
 // that is written, so that an error alone stays where it is; f's end waits for the reader's.
-func (a *console) paged(f func() error) error {
-	command := a.pagerCommand()
+func (c *Console) Paged(f func() error) error {
+	command := c.pagerCommand()
 	if command == "" {
 		return f()
 	}
-	p := &pager{con: a, command: command}
-	a.io = a.io.Through(p)
+	p := &pager{con: c, command: command}
+	c.Io = c.Io.Through(p)
 	err := f()
 	failed := p.close()
 	if errors.Is(err, term.ErrClosed) {
@@ -36,11 +36,11 @@ func (a *console) paged(f func() error) error {
 }
 
 // pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
-func (a *console) pagerCommand() string {
-	if !a.io.OutTTY || a.globals.noPager || a.json() || a.inTool || a.io.Dumb {
+func (c *Console) pagerCommand() string {
+	if !c.Io.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.Io.Dumb {
 		return ""
 	}
-	for i, command := range []string{a.getenv("JP_PAGER"), a.getenv("PAGER"), "less"} {
+	for i, command := range []string{c.Getenv("JP_PAGER"), c.Getenv("PAGER"), "less"} {
 		words := strings.Fields(command)
 		if len(words) == 0 {
 			continue
@@ -64,7 +64,7 @@ func (a *console) pagerCommand() string {
 
 // pager is a process that reads what is written. Not for concurrent use.
 type pager struct {
-	con     *console
+	con     *Console
 	command string
 
 	cmd    *exec.Cmd // nil before the first Write
@@ -85,8 +85,8 @@ func (p *pager) Write(text []byte) (int, error) {
 
 func (p *pager) start() error {
 	cmd := exec.Command("sh", "-c", p.command)
-	cmd.Stdout, cmd.Stderr = p.con.env.Stdout, p.con.env.Stderr
-	cmd.Env = slices.Clone(p.con.env.Environ)
+	cmd.Stdout, cmd.Stderr = p.con.Env.Stdout, p.con.Env.Stderr
+	cmd.Env = slices.Clone(p.con.Env.Environ)
 	for name, value := range map[string]string{"LESS": "FRX", "LV": "-c"} {
 		if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"context"
@@ -18,20 +18,20 @@ import (
 	"jp/tools/suggest"
 )
 
-// report is an error as a user meets it.
-type report struct {
+// Report is an error as a user meets it.
+type Report struct {
 	Code    string
 	Status  exit.Status
 	Message string // "" = nothing is said
 	Hint    string
 }
 
-// explain is the one place where errors become kinds, exit statuses and hints. Of an error that wraps several known ones the
+// Explain is the one place where errors become kinds, exit statuses and hints. Of an error that wraps several known ones the
 // first case counts: a signal outranks what it caused, and a closed stdout what could not be written any more.
-func explain(err error) report {
-	r := report{Code: "failed", Status: exit.Failed, Message: err.Error()}
-	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*signalError)) {
-		return report{Code: "stdout_closed", Status: exit.Closed}
+func Explain(err error) Report {
+	r := Report{Code: "failed", Status: exit.Failed, Message: err.Error()}
+	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*SignalError)) {
+		return Report{Code: "stdout_closed", Status: exit.Closed}
 	}
 	_ = as(&r, err, explainSignal) ||
 		as(&r, err, explainOwn) ||
@@ -56,7 +56,7 @@ func explain(err error) report {
 }
 
 // as fills r in if err is or wraps an E.
-func as[E error](r *report, err error, fill func(*report, E)) bool {
+func as[E error](r *Report, err error, fill func(*Report, E)) bool {
 	var e E
 	if !errors.As(err, &e) {
 		return false
@@ -65,58 +65,58 @@ func as[E error](r *report, err error, fill func(*report, E)) bool {
 	return true
 }
 
-func (r *report) is(code string, s exit.Status, hint string) {
+func (r *Report) is(code string, s exit.Status, hint string) {
 	r.Code, r.Status, r.Hint = code, s, hint
 }
 
-func explainSignal(r *report, e *signalError) { r.is("signal", e.status(), "") }
+func explainSignal(r *Report, e *SignalError) { r.is("signal", e.status(), "") }
 
-func explainOwn(r *report, e *exit.Error) {
+func explainOwn(r *Report, e *exit.Error) {
 	r.is(e.Code, e.Status, e.Hint)
 	if e.Msg == "" {
 		r.Message = ""
 	}
 }
 
-func explainRefusal(r *report, e *delegate.Refusal) {
+func explainRefusal(r *Report, e *delegate.Refusal) {
 	r.is("refused_"+string(e.Code), exit.Refused, e.Hint)
 }
 
-func explainNotFound(r *report, _ *convstore.NotFoundError) {
+func explainNotFound(r *Report, _ *convstore.NotFoundError) {
 	r.is("not_found", exit.NotFound, "`jp conversation ls --hidden` lists what there is")
 }
 
-func explainScope(r *report, e *convstore.ScopeError) {
+func explainScope(r *Report, e *convstore.ScopeError) {
 	r.is("scope", exit.Scope, fmt.Sprintf("`jp conversation ls --hidden --root=%s` lists what is below it", e.Root))
 }
 
-func explainBusy(r *report, e *convstore.BusyError) {
+func explainBusy(r *Report, e *convstore.BusyError) {
 	r.is("busy", exit.Busy, wording.Either(e.ID != 0, "wait for its run to end, or stop that", "try again; a process that holds the store may be stopped, or busy with something long"))
 }
 
-func explainChildren(r *report, _ *convstore.ChildrenError) {
+func explainChildren(r *Report, _ *convstore.ChildrenError) {
 	r.is("children", exit.Usage, "--cascade removes them too, --promote hands them to its parent")
 }
 
-func explainCycle(r *report, _ *convstore.CycleError) {
+func explainCycle(r *Report, _ *convstore.CycleError) {
 	r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
 }
 
-func explainPattern(r *report, _ *convstore.PatternError) {
+func explainPattern(r *Report, _ *convstore.PatternError) {
 	r.is("pattern", exit.Usage, "")
 }
 
-func explainRange(r *report, _ *convstore.RangeError) { r.is("usage", exit.Usage, "") }
+func explainRange(r *Report, _ *convstore.RangeError) { r.is("usage", exit.Usage, "") }
 
-func explainImport(r *report, _ *convstore.ImportError) {
+func explainImport(r *Report, _ *convstore.ImportError) {
 	r.is("malformed", exit.Usage, "nothing was imported")
 }
 
-func explainConflict(r *report, _ *convstore.ConflictError) {
+func explainConflict(r *Report, _ *convstore.ConflictError) {
 	r.is("conflict", exit.Failed, "nothing was imported; --new-ids imports all of it beside what is here")
 }
 
-func explainPlace(r *report, e *convstore.PlaceError) {
+func explainPlace(r *Report, e *convstore.PlaceError) {
 	const elsewhere = "$JP_STORE or store.path in the user's config.toml names another place"
 	if e.Workspace == "" {
 		r.is("store_place", exit.Usage, elsewhere)
@@ -126,26 +126,26 @@ func explainPlace(r *report, e *convstore.PlaceError) {
 		elsewhere, e.Workspace, filepath.Join(e.Workspace, ".jp")))
 }
 
-func explainSchema(r *report, e *convstore.SchemaError) {
+func explainSchema(r *Report, e *convstore.SchemaError) {
 	r.is("store_schema", exit.Failed, wording.Either(e.Have > e.Want, "use a jp at least as new as the one that wrote it", ""))
 }
 
-func explainDamaged(r *report, _ *convstore.DamagedError) {
+func explainDamaged(r *Report, _ *convstore.DamagedError) {
 	r.is("store_damaged", exit.Failed, "the file was left as it is: `jp store check --salvage FILE` writes what can be read of it; then put a good copy in its place, or move it away")
 }
 
-func explainConfig(r *report, e *profiles.Error) {
+func explainConfig(r *Report, e *profiles.Error) {
 	r.is("config", exit.Usage, e.Hint)
 	if errors.Is(e, profiles.ErrNotFound) {
 		r.Code, r.Status = "not_found", exit.NotFound
 	}
 }
 
-func explainDefinition(r *report, e *tools.DefinitionError) {
+func explainDefinition(r *Report, e *tools.DefinitionError) {
 	r.is("tool_definition", exit.Usage, e.Hint)
 }
 
-func explainModel(r *report, e *model.Error) {
+func explainModel(r *Report, e *model.Error) {
 	hint := e.Hint
 	if e.Model != "" {
 		if near := suggest.Closest(e.Model, model.Known()); near != "" && near != e.Model {
@@ -155,8 +155,8 @@ func explainModel(r *report, e *model.Error) {
 	r.is("provider_"+string(e.Kind), exit.Provider, hint)
 }
 
-// explainSentinel knows the errors that carry no data.
-func explainSentinel(r *report, err error) bool {
+// ExplainSentinel knows the errors that carry no data.
+func explainSentinel(r *Report, err error) bool {
 	switch {
 	case errors.As(err, new(*term.OutError)):
 		r.is("stdout", exit.Failed, "what was printed is not all of it")

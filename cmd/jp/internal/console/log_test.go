@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ func TestLibraries(t *testing.T) {
 	old := log.Writer()
 	defer log.SetOutput(old)
 	log.SetOutput(&other)
-	a := newApp(Env{Environ: []string{"JP_LOG_FILE=-"}, Stderr: &stderr})
-	restore := a.con.libraries()
+	c := New(Env{Environ: []string{"JP_LOG_FILE=-"}, Stderr: &stderr})
+	restore := c.Libraries()
 	log.Printf("Unsolicited response %q", "HTTP/1.1 \x1b[31m")
 	restore()
 	log.Print("after")

@@ -1,0 +1,185 @@
+// Package console is what a command of jp is attached to: its streams, the global flags, the forms of output, the log, the pager,
+// the terminal where somebody may be asked, and signals. What goes wrong is said here, in one way.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
+)
+
+// Env is everything that jp takes from its process.
+type Env struct {
+	Args           []string // with the program's name first
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Environ        []string
+	Dir            string // working directory; "" when there is none any more
+
+	// Exit ends the process. It is called when a run that is to end does not; nil leaves it waiting.
+	Exit func(status int)
+
+	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
+	EndWithin  time.Duration      // how long a run whose time is up may take to end; 0 = endWithin
+}
+
+// Console is where one command line of jp is carried out. Not for concurrent use, but for the log and what is written to stderr.
+type Console struct {
+	Env      Env
+	Io       *term.IO
+	Globals  Globals
+	Log      logFile
+	Progress *term.Progress // of the command; nil = none
+	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
+
+	LogDefault string // path of the log in the user's config, once that was read; "" = none
+	Last       func() // what a process that is ended by force does at its end; nil = nothing
+}
+
+// New looks at the streams of env.
+func New(env Env) *Console {
+	c := &Console{Env: env}
+	c.Globals.Format = FormatAuto
+	c.Io = c.OpenIO()
+	return c
+}
+
+// Globals are the flags that every command takes.
+type Globals struct {
+	Format         string
+	Quiet          bool
+	Verbose        int
+	logFile        command.Maybe[string]
+	Workspace      command.Maybe[string]
+	NoPersist      bool
+	width          command.Maybe[int]
+	NonInteractive bool
+	noPager        bool
+}
+
+// The values of --format.
+const (
+	FormatAuto       = "auto"
+	formatText       = "text"
+	formatTextPretty = "text-pretty"
+	FormatJSON       = "json"
+	FormatJSONPretty = "json-pretty"
+	FormatStream     = "stream-json"
+)
+
+func Formats() []string {
+	return []string{FormatAuto, formatText, formatTextPretty, FormatJSON, FormatJSONPretty, FormatStream}
+}
+
+func (c *Console) GlobalFlags() []*command.Option {
+	g := &c.Globals
+	return []*command.Option{
+		command.Choice(&g.Format, "format", "FORMAT", Formats(), "form of stdout: "+strings.Join(Formats(), ", ")).Alias("F", "output-format"),
+		command.Bool(&g.Quiet, "quiet", "nothing on stderr but errors").Alias("q"),
+		command.Count(&g.Verbose, "verbose", "say more on stderr; repeat for even more").Alias("v"),
+		command.String(&g.logFile, "log-file", "PATH", "append the log to PATH; - is stderr (default: $JP_LOG_FILE, then below XDG state)"),
+		command.String(&g.Workspace, "workspace", "PATH", "use the workspace at or above PATH").Alias("w"),
+		command.Bool(&g.NoPersist, "no-persist", "write nothing to the store").Alias("no-session-persistence"),
+		command.Int(&g.width, "width", "N", 0, "columns to lay text out for; 0 = unlimited"),
+		command.Bool(&g.noPager, "no-pager", "do not page what is longer than the terminal (otherwise $JP_PAGER, $PAGER or less does; cat is none)"),
+		command.Bool(&g.NonInteractive, "non-interactive", "never ask anything (also JP_NONINTERACTIVE=1)"),
+	}
+}
+
+// Patiently runs f, with a line of progress on the terminal when it takes long and may.
+func (c *Console) Patiently(s command.Spec, name string, f func() error) error {
+	if !s.Paged && !s.Slow || c.Globals.Quiet || c.InTool {
+		return f()
+	}
+	c.Io, c.Progress = c.Io.Progress(name, term.ProgressOptions{})
+	defer c.Progress.End()
+	return f()
+}
+
+// OpenIO looks at the streams; again when --width is known.
+func (c *Console) OpenIO() *term.IO {
+	o := term.Options{In: c.Env.Stdin, Out: c.Env.Stdout, Err: c.Env.Stderr, Environ: c.Env.Environ}
+	if w := c.Globals.width; w.Set {
+		o.Width = w.Value
+		if w.Value == 0 {
+			o.Width = -1
+		}
+	}
+	return term.New(o)
+}
+
+// Getenv returns the last value of a variable, "" when it is unset.
+func (c *Console) Getenv(name string) string {
+	for _, kv := range slices.Backward(c.Env.Environ) {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// Interactive reports whether jp may ask someone at all; whether somebody is there tells term.OpenTTY.
+func (c *Console) Interactive() bool {
+	set := c.Getenv("JP_NONINTERACTIVE")
+	return !c.Globals.NonInteractive && (set == "" || set == "0")
+}
+
+// StdinMax bounds what is read from stdin, in bytes.
+const StdinMax = 16 << 20
+
+// Stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
+func (c *Console) Stdin(ctx context.Context) (string, error) {
+	if c.Io.InTTY {
+		return "", nil
+	}
+	type input struct {
+		b   []byte
+		err error
+	}
+	// A pipe that nobody writes to and nobody closes must not outlast a signal or a deadline. The reader is left behind then.
+	read := make(chan input, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(c.Io.In, StdinMax+1))
+		read <- input{b, err}
+	}()
+	var in input
+	select {
+	case in = <-read:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	b, err := in.b, in.err
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("stdin: %w", err)
+	case len(b) > StdinMax:
+		return "", exit.Usagef("stdin: more than %d MiB", StdinMax>>20)
+	case !utf8.Valid(b):
+		return "", exit.Usagef("stdin: not UTF-8 text").WithHint("attach or convert it; a model reads text only")
+	}
+	return string(b), nil
+}
+
+// Terminal opens the terminal for a question. The error for nobody there, or --non-interactive, is term.ErrNobody.
+func (c *Console) Terminal() (*term.TTY, error) {
+	if c.InTool || !c.Interactive() {
+		return nil, term.ErrNobody
+	}
+	c.Progress.End() // it would be drawn over the question
+	return term.OpenTTY()
+}
+
+// Nobody reports whether a question failed for want of someone to answer it.
+func Nobody(err error) bool { return errors.Is(err, term.ErrNobody) }

@@ -1,0 +1,203 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/markdown"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
+)
+
+// Format returns the form of stdout, with auto decided.
+func (c *Console) Format() string {
+	if c.Globals.Format != FormatAuto {
+		return c.Globals.Format
+	}
+	if c.Io.OutTTY {
+		return formatTextPretty
+	}
+	return formatText
+}
+
+// JSON reports whether stdout is for programs: one of the JSON formats.
+func (c *Console) JSON() bool {
+	switch c.Globals.Format {
+	case FormatJSON, FormatJSONPretty, FormatStream:
+		return true
+	}
+	return false
+}
+
+// Pretty reports whether text is laid out for people: tables, headings, colours.
+func (c *Console) Pretty() bool { return c.Format() == formatTextPretty }
+
+// Style is how Markdown is laid out on stdout.
+func (c *Console) Style() markdown.Style {
+	return markdown.Style{Width: c.Io.Width, Color: c.Io.Color, UTF8: c.Io.UTF8}
+}
+
+// Text writes to stdout through a buffer.
+func (c *Console) Text(write func(w *bufio.Writer) error) error {
+	w := bufio.NewWriterSize(c.Io.Out, 32<<10)
+	err := write(w)
+	if flushed := w.Flush(); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+// Document writes v as the one JSON document of stdout; a slice is one line for each element in stream-json.
+func (c *Console) Document(v any) error {
+	if c.Format() != FormatStream {
+		b, err := EncodeJSON(v, c.Format() == FormatJSONPretty)
+		if err != nil {
+			return err
+		}
+		_, err = c.Io.Out.Write(b)
+		return err
+	}
+	b, err := EncodeJSON(v, false)
+	if err != nil {
+		return err
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(b, &items) != nil {
+		items = []json.RawMessage{bytes.TrimSpace(b)}
+	}
+	return c.Text(func(w *bufio.Writer) error {
+		for _, item := range items {
+			fmt.Fprintf(w, "%s", item)
+			fmt.Fprintln(w)
+		}
+		return nil
+	})
+}
+
+// EncodeJSON encodes with a newline at the end, without HTML escapes, and so that a terminal only shows it.
+func EncodeJSON(v any, indent bool) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	return term.EscapeJSON(b.Bytes()), nil
+}
+
+// List writes a JSON array element by element, so that a long one needs no memory: an array in json and json-pretty, lines in
+// stream-json.
+type List struct {
+	W      *bufio.Writer
+	Format string
+	n      int
+}
+
+func (l *List) Add(v any) error {
+	b, err := EncodeJSON(v, false)
+	if err != nil {
+		return err
+	}
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	switch l.Format {
+	case FormatStream:
+		fmt.Fprintf(l.W, "%s", b)
+		return l.W.WriteByte('\n')
+	case FormatJSONPretty:
+		fmt.Fprint(l.W, wording.Either(l.n == 0, "[\n  ", ",\n  "))
+		var out bytes.Buffer
+		if err := json.Indent(&out, b, "  ", "  "); err != nil {
+			return err
+		}
+		b = out.Bytes()
+	default:
+		fmt.Fprint(l.W, wording.Either(l.n == 0, "[", ","))
+	}
+	l.n++
+	_, err = l.W.Write(b)
+	return err
+}
+
+func (l *List) Close() error {
+	switch {
+	case l.Format == FormatStream:
+		return nil
+	case l.n == 0:
+		fmt.Fprint(l.W, "[")
+	case l.Format == FormatJSONPretty:
+		fmt.Fprintln(l.W)
+	}
+	_, err := l.W.WriteString("]\n")
+	return err
+}
+
+// Note writes a line of chrome to stderr, not with --quiet.
+func (c *Console) Note(format string, args ...any) {
+	if !c.Globals.Quiet {
+		fmt.Fprintf(c.Io.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
+	}
+}
+
+// Warn is a note that also goes to the log.
+func (c *Console) Warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	c.Note("warning: %s", text)
+	c.Logger().Warn(text)
+}
+
+// Verbosef is a note for -v.
+func (c *Console) Verbosef(format string, args ...any) {
+	if c.Globals.Verbose > 0 {
+		c.Note(format, args...)
+	}
+}
+
+// Fail says what went wrong, on stderr, and returns the exit status.
+func (c *Console) Fail(err error) exit.Status {
+	r := Explain(err)
+	if r.Message == "" {
+		return r.Status
+	}
+	if r.Status != exit.Usage && r.Status != exit.NotFound {
+		c.Logger().Error(r.Message, "code", r.Code, "exit", int(r.Status))
+	}
+	if c.JSON() {
+		writeErrorJSON(c.Io.Err, r)
+	} else {
+		writeErrorText(c.Io.Err, r)
+	}
+	return r.Status
+}
+
+func writeErrorText(w io.Writer, r Report) {
+	text := "jp: " + term.Line(r.Message) + "\n"
+	if r.Hint != "" {
+		text += "hint: " + term.Line(r.Hint) + "\n"
+	}
+	fmt.Fprint(w, text)
+}
+
+func writeErrorJSON(w io.Writer, r Report) {
+	var doc struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Hint    string `json:"hint"`
+		} `json:"error"`
+		Exit int `json:"exit"`
+	}
+	doc.Error.Code, doc.Error.Message, doc.Error.Hint, doc.Exit = r.Code, r.Message, r.Hint, int(r.Status)
+	b, err := EncodeJSON(doc, false)
+	if err != nil {
+		writeErrorText(w, r)
+		return
+	}
+	fmt.Fprintf(w, "%s", b)
+}
