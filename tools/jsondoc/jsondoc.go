@@ -76,6 +76,26 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// Each returns a copy of v, which is as [Decode] makes it, with f of each element in the place of the element. What is no list
+// and no object has none, and is returned as it is.
+func Each(v any, f func(any) any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = f(e)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = f(e)
+		}
+		return out
+	}
+	return v
+}
+
 // Explain says what a JSON decoder did not like in words of JSON, where the
 // standard ones name Go types: "servers.a: want a list, not a string". Errors of
 // other kinds come back as they are.

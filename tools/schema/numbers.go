@@ -75,42 +75,11 @@ func keyOf(v any) (string, bool) {
 
 // canonical is v with every number in one spelling.
 func canonical(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if r, err := ratOf(v); err == nil {
-			return map[string]any{"\x00number": r.RatString()}
-		}
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = canonical(e)
-		}
-		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = canonical(e)
-		}
-		return out
+	if r, err := ratOf(v); err == nil {
+		return map[string]any{"\x00number": r.RatString()}
 	}
-	return v
+	return jsondoc.Each(v, canonical)
 }
 
-// cloneJSON copies what may be changed in v.
-func cloneJSON(v any) any {
-	switch v := v.(type) {
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = cloneJSON(e)
-		}
-		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = cloneJSON(e)
-		}
-		return out
-	}
-	return v
-}
+// clone copies what may be changed in v.
+func clone(v any) any { return jsondoc.Each(v, clone) }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/jsondoc"
 )
 
 // Bounds of schemas from elsewhere.
@@ -163,14 +164,14 @@ func cleanSchema(v any) any {
 	for k, v := range m {
 		switch k {
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-			out[k] = cleanEach(v)
+			out[k] = jsondoc.Each(v, cleanSchema)
 		case "allOf", "anyOf", "oneOf", "prefixItems":
-			out[k] = cleanEach(v)
+			out[k] = jsondoc.Each(v, cleanSchema)
 		case "not", "if", "then", "else", "additionalProperties", "propertyNames", "contains", "unevaluatedItems", "unevaluatedProperties":
 			out[k] = cleanSchema(v)
 		case "items":
 			if _, ok := v.([]any); ok {
-				out["prefixItems"] = cleanEach(v)
+				out["prefixItems"] = jsondoc.Each(v, cleanSchema)
 				continue
 			}
 			if _, ok := out[k]; !ok {
@@ -198,23 +199,4 @@ func cleanSchema(v any) any {
 		}
 	}
 	return out
-}
-
-// cleanEach cleans the schemas in a list or under names.
-func cleanEach(v any) any {
-	switch v := v.(type) {
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = cleanSchema(e)
-		}
-		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = cleanSchema(e)
-		}
-		return out
-	}
-	return v
 }

@@ -107,7 +107,7 @@ func (s *Schema) complete(v any) any {
 			case given:
 				v[name] = sub.complete(e)
 			case sub.hasDefault:
-				v[name] = sub.complete(cloneJSON(sub.fallback))
+				v[name] = sub.complete(clone(sub.fallback))
 			}
 		}
 	case []any:

@@ -3,6 +3,7 @@ package template
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"jp/tools/brief"
@@ -211,21 +212,9 @@ func ValueText(v any) (string, error) {
 
 // WithoutOmitted returns a copy of v without what was omitted.
 func WithoutOmitted(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			if e != Omitted {
-				out[k] = WithoutOmitted(e)
-			}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = WithoutOmitted(e)
-		}
-		return out
+	v = jsondoc.Each(v, WithoutOmitted)
+	if m, ok := v.(map[string]any); ok {
+		maps.DeleteFunc(m, func(_ string, e any) bool { return e == Omitted })
 	}
 	return v
 }
