@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,9 +11,9 @@ import (
 	"jp/convstore"
 )
 
-// asking is one call of the model with all its attempts. Each attempt is begun in the account before it is sent: what an
-// attempt that failed has used is charged in the transaction that begins the next one, or that finds that there is no room
-// for it.
+// asking is one call of the model with all its attempts. Each attempt is begun in the account before it is sent, and no longer
+// begun while the call waits: what an attempt that failed has used is charged in the transaction that takes its bound back, and
+// finds whether there is room for the next one.
 type asking struct {
 	*turn
 	wanted  model.Request // before it was cut to what is left
@@ -23,8 +24,9 @@ type asking struct {
 	text, thinking strings.Builder
 	shown          bool // somebody saw a part of what the reply says
 
-	stop *limit // no further attempt fits into what is left
-	err  error  // of the store
+	lost *model.Error // why the latest attempt failed; nil = none did
+	stop *limit       // no further attempt fits into what is left
+	err  error        // of the store
 }
 
 // storeError is an error of the store, which ends a run whatever the model said.
@@ -36,12 +38,12 @@ func (e storeError) Unwrap() error { return e.error }
 // stored. With an error the reply holds what had come by then; a storeError is the store's.
 func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
 	a := &asking{turn: t, wanted: req, closing: closing}
-	if stop, err := t.begin(ctx, &req, closing); err != nil {
+	if stop, err := t.begin(ctx, &req, closing, true); err != nil {
 		return reply{}, nil, storeError{err}
 	} else if stop != nil {
 		return reply{}, stop, nil
 	}
-	req.Again, a.sent = a.again, req
+	req.Waits, req.Again, a.sent = a.waits, a.again, req
 	a.reply.began = time.Now()
 	err := a.hear(t.Ask(ctx, req))
 	a.reply.text = a.text.String()
@@ -101,10 +103,13 @@ func (a *asking) hear(parts func(func(model.Part, error) bool)) error {
 	return nil
 }
 
-// again is model.Request.Again.
-func (a *asking) again(ctx context.Context, lost model.Lost) (model.Request, error) {
+// errNoRoom ends a call whose next attempt does not fit into what is left.
+var errNoRoom = errors.New("no room for another attempt")
+
+// waits is model.Request.Waits: nothing is on its way, so nothing is begun.
+func (a *asking) waits(ctx context.Context, lost model.Lost) error {
 	if a.shown {
-		return model.Request{}, model.ErrShown
+		return model.ErrShown
 	}
 	if u := lost.Usage; u != nil {
 		failed := reply{usage: *u, told: lost.Cost, guessed: lost.Estimated, stop: StopBroken, took: time.Since(a.reply.began)}
@@ -116,15 +121,31 @@ func (a *asking) again(ctx context.Context, lost model.Lost) (model.Request, err
 	a.reply = reply{began: time.Now()}
 	a.text.Reset()
 	a.thinking.Reset()
-	req := a.wanted
-	a.stop, a.err = a.begin(ctx, &req, a.closing)
+	a.lost = lost.Err
+	_, err := a.try(ctx, false)
+	return err
+}
+
+// again is model.Request.Again.
+func (a *asking) again(ctx context.Context) (model.Request, error) {
+	req, err := a.try(ctx, true)
+	if err == nil {
+		a.sent, a.reply.began = req, time.Now()
+	}
+	return req, err
+}
+
+// try finds whether an attempt fits into what is left, and begins it where it shall.
+func (a *asking) try(ctx context.Context, begin bool) (req model.Request, err error) {
+	req = a.wanted
+	a.stop, a.err = a.begin(ctx, &req, a.closing, begin)
 	switch {
 	case a.err != nil:
 		return req, a.err
-	case a.stop != nil:
-		a.stop.reason += fmt.Sprintf(", after an attempt that failed: %v", lost.Err)
-		return req, lost.Err
+	case a.stop == nil:
+		return req, nil
+	case a.lost != nil:
+		a.stop.reason += fmt.Sprintf(", after an attempt that failed: %v", a.lost)
 	}
-	a.sent = req
-	return req, nil
+	return req, errNoRoom
 }

@@ -74,15 +74,15 @@ func (t *turn) reached(work context.Context) *limit {
 	return nil
 }
 
-// begin stores what is not stored yet and records the bound of a call that is about to be made. It lowers what the request
-// may bring to what the account has left and, of a closing call, leaves out old results until it fits. A limit means that
-// the call must not be made.
-func (t *turn) begin(ctx context.Context, req *model.Request, closing bool) (stop *limit, err error) {
+// begin stores what is not stored yet and records the bound of a call that is to be sent now; of one that is to be sent later no
+// bound stands any more. It lowers what the request may bring to what the account has left and, of a closing call, leaves out old
+// results until it fits. A limit means that the call must not be made.
+func (t *turn) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
 	t.cut = nil
 	bound := func(a convstore.Account) *convstore.Call {
 		var in model.Bound
 		var out int64
-		if in, out, stop = t.afford(a, req, closing); stop != nil {
+		if in, out, stop = t.afford(a, req, closing); stop != nil || !now {
 			return nil
 		}
 		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}

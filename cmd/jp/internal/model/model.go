@@ -59,12 +59,15 @@ type Request struct {
 
 	Attempt int // set by Retry, 1-based; 0 counts as 1
 
-	// Again is asked before the request is sent once more, where the attempt that failed used something or said something. It
-	// returns the request to send, which may be shorter; an error ends the call. nil = such a request is not repeated.
-	Again func(context.Context, Lost) (Request, error)
+	// Waits is told when an attempt has failed and is to be repeated, and when the first one is held back: from then until Again
+	// nothing is on its way. An error ends the call. nil = an attempt that used or said something is not repeated.
+	Waits func(context.Context, Lost) error
+	// Again is asked before the request is sent after that. It returns the request to send, which may be shorter; an error ends
+	// the call. nil = the same request is sent.
+	Again func(context.Context) (Request, error)
 }
 
-// Lost is an attempt that failed and is to be repeated.
+// Lost is an attempt that failed and is to be repeated; the zero value is one that was held back.
 type Lost struct {
 	Usage     *convstore.Usage // nil = none
 	Cost      *int64           // as in Part
@@ -75,19 +78,22 @@ type Lost struct {
 
 // Anew returns r for a wrapper that remembers what a reply says: forget is called before it is said anew.
 func (r Request) Anew(forget func(Lost)) Request {
-	if again := r.Again; again != nil {
-		r.Again = func(ctx context.Context, lost Lost) (Request, error) {
-			next, err := again(ctx, lost)
-			if err == nil {
+	if waits := r.Waits; waits != nil {
+		r.Waits = func(ctx context.Context, lost Lost) error {
+			err := waits(ctx, lost)
+			if err == nil && lost.any() {
 				forget(lost)
 			}
-			return next, err
+			return err
 		}
 	}
 	return r
 }
 
-// ErrShown is what Again returns where somebody has seen what the attempt said: it cannot be said anew. The call then ends with
+// any reports whether the attempt used or said something.
+func (l Lost) any() bool { return l.Said || l.Usage != nil }
+
+// ErrShown is what Waits returns where somebody has seen what the attempt said: it cannot be said anew. The call then ends with
 // the error of that attempt.
 var ErrShown = errors.New("what the reply said was shown already")
 

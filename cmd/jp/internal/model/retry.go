@@ -49,8 +49,8 @@ type Pass struct {
 }
 
 // Retry returns s with repetition: an *Error that is Temporary is swallowed, and after a wait the
-// request is sent again. Where the failed attempt used or said something, Request.Again decides
-// first, so that every request that is sent is one that the caller has accounted for. Parts of
+// request is sent again. Request.Waits is told before the wait, and Request.Again decides after it, so
+// that every request that is sent is one that the caller has accounted for, and none is while nothing is on its way. Parts of
 // a failed attempt that were passed on come anew then. Where a provider says how long to
 // wait, that counts (and a little more, so that processes that failed together do not come back
 // together); otherwise the wait grows from attempt to attempt. A wait that would outlast the
@@ -60,7 +60,7 @@ type Pass struct {
 // KindOverloaded) the wait is the gate's: it may be longer than what Notice was told, since
 // others wait there too.
 //
-// What a failed attempt used is told to Request.Again, and that of the last one as the reply's.
+// What a failed attempt used is told to Request.Waits, and that of the last one as the reply's.
 func Retry(s Stream, o RetryOptions) Stream {
 	if o.Attempts <= 0 {
 		o.Attempts = 6
@@ -92,10 +92,21 @@ func Retry(s Stream, o RetryOptions) Stream {
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
 			var last *Error
+			waited := false // since Waits was told
 			for n := 1; ; n++ {
-				r.Attempt = n
 				a := attempt{yield: yield}
-				pass, err := o.enter(ctx, n-1, last)
+				pass, err := o.enter(ctx, n-1, last, func(ctx context.Context) error {
+					if waited || r.Waits == nil {
+						return nil
+					}
+					waited = true
+					return r.Waits(ctx, Lost{})
+				})
+				if err == nil && waited {
+					r, err = r.again(ctx)
+					waited = false
+				}
+				r.Attempt = n
 				if a.err = err; err == nil {
 					a.heard = func() { o.Gate.Heard(pass) }
 					a.run(s(ctx, r))
@@ -106,8 +117,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 				}
 				wait, e := o.again(ctx, n, a)
 				if e != nil {
-					var may bool
-					if r, may = a.again(ctx, r, e); !may {
+					if waited = a.waits(ctx, r, e); !waited {
 						e = nil
 					}
 				}
@@ -131,10 +141,16 @@ func Retry(s Stream, o RetryOptions) Stream {
 	}
 }
 
-// enter passes the gate after n attempts, the last of which failed with e unless that is nil.
-func (o RetryOptions) enter(ctx context.Context, n int, e *Error) (Pass, error) {
+// enter passes the gate after n attempts, the last of which failed with e unless that is nil. It tells waits first where it waits.
+func (o RetryOptions) enter(ctx context.Context, n int, e *Error, waits func(context.Context) error) (Pass, error) {
 	waited := false
-	pass, err := o.Gate.Enter(ctx, func(wait time.Duration) {
+	inside, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pass, err := o.Gate.Enter(inside, func(wait time.Duration) {
+		if err := waits(ctx); err != nil {
+			cancel(err)
+			return
+		}
 		waited = true
 		if e == nil {
 			n = 0
@@ -218,26 +234,32 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 	a.err = &Error{Kind: KindStream, Message: "the reply ended too early"}
 }
 
-// again asks whether the request may be sent once more after an attempt that failed with e. Once it was asked, the usage
+// waits reports whether the request may be sent once more after an attempt that failed with e. Once that was asked, the usage
 // of the attempt is the caller's.
-func (a *attempt) again(ctx context.Context, r Request, e *Error) (Request, bool) {
-	if !a.said && a.usage.Usage == nil {
-		return r, true
+func (a *attempt) waits(ctx context.Context, r Request, e *Error) bool {
+	lost := Lost{Usage: a.usage.Usage, Cost: a.usage.Cost, Estimated: a.usage.Estimated, Said: a.said, Err: e}
+	if r.Waits == nil {
+		return !lost.any()
 	}
-	if r.Again == nil {
-		return r, false
-	}
-	next, err := r.Again(ctx, Lost{Usage: a.usage.Usage, Cost: a.usage.Cost, Estimated: a.usage.Estimated, Said: a.said, Err: e})
-	switch {
+	switch err := r.Waits(ctx, lost); {
 	case errors.Is(err, ErrShown):
-		return r, false
+		return false
 	case err != nil:
 		a.err, a.usage = err, Part{}
-		return r, false
+		return false
 	}
 	a.usage = Part{}
-	next.Again, next.Run = r.Again, r.Run
-	return next, true
+	return true
+}
+
+// again is the request to send after a wait.
+func (r Request) again(ctx context.Context) (Request, error) {
+	if r.Again == nil {
+		return r, nil
+	}
+	next, err := r.Again(ctx)
+	next.Waits, next.Again, next.Run = r.Waits, r.Again, r.Run
+	return next, err
 }
 
 // again decides whether to repeat the request that failed with e, and after how long; nil is no.

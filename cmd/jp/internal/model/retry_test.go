@@ -143,19 +143,19 @@ func TestRetryAgain(t *testing.T) {
 		}
 		for _, tt := range []struct {
 			name     string
-			again    func(context.Context, Lost) (Request, error)
+			waits    func(context.Context, Lost) error
 			requests int
 			err      error
 			want     []Part
 		}{
 			{"nobody accounts", nil, 1, busy, told},
-			{"it was shown", func(context.Context, Lost) (Request, error) { return Request{}, ErrShown }, 1, busy, told},
-			{"too dear", func(context.Context, Lost) (Request, error) { return Request{}, broke }, 1, broke, told[:len(told)-1]},
-			{"again", func(_ context.Context, l Lost) (Request, error) {
+			{"it was shown", func(context.Context, Lost) error { return ErrShown }, 1, busy, told},
+			{"too dear", func(context.Context, Lost) error { return broke }, 1, broke, told[:len(told)-1]},
+			{"again", func(_ context.Context, l Lost) error {
 				if !reflect.DeepEqual(l, Lost{Usage: usage, Said: name != "nothing", Err: busy}) {
 					t.Errorf("%s: lost %+v", name, l)
 				}
-				return Request{MaxTokens: 7}, nil
+				return nil
 			}, 2, nil, append(slices.Clone(told[:len(told)-1]), Part{Text: "7"}, Part{Usage: &convstore.Usage{Input: 10, Output: 5}}, done.Part)},
 		} {
 			s, n := play(first, []step{text("7"), used(10, 5), done})
@@ -167,7 +167,9 @@ func TestRetryAgain(t *testing.T) {
 			}
 			var parts []Part
 			var err error
-			for p, e := range Retry(counted, RetryOptions{Sleep: noSleep})(t.Context(), Request{Again: tt.again}) {
+			for p, e := range Retry(counted, RetryOptions{Sleep: noSleep})(t.Context(), Request{
+				Waits: tt.waits, Again: func(context.Context) (Request, error) { return Request{MaxTokens: 7}, nil },
+			}) {
 				if err = e; e == nil {
 					parts = append(parts, p)
 				}
