@@ -122,7 +122,7 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 func (s *acpServer) at(dir string, say io.Writer) *app {
 	env := s.app.con.Env
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
-	own := &app{con: console.New(env)}
+	own := withGate(&app{con: console.New(env)})
 	own.con.Globals = s.app.con.Globals
 	own.con.Io = own.con.OpenIO()
 	return own

@@ -122,7 +122,7 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
 		r, err := a.mcpRecord(ctx, server)
-		if err == nil && r == nil && a.trustByEnv() {
+		if err == nil && r == nil && a.trust.trustByEnv() {
 			r, err = a.readMCPRecord(ctx, server, true)
 		}
 		if err != nil {
@@ -278,7 +278,7 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, l.app.hold(r, l.files)
+	return r, l.app.trust.hold(l.app.places.workspace, r, l.files)
 }
 
 // workspace checks everything that a workspace says about agents.

@@ -70,7 +70,7 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if err != nil {
 		return []error{err}
 	}
-	j, err := a.judge(ctx, root)
+	j, err := a.trust.judge(ctx, root)
 	if err != nil {
 		return []error{err}
 	}

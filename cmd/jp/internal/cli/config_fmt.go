@@ -43,7 +43,7 @@ func newConfigFormatCommand(a *app) *cli.Command {
 
 func runConfigFormat(ctx context.Context, a *app, check, user bool, args []string) error {
 	if !check && !user {
-		if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
+		if _, err := a.trust.trusted(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	var files *contribution
 	if check {
 		var j judgement
-		j, err = a.judge(ctx, root)
+		j, err = a.trust.judge(ctx, root)
 		files = j.files
 	} else {
 		files, err = a.trustedNow(ctx)

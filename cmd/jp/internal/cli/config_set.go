@@ -49,7 +49,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		if _, err := a.workspace(); err != nil {
 			return err
 		}
-		if _, err := a.trusted(ctx); err != nil { // asks before others have to wait
+		if _, err := a.trust.trusted(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}

@@ -72,10 +72,10 @@ func (a *app) workspaceConfig(files *contribution, key string) (editedFile, erro
 
 // trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
 func (a *app) trustedNow(ctx context.Context) (*contribution, error) {
-	if _, err := a.trusted(ctx); err != nil {
+	if _, err := a.trust.trusted(ctx); err != nil {
 		return nil, err
 	}
-	j, err := a.judge(ctx, a.places.workspace)
+	j, err := a.trust.judge(ctx, a.places.workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		}
 		return f.app.replaceConfig(f.path, data, f.mode)
 	}
-	if f.key == "" || f.app.trustByEnv() {
+	if f.key == "" || f.app.trust.trustByEnv() {
 		return put()
 	}
-	return f.app.writeTrusted(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
+	return f.app.trust.writeTrusted(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
 }

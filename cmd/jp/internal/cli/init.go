@@ -115,10 +115,10 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 
 // trustInit trusts what was written, and says what stands beside it that was not.
 func (a *app) trustInit(ctx context.Context, dir string, written map[string][]byte) {
-	err := a.trustWritten(ctx, dir, written)
+	err := a.trust.trustWritten(ctx, dir, written)
 	if err == nil {
 		var j judgement
-		if j, err = a.judge(ctx, dir); err == nil && !j.ok() {
+		if j, err = a.trust.judge(ctx, dir); err == nil && !j.ok() {
 			a.con.Note("%v", j.refusal())
 			a.con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
 		}

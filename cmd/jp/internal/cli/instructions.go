@@ -12,16 +12,6 @@ import (
 // maxInstructions bounds what project instructions add to every request, in bytes.
 const maxInstructions = 64 << 10
 
-// instructions names the project instructions that the workspace brings along, "" for none.
-func (c *contribution) instructions() string {
-	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
-		if _, ok := c.data[name]; ok {
-			return name
-		}
-	}
-	return ""
-}
-
 // instructions are the project instructions for the prompt of this run, as they were trusted. A sub-agent gets none, whatever
 // its config says.
 func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
@@ -29,7 +19,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	if name == "" || !q.talksAsMain() {
 		return nil, nil
 	}
-	files, err := q.app.trusted(ctx)
+	files, err := q.app.trust.trusted(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -14,26 +13,6 @@ import (
 
 // lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
 const lockWait = 10 * time.Second
-
-// changeTrust replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
-// step: no other jp changes it meanwhile. A file of its own is locked, since the record is replaced, and never removed.
-func (a *app) changeTrust(ctx context.Context, file, canonical string, change func(now *trustRecord) (trustRecord, error)) error {
-	unlock, err := lockFile(ctx, file+".lock")
-	if err != nil {
-		return fmt.Errorf("trust record: %w", err)
-	}
-	defer unlock()
-	now, _ := readTrust(file, canonical)
-	r, err := change(now)
-	if err != nil {
-		return err
-	}
-	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
-	if err := writeTrust(file, r); err != nil {
-		return fmt.Errorf("trust record: %w", err)
-	}
-	return nil
-}
 
 // lockFile waits for the lock that file, which is made and never removed, stands for, and returns what gives it up.
 func lockFile(ctx context.Context, file string) (unlock func(), err error) {

@@ -23,9 +23,6 @@ import (
 	"jp/tools/proc"
 )
 
-// mcpFile is where a workspace names MCP servers, as for other agents.
-const mcpFile = ".mcp.json"
-
 // mcpUse is what this process has to do with MCP servers. Nothing is read or started before a tool of one is held.
 type mcpUse struct {
 	mu      sync.Mutex
@@ -63,7 +60,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := a.mcpFile(root)
+	data, err := a.trust.mcpFile(root)
 	if err != nil {
 		return nil, err
 	}
@@ -139,23 +136,6 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 	return all, confines, fileErr, nil
 }
 
-// mcpFile returns the bytes of .mcp.json that may be used, nil when there are none.
-func (a *app) mcpFile(root string) ([]byte, error) {
-	a.places.trust.mu.Lock()
-	passed := a.places.trust.passed
-	a.places.trust.mu.Unlock()
-	if passed == nil && a.places.delegated && !a.distrustByEnv() {
-		passed = &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
-		if err := passed.tree(root, "", mcpFile); err != nil {
-			return nil, err
-		}
-	}
-	if passed == nil {
-		return nil, nil
-	}
-	return passed.data[mcpFile], nil
-}
-
 // mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
 // JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
 func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
@@ -163,7 +143,7 @@ func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (str
 	if err != nil {
 		return "", err
 	}
-	trust, canonical, err := a.trustPath(ctx, root)
+	trust, canonical, err := a.trust.trustPath(ctx, root)
 	if err != nil {
 		return "", err
 	}
@@ -219,7 +199,7 @@ func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool,
 // approved returns the record of s as it is now, nil when there is none or it is that of another entry.
 func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	for _, unasked := range []bool{false, true} {
-		if unasked && !a.trustByEnv() {
+		if unasked && !a.trust.trustByEnv() {
 			break
 		}
 		r, err := a.readMCPRecord(ctx, s.Server.Name, unasked)
@@ -314,7 +294,7 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 // firstUse records the tools of a server that needs nobody's approval.
 func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	switch {
-	case s.Own, a.trustByEnv():
+	case s.Own, a.trust.trustByEnv():
 	case s.Origin == ofEditor && a.mcp.approve != nil:
 		if err := a.mcp.approve(ctx, s, nil); err != nil {
 			return nil, err
@@ -328,13 +308,13 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
-	if err == nil && s.Origin == ofEditor && !a.trustByEnv() && len(list) > 0 {
+	if err == nil && s.Origin == ofEditor && !a.trust.trustByEnv() && len(list) > 0 {
 		err = a.mcp.approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trustByEnv())
+	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trust.trustByEnv())
 }
 
 // mcpServer finds a server by name.

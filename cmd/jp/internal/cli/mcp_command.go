@@ -87,7 +87,7 @@ func newMCPListCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			if _, err := a.trusted(ctx); err != nil {
+			if _, err := a.trust.trusted(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -122,7 +122,7 @@ func newMCPShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {
-			if _, err := a.trusted(ctx); err != nil {
+			if _, err := a.trust.trusted(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -229,7 +229,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 }
 
 func approveServer(ctx context.Context, a *app, name string, yes bool) error {
-	if _, err := a.trusted(ctx); err != nil {
+	if _, err := a.trust.trusted(ctx); err != nil {
 		return err
 	}
 	s, err := a.mcpServer(ctx, name)

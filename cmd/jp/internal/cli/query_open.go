@@ -70,7 +70,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	if err != nil {
 		return err
 	}
-	q.app.places.delegated = q.delegated
+	q.app.trust.Delegated = q.delegated
 	stored := q.log.Taken()
 	directives := q.o.directives
 	if q.delegated {

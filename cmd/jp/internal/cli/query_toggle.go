@@ -74,22 +74,11 @@ func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise 
 		}
 	}
 	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
-	if file, ok := a.definedTools()[name]; ok {
+	if file, ok := a.trust.definedTools()[name]; ok {
 		return f.WithHint("%s defines it; %s", file, enable)
 	}
 	if _, ok := tools.Embedded(name); ok {
 		return f.WithHint("it is built in; %s", enable)
 	}
 	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
-}
-
-// definedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.
-func (a *app) definedTools() map[string]string {
-	a.places.trust.mu.Lock()
-	passed := a.places.trust.passed
-	a.places.trust.mu.Unlock()
-	if passed == nil {
-		return nil
-	}
-	return passed.definedIn()
 }

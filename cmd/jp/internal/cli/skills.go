@@ -22,7 +22,7 @@ const maxSkillList = 16 << 10
 // skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
 func (q *query) skills(ctx context.Context) []profiles.Skill {
 	src := q.app.userSources()
-	trusted := q.app.trustedAlready(ctx)
+	trusted := q.app.trust.trustedAlready(ctx)
 	if trusted != nil {
 		src.Workspace = q.workspace
 	}

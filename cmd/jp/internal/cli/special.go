@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"jp/cmd/jp/internal/command"
@@ -61,15 +60,6 @@ func withSpecializations(r *profiles.Resolved, files map[string]tools.Definition
 		all[name] = def
 	}
 	return all, nil
-}
-
-// inSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
-func inSkills(root, file string) string {
-	rel, err := filepath.Rel(root, file)
-	if err != nil || !filepath.IsLocal(rel) {
-		return ""
-	}
-	return filepath.ToSlash(rel)
 }
 
 // special resolves what stands behind llm_query or a specialization: a generic sub-agent with this agent's model and the

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,8 +27,21 @@ import (
 //
 // Without the gate there is no workspace: no path leads to its files by forgetting a check.
 
-// trustGate remembers what passed, so that nobody is asked twice. Safe for concurrent use.
+// trustGate is the way to the files of one workspace. It remembers what passed, so that nobody is asked twice. Its exported fields
+// are set before it is used; then it is safe for concurrent use.
 type trustGate struct {
+	Con *console.Console
+
+	// Root finds the workspace, and Records the folder where the record of the workspace at root is.
+	Root    func() (string, error)
+	Records func(ctx context.Context, root string) (string, error)
+
+	// Page is what a person is shown who is asked for trust, laid out for width columns.
+	Page func(j judgement, width int) (string, error)
+
+	Delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see toolFiles
+	TakesNone bool // the command that is refused would run with --cfg NONE
+
 	mu     sync.Mutex
 	passed *contribution // nil = nothing did
 	err    error         // the refusal
@@ -63,8 +75,8 @@ func (j judgement) status() string {
 }
 
 // judge looks at the workspace and at its record. It asks nobody.
-func (a *app) judge(ctx context.Context, root string) (judgement, error) {
-	j := judgement{env: a.trustByEnv(), none: a.takesNone}
+func (g *trustGate) judge(ctx context.Context, root string) (judgement, error) {
+	j := judgement{env: g.trustByEnv(), none: g.TakesNone}
 	if err := j.fit(root); err != nil {
 		return j, err
 	}
@@ -72,7 +84,7 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 	if j.files, err = contributed(root); err != nil {
 		return j, err
 	}
-	if j.path, j.real, err = a.trustPath(ctx, root); err != nil {
+	if j.path, j.real, err = g.trustPath(ctx, root); err != nil {
 		if j.env {
 			return j, nil // without a home there is no record, and none is needed
 		}
@@ -80,7 +92,7 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 	}
 	var complaint string
 	if j.record, complaint = readTrust(j.path, j.real); complaint != "" {
-		a.con.Warn("%s", complaint)
+		g.Con.Warn("%s", complaint)
 	}
 	trusted := map[string]string{}
 	if j.record != nil {
@@ -94,19 +106,18 @@ func (a *app) judge(ctx context.Context, root string) (judgement, error) {
 // question: the sub-agents of a run that works without them get it.
 const trustVar = "JP_TRUST_WORKSPACE"
 
-func (a *app) trustByEnv() bool { return a.con.Getenv(trustVar) == "1" }
+func (g *trustGate) trustByEnv() bool { return g.Con.Getenv(trustVar) == "1" }
 
-func (a *app) distrustByEnv() bool { return a.con.Getenv(trustVar) == "none" }
+func (g *trustGate) distrustByEnv() bool { return g.Con.Getenv(trustVar) == "none" }
 
 // trustForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
-func (a *app) trustForChild() string {
-	g := &a.places.trust
+func (g *trustGate) trustForChild() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case a.trustByEnv():
+	case g.trustByEnv():
 		return trustVar + "=1"
-	case a.distrustByEnv(), g.passed == nil && !a.places.delegated:
+	case g.distrustByEnv(), g.passed == nil && !g.Delegated:
 		return trustVar + "=none"
 	}
 	return ""
@@ -137,26 +148,25 @@ func (j judgement) fit(root string) error {
 
 // trusted is the gate. On a terminal it shows what an untrusted or changed workspace would allow and asks; otherwise it
 // refuses.
-func (a *app) trusted(ctx context.Context) (*contribution, error) {
-	g := &a.places.trust
+func (g *trustGate) trusted(ctx context.Context) (*contribution, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.passed != nil || g.err != nil {
 		return g.passed, g.err
 	}
-	root, err := a.workspace()
+	root, err := g.Root()
 	if err != nil {
 		return nil, err
 	}
-	j, err := a.judge(ctx, root)
+	j, err := g.judge(ctx, root)
 	if err == nil && !j.ok() {
-		j, err = a.settled(ctx, root, j)
+		j, err = g.settled(ctx, root, j)
 	}
-	if err == nil && a.distrustByEnv() {
+	if err == nil && g.distrustByEnv() {
 		err = (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not used: %s=none", root, trustVar)}).
 			WithHint("unset %s%s", trustVar, wording.Either(j.none, "; --cfg NONE works with it", ""))
 	} else if err == nil && !j.ok() {
-		err = a.askTrust(ctx, j)
+		err = g.askTrust(ctx, j)
 	}
 	if err != nil {
 		g.err = err
@@ -167,7 +177,7 @@ func (a *app) trusted(ctx context.Context) (*contribution, error) {
 }
 
 // settled looks again at a workspace that is not as it was trusted, when no other jp is about to write to it.
-func (a *app) settled(ctx context.Context, root string, j judgement) (judgement, error) {
+func (g *trustGate) settled(ctx context.Context, root string, j judgement) (judgement, error) {
 	lock := j.path + ".lock"
 	if _, err := os.Stat(lock); j.path == "" || err != nil {
 		return j, nil // no jp has written to it
@@ -177,17 +187,16 @@ func (a *app) settled(ctx context.Context, root string, j judgement) (judgement,
 		return j, fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
-	return a.judge(ctx, root)
+	return g.judge(ctx, root)
 }
 
 // trustedAlready is the gate without a question: nil when the workspace is not trusted, or not found.
-func (a *app) trustedAlready(ctx context.Context) *contribution {
-	g := &a.places.trust
+func (g *trustGate) trustedAlready(ctx context.Context) *contribution {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.passed == nil && g.err == nil && !a.distrustByEnv() {
-		if root, err := a.workspace(); err == nil {
-			if j, err := a.judge(ctx, root); err == nil && j.ok() {
+	if g.passed == nil && g.err == nil && !g.distrustByEnv() {
+		if root, err := g.Root(); err == nil {
+			if j, err := g.judge(ctx, root); err == nil && j.ok() {
 				g.passed = j.files
 			}
 		}
@@ -195,9 +204,40 @@ func (a *app) trustedAlready(ctx context.Context) *contribution {
 	return g.passed
 }
 
+// already returns what has passed, nil for nothing.
+func (g *trustGate) already() *contribution {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.passed
+}
+
+// mcpFile returns the bytes of .mcp.json in the workspace at root that may be used, nil when there are none.
+func (g *trustGate) mcpFile(root string) ([]byte, error) {
+	passed := g.already()
+	if passed == nil && g.Delegated && !g.distrustByEnv() {
+		passed = &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
+		if err := passed.tree(root, "", mcpFile); err != nil {
+			return nil, err
+		}
+	}
+	if passed == nil {
+		return nil, nil
+	}
+	return passed.data[mcpFile], nil
+}
+
+// definedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.
+func (g *trustGate) definedTools() map[string]string {
+	passed := g.already()
+	if passed == nil {
+		return nil
+	}
+	return passed.definedIn()
+}
+
 // askTrust asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
-func (a *app) askTrust(ctx context.Context, j judgement) error {
-	tty, err := a.con.Terminal()
+func (g *trustGate) askTrust(ctx context.Context, j judgement) error {
+	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
 		return j.refusal()
 	}
@@ -205,11 +245,11 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	s, err := a.trustShown(j)
+	text, err := g.Page(j, tty.Width())
 	if err != nil {
 		return err
 	}
-	if err := tty.Show(s.text(tty.Width())); err != nil {
+	if err := tty.Show(text); err != nil {
 		return err
 	}
 	answer, err := console.AskLine(ctx, tty, "Trust this workspace? [y/N] ")
@@ -219,7 +259,7 @@ func (a *app) askTrust(ctx context.Context, j judgement) error {
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
 		return j.refusal()
 	}
-	return a.recordTrust(ctx, j)
+	return g.recordTrust(ctx, j)
 }
 
 // refusal says that the workspace is not trusted, and why not any more.
@@ -241,8 +281,8 @@ func (j judgement) refusal() error {
 
 // recordTrust records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
 // stays trusted.
-func (a *app) recordTrust(ctx context.Context, j judgement) error {
-	return a.changeTrust(ctx, j.path, j.real, func(now *trustRecord) (trustRecord, error) {
+func (g *trustGate) recordTrust(ctx context.Context, j judgement) error {
+	return g.changeTrust(ctx, j.path, j.real, func(now *trustRecord) (trustRecord, error) {
 		stamps := maps.Clone(j.files.stamps)
 		if now != nil && j.record != nil {
 			for key, stamp := range now.Files {
@@ -257,19 +297,19 @@ func (a *app) recordTrust(ctx context.Context, j judgement) error {
 
 // trustWritten adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
 // else: files that were there before stay as trusted or untrusted as they were.
-func (a *app) trustWritten(ctx context.Context, root string, files map[string][]byte) error {
-	return a.writeTrusted(ctx, root, files, nil)
+func (g *trustGate) trustWritten(ctx context.Context, root string, files map[string][]byte) error {
+	return g.writeTrusted(ctx, root, files, nil)
 }
 
 // writeTrusted is trustWritten for files that write brings to where they belong, as one step with the record: whoever looks
 // at both holds the lock or looks again, see settled. The record says beforehand what is written: a jp that is killed on the
 // way leaves a workspace that is trusted as it was or as it was to be.
-func (a *app) writeTrusted(ctx context.Context, root string, files map[string][]byte, write func() error) error {
-	file, canonical, err := a.trustPath(ctx, root)
+func (g *trustGate) writeTrusted(ctx context.Context, root string, files map[string][]byte, write func() error) error {
+	file, canonical, err := g.trustPath(ctx, root)
 	if err != nil {
 		return err
 	}
-	return a.changeTrust(ctx, file, canonical, func(now *trustRecord) (trustRecord, error) {
+	return g.changeTrust(ctx, file, canonical, func(now *trustRecord) (trustRecord, error) {
 		next := trustRecord{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}}
 		if now != nil {
 			next.TrustedAt = now.TrustedAt
@@ -301,58 +341,8 @@ func (a *app) writeTrusted(ctx context.Context, root string, files map[string][]
 	})
 }
 
-// sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
-// gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
-func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
-	src := a.userSources()
-	if withNone(ds) {
-		if a.trustedAlready(ctx) != nil {
-			src.Workspace = a.places.workspace
-		}
-		return src, nil
-	}
-	files, err := a.trusted(ctx)
-	if err != nil {
-		return src, err
-	}
-	src.Workspace = a.places.workspace
-	src.Instructions = files.instructions()
-	return src, nil
-}
-
-func withNone(ds []profiles.Directive) bool {
-	for _, d := range ds {
-		if d.Text == "NONE" {
-			return true
-		}
-	}
-	return false
-}
-
-// userSources is everything but the workspace.
-func (a *app) userSources() profiles.Sources {
-	return profiles.Sources{
-		UserDir: profiles.UserDir(a.con.Env.Environ), Dir: cmp.Or(a.con.Env.Dir, a.places.workspace), Environ: a.con.Env.Environ,
-		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
-	}
-}
-
-// resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
-// refused.
-func (a *app) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := profiles.Resolve(src, ds, flags)
-	if err != nil {
-		return nil, err
-	}
-	a.places.trust.mu.Lock()
-	passed := a.places.trust.passed
-	a.places.trust.mu.Unlock()
-	return r, a.hold(r, passed)
-}
-
 // hold refuses a config that was made of files of .jp other than those of c; nil allows none.
-func (a *app) hold(r *profiles.Resolved, c *contribution) error {
-	root := a.places.workspace
+func (g *trustGate) hold(root string, r *profiles.Resolved, c *contribution) error {
 	if root == "" {
 		return nil
 	}
@@ -384,16 +374,14 @@ func exchanged(file string) error {
 // toolFiles are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file
 // of the workspace, its config is the one its trusted caller stored; it asks nobody, and is refused when a definition is not
 // as it was trusted.
-func (a *app) toolFiles(ctx context.Context) (map[string]tools.Definition, error) {
-	a.places.trust.mu.Lock()
-	passed := a.places.trust.passed
-	a.places.trust.mu.Unlock()
-	if passed == nil && a.places.delegated && !a.distrustByEnv() {
-		root, err := a.workspace()
+func (g *trustGate) toolFiles(ctx context.Context) (map[string]tools.Definition, error) {
+	passed := g.already()
+	if passed == nil && g.Delegated && !g.distrustByEnv() {
+		root, err := g.Root()
 		if err != nil {
 			return nil, err
 		}
-		j := judgement{env: a.trustByEnv()}
+		j := judgement{env: g.trustByEnv()}
 		if err := j.fit(root); err != nil {
 			return nil, err
 		}
@@ -401,7 +389,7 @@ func (a *app) toolFiles(ctx context.Context) (map[string]tools.Definition, error
 			return nil, err
 		}
 		if len(j.files.stamps) > 0 && !j.env {
-			if j.path, j.real, err = a.trustPath(ctx, root); err != nil {
+			if j.path, j.real, err = g.trustPath(ctx, root); err != nil {
 				return nil, err
 			}
 			if j.record, _ = readTrust(j.path, j.real); j.record != nil {

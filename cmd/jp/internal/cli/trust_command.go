@@ -48,7 +48,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 	if revoke {
 		return a.revokeTrust(ctx, root)
 	}
-	j, err := a.judge(ctx, root)
+	j, err := a.trust.judge(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,9 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
-			err = a.recordTrust(ctx, j)
+			err = a.trust.recordTrust(ctx, j)
 		} else {
-			err = a.askTrust(ctx, j)
+			err = a.trust.askTrust(ctx, j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
 			}
@@ -67,7 +67,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 		if err != nil {
 			return err
 		}
-		if j, err = a.judge(ctx, root); err != nil {
+		if j, err = a.trust.judge(ctx, root); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 }
 
 func (a *app) revokeTrust(ctx context.Context, root string) error {
-	file, _, err := a.trustPath(ctx, root)
+	file, _, err := a.trust.trustPath(ctx, root)
 	if err != nil {
 		return err
 	}

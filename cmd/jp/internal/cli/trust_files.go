@@ -30,6 +30,9 @@ const (
 	maxContributedKept  = 1 << 20  // bytes of a file whose content is kept; no loader takes more
 )
 
+// mcpFile is where a workspace names MCP servers, as for other agents.
+const mcpFile = ".mcp.json"
+
 // contribution is what a workspace brings along, as it was when it was looked at. Immutable after contributed returns.
 type contribution struct {
 	root   string            // the folder that holds .jp
@@ -336,4 +339,23 @@ func fileKind(m fs.FileMode) string {
 		return "a device"
 	}
 	return "something else"
+}
+
+// inSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
+func inSkills(root, file string) string {
+	rel, err := filepath.Rel(root, file)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+// instructions names the project instructions that the workspace brings along, "" for none.
+func (c *contribution) instructions() string {
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
+		if _, ok := c.data[name]; ok {
+			return name
+		}
+	}
+	return ""
 }

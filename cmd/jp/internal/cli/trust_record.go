@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
-
-	"jp/convstore"
 )
 
 // trustRecord is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
@@ -52,13 +50,8 @@ const (
 )
 
 // trustPath is where the record of a workspace is, and the workspace's canonical path.
-func (a *app) trustPath(ctx context.Context, root string) (file, canonical string, err error) {
-	var st *convstore.Store
-	if root == a.places.workspace {
-		st, err = a.store(ctx)
-	} else {
-		st, err = a.storeOf(root)
-	}
+func (g *trustGate) trustPath(ctx context.Context, root string) (file, canonical string, err error) {
+	dir, err := g.Records(ctx, root)
 	if err != nil {
 		return "", "", err
 	}
@@ -66,7 +59,7 @@ func (a *app) trustPath(ctx context.Context, root string) (file, canonical strin
 		return "", "", fmt.Errorf("workspace %s: %w", root, err)
 	}
 	sum := sha256.Sum256([]byte(canonical))
-	return filepath.Join(filepath.Dir(st.Path()), "trust-"+hex.EncodeToString(sum[:8])+".json"), canonical, nil
+	return filepath.Join(dir, "trust-"+hex.EncodeToString(sum[:8])+".json"), canonical, nil
 }
 
 // readTrust returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
@@ -180,3 +173,23 @@ func changes(trusted, present map[string]string) []change {
 }
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+
+// changeTrust replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
+// step: no other jp changes it meanwhile. A file of its own is locked, since the record is replaced, and never removed.
+func (g *trustGate) changeTrust(ctx context.Context, file, canonical string, change func(now *trustRecord) (trustRecord, error)) error {
+	unlock, err := lockFile(ctx, file+".lock")
+	if err != nil {
+		return fmt.Errorf("trust record: %w", err)
+	}
+	defer unlock()
+	now, _ := readTrust(file, canonical)
+	r, err := change(now)
+	if err != nil {
+		return err
+	}
+	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
+	if err := writeTrust(file, r); err != nil {
+		return fmt.Errorf("trust record: %w", err)
+	}
+	return nil
+}

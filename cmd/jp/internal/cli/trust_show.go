@@ -25,7 +25,7 @@ func (a *app) review(ctx context.Context) (profiles.Sources, *contribution, erro
 	if err != nil {
 		return profiles.Sources{}, nil, err
 	}
-	j, err := a.judge(ctx, root)
+	j, err := a.trust.judge(ctx, root)
 	if err != nil {
 		return profiles.Sources{}, nil, err
 	}
@@ -45,7 +45,7 @@ func (a *app) reviewed(src profiles.Sources, c *contribution, ds []profiles.Dire
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.hold(r, c); err != nil {
+	if err := a.trust.hold(a.places.workspace, r, c); err != nil {
 		return nil, nil, err
 	}
 	files, err := c.tools()

@@ -170,7 +170,7 @@ func TestHold(t *testing.T) {
 	if _, err := b.resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); console.Explain(err).Code != "untrusted" {
 		t.Errorf("resolve without the gate: %v", err)
 	}
-	if files, err := b.toolFiles(context.Background()); len(files) != 0 || err != nil {
+	if files, err := b.trust.toolFiles(context.Background()); len(files) != 0 || err != nil {
 		t.Errorf("toolFiles without the gate = %v, %v", files, err)
 	}
 	if src, err := b.sources(context.Background(), nil); src.Workspace != "" || console.Explain(err).Code != "untrusted" {
@@ -258,7 +258,7 @@ func TestTrustedOwner(t *testing.T) {
 		if err := os.Chown(filepath.Join(root, ".jp"), 4242, -1); err != nil {
 			t.Fatal(err)
 		}
-		_, err := a.trusted(context.Background())
+		_, err := a.trust.trusted(context.Background())
 		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "cannot be trusted: .jp belongs to someone else (user 4242)") {
 			t.Errorf("%s: %v, want refused %v", environ, err, refused)
 		}
@@ -269,10 +269,10 @@ func TestTrustedOwner(t *testing.T) {
 func TestTrustWritten(t *testing.T) {
 	ctx := context.Background()
 	a, root := trustApp(t, map[string]string{".jp/tools/evil.toml": "evil", ".jp/config.toml": "mine"})
-	if err := a.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("mine")}); err != nil {
+	if err := a.trust.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("mine")}); err != nil {
 		t.Fatal(err)
 	}
-	j, err := a.judge(ctx, root)
+	j, err := a.trust.judge(ctx, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestTrustWritten(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, ".jp", "tools", "evil.toml")); err != nil {
 		t.Fatal(err)
 	}
-	if j, err = a.judge(ctx, root); err != nil || !j.ok() {
+	if j, err = a.trust.judge(ctx, root); err != nil || !j.ok() {
 		t.Errorf("without the stranger: %+v, %v", j.changes, err)
 	}
 }
@@ -298,15 +298,15 @@ func TestTrustKilled(t *testing.T) {
 		ok    bool
 	}{{"old", true}, {"new", true}, {"ne", false}, {"", false}} {
 		a, root := trustApp(t, map[string]string{name: "old"})
-		if err := a.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+		if err := a.trust.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
 			t.Fatal(err)
 		}
 		var record []byte // as it is while the file is written
-		file, _, err := a.trustPath(ctx, root)
+		file, _, err := a.trust.trustPath(ctx, root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() (err error) {
+		if err := a.trust.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() (err error) {
 			record, err = os.ReadFile(file)
 			return err
 		}); err != nil {
@@ -318,11 +318,11 @@ func TestTrustKilled(t *testing.T) {
 			}
 		}
 		for _, when := range []string{"then", "after the next"} {
-			if j, err := a.judge(ctx, root); err != nil || j.ok() != tt.ok {
+			if j, err := a.trust.judge(ctx, root); err != nil || j.ok() != tt.ok {
 				t.Errorf("%s, %q is there: %+v, %v, want ok %v", when, tt.there, j.changes, err, tt.ok)
 			}
 			other := func() error { return os.WriteFile(filepath.Join(root, ".jp", "x.toml"), nil, 0o600) }
-			if err := a.writeTrusted(ctx, root, map[string][]byte{".jp/x.toml": nil}, other); err != nil {
+			if err := a.trust.writeTrusted(ctx, root, map[string][]byte{".jp/x.toml": nil}, other); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -337,20 +337,20 @@ func TestTrustUnwritten(t *testing.T) {
 	ctx := context.Background()
 	const name = ".jp/config.toml"
 	a, root := trustApp(t, map[string]string{name: "old"})
-	if err := a.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+	if err := a.trust.trustWritten(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left")
-	if err := a.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() error { return full }); !errors.Is(err, full) {
+	if err := a.trust.writeTrusted(ctx, root, map[string][]byte{name: []byte("new")}, func() error { return full }); !errors.Is(err, full) {
 		t.Errorf("writeTrusted = %v, want %v", err, full)
 	}
-	if j, err := a.judge(ctx, root); err != nil || !j.ok() {
+	if j, err := a.trust.judge(ctx, root); err != nil || !j.ok() {
 		t.Errorf("with what was there: %+v, %v", j.changes, err)
 	}
 	if err := os.WriteFile(filepath.Join(root, name), []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if j, err := a.judge(ctx, root); err != nil || j.ok() {
+	if j, err := a.trust.judge(ctx, root); err != nil || j.ok() {
 		t.Errorf("with what was not written: %+v, %v, want a change", j.changes, err)
 	}
 }
@@ -369,7 +369,7 @@ func resolved(t *testing.T, path string) string {
 func TestTrustTogether(t *testing.T) {
 	ctx := context.Background()
 	a, root := trustApp(t, map[string]string{".jp/config.toml": "mine"})
-	file, real, err := a.trustPath(ctx, root)
+	file, real, err := a.trust.trustPath(ctx, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestTrustTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			if err := a.trustWritten(ctx, root, map[string][]byte{fmt.Sprintf(".jp/config/p%d.toml", i): nil}); err != nil {
+			if err := a.trust.trustWritten(ctx, root, map[string][]byte{fmt.Sprintf(".jp/config/p%d.toml", i): nil}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -395,13 +395,13 @@ func TestTrustMeanwhile(t *testing.T) {
 	a, root := trustApp(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})
 	seen := func() judgement {
 		t.Helper()
-		j, err := a.judge(ctx, root)
+		j, err := a.trust.judge(ctx, root)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return j
 	}
-	if err := a.recordTrust(ctx, seen()); err != nil {
+	if err := a.trust.recordTrust(ctx, seen()); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -413,11 +413,11 @@ func TestTrustMeanwhile(t *testing.T) {
 	write(".jp/a.toml", "changed by someone")
 	j := seen()
 	write(".jp/config.toml", "set")
-	if err := a.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("set")}); err != nil {
+	if err := a.trust.trustWritten(ctx, root, map[string][]byte{".jp/config.toml": []byte("set")}); err != nil {
 		t.Fatal(err)
 	}
 	write(".jp/b.toml", "by someone else")
-	if err := a.recordTrust(ctx, j); err != nil {
+	if err := a.trust.recordTrust(ctx, j); err != nil {
 		t.Fatal(err)
 	}
 	want := []change{{".jp/b.toml", "new", dataStamp([]byte("by someone else"))}}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools"
 	"jp/tools/fs"
 )
 
@@ -21,9 +23,7 @@ type places struct {
 	growing   []fs.Growing     // where its patterns look for more files
 	store     *convstore.Store
 	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
-	trust     trustGate
-	delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see toolFiles
-	none      bool // the command says NONE: a broken config of the user's is a warning
+	none      bool                         // the command says NONE: a broken config of the user's is a warning
 }
 
 // reset notes whether the directives of the command hold NONE.
@@ -154,4 +154,64 @@ func (a *app) persist(command string) error {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil
+}
+
+// sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
+// gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
+func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
+	src := a.userSources()
+	if withNone(ds) {
+		if a.trust.trustedAlready(ctx) != nil {
+			src.Workspace = a.places.workspace
+		}
+		return src, nil
+	}
+	files, err := a.trust.trusted(ctx)
+	if err != nil {
+		return src, err
+	}
+	src.Workspace = a.places.workspace
+	src.Instructions = files.instructions()
+	return src, nil
+}
+
+func withNone(ds []profiles.Directive) bool {
+	for _, d := range ds {
+		if d.Text == "NONE" {
+			return true
+		}
+	}
+	return false
+}
+
+// userSources is everything but the workspace.
+func (a *app) userSources() profiles.Sources {
+	return profiles.Sources{
+		UserDir: profiles.UserDir(a.con.Env.Environ), Dir: cmp.Or(a.con.Env.Dir, a.places.workspace), Environ: a.con.Env.Environ,
+		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
+	}
+}
+
+// resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
+// refused.
+func (a *app) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+	r, err := profiles.Resolve(src, ds, flags)
+	if err != nil {
+		return nil, err
+	}
+	return r, a.trust.hold(a.places.workspace, r, a.trust.already())
+}
+
+// trustRecords is the folder of the records of trust for the workspace at root: that of its store.
+func (a *app) trustRecords(ctx context.Context, root string) (dir string, err error) {
+	var st *convstore.Store
+	if root == a.places.workspace {
+		st, err = a.store(ctx)
+	} else {
+		st, err = a.storeOf(root)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Dir(st.Path()), nil
 }
