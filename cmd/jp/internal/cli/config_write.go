@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles"
+	"jp/tools/files"
 )
 
 // editedFile is a config file that jp changes on a person's behalf. One of the workspace was trusted with just these bytes, and is
@@ -116,7 +117,7 @@ func (a *app) replaceConfig(file string, data []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	return replaceFileFrom(dir, file, data, mode)
+	return files.ReplaceWithin(dir, file, data, mode)
 }
 
 // maxConfig bounds a config file in bytes, as loading does.
@@ -136,7 +137,7 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 			return err
 		}
 		if f.key == "" {
-			return replaceFile(f.path, data, f.mode)
+			return files.Replace(f.path, data, f.mode)
 		}
 		return f.app.replaceConfig(f.path, data, f.mode)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/tools/files"
 )
 
 // A draft is a request that is being written in an editor. It lives in the state folder as
@@ -142,7 +143,7 @@ func (d *draft) write(text string) error {
 			return fmt.Errorf("draft: %w", err)
 		}
 	}
-	if err := replaceFile(d.path, []byte(text), 0o600); err != nil {
+	if err := files.Replace(d.path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("draft: %w", err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/wording"
+	"jp/tools/files"
 )
 
 // A tape is the part that this process has in recording or replaying a tree of runs. All processes of the tree share a folder
@@ -66,7 +67,7 @@ func (a *app) openTape(record, replay string) error {
 	var data []byte
 	if record != "" {
 		t.record = a.con.Abs(record)
-		if err := canMake(t.record); errors.Is(err, fs.ErrExist) {
+		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
 			return exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
 			return exit.Usagef("--record %s: cannot be made: %v", record, withoutPath(err))

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/wording"
+	"jp/tools/files"
 )
 
 // end makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
@@ -73,7 +74,7 @@ func (t *tape) write(ctx context.Context) error {
 		_, err = script.ParseRecording(t.record, data) // what cannot be read again is no recording
 	}
 	if err == nil {
-		err = makeFile(t.record, data)
+		err = files.Make(t.record, data)
 	}
 	if err != nil {
 		return fail(err)

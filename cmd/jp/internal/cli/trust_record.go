@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/files"
 )
 
 // trustRecord is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
@@ -141,8 +143,8 @@ func writeOwn(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	removeUnfinished(file, time.Now().Add(-time.Minute))
-	return replaceFile(file, append(data, '\n'), 0o600)
+	files.RemoveUnfinished(file, time.Now().Add(-time.Minute))
+	return files.Replace(file, append(data, '\n'), 0o600)
 }
 
 // change is a difference between what was trusted and what is there.

@@ -1,4 +1,5 @@
-package cli
+// Package files puts a file in its place whole or not at all, whatever ends the process on the way.
+package files
 
 import (
 	"errors"
@@ -11,29 +12,29 @@ import (
 	"time"
 )
 
-// replaceFile puts data in the place of file, or makes it, whole or not at all: a new file is written, brought to the disk and
+// Replace puts data in the place of file, or makes it, whole or not at all: a new file is written, brought to the disk and
 // renamed. A symbolic link is replaced, not followed.
-func replaceFile(file string, data []byte, mode fs.FileMode) error {
+func Replace(file string, data []byte, mode fs.FileMode) error {
 	return replaceFrom(filepath.Dir(file), file, data, mode)
 }
 
-// replaceFileFrom is replaceFile with the new file written in the folder dir, where what a jp that was killed leaves behind
+// ReplaceWithin is Replace with the new file written in the folder dir, where what a jp that was killed leaves behind
 // bothers nobody; in file's own where dir is on another disk.
-func replaceFileFrom(dir, file string, data []byte, mode fs.FileMode) error {
+func ReplaceWithin(dir, file string, data []byte, mode fs.FileMode) error {
 	err := replaceFrom(dir, file, data, mode)
 	if errors.Is(err, syscall.EXDEV) {
-		return replaceFile(file, data, mode)
+		return Replace(file, data, mode)
 	}
 	return err
 }
 
 func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
-	return putFile(dir, file, data, mode, os.Rename)
+	return put(dir, file, data, mode, os.Rename)
 }
 
-// makeFile makes file, which nobody else can read, whole or not at all. What is there already is fs.ErrExist and stays.
-func makeFile(file string, data []byte) error {
-	return putFile(filepath.Dir(file), file, data, 0o600, func(made, file string) error {
+// Make makes file, which nobody else can read, whole or not at all. What is there already is fs.ErrExist and stays.
+func Make(file string, data []byte) error {
+	return put(filepath.Dir(file), file, data, 0o600, func(made, file string) error {
 		err := os.Link(made, file)
 		if err == nil {
 			return os.Remove(made)
@@ -45,8 +46,8 @@ func makeFile(file string, data []byte) error {
 	})
 }
 
-// canMake finds out what would keep makeFile from making file.
-func canMake(file string) error {
+// CanMake finds out what would keep Make from making file.
+func CanMake(file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fs.ErrExist
 	}
@@ -57,8 +58,8 @@ func canMake(file string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// putFile writes a new file in dir, brings it to the disk and lets put bring it to its place.
-func putFile(dir, file string, data []byte, mode fs.FileMode, put func(made, file string) error) (err error) {
+// put writes a new file in dir, brings it to the disk and lets put bring it to its place.
+func put(dir, file string, data []byte, mode fs.FileMode, put func(made, file string) error) (err error) {
 	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600
 	if err != nil {
 		return err
@@ -92,8 +93,8 @@ func putFile(dir, file string, data []byte, mode fs.FileMode, put func(made, fil
 	return d.Sync()
 }
 
-// removeUnfinished removes what a replaceFile of file left beside it when it was killed before then. Whoever writes now is younger.
-func removeUnfinished(file string, then time.Time) {
+// RemoveUnfinished removes what a Replace of file left beside it when it was killed before then. Whoever writes now is younger.
+func RemoveUnfinished(file string, then time.Time) {
 	entries, err := os.ReadDir(filepath.Dir(file))
 	if err != nil {
 		return
