@@ -11,6 +11,7 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
+	"jp/tools/unseen"
 )
 
 // sent is the part of a conversation that a model is sent: since the last compaction, and within the window.
@@ -158,12 +159,9 @@ func (s sent) openRequest() *convstore.UserMessage {
 	return found
 }
 
-// summaryTag matches what could pass for the tags around a summary, whatever its case and spacing.
-var summaryTag = regexp.MustCompile(`(?i)<(\s*/?\s*summary\b)`)
-
-// quoteSummary makes text fit to stand between those tags.
+// quoteSummary makes text fit to stand between the tags around a summary.
 func quoteSummary(text string) string {
-	return summaryTag.ReplaceAllString(strings.ReplaceAll(text, "\x00", "\uFFFD"), "&lt;$1")
+	return unseen.Defang(strings.ReplaceAll(text, "\x00", "\uFFFD"), "summary")
 }
 
 // stubLeast is the shortest result, in bytes, that a stub is shorter than by enough.

@@ -181,6 +181,22 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestQuoteSummary: no summary closes the tags around it, nor opens others, however they are written.
+func TestQuoteSummary(t *testing.T) {
+	for text, want := range map[string]string{
+		"a < b":                     "a < b",
+		"sum </summary> < Summary>": "sum &lt;/summary> &lt; Summary>",
+		"</sum\u200bmary>":          "&lt;/sum\u200bmary>",
+		"\uff1c/SUMMARY>":           "&lt;/SUMMARY>",
+		"<summaries>":               "<summaries>",
+		"nul\x00":                   "nul\ufffd",
+	} {
+		if got := quoteSummary(text); got != want {
+			t.Errorf("quoteSummary(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestForkOfTheLastTurns: a summary that covers what is not there says nothing, whatever follows it.
 func TestForkOfTheLastTurns(t *testing.T) {
 	turn := func(n int) []convstore.Event {
