@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -37,7 +38,7 @@ type finding struct {
 type linter struct {
 	app   *app
 	src   profiles.Sources
-	files *contribution
+	files *trust.Files
 	tools map[string]tools.Definition // of .jp/tools, as far as they can be read
 	found []finding
 
@@ -122,7 +123,7 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
 		r, err := a.mcpRecord(ctx, server)
-		if err == nil && r == nil && a.trust.trustByEnv() {
+		if err == nil && r == nil && a.trust.ByEnv() {
 			r, err = a.readMCPRecord(ctx, server, true)
 		}
 		if err != nil {
@@ -130,7 +131,7 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 		}
 		return r
 	}
-	l.tools, _ = files.tools() // mistakes are tool check's to report
+	l.tools, _ = files.Tools() // mistakes are tool check's to report
 	return l, nil
 }
 
@@ -235,8 +236,8 @@ type configFile struct {
 // configs are the workspace's config, if there is one, and its profiles. Files that others extend are parts, not profiles.
 func (l *linter) configs() []configFile {
 	var list []configFile
-	config := filepath.Join(l.files.root, ".jp", "config.toml")
-	if _, ok := l.files.stamps[".jp/config.toml"]; ok {
+	config := filepath.Join(l.files.Root, ".jp", "config.toml")
+	if _, ok := l.files.Stamps[".jp/config.toml"]; ok {
 		list = append(list, configFile{config, true})
 	}
 	var paths []string
@@ -247,9 +248,9 @@ func (l *linter) configs() []configFile {
 			}
 		}
 	} else { // a broken config may have said where profiles are; here they are without one
-		for key := range l.files.stamps {
+		for key := range l.files.Stamps {
 			if strings.HasPrefix(key, ".jp/config/") && path.Ext(key) == ".toml" {
-				paths = append(paths, filepath.Join(l.files.root, filepath.FromSlash(key)))
+				paths = append(paths, filepath.Join(l.files.Root, filepath.FromSlash(key)))
 			}
 		}
 	}
@@ -278,7 +279,7 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, l.app.trust.hold(l.app.places.workspace, r, l.files)
+	return r, l.app.trust.Hold(l.app.places.workspace, r, l.files)
 }
 
 // workspace checks everything that a workspace says about agents.
@@ -309,7 +310,7 @@ func (l *linter) allTools() {
 }
 
 func (l *linter) specializations() {
-	if _, ok := l.files.stamps[".jp/specializations.ini"]; ok {
+	if _, ok := l.files.Stamps[".jp/specializations.ini"]; ok {
 		if _, err := profiles.LoadSpecializations(l.src, "", tools.EmbeddedNames()); err != nil {
 			l.add(err)
 		}
@@ -402,7 +403,7 @@ func last(r *profiles.Resolved, key string) profiles.Position {
 // exists reports whether a path of the workspace leads to a regular file.
 func (l *linter) exists(name string) bool {
 	if !filepath.IsAbs(name) {
-		name = filepath.Join(l.files.root, name)
+		name = filepath.Join(l.files.Root, name)
 	}
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()

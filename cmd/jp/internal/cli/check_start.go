@@ -70,12 +70,12 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if err != nil {
 		return []error{err}
 	}
-	j, err := a.trust.judge(ctx, root)
+	j, err := a.trust.Judge(ctx, root)
 	if err != nil {
 		return []error{err}
 	}
-	if !j.ok() {
-		return []error{j.refusal()}
+	if !j.OK() {
+		return []error{j.Refusal()}
 	}
 	st, err := a.store(ctx)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
@@ -76,21 +77,21 @@ type place func(key string) profiles.Position
 func (l *linter) definitions() {
 	const folder = ".jp/tools/"
 	l.definitionsToo = true
-	if _, err := l.files.tools(); err != nil {
+	if _, err := l.files.Tools(); err != nil {
 		l.add(err)
 	}
-	for key := range l.files.stamps {
+	for key := range l.files.Stamps {
 		name, ok := strings.CutPrefix(key, folder)
-		if !ok || strings.Contains(name, "/") || path.Ext(name) != ".toml" || l.files.data[key] == nil {
+		if !ok || strings.Contains(name, "/") || path.Ext(name) != ".toml" || l.files.Data[key] == nil {
 			continue
 		}
-		d, ok := l.files.definition(key)
+		d, ok := l.files.Definition(key)
 		if !ok {
 			continue
 		}
-		lines := l.files.keyLines(key)
+		lines := l.files.KeyLines(key)
 		l.tool(d, false, func(k string) profiles.Position {
-			at := profiles.Position{File: filepath.Join(l.files.root, filepath.FromSlash(key))}
+			at := profiles.Position{File: filepath.Join(l.files.Root, filepath.FromSlash(key))}
 			for ; k != "" && at.Line == 0; k = k[:max(strings.LastIndexByte(k, '.'), 0)] {
 				at.Line = lines[k]
 			}
@@ -172,7 +173,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 			say("source", "is never in a sub-agent", "leave the tool out")
 		}
 	}
-	if d.Local() && d.OpensWhole(l.files.root) {
+	if d.Local() && d.OpensWhole(l.files.Root) {
 		say("access.fs", "opens the workspace and .git to be written, and with that .jp and hooks: what is written there you, or jp, run later",
 			"leave out one of the two")
 	}
@@ -181,7 +182,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	for i, rule := range d.Access.FS {
 		key := fmt.Sprintf("access.fs[%d]", i)
 		writes = writes || rule.Mode == fs.ReadWrite && d.Local()
-		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.root, abs) {
+		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.Root, abs) {
 			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
 		}
 	}
@@ -232,7 +233,7 @@ func (l *linter) servers() map[string]bool {
 			}
 		}
 	}
-	if data := l.files.data[mcpFile]; data != nil {
+	if data := l.files.Data[trust.MCPFile]; data != nil {
 		entries, _ := mcp.ParseFile(data, "") // what is wrong with it tells mcp ls
 		for name := range entries {
 			names[name] = true

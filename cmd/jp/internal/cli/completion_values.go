@@ -92,7 +92,7 @@ func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conver
 // trustedSources are where config comes from, without asking for trust.
 func (a *app) trustedSources(ctx context.Context) profiles.Sources {
 	src := a.userSources()
-	if a.trust.trustedAlready(ctx) != nil {
+	if a.trust.PassUnasked(ctx) != nil {
 		src.Workspace = a.places.workspace
 	}
 	return src
@@ -128,7 +128,7 @@ func (a *app) knownTools(ctx context.Context) []command.Candidate {
 
 // knownServers are the MCP servers of the user's config and of a workspace that is trusted.
 func (a *app) knownServers(ctx context.Context) []command.Candidate {
-	a.trust.trustedAlready(ctx)
+	a.trust.PassUnasked(ctx)
 	all, err := a.mcpServers(ctx)
 	if err != nil {
 		return nil

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 )
 
@@ -43,7 +44,7 @@ func newConfigFormatCommand(a *app) *cli.Command {
 
 func runConfigFormat(ctx context.Context, a *app, check, user bool, args []string) error {
 	if !check && !user {
-		if _, err := a.trust.trusted(ctx); err != nil { // asks before others have to wait
+		if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
@@ -112,11 +113,11 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	if err != nil {
 		return nil, err
 	}
-	var files *contribution
+	var files *trust.Files
 	if check {
-		var j judgement
-		j, err = a.trust.judge(ctx, root)
-		files = j.files
+		var j trust.Judgement
+		j, err = a.trust.Judge(ctx, root)
+		files = j.Files
 	} else {
 		files, err = a.trustedNow(ctx)
 	}
@@ -124,8 +125,8 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 		return nil, err
 	}
 	var keys []string
-	for key := range files.data {
-		if path.Ext(key) == ".toml" && strings.HasPrefix(key, ".jp/") && files.stamps[key] == dataStamp(files.data[key]) {
+	for key := range files.Data {
+		if path.Ext(key) == ".toml" && strings.HasPrefix(key, ".jp/") && files.Stamps[key] == trust.DataStamp(files.Data[key]) {
 			keys = append(keys, key)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools/unseen"
 )
@@ -49,7 +50,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		if _, err := a.workspace(); err != nil {
 			return err
 		}
-		if _, err := a.trust.trusted(ctx); err != nil { // asks before others have to wait
+		if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	defer unlock()
 	src := a.userSources()
 	var file editedFile
-	var files *contribution
+	var files *trust.Files
 	if user {
 		file, err = a.userConfig()
 	} else {
@@ -128,7 +129,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 
 // checkWritten resolves config as it would be with text in the place of file, and looks at the models that it names and, in a
 // workspace, at the tools that it enables.
-func (a *app) checkWritten(src profiles.Sources, c *contribution, file string, text []byte) (*profiles.Resolved, error) {
+func (a *app) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *app) checkWritten(src profiles.Sources, c *contribution, file string, t
 	if src.Workspace == "" {
 		return r, nil
 	}
-	files, err := c.tools()
+	files, err := c.Tools()
 	if err == nil {
 		_, err = definitions(r, files)
 	}

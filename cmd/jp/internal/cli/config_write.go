@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools/files"
 )
@@ -34,7 +35,7 @@ func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
 	if dir == "" {
 		return nil, errors.New("neither XDG_STATE_HOME nor HOME says where locks are")
 	}
-	if unlock, err = lockFile(ctx, filepath.Join(dir, "config.lock")); err != nil {
+	if unlock, err = trust.LockFile(ctx, filepath.Join(dir, "config.lock")); err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	return unlock, nil
@@ -56,8 +57,8 @@ func (a *app) userConfig() (editedFile, error) {
 }
 
 // workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in the state that is trusted.
-func (a *app) workspaceConfig(files *contribution, key string) (editedFile, error) {
-	f := editedFile{app: a, name: filepath.Join(files.root, filepath.FromSlash(key)), key: key, mode: 0o644}
+func (a *app) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
+	f := editedFile{app: a, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
 	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return f, exit.Refusedf("%s: is a symbolic link", a.relative(f.path)).WithHint("edit the file that it leads to")
@@ -65,25 +66,25 @@ func (a *app) workspaceConfig(files *contribution, key string) (editedFile, erro
 	if err := f.read(); err != nil {
 		return f, err
 	}
-	if stamp, ok := files.stamps[key]; ok != f.had || ok && stamp != dataStamp(f.old) {
-		return f, exchanged(f.path)
+	if stamp, ok := files.Stamps[key]; ok != f.had || ok && stamp != trust.DataStamp(f.old) {
+		return f, trust.Exchanged(f.path)
 	}
 	return f, nil
 }
 
 // trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
-func (a *app) trustedNow(ctx context.Context) (*contribution, error) {
-	if _, err := a.trust.trusted(ctx); err != nil {
+func (a *app) trustedNow(ctx context.Context) (*trust.Files, error) {
+	if _, err := a.trust.Pass(ctx); err != nil {
 		return nil, err
 	}
-	j, err := a.trust.judge(ctx, a.places.workspace)
+	j, err := a.trust.Judge(ctx, a.places.workspace)
 	if err != nil {
 		return nil, err
 	}
-	if !j.ok() {
-		return nil, j.refusal()
+	if !j.OK() {
+		return nil, j.Refusal()
 	}
-	return j.files, nil
+	return j.Files, nil
 }
 
 func (f *editedFile) read() error {
@@ -141,8 +142,8 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		}
 		return f.app.replaceConfig(f.path, data, f.mode)
 	}
-	if f.key == "" || f.app.trust.trustByEnv() {
+	if f.key == "" || f.app.trust.ByEnv() {
 		return put()
 	}
-	return f.app.trust.writeTrusted(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
+	return f.app.trust.Write(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
 }

@@ -87,7 +87,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err != nil {
 		return err
 	}
-	if _, err := a.trust.trusted(ctx); err != nil {
+	if _, err := a.trust.Pass(ctx); err != nil {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})

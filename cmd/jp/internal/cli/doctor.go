@@ -144,11 +144,11 @@ func (a *app) examine(ctx context.Context) examined {
 	}
 	e.Terminal = terminalSeen{Out: a.con.Io.OutTTY, Width: a.con.Io.Width, UTF8: a.con.Io.UTF8, Color: a.con.Io.Color, Answer: err == nil}
 	if root, err := a.workspace(); err == nil {
-		if j, err := a.trust.judge(ctx, root); err != nil {
+		if j, err := a.trust.Judge(ctx, root); err != nil {
 			e.Trust = "untrusted"
 			fail(err)
 		} else {
-			e.Trust = j.status()
+			e.Trust = j.Status()
 		}
 		e.Query = "starts"
 		for i, err := range a.startable(ctx) {

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/trust"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -115,11 +116,11 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 
 // trustInit trusts what was written, and says what stands beside it that was not.
 func (a *app) trustInit(ctx context.Context, dir string, written map[string][]byte) {
-	err := a.trust.trustWritten(ctx, dir, written)
+	err := a.trust.Written(ctx, dir, written)
 	if err == nil {
-		var j judgement
-		if j, err = a.trust.judge(ctx, dir); err == nil && !j.ok() {
-			a.con.Note("%v", j.refusal())
+		var j trust.Judgement
+		if j, err = a.trust.Judge(ctx, dir); err == nil && !j.OK() {
+			a.con.Note("%v", j.Refusal())
 			a.con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
 		}
 	}

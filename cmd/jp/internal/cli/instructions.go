@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/trust"
 	"jp/tools/brief"
 )
 
@@ -19,15 +20,15 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	if name == "" || !q.talksAsMain() {
 		return nil, nil
 	}
-	files, err := q.app.trust.trusted(ctx)
+	files, err := q.app.trust.Pass(ctx)
 	if err != nil {
 		return nil, err
 	}
-	data, ok := files.data[name]
+	data, ok := files.Data[name]
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
 	case !ok:
-		q.app.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, maxContributedKept>>20)
+		q.app.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
 		return nil, nil
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		q.app.con.Warn("%s: left out of the prompt: not UTF-8 text", name)

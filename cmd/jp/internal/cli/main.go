@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/trust"
 	"jp/tools"
 )
 
@@ -30,7 +31,7 @@ type app struct {
 	con      *console.Console
 	tree     *command.Tree
 	places   places
-	trust    *trustGate
+	trust    *trust.Gate
 	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	patience time.Duration // for the store's lock; 0 = the store's own
 	subagent bool          // this process is one: it waits for the store as long as it lives
@@ -75,9 +76,9 @@ func newApp(env console.Env) *app {
 
 // withGate gives a the gate of its workspace.
 func withGate(a *app) *app {
-	a.trust = &trustGate{
+	a.trust = &trust.Gate{
 		Con: a.con, Root: a.workspace, Records: a.trustRecords,
-		Page: func(j judgement, width int) (string, error) {
+		Page: func(j trust.Judgement, width int) (string, error) {
 			s, err := a.trustShown(j)
 			if err != nil {
 				return "", err

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -60,7 +61,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := a.trust.mcpFile(root)
+	data, err := a.trust.MCPServers(root)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 		case e.Err != nil:
 		case onlyConfines(s):
 			confines[name] = e
-			e.Err = fmt.Errorf("it confines a server of %s, and there is none of this name here", mcpFile)
+			e.Err = fmt.Errorf("it confines a server of %s, and there is none of this name here", trust.MCPFile)
 		default:
 			e.Err = e.Server.Check()
 		}
@@ -129,9 +130,9 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 		case taken && onlyConfines(m.Providers.MCP[name]):
 			e.Err = own.Err
 		case taken:
-			e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", mcpFile)
+			e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", trust.MCPFile)
 		}
-		all[name] = mcpServer{Entry: e, Origin: mcpFile}
+		all[name] = mcpServer{Entry: e, Origin: trust.MCPFile}
 	}
 	return all, confines, fileErr, nil
 }
@@ -143,7 +144,7 @@ func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (str
 	if err != nil {
 		return "", err
 	}
-	trust, canonical, err := a.trust.trustPath(ctx, root)
+	trust, canonical, err := a.trust.RecordPath(ctx, root)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +162,7 @@ func (a *app) readMCPRecord(ctx context.Context, name string, unasked bool) (*mc
 	if err != nil {
 		return nil, err
 	}
-	data, complaint := readOwn(file)
+	data, complaint := trust.ReadOwn(file)
 	r := &mcp.Record{}
 	switch {
 	case complaint == "" && data == nil:
@@ -190,7 +191,7 @@ func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool,
 	if err != nil {
 		return nil, err
 	}
-	if err := writeOwn(file, data); err != nil {
+	if err := trust.WriteOwn(file, data); err != nil {
 		return nil, fmt.Errorf("MCP server %s: record: %w", s.Name, err)
 	}
 	return r, nil
@@ -199,7 +200,7 @@ func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool,
 // approved returns the record of s as it is now, nil when there is none or it is that of another entry.
 func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	for _, unasked := range []bool{false, true} {
-		if unasked && !a.trust.trustByEnv() {
+		if unasked && !a.trust.ByEnv() {
 			break
 		}
 		r, err := a.readMCPRecord(ctx, s.Server.Name, unasked)
@@ -294,7 +295,7 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 // firstUse records the tools of a server that needs nobody's approval.
 func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	switch {
-	case s.Own, a.trust.trustByEnv():
+	case s.Own, a.trust.ByEnv():
 	case s.Origin == ofEditor && a.mcp.approve != nil:
 		if err := a.mcp.approve(ctx, s, nil); err != nil {
 			return nil, err
@@ -308,13 +309,13 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
-	if err == nil && s.Origin == ofEditor && !a.trust.trustByEnv() && len(list) > 0 {
+	if err == nil && s.Origin == ofEditor && !a.trust.ByEnv() && len(list) > 0 {
 		err = a.mcp.approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trust.trustByEnv())
+	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trust.ByEnv())
 }
 
 // mcpServer finds a server by name.
@@ -326,10 +327,10 @@ func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
 	s, ok := all[name]
 	switch {
 	case !ok && a.mcp.fileErr != nil:
-		return s, exit.Refusedf("%s: %v", mcpFile, a.mcp.fileErr)
+		return s, exit.Refusedf("%s: %v", trust.MCPFile, a.mcp.fileErr)
 	case !ok:
 		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
-			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+mcpFile+", names one"))
+			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+trust.MCPFile+", names one"))
 	case s.Err != nil:
 		return s, exit.Refusedf("MCP server %s of %s: %v", name, s.Origin, s.Err)
 	}

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools/unseen"
 )
@@ -87,7 +88,7 @@ func newMCPListCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			if _, err := a.trust.trusted(ctx); err != nil {
+			if _, err := a.trust.Pass(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -95,7 +96,7 @@ func newMCPListCommand(a *app) *cli.Command {
 				return err
 			}
 			if a.mcp.fileErr != nil {
-				a.con.Warn("%s: %v", mcpFile, a.mcp.fileErr)
+				a.con.Warn("%s: %v", trust.MCPFile, a.mcp.fileErr)
 			}
 			list := []mcpShown{}
 			rows := [][]string{}
@@ -122,7 +123,7 @@ func newMCPShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {
-			if _, err := a.trust.trusted(ctx); err != nil {
+			if _, err := a.trust.Pass(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -229,7 +230,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 }
 
 func approveServer(ctx context.Context, a *app, name string, yes bool) error {
-	if _, err := a.trust.trusted(ctx); err != nil {
+	if _, err := a.trust.Pass(ctx); err != nil {
 		return err
 	}
 	s, err := a.mcpServer(ctx, name)

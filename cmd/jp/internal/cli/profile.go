@@ -105,7 +105,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 				a.con.Warn("%s", w)
 			}
 			ts := shownTools(r, defs, a.serversFor(files))
-			defined := files.definedIn()
+			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
 					ts[i].Defined = defined[t.Name]

@@ -88,7 +88,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if o.as.Set && (profiles.Foreign{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
-	if _, err := a.trust.trusted(ctx); err != nil { // asks before others have to wait
+	if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
 		return err
 	}
 	src := a.userSources()
@@ -343,10 +343,10 @@ func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imp
 		return err
 	}
 	put := func() error { return putImports(src.Workspace, list) }
-	if a.trust.trustByEnv() {
+	if a.trust.ByEnv() {
 		err = put()
 	} else {
-		err = a.trust.writeTrusted(ctx, src.Workspace, written, put)
+		err = a.trust.Write(ctx, src.Workspace, written, put)
 	}
 	if err != nil {
 		return fmt.Errorf("profile import: %w", err)

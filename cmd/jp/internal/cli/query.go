@@ -195,7 +195,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		return err
 	}
 	if inherited.Lock == nil && !withNone(o.directives) {
-		if _, err := a.trust.trusted(ctx); err != nil { // before anything is made
+		if _, err := a.trust.Pass(ctx); err != nil { // before anything is made
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func (a *app) place(ctx context.Context, host *proc.Host) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.trust.trusted(ctx); err != nil {
+	if _, err := a.trust.Pass(ctx); err != nil {
 		return nil, err
 	}
 	return &query{app: a, workspace: ws, store: store, host: host}, nil

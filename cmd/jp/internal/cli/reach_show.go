@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 	"jp/tools/proc"
@@ -108,8 +109,8 @@ func (a *app) servers(ctx context.Context) map[string]mcpServer {
 }
 
 // serversFor are those of a workspace that is looked at, trusted or not.
-func (a *app) serversFor(c *contribution) map[string]mcpServer {
-	all, _, _, err := a.serversOf(c.root, c.data[mcpFile])
+func (a *app) serversFor(c *trust.Files) map[string]mcpServer {
+	all, _, _, err := a.serversOf(c.Root, c.Data[trust.MCPFile])
 	if err != nil {
 		return nil // the user's own config cannot be read, which is said elsewhere
 	}

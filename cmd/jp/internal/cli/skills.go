@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -22,7 +23,7 @@ const maxSkillList = 16 << 10
 // skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
 func (q *query) skills(ctx context.Context) []profiles.Skill {
 	src := q.app.userSources()
-	trusted := q.app.trust.trustedAlready(ctx)
+	trusted := q.app.trust.PassUnasked(ctx)
 	if trusted != nil {
 		src.Workspace = q.workspace
 	}
@@ -36,7 +37,7 @@ func (q *query) skills(ctx context.Context) []profiles.Skill {
 		for _, note := range s.Notes {
 			q.app.con.Note("skill %s: %s", s.Name, note)
 		}
-		if key := inSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.holds(key, s.SHA256)) {
+		if key := trust.InSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.Holds(key, s.SHA256)) {
 			q.app.con.Warn("skill %s: not as it was trusted; left out", s.Name)
 			continue
 		}

@@ -62,8 +62,8 @@ func newToolShowCommand(a *app) *cli.Command {
 				slices.Sort(t.Variables)
 				t.Variables = slices.Compact(t.Variables)
 				t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
-				if c := a.trust.trustedAlready(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
-					t.Defined = c.definedIn()[d.Name]
+				if c := a.trust.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
+					t.Defined = c.DefinedIn()[d.Name]
 				}
 			}
 			if a.con.JSON() {

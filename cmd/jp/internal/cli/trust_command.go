@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/trust"
 )
 
 func newTrustCommand(a *app) *cli.Command {
@@ -48,18 +49,18 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 	if revoke {
 		return a.revokeTrust(ctx, root)
 	}
-	j, err := a.trust.judge(ctx, root)
+	j, err := a.trust.Judge(ctx, root)
 	if err != nil {
 		return err
 	}
-	if !show && (j.record == nil || len(j.changes) > 0) {
-		if j.path == "" {
+	if !show && (j.Record == nil || len(j.Changes) > 0) {
+		if j.Path == "" {
 			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
-			err = a.trust.recordTrust(ctx, j)
+			err = a.trust.Record(ctx, j)
 		} else {
-			err = a.trust.askTrust(ctx, j)
+			err = a.trust.Ask(ctx, j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
 			}
@@ -67,7 +68,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 		if err != nil {
 			return err
 		}
-		if j, err = a.trust.judge(ctx, root); err != nil {
+		if j, err = a.trust.Judge(ctx, root); err != nil {
 			return err
 		}
 	}
@@ -88,11 +89,11 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 }
 
 func (a *app) revokeTrust(ctx context.Context, root string) error {
-	file, _, err := a.trust.trustPath(ctx, root)
+	file, _, err := a.trust.RecordPath(ctx, root)
 	if err != nil {
 		return err
 	}
-	unlock, err := lockFile(ctx, file+".lock")
+	unlock, err := trust.LockFile(ctx, file+".lock")
 	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}

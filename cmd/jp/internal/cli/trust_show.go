@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -20,35 +21,35 @@ import (
 
 // review says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
 // They need no trust, and get the workspace's files for it.
-func (a *app) review(ctx context.Context) (profiles.Sources, *contribution, error) {
+func (a *app) review(ctx context.Context) (profiles.Sources, *trust.Files, error) {
 	root, err := a.workspace()
 	if err != nil {
 		return profiles.Sources{}, nil, err
 	}
-	j, err := a.trust.judge(ctx, root)
+	j, err := a.trust.Judge(ctx, root)
 	if err != nil {
 		return profiles.Sources{}, nil, err
 	}
-	if !j.ok() {
+	if !j.OK() {
 		a.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
-			wording.Either(j.record == nil, "not trusted", "not as it was trusted"))
+			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
 	}
 	src := a.userSources()
 	src.Workspace = root
-	return src, j.files, nil
+	return src, j.Files, nil
 }
 
 // reviewed resolves config for review: what it is made of are the files of c and no others of the workspace. Beside an error
 // about tools there are the config and the other tools.
-func (a *app) reviewed(src profiles.Sources, c *contribution, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
+func (a *app) reviewed(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.trust.hold(a.places.workspace, r, c); err != nil {
+	if err := a.trust.Hold(a.places.workspace, r, c); err != nil {
 		return nil, nil, err
 	}
-	files, err := c.tools()
+	files, err := c.Tools()
 	if err == nil {
 		files, err = withSpecializations(r, files)
 	}
@@ -84,15 +85,15 @@ func underNone(arg string) []profiles.Directive {
 
 // trustShown is a workspace and what it would allow, as `jp trust` publishes it.
 type trustShown struct {
-	Workspace string       `json:"workspace"`
-	Status    string       `json:"status"`     // trusted, changed, untrusted
-	TrustedAt *time.Time   `json:"trusted_at"` // null when there is no record
-	Record    string       `json:"record"`     // where the record is or would be
-	Agents    []agentShown `json:"agents"`
-	Skills    []string     `json:"skills"`
-	Texts     []string     `json:"instructions"`
-	Servers   []string     `json:"mcp_servers"` // "name: command or address", and what it reaches
-	Files     []change     `json:"files"`       // all of them
+	Workspace string         `json:"workspace"`
+	Status    string         `json:"status"`     // trusted, changed, untrusted
+	TrustedAt *time.Time     `json:"trusted_at"` // null when there is no record
+	Record    string         `json:"record"`     // where the record is or would be
+	Agents    []agentShown   `json:"agents"`
+	Skills    []string       `json:"skills"`
+	Texts     []string       `json:"instructions"`
+	Servers   []string       `json:"mcp_servers"` // "name: command or address", and what it reaches
+	Files     []trust.Change `json:"files"`       // all of them
 }
 
 // agentShown is what one agent could do.
@@ -122,35 +123,35 @@ type toolGrant struct {
 }
 
 // trustShown finds out what the workspace would allow.
-func (a *app) trustShown(j judgement) (trustShown, error) {
-	root := j.files.root
+func (a *app) trustShown(j trust.Judgement) (trustShown, error) {
+	root := j.Files.Root
 	s := trustShown{
-		Workspace: root, Status: j.status(), Record: j.path, Agents: []agentShown{}, Skills: []string{}, Texts: []string{},
-		Servers: []string{}, Files: slices.Clone(j.changes),
+		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []agentShown{}, Skills: []string{}, Texts: []string{},
+		Servers: []string{}, Files: slices.Clone(j.Changes),
 	}
 	changed := map[string]bool{}
-	for _, c := range j.changes {
+	for _, c := range j.Changes {
 		changed[c.Path] = true
 	}
-	for key, stamp := range j.files.stamps {
+	for key, stamp := range j.Files.Stamps {
 		if !changed[key] {
-			s.Files = append(s.Files, change{key, "same", stamp})
+			s.Files = append(s.Files, trust.Change{Path: key, State: "same", Stamp: stamp})
 		}
 	}
-	slices.SortFunc(s.Files, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
-	if j.record != nil {
-		s.TrustedAt = &j.record.TrustedAt
+	slices.SortFunc(s.Files, func(a, b trust.Change) int { return strings.Compare(a.Path, b.Path) })
+	if j.Record != nil {
+		s.TrustedAt = &j.Record.TrustedAt
 	}
 	src := a.userSources()
 	src.Workspace = root
-	s.Agents = append(s.Agents, a.agentShown(src, j.files, "main", ".jp/config.toml", nil))
+	s.Agents = append(s.Agents, a.agentShown(src, j.Files, "main", ".jp/config.toml", nil))
 	found, err := profiles.Names(src)
 	if err != nil {
 		s.Agents[0].Problem = cmp.Or(s.Agents[0].Problem, err.Error())
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
-			s.Agents = append(s.Agents, a.agentShown(src, j.files, p.Name, a.relative(p.Arg), underNone(p.Arg)))
+			s.Agents = append(s.Agents, a.agentShown(src, j.Files, p.Name, a.relative(p.Arg), underNone(p.Arg)))
 		}
 	}
 	for _, f := range s.Files {
@@ -162,11 +163,11 @@ func (a *app) trustShown(j judgement) (trustShown, error) {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Servers = a.serversShown(j.files)
+	s.Servers = a.serversShown(j.Files)
 	return s, nil
 }
 
-func (a *app) agentShown(src profiles.Sources, c *contribution, name, file string, ds []profiles.Directive) agentShown {
+func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) agentShown {
 	s := agentShown{Name: name, File: file, Tools: []toolGrant{}, Profiles: []string{}, Settings: []settingGrant{}}
 	r, defs, err := a.reviewed(src, c, ds)
 	if err != nil {
@@ -244,17 +245,17 @@ func commandText(c tools.CommandLine) string {
 }
 
 // serversShown names what .mcp.json would start or call, and what a program reaches. A file that cannot be read as one says so.
-func (a *app) serversShown(c *contribution) []string {
+func (a *app) serversShown(c *trust.Files) []string {
 	list := []string{}
-	data := c.data[mcpFile]
+	data := c.Data[trust.MCPFile]
 	if data == nil {
 		return list
 	}
-	if _, err := mcp.ParseFile(data, c.root); err != nil {
-		return append(list, mcpFile+": cannot be read")
+	if _, err := mcp.ParseFile(data, c.Root); err != nil {
+		return append(list, trust.MCPFile+": cannot be read")
 	}
 	for name, s := range a.serversFor(c) {
-		if s.Origin != mcpFile {
+		if s.Origin != trust.MCPFile {
 			continue
 		}
 		text := unseen.Word(name) + ": " + s.Server.Address()

@@ -161,17 +161,17 @@ func (a *app) persist(command string) error {
 func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
 	src := a.userSources()
 	if withNone(ds) {
-		if a.trust.trustedAlready(ctx) != nil {
+		if a.trust.PassUnasked(ctx) != nil {
 			src.Workspace = a.places.workspace
 		}
 		return src, nil
 	}
-	files, err := a.trust.trusted(ctx)
+	files, err := a.trust.Pass(ctx)
 	if err != nil {
 		return src, err
 	}
 	src.Workspace = a.places.workspace
-	src.Instructions = files.instructions()
+	src.Instructions = files.Instructions()
 	return src, nil
 }
 
@@ -199,7 +199,7 @@ func (a *app) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*pr
 	if err != nil {
 		return nil, err
 	}
-	return r, a.trust.hold(a.places.workspace, r, a.trust.already())
+	return r, a.trust.Hold(a.places.workspace, r, a.trust.Passed())
 }
 
 // trustRecords is the folder of the records of trust for the workspace at root: that of its store.

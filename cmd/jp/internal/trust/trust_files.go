@@ -1,4 +1,4 @@
-package cli
+package trust
 
 import (
 	"crypto/sha256"
@@ -27,17 +27,17 @@ const (
 	maxContributedFile  = 16 << 20 // bytes of one file
 	maxContributedTotal = 64 << 20 // bytes of all
 	maxContributedDepth = 32       // folders in one another
-	maxContributedKept  = 1 << 20  // bytes of a file whose content is kept; no loader takes more
+	MaxContributedKept  = 1 << 20  // bytes of a file whose content is kept; no loader takes more
 )
 
-// mcpFile is where a workspace names MCP servers, as for other agents.
-const mcpFile = ".mcp.json"
+// MCPFile is where a workspace names MCP servers, as for other agents.
+const MCPFile = ".mcp.json"
 
-// contribution is what a workspace brings along, as it was when it was looked at. Immutable after contributed returns.
-type contribution struct {
-	root   string            // the folder that holds .jp
-	stamps map[string]string // by slash path below root; see fileStamp
-	data   map[string][]byte // of the small regular files
+// Files is what a workspace brings along, as it was when it was looked at. Immutable after contributed returns.
+type Files struct {
+	Root   string            // the folder that holds .jp
+	Stamps map[string]string // by slash path below root; see fileStamp
+	Data   map[string][]byte // of the small regular files
 	count  int
 	bytes  int64
 }
@@ -50,14 +50,14 @@ type contribution struct {
 //	a FIFO, a socket, ...    never opened
 func fileStamp(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// dataStamp is the stamp of a regular file with these bytes.
-func dataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
+// DataStamp is the stamp of a regular file with these bytes.
+func DataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 
-// contributed reads everything that the workspace at root could have jp load: all of .jp, and below root itself the skills,
+// look reads everything that the workspace at root could have jp load: all of .jp, and below root itself the skills,
 // instructions and MCP servers. Links are followed as loaders follow them, inside .jp or the workspace and not out of it.
 // Nothing is opened but regular files and folders. A *failure tells what cannot be trusted; another error, what jp lacks to read it.
-func contributed(root string) (*contribution, error) {
-	c := &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
+func look(root string) (*Files, error) {
+	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
 	if err := c.tree(filepath.Join(root, ".jp"), ".jp", "."); err != nil {
 		return nil, err
 	}
@@ -69,96 +69,96 @@ func contributed(root string) (*contribution, error) {
 	return c, nil
 }
 
-// contributedTools reads only the tool definitions of the workspace at root.
-func contributedTools(root string) (*contribution, error) {
-	c := &contribution{root: root, stamps: map[string]string{}, data: map[string][]byte{}}
+// lookTools reads only the tool definitions of the workspace at root.
+func lookTools(root string) (*Files, error) {
+	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
 	return c, c.tree(filepath.Join(root, ".jp"), ".jp", "tools")
 }
 
 // tree adds what is at name, below the folder jail that nothing leads out of. prefix is the path of jail below the workspace.
-func (c *contribution) tree(jail, prefix, name string) error {
+func (c *Files) tree(jail, prefix, name string) error {
 	root, err := os.OpenRoot(jail)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return c.unfit(prefix, err)
+		return c.Unfit(prefix, err)
 	}
 	defer func() { _ = root.Close() }()
 	return c.add(root, prefix, name, nil)
 }
 
-// errNotText is a name, or the target of a link, that no record of trust can hold.
-var errNotText = errors.New("is not UTF-8")
+// ErrNotText is a name, or the target of a link, that no record of trust can hold.
+var ErrNotText = errors.New("is not UTF-8")
 
 // add stamps one path; up are the folders that it is in.
-func (c *contribution) add(root *os.Root, prefix, name string, up []fs.FileInfo) error {
+func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error {
 	key := path.Join(prefix, name)
 	if c.count++; c.count > maxContributed {
-		return c.unfit(key, fmt.Errorf("more than %d files", maxContributed))
+		return c.Unfit(key, fmt.Errorf("more than %d files", maxContributed))
 	}
 	if !utf8.ValidString(name) {
-		return c.unfit(key, errNotText) // no record could name it
+		return c.Unfit(key, ErrNotText) // no record could name it
 	}
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil // not there, or gone since it was listed: then it is not loaded either
 	}
 	if err != nil {
-		return c.unfit(key, err)
+		return c.Unfit(key, err)
 	}
 	link := ""
 	if info.Mode()&fs.ModeSymlink != 0 {
 		to, err := root.Readlink(name)
 		if err == nil && !utf8.ValidString(to) {
-			err = errNotText
+			err = ErrNotText
 		}
 		if err != nil {
-			return c.unfit(key, err)
+			return c.Unfit(key, err)
 		}
 		link = "link:" + to
 		if info, err = root.Stat(name); err != nil {
-			c.stamps[key] = link // out of the jail, in a circle, or to nothing
+			c.Stamps[key] = link // out of the jail, in a circle, or to nothing
 			return nil
 		}
 	}
 	switch {
 	case info.IsDir():
 		if link != "" {
-			c.stamps[key] = link
+			c.Stamps[key] = link
 		}
 		return c.folder(root, prefix, name, info, up)
 	case !info.Mode().IsRegular():
-		c.stamps[key] = strings.TrimSpace(link + " " + fileKind(info.Mode()))
+		c.Stamps[key] = strings.TrimSpace(link + " " + fileKind(info.Mode()))
 		return nil
 	}
 	sum, data, err := c.read(root, name)
 	if err != nil {
-		return c.unfit(key, err)
+		return c.Unfit(key, err)
 	}
-	c.stamps[key] = strings.TrimSpace(link + " " + fileStamp(sum))
+	c.Stamps[key] = strings.TrimSpace(link + " " + fileStamp(sum))
 	if data != nil {
-		c.data[key] = data
+		c.Data[key] = data
 	}
 	return nil
 }
 
-func (c *contribution) folder(root *os.Root, prefix, name string, info fs.FileInfo, up []fs.FileInfo) error {
+func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up []fs.FileInfo) error {
 	if slices.ContainsFunc(up, func(above fs.FileInfo) bool { return os.SameFile(above, info) }) {
 		return nil // a link back up
 	}
 	key := path.Join(prefix, name)
 	if len(up) >= maxContributedDepth {
-		return c.unfit(key, fmt.Errorf("folders are nested deeper than %d", maxContributedDepth))
+		return c.Unfit(key, fmt.Errorf("folders are nested deeper than %d", maxContributedDepth))
 	}
 	dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return c.unfit(key, err)
+		return c.Unfit(key, err)
 	}
 	defer func() { _ = dir.Close() }()
 	names, err := dir.Readdirnames(maxContributed + 1) // more than that is refused anyway
 	if err != nil && err != io.EOF {
-		return c.unfit(key, err)
+		return c.Unfit(key, err)
 	}
 	slices.Sort(names) // so that the first mistake is always the same
 	for _, n := range names {
@@ -170,7 +170,7 @@ func (c *contribution) folder(root *os.Root, prefix, name string, info fs.FileIn
 }
 
 // read hashes a regular file. data is nil when it is larger than what is kept.
-func (c *contribution) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, err error) {
+func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, err error) {
 	// Not blocking: a pipe may have been put there since it was looked at.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -197,30 +197,30 @@ func (c *contribution) read(root *os.Root, name string) (sum [sha256.Size]byte, 
 		return sum, nil, fmt.Errorf("more than %d MiB in all", maxContributedTotal>>20)
 	}
 	sum = sha256.Sum256(data)
-	if len(data) > maxContributedKept {
+	if len(data) > MaxContributedKept {
 		data = nil
 	}
 	return sum, data, nil
 }
 
-// unfit is the error for what keeps a workspace from being trusted at all, unless it is this process that lacks something.
-func (c *contribution) unfit(key string, err error) error {
+// Unfit is the error for what keeps a workspace from being trusted at all, unless it is this process that lacks something.
+func (c *Files) Unfit(key string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(err, lack) {
-			return fmt.Errorf("workspace %s: %s: %w", c.root, key, err)
+			return fmt.Errorf("workspace %s: %s: %w", c.Root, key, err)
 		}
 	}
-	return exit.Refusedf("workspace %s: cannot be trusted: %s: %v", c.root, key, err).
+	return exit.Refusedf("workspace %s: cannot be trusted: %s: %v", c.Root, key, err).
 		WithHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
 }
 
-// holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in hex.
-func (c *contribution) holds(key, sha string) bool {
-	stamp := c.stamps[key]
+// Holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in hex.
+func (c *Files) Holds(key, sha string) bool {
+	stamp := c.Stamps[key]
 	return sha != "" && (stamp == "sha256:"+sha || strings.HasPrefix(stamp, "link:") && strings.HasSuffix(stamp, " sha256:"+sha))
 }
 
@@ -246,24 +246,24 @@ func inJP(root, file string) string {
 	return below(jp, file)
 }
 
-// tools decodes the definitions in .jp/tools from what was read, so that nothing else can take their place.
-func (c *contribution) tools() (map[string]tools.Definition, error) {
+// Tools decodes the definitions in .jp/tools from what was read, so that nothing else can take their place.
+func (c *Files) Tools() (map[string]tools.Definition, error) {
 	const folder = ".jp/tools"
 	files := map[string][]byte{}
-	for key := range c.stamps {
+	for key := range c.Stamps {
 		name, ok := strings.CutPrefix(key, folder+"/")
 		definition := strings.HasSuffix(name, ".toml")
 		if !ok || definition && (strings.Contains(name, "/") || strings.HasPrefix(name, ".")) {
 			continue // a definition stands in the folder itself; scripts may stand below
 		}
-		switch data, ok := c.data[key]; {
+		switch data, ok := c.Data[key]; {
 		case ok:
 			files[name] = data
 		case definition:
-			return nil, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.root, filepath.FromSlash(key)), maxContributedKept>>20)
+			return nil, fmt.Errorf("%s: is no file of at most %d MiB in .jp", filepath.Join(c.Root, filepath.FromSlash(key)), MaxContributedKept>>20)
 		}
 	}
-	found, err := tools.DecodeFiles(filepath.Join(c.root, filepath.FromSlash(folder)), files)
+	found, err := tools.DecodeFiles(filepath.Join(c.Root, filepath.FromSlash(folder)), files)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if e := tools.CheckSource(found[name], func(string) string { return c.definitionAt(name) }); e != nil {
 			err = errors.Join(err, e)
@@ -274,40 +274,40 @@ func (c *contribution) tools() (map[string]tools.Definition, error) {
 }
 
 // definitionAt is the place of the source of a definition in .jp/tools.
-func (c *contribution) definitionAt(name string) string {
-	key := c.definedIn()[name]
-	return fmt.Sprintf("%s:%d", filepath.Join(c.root, filepath.FromSlash(key)), max(c.keyLines(key)["source"], 1))
+func (c *Files) definitionAt(name string) string {
+	key := c.DefinedIn()[name]
+	return fmt.Sprintf("%s:%d", filepath.Join(c.Root, filepath.FromSlash(key)), max(c.KeyLines(key)["source"], 1))
 }
 
-// keyLines returns the line of each key in a TOML file that can be read, by dotted path.
-func (c *contribution) keyLines(key string) map[string]int {
-	_, marks, _ := tomldoc.Decode(c.data[key], new(map[string]any))
+// KeyLines returns the line of each key in a TOML file that can be read, by dotted path.
+func (c *Files) KeyLines(key string) map[string]int {
+	_, marks, _ := tomldoc.Decode(c.Data[key], new(map[string]any))
 	return marks.Lines()
 }
 
-// definedIn names the file of each definition in .jp/tools that can be read, below the workspace.
-func (c *contribution) definedIn() map[string]string {
+// DefinedIn names the file of each definition in .jp/tools that can be read, below the workspace.
+func (c *Files) DefinedIn() map[string]string {
 	in := map[string]string{}
-	for key := range c.data {
+	for key := range c.Data {
 		if path.Dir(key) != ".jp/tools" || path.Ext(key) != ".toml" {
 			continue
 		}
-		if d, ok := c.definition(key); ok {
+		if d, ok := c.Definition(key); ok {
 			in[d.Name] = key
 		}
 	}
 	return in
 }
 
-// definition decodes one file of .jp/tools, with the scripts beside it.
-func (c *contribution) definition(key string) (tools.Definition, bool) {
+// Definition decodes one file of .jp/tools, with the scripts beside it.
+func (c *Files) Definition(key string) (tools.Definition, bool) {
 	files := map[string][]byte{}
-	for k, data := range c.data {
+	for k, data := range c.Data {
 		if name, ok := strings.CutPrefix(k, ".jp/tools/"); ok && (k == key || path.Ext(name) != ".toml") {
 			files[name] = data
 		}
 	}
-	found, err := tools.DecodeFiles(filepath.Join(c.root, ".jp", "tools"), files)
+	found, err := tools.DecodeFiles(filepath.Join(c.Root, ".jp", "tools"), files)
 	if err != nil {
 		return tools.Definition{}, false
 	}
@@ -341,8 +341,8 @@ func fileKind(m fs.FileMode) string {
 	return "something else"
 }
 
-// inSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
-func inSkills(root, file string) string {
+// InSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
+func InSkills(root, file string) string {
 	rel, err := filepath.Rel(root, file)
 	if err != nil || !filepath.IsLocal(rel) {
 		return ""
@@ -350,10 +350,10 @@ func inSkills(root, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// instructions names the project instructions that the workspace brings along, "" for none.
-func (c *contribution) instructions() string {
+// Instructions names the project instructions that the workspace brings along, "" for none.
+func (c *Files) Instructions() string {
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
-		if _, ok := c.data[name]; ok {
+		if _, ok := c.Data[name]; ok {
 			return name
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package trust
 
 import (
 	"context"
@@ -22,9 +22,9 @@ import (
 	"jp/tools/files"
 )
 
-// trustRecord is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
+// Record is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
 // workspace reaches.
-type trustRecord struct {
+type Record struct {
 	Version   int               `json:"version"`
 	Workspace string            `json:"workspace"` // canonical path, see pathText
 	TrustedAt time.Time         `json:"trusted_at"`
@@ -36,7 +36,7 @@ type trustRecord struct {
 }
 
 // known are the stamps that are trusted while present is what is there.
-func (r trustRecord) known(present map[string]string) map[string]string {
+func (r Record) known(present map[string]string) map[string]string {
 	list := maps.Clone(r.Files)
 	for key, stamp := range r.Writing {
 		if present[key] == stamp {
@@ -51,8 +51,8 @@ const (
 	maxRecord    = 8 << 20 // bytes
 )
 
-// trustPath is where the record of a workspace is, and the workspace's canonical path.
-func (g *trustGate) trustPath(ctx context.Context, root string) (file, canonical string, err error) {
+// RecordPath is where the record of a workspace is, and the workspace's canonical path.
+func (g *Gate) RecordPath(ctx context.Context, root string) (file, canonical string, err error) {
 	dir, err := g.Records(ctx, root)
 	if err != nil {
 		return "", "", err
@@ -64,20 +64,20 @@ func (g *trustGate) trustPath(ctx context.Context, root string) (file, canonical
 	return filepath.Join(dir, "trust-"+hex.EncodeToString(sum[:8])+".json"), canonical, nil
 }
 
-// readTrust returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
+// readRecord returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
 // that makes sense, counts as none, and complaint tells why.
-func readTrust(file, canonical string) (r *trustRecord, complaint string) {
-	bad := func(why string) (*trustRecord, string) {
+func readRecord(file, canonical string) (r *Record, complaint string) {
+	bad := func(why string) (*Record, string) {
 		return nil, fmt.Sprintf("trust record %s: not used: %s", file, why)
 	}
-	data, why := readOwn(file)
+	data, why := ReadOwn(file)
 	if why != "" {
 		return bad(why)
 	}
 	if data == nil {
 		return nil, ""
 	}
-	r = &trustRecord{}
+	r = &Record{}
 	switch err := json.Unmarshal(data, r); {
 	case err != nil:
 		return bad("it is damaged")
@@ -97,8 +97,8 @@ func pathText(path string) string {
 	return strconv.Quote(path)
 }
 
-// readOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
-func readOwn(file string) (data []byte, complaint string) {
+// ReadOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
+func ReadOwn(file string) (data []byte, complaint string) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ""
@@ -128,18 +128,18 @@ func readOwn(file string) (data []byte, complaint string) {
 	return append([]byte{}, data...), "" // an empty file is none that was never written
 }
 
-// writeTrust replaces the record of a workspace, whole or not at all.
-func writeTrust(file string, r trustRecord) error {
+// writeRecord replaces the record of a workspace, whole or not at all.
+func writeRecord(file string, r Record) error {
 	r.Version, r.Workspace = trustVersion, pathText(r.Workspace)
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeOwn(file, data)
+	return WriteOwn(file, data)
 }
 
-// writeOwn puts data in the place of a record, whole or not at all.
-func writeOwn(file string, data []byte) error {
+// WriteOwn puts data in the place of a record, whole or not at all.
+func WriteOwn(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -147,50 +147,50 @@ func writeOwn(file string, data []byte) error {
 	return files.Replace(file, append(data, '\n'), 0o600)
 }
 
-// change is a difference between what was trusted and what is there.
-type change struct {
+// Change is a difference between what was trusted and what is there.
+type Change struct {
 	Path  string `json:"path"`
 	State string `json:"state"` // new, changed, gone; same where all files are listed
 	Stamp string `json:"stamp"` // of what is there; of what was, when it is gone
 }
 
-// changes compares stamps, sorted by path; equal ones are left out.
-func changes(trusted, present map[string]string) []change {
-	var list []change
+// Changes compares stamps, sorted by path; equal ones are left out.
+func Changes(trusted, present map[string]string) []Change {
+	var list []Change
 	for key, stamp := range present {
 		switch was, ok := trusted[key]; {
 		case !ok:
-			list = append(list, change{key, "new", stamp})
+			list = append(list, Change{key, "new", stamp})
 		case was != stamp:
-			list = append(list, change{key, "changed", stamp})
+			list = append(list, Change{key, "changed", stamp})
 		}
 	}
 	for key, stamp := range trusted {
 		if _, ok := present[key]; !ok {
-			list = append(list, change{key, "gone", stamp})
+			list = append(list, Change{key, "gone", stamp})
 		}
 	}
-	slices.SortFunc(list, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return list
 }
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// changeTrust replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
+// change replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
 // step: no other jp changes it meanwhile. A file of its own is locked, since the record is replaced, and never removed.
-func (g *trustGate) changeTrust(ctx context.Context, file, canonical string, change func(now *trustRecord) (trustRecord, error)) error {
-	unlock, err := lockFile(ctx, file+".lock")
+func (g *Gate) change(ctx context.Context, file, canonical string, change func(now *Record) (Record, error)) error {
+	unlock, err := LockFile(ctx, file+".lock")
 	if err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	defer unlock()
-	now, _ := readTrust(file, canonical)
+	now, _ := readRecord(file, canonical)
 	r, err := change(now)
 	if err != nil {
 		return err
 	}
 	r.Workspace, r.TrustedAt = canonical, time.Now().UTC().Truncate(time.Second)
-	if err := writeTrust(file, r); err != nil {
+	if err := writeRecord(file, r); err != nil {
 		return fmt.Errorf("trust record: %w", err)
 	}
 	return nil

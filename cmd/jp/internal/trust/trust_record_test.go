@@ -1,4 +1,4 @@
-package cli
+package trust
 
 import (
 	"os"
@@ -30,7 +30,7 @@ func TestUnfinishedRecords(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, ".trust-a.json.8"), old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTrust(filepath.Join(dir, "trust-a.json"), trustRecord{}); err != nil {
+	if err := writeRecord(filepath.Join(dir, "trust-a.json"), Record{}); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)

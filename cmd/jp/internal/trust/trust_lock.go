@@ -1,4 +1,4 @@
-package cli
+package trust
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
 const lockWait = 10 * time.Second
 
-// lockFile waits for the lock that file, which is made and never removed, stands for, and returns what gives it up.
-func lockFile(ctx context.Context, file string) (unlock func(), err error) {
+// LockFile waits for the lock that file, which is made and never removed, stands for, and returns what gives it up.
+func LockFile(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,435 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+)
+
+// gateAt is the gate of a workspace with these files, with a folder of its own for records.
+func gateAt(t testing.TB, files map[string]string, environ ...string) (g *Gate, root string) {
+	t.Helper()
+	base := t.TempDir()
+	root = filepath.Join(base, "work")
+	if err := os.MkdirAll(filepath.Join(root, ".jp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, root, files)
+	records := filepath.Join(base, "records")
+	return &Gate{
+		Con: console.New(console.Env{
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Dir: root,
+			Environ: append([]string{"HOME=" + filepath.Join(base, "home"), "JP_NONINTERACTIVE=1"}, environ...),
+		}),
+		Root:    func() (string, error) { return root, nil },
+		Records: func(context.Context, string) (string, error) { return records, nil },
+	}, root
+}
+
+func writeFiles(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustContribute(t testing.TB, root string) *Files {
+	t.Helper()
+	c, err := look(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestContributedSeesEveryChange mutates one file of a random workspace: the difference names exactly that file.
+func TestContributedSeesEveryChange(t *testing.T) {
+	places := []string{".jp/config.toml", ".jp/config/agent/a.toml", ".jp/tools/t.toml", ".jp/tools/t.sh", ".jp/.hidden", ".jp/specializations.ini",
+		".jp/skills/s/SKILL.md", ".agents/skills/s/ref/x.md", ".claude/skills/s/SKILL.md", "AGENTS.md", "CLAUDE.md", ".mcp.json"}
+	base := t.TempDir()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		root := filepath.Join(base, string(rune('a'+n%26)), time.Now().Format("150405.000000000"))
+		if err := os.MkdirAll(filepath.Join(root, ".jp"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		files := rapid.MapOf(rapid.SampledFrom(places), rapid.StringN(0, 20, 40)).Draw(rt, "files")
+		writeFiles(t, root, files)
+		before := mustContribute(t, root).Stamps
+		if got := slices.Sorted(maps.Keys(before)); !slices.Equal(got, slices.Sorted(maps.Keys(files))) {
+			rt.Fatalf("contributed = %q, want the files %q", got, slices.Sorted(maps.Keys(files)))
+		}
+		name := rapid.SampledFrom(places).Draw(rt, "changed")
+		old, was := files[name]
+		state := "new"
+		switch {
+		case was && rapid.Bool().Draw(rt, "remove"):
+			state = "gone"
+			if err := os.Remove(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+				t.Fatal(err)
+			}
+		case was:
+			state = "changed"
+			writeFiles(t, root, map[string]string{name: old + "x"})
+		default:
+			writeFiles(t, root, map[string]string{name: "x"})
+		}
+		after := mustContribute(t, root).Stamps
+		got := Changes(before, after)
+		if len(got) != 1 || got[0].Path != name || got[0].State != state {
+			rt.Fatalf("changes = %+v, want %s %s", got, state, name)
+		}
+		if same := Changes(after, after); len(same) != 0 {
+			rt.Fatalf("changes of the same = %+v", same)
+		}
+	})
+}
+
+func TestContributedLinks(t *testing.T) {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{".jp/real/a.toml": "a", ".jp/config/x": "", "docs/SKILL.md": "skill", ".agents/skills/x": ""})
+	for name, to := range map[string]string{
+		".jp/config/a.toml":    "../real/a.toml",   // inside: by its content
+		".jp/config/dir":       "../real",          // a folder inside
+		".jp/config/up":        "..",               // a circle
+		".jp/config/out":       "../../docs",       // out of .jp
+		".jp/config/abs":       root + "/.jp/real", // absolute ones count as out
+		".jp/config/gone":      "nowhere",          //
+		".agents/skills/docs":  "../../docs",       // inside of the workspace
+		".agents/skills/above": "../../..",         // out of it
+	} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := mustContribute(t, root)
+	a, skill := DataStamp([]byte("a")), DataStamp([]byte("skill"))
+	want := map[string]string{
+		".jp/real/a.toml": a, ".jp/config/x": DataStamp(nil), ".agents/skills/x": DataStamp(nil),
+		".jp/config/a.toml": "link:../real/a.toml " + a, ".jp/config/dir": "link:../real", ".jp/config/dir/a.toml": a,
+		".jp/config/up": "link:..", ".jp/config/out": "link:../../docs", ".jp/config/abs": "link:" + root + "/.jp/real",
+		".jp/config/gone": "link:nowhere", ".agents/skills/docs": "link:../../docs", ".agents/skills/docs/SKILL.md": skill,
+		".agents/skills/above": "link:../../..",
+	}
+	if !maps.Equal(c.Stamps, want) {
+		t.Errorf("stamps:\n got %v\nwant %v", c.Stamps, want)
+	}
+	sum := strings.TrimPrefix(a, "sha256:")
+	for key, held := range map[string]bool{".jp/real/a.toml": true, ".jp/config/a.toml": true, ".jp/config/dir/a.toml": true, ".jp/config/x": false, ".jp/none": false} {
+		if got := c.Holds(key, sum); got != held {
+			t.Errorf("holds(%s) = %v, want %v", key, got, held)
+		}
+	}
+	if c.Holds(".jp/config/out", "") || c.Holds(".jp/none", "") {
+		t.Error("holds a file without a hash")
+	}
+}
+
+// TestTrustRecordPath: a path that is no UTF-8 is known again, and no other counts as it.
+func TestTrustRecordPath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trust-0.json")
+	if err := writeRecord(file, Record{Workspace: "/w\xff"}); err != nil {
+		t.Fatal(err)
+	}
+	if r, complaint := readRecord(file, "/w\xff"); r == nil || complaint != "" {
+		t.Errorf("readTrust = %v, %q", r, complaint)
+	}
+	for _, other := range []string{"/w\xfe", "/w\uFFFD"} {
+		if r, _ := readRecord(file, other); r != nil {
+			t.Errorf("readTrust for %q = %+v, want none", other, r)
+		}
+	}
+}
+
+func TestTrustRecord(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "deep")
+	file := filepath.Join(dir, "trust-0.json")
+	record := Record{Workspace: "/w", TrustedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Files: map[string]string{"a": "b"}}
+	if r, complaint := readRecord(file, "/w"); r != nil || complaint != "" {
+		t.Fatalf("readTrust of nothing = %v, %q", r, complaint)
+	}
+	if err := writeRecord(file, record); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{dir: 0o700, file: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: mode %v, %v, want %o", path, info.Mode(), err, mode)
+		}
+	}
+	r, complaint := readRecord(file, "/w")
+	if complaint != "" || r.Workspace != "/w" || !r.TrustedAt.Equal(record.TrustedAt) || !maps.Equal(r.Files, record.Files) {
+		t.Fatalf("readTrust = %+v, %q", r, complaint)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(path string) error{
+		"it is that of another workspace": func(p string) error {
+			return os.WriteFile(p, bytes.Replace(whole, []byte(`"/w"`), []byte(`"/v"`), 1), 0o600)
+		},
+		"it is damaged": func(p string) error { return os.WriteFile(p, whole[:len(whole)/2], 0o600) },
+		"it has version 2, this jp knows 1": func(p string) error {
+			return os.WriteFile(p, bytes.Replace(whole, []byte(`"version": 1`), []byte(`"version": 2`), 1), 0o600)
+		},
+		"others may write to it": func(p string) error { return errors.Join(os.WriteFile(p, whole, 0o600), os.Chmod(p, 0o620)) },
+		"too many levels of symbolic links": func(p string) error {
+			return errors.Join(os.WriteFile(p+"2", whole, 0o600), os.Symlink(p+"2", p))
+		},
+		"it is no regular file": func(p string) error { return os.Mkdir(p, 0o700) },
+	} {
+		path := filepath.Join(t.TempDir(), "trust-0.json")
+		if err := spoil(path); err != nil {
+			t.Fatal(err)
+		}
+		if r, complaint := readRecord(path, "/w"); r != nil || !strings.HasSuffix(complaint, name) {
+			t.Errorf("readTrust = %v, %q, want %q", r, complaint, name)
+		}
+	}
+}
+
+// TestTrustedOwner needs root, who alone can give files away.
+func TestTrustedOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder to someone else")
+	}
+	for environ, refused := range map[string]bool{"JP_TRUST_WORKSPACE=": true, "JP_TRUST_WORKSPACE=1": false} {
+		a, root := gateAt(t, map[string]string{".jp/config.toml": ""}, environ)
+		if err := os.Chown(filepath.Join(root, ".jp"), 4242, -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.Pass(context.Background())
+		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "cannot be trusted: .jp belongs to someone else (user 4242)") {
+			t.Errorf("%s: %v, want refused %v", environ, err, refused)
+		}
+	}
+}
+
+// TestTrustWritten adds what jp wrote and leaves the rest as untrusted as it was.
+func TestTrustWritten(t *testing.T) {
+	ctx := context.Background()
+	a, root := gateAt(t, map[string]string{".jp/tools/evil.toml": "evil", ".jp/config.toml": "mine"})
+	if err := a.Written(ctx, root, map[string][]byte{".jp/config.toml": []byte("mine")}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := a.Judge(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Change{{".jp/tools/evil.toml", "new", DataStamp([]byte("evil"))}}
+	if j.OK() || !slices.Equal(j.Changes, want) {
+		t.Errorf("changes = %+v, want %+v", j.Changes, want)
+	}
+	if err := os.Remove(filepath.Join(root, ".jp", "tools", "evil.toml")); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = a.Judge(ctx, root); err != nil || !j.OK() {
+		t.Errorf("without the stranger: %+v, %v", j.Changes, err)
+	}
+}
+
+// A jp that is killed while it writes leaves a workspace that is trusted: with what was there or with what was to be there, and
+// nothing else. The next that writes another file forgets neither.
+func TestTrustKilled(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	for _, tt := range []struct {
+		there string
+		ok    bool
+	}{{"old", true}, {"new", true}, {"ne", false}, {"", false}} {
+		a, root := gateAt(t, map[string]string{name: "old"})
+		if err := a.Written(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+			t.Fatal(err)
+		}
+		var record []byte // as it is while the file is written
+		file, _, err := a.RecordPath(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Write(ctx, root, map[string][]byte{name: []byte("new")}, func() (err error) {
+			record, err = os.ReadFile(file)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for path, data := range map[string]string{file: string(record), filepath.Join(root, name): tt.there} {
+			if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, when := range []string{"then", "after the next"} {
+			if j, err := a.Judge(ctx, root); err != nil || j.OK() != tt.ok {
+				t.Errorf("%s, %q is there: %+v, %v, want ok %v", when, tt.there, j.Changes, err, tt.ok)
+			}
+			other := func() error { return os.WriteFile(filepath.Join(root, ".jp", "x.toml"), nil, 0o600) }
+			if err := a.Write(ctx, root, map[string][]byte{".jp/x.toml": nil}, other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, _ := readRecord(file, resolved(t, root)); r == nil || r.Writing != nil || len(r.Files) != 2 {
+			t.Errorf("%q is there: record %+v", tt.there, r)
+		}
+	}
+}
+
+// What fails to be written is not trusted.
+func TestTrustUnwritten(t *testing.T) {
+	ctx := context.Background()
+	const name = ".jp/config.toml"
+	a, root := gateAt(t, map[string]string{name: "old"})
+	if err := a.Written(ctx, root, map[string][]byte{name: []byte("old")}); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left")
+	if err := a.Write(ctx, root, map[string][]byte{name: []byte("new")}, func() error { return full }); !errors.Is(err, full) {
+		t.Errorf("writeTrusted = %v, want %v", err, full)
+	}
+	if j, err := a.Judge(ctx, root); err != nil || !j.OK() {
+		t.Errorf("with what was there: %+v, %v", j.Changes, err)
+	}
+	if err := os.WriteFile(filepath.Join(root, name), []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := a.Judge(ctx, root); err != nil || j.OK() {
+		t.Errorf("with what was not written: %+v, %v, want a change", j.Changes, err)
+	}
+}
+
+func resolved(t *testing.T, path string) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
+
+// TestTrustTogether has many processes' worth of jp add to one record: each holds the lock through a descriptor of its own, as
+// processes do, and none loses what another added.
+func TestTrustTogether(t *testing.T) {
+	ctx := context.Background()
+	a, root := gateAt(t, map[string]string{".jp/config.toml": "mine"})
+	file, real, err := a.RecordPath(ctx, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 32
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := a.Written(ctx, root, map[string][]byte{fmt.Sprintf(".jp/config/p%d.toml", i): nil}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	r, complaint := readRecord(file, real)
+	if complaint != "" || r == nil || len(r.Files) != n {
+		t.Errorf("readTrust = %+v, %q, want %d files", r, complaint, n)
+	}
+}
+
+// TestTrustMeanwhile: what jp wrote and trusted while a person was looking stays trusted, what came up otherwise does not.
+func TestTrustMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	a, root := gateAt(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})
+	seen := func() Judgement {
+		t.Helper()
+		j, err := a.Judge(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	if err := a.Record(ctx, seen()); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".jp/a.toml", "changed by someone")
+	j := seen()
+	write(".jp/config.toml", "set")
+	if err := a.Written(ctx, root, map[string][]byte{".jp/config.toml": []byte("set")}); err != nil {
+		t.Fatal(err)
+	}
+	write(".jp/b.toml", "by someone else")
+	if err := a.Record(ctx, j); err != nil {
+		t.Fatal(err)
+	}
+	want := []Change{{".jp/b.toml", "new", DataStamp([]byte("by someone else"))}}
+	if j := seen(); !slices.Equal(j.Changes, want) {
+		t.Errorf("changes = %+v, want %+v", j.Changes, want)
+	}
+}
+
+// TestTrustLocked waits for whoever changes the record, and gives up with its context.
+func TestTrustLocked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trust-0.json")
+	unlock, err := LockFile(context.Background(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	if _, err := LockFile(ctx, file); err != why {
+		t.Errorf("lockFile = %v, want %v", err, why)
+	}
+	unlock()
+	again, err := LockFile(context.Background(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+// What jp lacks is no fault of the workspace's.
+func TestUnfit(t *testing.T) {
+	c := Files{Root: "/w"}
+	for _, test := range []struct {
+		err  error
+		want string
+		is   exit.Status
+	}{
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, "workspace /w: .jp/x: too many open files", exit.Failed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOMEM}, "workspace /w: .jp/x: cannot allocate memory", exit.Failed},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, "workspace /w: cannot be trusted: .jp/x: permission denied", exit.Refused},
+		{ErrNotText, "workspace /w: cannot be trusted: .jp/x: is not UTF-8", exit.Refused},
+	} {
+		if r := console.Explain(c.Unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
+			t.Errorf("unfit(%v) = %q, status %d; want %q, %d", test.err, r.Message, r.Status, test.want, test.is)
+		}
+	}
+}

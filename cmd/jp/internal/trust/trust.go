@@ -1,0 +1,404 @@
+// Package trust keeps what a workspace brings along from having any effect before a person has trusted it.
+//
+// A workspace is code: its config names models, gives tools commands and lets them run unattended. Until a person has trusted
+// it, in the state it is in, nothing of it is loaded. A Gate is the only way to its bytes: what passes is a Files, whose content
+// was read while it was looked at, and Hold refuses a config that was made of other bytes than these. Nothing outside of this
+// package opens a file of a workspace's .jp, but package profiles, for a path that the gate let pass and under Hold.
+package trust
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
+	"jp/tools"
+	"jp/tools/unseen"
+)
+
+// Gate is the way to the files of one workspace. It remembers what passed, so that nobody is asked twice. Its exported fields
+// are set before it is used; then it is safe for concurrent use.
+type Gate struct {
+	Con *console.Console
+
+	// Root finds the workspace, and Records the folder where the record of the workspace at root is.
+	Root    func() (string, error)
+	Records func(ctx context.Context, root string) (string, error)
+
+	// Page is what a person is shown who is asked for trust, laid out for width columns.
+	Page func(j Judgement, width int) (string, error)
+
+	Delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see Tools
+	TakesNone bool // the command that is refused would run with --cfg NONE
+
+	mu     sync.Mutex
+	passed *Files // nil = nothing did
+	err    error  // the refusal
+}
+
+// Judgement is what is known of a workspace's trust.
+type Judgement struct {
+	Files   *Files
+	Record  *Record  // nil = never trusted
+	Changes []Change // against the record
+	Path    string   // of the record
+	real    string   // canonical path of the workspace
+	env     bool     // JP_TRUST_WORKSPACE says so
+	none    bool     // the command that is refused would run with --cfg NONE
+}
+
+// OK reports whether the workspace may be loaded. One that brings nothing along needs nobody's trust.
+func (j Judgement) OK() bool {
+	return j.env || j.Record != nil && len(j.Changes) == 0 || len(j.Files.Stamps) == 0
+}
+
+// Status is ok in words.
+func (j Judgement) Status() string {
+	switch {
+	case j.OK():
+		return "trusted"
+	case j.Record != nil:
+		return "changed"
+	}
+	return "untrusted"
+}
+
+// Judge looks at the workspace and at its record. It asks nobody.
+func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
+	j := Judgement{env: g.ByEnv(), none: g.TakesNone}
+	if err := j.fit(root); err != nil {
+		return j, err
+	}
+	var err error
+	if j.Files, err = look(root); err != nil {
+		return j, err
+	}
+	if j.Path, j.real, err = g.RecordPath(ctx, root); err != nil {
+		if j.env {
+			return j, nil // without a home there is no record, and none is needed
+		}
+		return j, err
+	}
+	var complaint string
+	if j.Record, complaint = readRecord(j.Path, j.real); complaint != "" {
+		g.Con.Warn("%s", complaint)
+	}
+	trusted := map[string]string{}
+	if j.Record != nil {
+		trusted = j.Record.known(j.Files.Stamps)
+	}
+	j.Changes = Changes(trusted, j.Files.Stamps)
+	return j, nil
+}
+
+// Variable is 1 for CI, where what is checked out is trusted as it is. none keeps jp from the workspace's files without a
+// question: the sub-agents of a run that works without them get it.
+const Variable = "JP_TRUST_WORKSPACE"
+
+func (g *Gate) ByEnv() bool { return g.Con.Getenv(Variable) == "1" }
+
+func (g *Gate) WithheldByEnv() bool { return g.Con.Getenv(Variable) == "none" }
+
+// ForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
+func (g *Gate) ForChild() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.ByEnv():
+		return Variable + "=1"
+	case g.WithheldByEnv(), g.passed == nil && !g.Delegated:
+		return Variable + "=none"
+	}
+	return ""
+}
+
+// fit refuses a .jp that is not the user's own: one that someone else made in a folder above, /tmp say, or a link to one that
+// belongs to another workspace. Root may work in others' checkouts where JP_TRUST_WORKSPACE says so, as containers do.
+func (j Judgement) fit(root string) error {
+	jp := filepath.Join(root, ".jp")
+	info, err := os.Lstat(jp)
+	if err != nil {
+		return fmt.Errorf("workspace %s: %w", root, err)
+	}
+	refuse := func(format string, args ...any) error {
+		return exit.Refusedf("workspace %s: cannot be trusted: %s", root, fmt.Sprintf(format, args...))
+	}
+	me := os.Geteuid()
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		return refuse(".jp is a symbolic link")
+	case owner(info) != me && !(me == 0 && j.env):
+		return refuse(".jp belongs to someone else (user %d)", owner(info))
+	case info.Mode().Perm()&0o002 != 0:
+		return refuse("everyone may write to .jp (mode %04o)", info.Mode().Perm())
+	}
+	return nil
+}
+
+// Pass is the gate. On a terminal it shows what an untrusted or changed workspace would allow and asks; otherwise it
+// refuses.
+func (g *Gate) Pass(ctx context.Context) (*Files, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed != nil || g.err != nil {
+		return g.passed, g.err
+	}
+	root, err := g.Root()
+	if err != nil {
+		return nil, err
+	}
+	j, err := g.Judge(ctx, root)
+	if err == nil && !j.OK() {
+		j, err = g.again(ctx, root, j)
+	}
+	if err == nil && g.WithheldByEnv() {
+		err = (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not used: %s=none", root, Variable)}).
+			WithHint("unset %s%s", Variable, wording.Either(j.none, "; --cfg NONE works with it", ""))
+	} else if err == nil && !j.OK() {
+		err = g.Ask(ctx, j)
+	}
+	if err != nil {
+		g.err = err
+		return nil, err
+	}
+	g.passed = j.Files
+	return g.passed, nil
+}
+
+// again looks again at a workspace that is not as it was trusted, when no other jp is about to write to it.
+func (g *Gate) again(ctx context.Context, root string, j Judgement) (Judgement, error) {
+	lock := j.Path + ".lock"
+	if _, err := os.Stat(lock); j.Path == "" || err != nil {
+		return j, nil // no jp has written to it
+	}
+	unlock, err := LockFile(ctx, lock)
+	if err != nil {
+		return j, fmt.Errorf("trust record: %w", err)
+	}
+	defer unlock()
+	return g.Judge(ctx, root)
+}
+
+// PassUnasked is the gate without a question: nil when the workspace is not trusted, or not found.
+func (g *Gate) PassUnasked(ctx context.Context) *Files {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed == nil && g.err == nil && !g.WithheldByEnv() {
+		if root, err := g.Root(); err == nil {
+			if j, err := g.Judge(ctx, root); err == nil && j.OK() {
+				g.passed = j.Files
+			}
+		}
+	}
+	return g.passed
+}
+
+// Passed returns what has passed, nil for nothing.
+func (g *Gate) Passed() *Files {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.passed
+}
+
+// MCPServers returns the bytes of .mcp.json in the workspace at root that may be used, nil when there are none.
+func (g *Gate) MCPServers(root string) ([]byte, error) {
+	passed := g.Passed()
+	if passed == nil && g.Delegated && !g.WithheldByEnv() {
+		passed = &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
+		if err := passed.tree(root, "", MCPFile); err != nil {
+			return nil, err
+		}
+	}
+	if passed == nil {
+		return nil, nil
+	}
+	return passed.Data[MCPFile], nil
+}
+
+// DefinedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.
+func (g *Gate) DefinedTools() map[string]string {
+	passed := g.Passed()
+	if passed == nil {
+		return nil
+	}
+	return passed.DefinedIn()
+}
+
+// Ask asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
+func (g *Gate) Ask(ctx context.Context, j Judgement) error {
+	tty, err := g.Con.Terminal()
+	if console.Nobody(err) {
+		return j.Refusal()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tty.Close() }()
+	text, err := g.Page(j, tty.Width())
+	if err != nil {
+		return err
+	}
+	if err := tty.Show(text); err != nil {
+		return err
+	}
+	answer, err := console.AskLine(ctx, tty, "Trust this workspace? [y/N] ")
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return j.Refusal()
+	}
+	return g.Record(ctx, j)
+}
+
+// Refusal says that the workspace is not trusted, and why not any more.
+func (j Judgement) Refusal() error {
+	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
+	if j.Record == nil {
+		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not trusted", j.Files.Root)}).WithHint("%s", hint)
+	}
+	names := make([]string, 0, 4)
+	for _, c := range j.Changes[:min(len(j.Changes), 3)] {
+		names = append(names, unseen.Word(c.Path)+" ("+c.State+")")
+	}
+	if more := len(j.Changes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	msg := fmt.Sprintf("workspace %s: not as it was trusted: %s", j.Files.Root, strings.Join(names, ", "))
+	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
+}
+
+// Record records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
+// stays trusted.
+func (g *Gate) Record(ctx context.Context, j Judgement) error {
+	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, error) {
+		stamps := maps.Clone(j.Files.Stamps)
+		if now != nil && j.Record != nil {
+			for key, stamp := range now.Files {
+				if j.Record.Files[key] != stamp {
+					stamps[key] = stamp
+				}
+			}
+		}
+		return Record{Files: stamps}, nil
+	})
+}
+
+// Written adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
+// else: files that were there before stay as trusted or untrusted as they were.
+func (g *Gate) Written(ctx context.Context, root string, files map[string][]byte) error {
+	return g.Write(ctx, root, files, nil)
+}
+
+// Write is Written for files that write brings to where they belong, as one step with the record: whoever looks
+// at both holds the lock or looks again, see settled. The record says beforehand what is written: a jp that is killed on the
+// way leaves a workspace that is trusted as it was or as it was to be.
+func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, write func() error) error {
+	file, canonical, err := g.RecordPath(ctx, root)
+	if err != nil {
+		return err
+	}
+	return g.change(ctx, file, canonical, func(now *Record) (Record, error) {
+		next := Record{Workspace: canonical, Files: map[string]string{}, Writing: map[string]string{}}
+		if now != nil {
+			next.TrustedAt = now.TrustedAt
+			maps.Copy(next.Files, now.Files)
+			if len(now.Writing) > 0 { // one that was killed
+				there, err := look(root)
+				if err != nil {
+					return next, err
+				}
+				next.Files = now.known(there.Stamps)
+			}
+		}
+		for name, data := range files {
+			next.Writing[name] = DataStamp(data)
+		}
+		if write != nil {
+			if err := writeRecord(file, next); err != nil {
+				return next, err
+			}
+			if err := write(); err != nil {
+				next.Writing = nil
+				_ = writeRecord(file, next) // else what was asked for stays trusted, should it come
+				return next, err
+			}
+		}
+		maps.Copy(next.Files, next.Writing)
+		next.Writing = nil
+		return next, nil
+	})
+}
+
+// Hold refuses a config that was made of files of .jp other than those of c; nil allows none.
+func (g *Gate) Hold(root string, r *profiles.Resolved, c *Files) error {
+	if root == "" {
+		return nil
+	}
+	for _, l := range r.Layers {
+		if !filepath.IsAbs(l.File) {
+			continue // built in, or no file
+		}
+		key := inJP(root, l.File)
+		if key == "" && l.Kind == profiles.INILayer {
+			key = InSkills(root, l.File)
+		}
+		switch {
+		case key == "":
+		case c == nil:
+			return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
+				WithHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
+		case !c.Holds(key, l.SHA256):
+			return Exchanged(l.File)
+		}
+	}
+	return nil
+}
+
+func Exchanged(file string) error {
+	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: changed while jp was running", file)}).
+		WithHint("`jp trust` shows what it allows now")
+}
+
+// Tools are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file
+// of the workspace, its config is the one its trusted caller stored; it asks nobody, and is refused when a definition is not
+// as it was trusted.
+func (g *Gate) Tools(ctx context.Context) (map[string]tools.Definition, error) {
+	passed := g.Passed()
+	if passed == nil && g.Delegated && !g.WithheldByEnv() {
+		root, err := g.Root()
+		if err != nil {
+			return nil, err
+		}
+		j := Judgement{env: g.ByEnv()}
+		if err := j.fit(root); err != nil {
+			return nil, err
+		}
+		if j.Files, err = lookTools(root); err != nil {
+			return nil, err
+		}
+		if len(j.Files.Stamps) > 0 && !j.env {
+			if j.Path, j.real, err = g.RecordPath(ctx, root); err != nil {
+				return nil, err
+			}
+			if j.Record, _ = readRecord(j.Path, j.real); j.Record != nil {
+				j.Changes = Changes(sub(j.Record.known(j.Files.Stamps), ".jp/tools"), j.Files.Stamps)
+			}
+			if !j.OK() {
+				return nil, j.Refusal()
+			}
+		}
+		passed = j.Files
+	}
+	if passed == nil {
+		return nil, nil
+	}
+	return passed.Tools()
+}
