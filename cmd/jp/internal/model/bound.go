@@ -16,10 +16,9 @@ type Bound struct {
 
 // What a request counts beside its texts, in tokens.
 const (
-	messageTokens = 8    // around each message
-	pieceTokens   = 8    // around each call, result and block of reasoning
-	toolTokens    = 16   // around each tool
-	imageTokens   = 5000 // of an image
+	messageTokens = 8  // around each message
+	pieceTokens   = 8  // around each call, result and block of reasoning
+	toolTokens    = 16 // around each tool
 )
 
 // A Meter bounds the input of the requests of one thread to one model. It goes by the texts, see textBound, until a provider
@@ -36,8 +35,9 @@ type Meter struct {
 type pieces map[piece]int
 
 type piece struct {
-	kind int64 // what is around it, in tokens
-	text string
+	kind  int64 // what is around it, in tokens
+	text  string
+	image bool // kind is all of it; text tells it from other images
 }
 
 // Bound bounds the input of a request.
@@ -76,7 +76,7 @@ func piecesOf(r Request) pieces {
 	all := pieces{}
 	add := func(kind int64, text string) {
 		if text != "" || kind > 0 {
-			all[piece{kind, text}]++
+			all[piece{kind: kind, text: text}]++
 		}
 	}
 	add(0, string(r.Schema))
@@ -94,7 +94,7 @@ func piecesOf(r Request) pieces {
 			add(0, c.Text)
 			if c.Image != nil {
 				sum := sha256.Sum256(c.Image.Data)
-				add(imageTokens, string(sum[:]))
+				all[piece{kind: imageBound(r.Model, c.Image), text: string(sum[:]), image: true}]++
 			}
 			if x := c.Reasoning; x != nil {
 				add(pieceTokens, x.Text)
@@ -122,7 +122,7 @@ func (m *Meter) bounds(all, known pieces) (b Bound) {
 			continue
 		}
 		tokens, hard := p.kind, p.kind
-		if p.kind != imageTokens {
+		if !p.image {
 			tokens += m.text(p.text)
 			hard += int64(len(p.text))
 		}
