@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/profiles/fault"
 	"jp/tools/suggest"
 )
 
@@ -20,7 +21,7 @@ type leaf struct {
 func (s *schema) check(d *document) ([]leaf, []*Error) {
 	c := checker{schema: s, doc: d}
 	c.walk(s, d.tree, nil)
-	sortErrors(c.errs)
+	fault.Sort(c.errs)
 	return c.leaves, c.errs
 }
 

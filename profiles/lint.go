@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"jp/profiles/fault"
 )
 
 // Check reads the file at an absolute path and all that it extends, as a profile, or as the workspace's config when it is
@@ -26,7 +28,7 @@ func Check(src Sources, file string) []*Error {
 	var list []*Error
 	for _, d := range docs {
 		leaves, errs := r.schema.check(d)
-		sortErrors(errs)
+		fault.Sort(errs)
 		list = append(list, errs...)
 		for _, l := range leaves {
 			if l.row.class != loader {
