@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
+	"jp/profiles/tomldoc"
 	"strings"
 )
 
@@ -44,7 +45,7 @@ const initModel = "anthropic/claude-sonnet-5-5"
 func InitFiles(model string) []File {
 	read := func(name, model string) []byte {
 		data, _ := builtinFiles.ReadFile(name) // embedded: cannot fail
-		return bytes.Replace(data, []byte(`"`+initModel+`"`), []byte(tomlString(model)), 1)
+		return bytes.Replace(data, []byte(`"`+initModel+`"`), []byte(tomldoc.String(model)), 1)
 	}
 	agent := model
 	if provider, _, _ := strings.Cut(initModel, "/"); strings.HasPrefix(model, provider+"/") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"jp/profiles/fault"
+	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
 
@@ -80,7 +81,7 @@ func (c *checker) leaf(l leaf) {
 	if err := l.row.kind.accept(l.value); err != nil {
 		hint := ""
 		if l.row.kind == open {
-			hint = "open a table with [" + joinKey(l.parts) + "]"
+			hint = "open a table with [" + tomldoc.JoinKey(l.parts) + "]"
 		}
 		c.fail(l.parts, err.Error(), hint)
 		return
@@ -114,7 +115,7 @@ func (c *checker) apply(row *setting, at []string, subject string, v any) {
 	}
 	c.fail(at, subject+err.Error(), hint)
 	if subject != "" { // the key is the list's, the line the item's
-		c.errs[len(c.errs)-1].Key = joinKey(at[:len(at)-1])
+		c.errs[len(c.errs)-1].Key = tomldoc.JoinKey(at[:len(at)-1])
 	}
 }
 
@@ -133,7 +134,7 @@ func (c *checker) texts(l leaf) {
 		}
 		if msg != "" {
 			c.fail(at, subject+msg, "")
-			c.errs[len(c.errs)-1].Key = joinKey(l.parts)
+			c.errs[len(c.errs)-1].Key = tomldoc.JoinKey(l.parts)
 			continue
 		}
 		seen[s] = true

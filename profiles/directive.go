@@ -3,8 +3,11 @@ package profiles
 import (
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"jp/profiles/tomldoc"
 )
 
 // form is what a --cfg directive is.
@@ -49,7 +52,7 @@ func parseDirective(d Directive) (parsed, error) {
 	}
 	if key, value, ok := strings.Cut(d.Text, "="); ok {
 		key, json := strings.CutSuffix(key, ":")
-		if parts, ok := splitKey(key); ok {
+		if parts, ok := tomldoc.SplitKey(key); ok {
 			p.form, p.key, p.arg, p.json = assignForm, parts, value, json
 			return p, nil
 		}
@@ -94,6 +97,14 @@ func isName(s string) bool {
 	return s != "." && fs.ValidPath(s) && filepath.IsLocal(s) && noControl(s) == nil && !strings.Contains(s, `\`)
 }
 
+// printable is a name from outside, fit for a message.
+func printable(s string) string {
+	if isName(s) {
+		return s
+	}
+	return strconv.QuoteToGraphic(tomldoc.OneLine(s))
+}
+
 // assignment is the document of a key=value directive or a variable; value as JSON or as text.
 func (s *schema) assignment(layer Layer, key []string, value string, json bool) (*document, error) {
 	d := &document{layer: layer}
@@ -105,15 +116,15 @@ func (s *schema) assignment(layer Layer, key []string, value string, json bool) 
 	var v any
 	switch {
 	case json:
-		parsed, err := parseJSON([]byte(value), false)
+		parsed, err := tomldoc.ParseJSON([]byte(value), false)
 		if err != nil {
 			return fail(err.Error(), "")
 		}
 		v = parsed
 	case row == nil:
-		return fail("is a table, not a value", "write "+joinKey(key)+`:={"key": value}`)
+		return fail("is a table, not a value", "write "+tomldoc.JoinKey(key)+`:={"key": value}`)
 	case !known:
-		return fail("unknown key", joinKey(key[:n])+" holds "+string(row.kind)+", no keys of its own")
+		return fail("unknown key", tomldoc.JoinKey(key[:n])+" holds "+string(row.kind)+", no keys of its own")
 	case !utf8.ValidString(value):
 		return fail("is not UTF-8 text", "")
 	case row.kind == open && len(key) > n:
@@ -124,11 +135,11 @@ func (s *schema) assignment(layer Layer, key []string, value string, json bool) 
 			hint := ""
 			switch row.kind {
 			case texts:
-				hint = "write " + joinKey(key) + `:=["a", "b"]`
+				hint = "write " + tomldoc.JoinKey(key) + `:=["a", "b"]`
 			case sections:
-				hint = "write " + joinKey(key) + `:=[{"content": "..."}]`
+				hint = "write " + tomldoc.JoinKey(key) + `:=[{"content": "..."}]`
 			case open:
-				hint = "write " + joinKey(key) + ".<key>=value"
+				hint = "write " + tomldoc.JoinKey(key) + ".<key>=value"
 			}
 			return fail(err.Error(), hint)
 		}

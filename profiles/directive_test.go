@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"jp/profiles/tomldoc"
 	"slices"
 	"strings"
 	"testing"
@@ -97,8 +98,8 @@ func FuzzDirective(f *testing.F) {
 			if err == nil && p.form == pathForm {
 				continue // would read what is on this machine
 			}
-			if err == nil && p.form == assignForm && !slices.Equal(mustSplit(t, joinKey(p.key)), p.key) {
-				t.Fatalf("key %q is not read back from %s", p.key, joinKey(p.key))
+			if err == nil && p.form == assignForm && !slices.Equal(mustSplit(t, tomldoc.JoinKey(p.key)), p.key) {
+				t.Fatalf("key %q is not read back from %s", p.key, tomldoc.JoinKey(p.key))
 			}
 			if p, err := parseDirective(ds[0]); err == nil && p.form == pathForm {
 				continue
@@ -128,7 +129,7 @@ func FuzzDirective(f *testing.F) {
 
 func mustSplit(t *testing.T, key string) []string {
 	t.Helper()
-	parts, ok := splitKey(key)
+	parts, ok := tomldoc.SplitKey(key)
 	if !ok {
 		t.Fatalf("%s is no key", key)
 	}

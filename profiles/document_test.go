@@ -79,7 +79,7 @@ func compare(t *testing.T, src string, lines []string, v any, m *tomldoc.Mark, p
 }
 
 // isPlainKey: a key that needs no quotes, in a text without escapes, stands there as it is.
-func isPlainKey(k string) bool { return k != "" && quotePart(k) == k }
+func isPlainKey(k string) bool { return k != "" && tomldoc.QuotePart(k) == k }
 
 func TestTOMLErrors(t *testing.T) {
 	tests := []struct{ name, src, want string }{

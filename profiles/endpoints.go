@@ -1,12 +1,15 @@
 package profiles
 
-import "fmt"
+import (
+	"fmt"
+	"jp/profiles/tomldoc"
+)
 
 // endpoints checks what the tables of [providers.llm] say together, over all layers.
 func (r *resolver) endpoints() error {
 	for _, model := range sortedKeys(r.Config.Providers.Prices) {
 		for _, k := range []string{"input", "output"} {
-			if _, ok := lookup(r.machine, []string{"providers", "llm", "prices", model, k}); !ok {
+			if _, ok := tomldoc.Lookup(r.machine, []string{"providers", "llm", "prices", model, k}); !ok {
 				return r.failAt(k+" is missing", "a price needs input and output", "providers", "llm", "prices", model)
 			}
 		}
@@ -33,9 +36,9 @@ func (r *resolver) endpoints() error {
 			r.Config.Providers.LLM[name] = p
 			switch {
 			case keyBy != "":
-				r.warn(fmt.Sprintf("%s: no key is sent to this provider: base_url is set in %s, api_key_env in %s; set both in one place", joinKey(table), url, key))
+				r.warn(fmt.Sprintf("%s: no key is sent to this provider: base_url is set in %s, api_key_env in %s; set both in one place", tomldoc.JoinKey(table), url, key))
 			case name == "anthropic" || name == "gemini" || name == "openai" || name == "openrouter":
-				r.warn(fmt.Sprintf("%s: no key is sent to this provider: %s sets base_url without api_key_env", joinKey(table), url))
+				r.warn(fmt.Sprintf("%s: no key is sent to this provider: %s sets base_url without api_key_env", tomldoc.JoinKey(table), url))
 			}
 		}
 	}
@@ -47,7 +50,7 @@ func (r *resolver) endpoints() error {
 func (r *resolver) by(parts []string) (Position, string) {
 	for i := len(r.applied) - 1; i >= 0; i-- {
 		a := r.applied[i]
-		if _, ok := lookup(a.tree, parts); !ok {
+		if _, ok := tomldoc.Lookup(a.tree, parts); !ok {
 			continue
 		}
 		switch a.layer.Kind {
@@ -63,5 +66,5 @@ func (r *resolver) by(parts []string) (Position, string) {
 
 func (r *resolver) failAt(msg, hint string, key ...string) error {
 	at := r.where(key...)
-	return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: joinKey(key), Msg: msg, Hint: hint}
+	return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: tomldoc.JoinKey(key), Msg: msg, Hint: hint}
 }

@@ -3,6 +3,7 @@ package profiles
 import (
 	"strings"
 
+	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
 
@@ -76,11 +77,11 @@ func variableKey(name, prefix, rest string) ([]string, error) {
 		if near := suggest.Closest(rest, sortedKeys(subCalls())); near != "" {
 			hint = "did you mean " + prefix + near + "?"
 		}
-		return nil, &Error{Layer: quotePart(name), Msg: "unknown variable", Hint: hint}
+		return nil, &Error{Layer: tomldoc.QuotePart(name), Msg: "unknown variable", Hint: hint}
 	}
-	key, ok := splitKey(strings.ReplaceAll(strings.ToLower(rest), "__", "."))
+	key, ok := tomldoc.SplitKey(strings.ReplaceAll(strings.ToLower(rest), "__", "."))
 	if !ok {
-		return nil, &Error{Layer: quotePart(name), Msg: "names no key", Hint: "write __ between the levels of a key, as in JP_CFG_ASSISTANT__MODEL"}
+		return nil, &Error{Layer: tomldoc.QuotePart(name), Msg: "names no key", Hint: "write __ between the levels of a key, as in JP_CFG_ASSISTANT__MODEL"}
 	}
 	return key, nil
 }

@@ -3,6 +3,7 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"jp/profiles/tomldoc"
 	"math"
 	"os"
 	"path/filepath"
@@ -315,7 +316,7 @@ func (f *Foreign) take(keys map[string]any) error {
 			f.Left = append(f.Left, key)
 		}
 		if err != nil {
-			return &Error{Key: quotePart(key), Msg: err.Error()}
+			return &Error{Key: tomldoc.QuotePart(key), Msg: err.Error()}
 		}
 	}
 	if len(f.Skills) > 0 && f.Listed && foreignTools[f.Format]["Skill"] != "" {
@@ -349,7 +350,7 @@ func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
 		on, ok := switches[name].(bool)
 		switch {
 		case !ok:
-			return nil, false, fmt.Errorf("%s: is neither true nor false", quotePart(name))
+			return nil, false, fmt.Errorf("%s: is neither true nor false", tomldoc.QuotePart(name))
 		case name == "*":
 			all, listed = on, !on
 		case on:

@@ -3,7 +3,6 @@ package profiles
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -75,21 +74,21 @@ func (f Foreign) Profile(im Imported) []byte {
 		fmt.Fprintf(&b, "# Left out: %s\n", comment(n))
 	}
 	b.WriteString("\n[loader]\nreset = \"none\" # what stands here is what the agent can do\n\n[assistant]\n")
-	fmt.Fprintf(&b, "name = %s\n", tomlString(f.ProfileName()))
+	fmt.Fprintf(&b, "name = %s\n", tomldoc.String(f.ProfileName()))
 	if im.Model != "" {
-		fmt.Fprintf(&b, "model = %s\n", tomlString(im.Model))
+		fmt.Fprintf(&b, "model = %s\n", tomldoc.String(im.Model))
 	}
 	reasoning := slices.Contains([]string{"none", "low", "medium", "high"}, f.Reasoning)
 	if reasoning || f.Temperature != nil {
 		b.WriteString("\n[assistant.parameters]\n")
 		if reasoning {
-			fmt.Fprintf(&b, "reasoning = %s\n", tomlString(f.Reasoning))
+			fmt.Fprintf(&b, "reasoning = %s\n", tomldoc.String(f.Reasoning))
 		}
 		if f.Temperature != nil {
-			fmt.Fprintf(&b, "temperature = %s\n", decimal(*f.Temperature))
+			fmt.Fprintf(&b, "temperature = %s\n", tomldoc.Float(*f.Temperature))
 		}
 	}
-	fmt.Fprintf(&b, "\n[[assistant.system_prompt_sections]]\ncontent = %s\n", tomlLines(f.Prompt))
+	fmt.Fprintf(&b, "\n[[assistant.system_prompt_sections]]\ncontent = %s\n", tomldoc.Lines(f.Prompt))
 	if f.MaxTurns > 0 {
 		fmt.Fprintf(&b, "\n[conversation]\nmax_turns = %d\n", f.MaxTurns)
 	}
@@ -98,18 +97,9 @@ func (f Foreign) Profile(im Imported) []byte {
 		if !t.Unattended {
 			run = "run = \"ask\" # \"unattended\" lets a sub-agent, for whom nobody can be asked\ndetached = \"deny\" # until then it is refused to one"
 		}
-		fmt.Fprintf(&b, "\n[conversation.tools.%s]\nsource = %s\n%s\n", tomlKey([]string{t.Name}), tomlString(t.Source), run)
+		fmt.Fprintf(&b, "\n[conversation.tools.%s]\nsource = %s\n%s\n", tomldoc.Key([]string{t.Name}), tomldoc.String(t.Source), run)
 	}
 	return []byte(b.String())
-}
-
-// decimal writes a number as TOML has floats.
-func decimal(x float64) string {
-	s := strconv.FormatFloat(x, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	return s
 }
 
 // comment makes a text fit to stand behind a #, in one line that is not too long.
@@ -125,31 +115,4 @@ func comment(s string) string {
 		s = string(runes[:199]) + "…"
 	}
 	return s
-}
-
-// tomlLines writes a text as a multi-line string: what a person can read and change.
-func tomlLines(s string) string {
-	var b strings.Builder
-	b.WriteString("\"\"\"\n")
-	last := rune(0)
-	for i, r := range s {
-		switch {
-		case r == '\\' || r == '"' && (last == '"' || i == len(s)-1):
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r < ' ' || r == 0x7f || unicode.Is(unicode.Cf, r):
-			if r > 0xffff {
-				fmt.Fprintf(&b, "\\U%08X", r)
-			} else {
-				fmt.Fprintf(&b, "\\u%04X", r)
-			}
-		default:
-			b.WriteRune(r)
-		}
-		last = r
-	}
-	b.WriteString("\n\"\"\"")
-	return b.String()
 }

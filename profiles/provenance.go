@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"jp/profiles/tomldoc"
 	"maps"
 	"slices"
 )
@@ -8,20 +9,20 @@ import (
 // Origin returns the layers that set key or something below it, in order; the last one not dropped holds.
 // It is empty for a key that nobody set, and for what is no key.
 func (r *Resolved) Origin(key string) []Origin {
-	parts, ok := splitKey(key)
+	parts, ok := tomldoc.SplitKey(key)
 	if !ok {
 		return nil
 	}
 	var list []Origin
 	for _, a := range r.applied {
-		v, ok := lookup(a.tree, parts)
+		v, ok := tomldoc.Lookup(a.tree, parts)
 		if !ok {
 			continue
 		}
 		if _, isTable := v.(map[string]any); isTable {
 			v = nil
 		}
-		list = append(list, Origin{Position: a.position(parts), Kind: a.layer.Kind, Value: clone(v), Dropped: a.dropped && !r.survives(parts)})
+		list = append(list, Origin{Position: a.position(parts), Kind: a.layer.Kind, Value: tomldoc.Clone(v), Dropped: a.dropped && !r.survives(parts)})
 	}
 	return list
 }
@@ -50,7 +51,7 @@ func (r *Resolved) Keys() []Value {
 	walk = func(s *schema, v any, parts []string) {
 		t, isTable := v.(map[string]any)
 		if !isTable || len(t) == 0 {
-			list = append(list, Value{Key: joinKey(parts), Value: clone(v), Machine: r.isMachine(parts), Origin: r.where(parts...)})
+			list = append(list, Value{Key: tomldoc.JoinKey(parts), Value: tomldoc.Clone(v), Machine: r.isMachine(parts), Origin: r.where(parts...)})
 			return
 		}
 		for _, k := range sortedKeys(t) {
@@ -63,7 +64,7 @@ func (r *Resolved) Keys() []Value {
 		}
 	}
 	if r.paths != nil {
-		list = append(list, Value{Key: "config_load_paths", Value: clone(r.paths), Origin: r.where("config_load_paths")})
+		list = append(list, Value{Key: "config_load_paths", Value: tomldoc.Clone(r.paths), Origin: r.where("config_load_paths")})
 	}
 	if r.iniName != "" {
 		list = append(list, Value{Key: specializationsKey, Value: r.iniName, Origin: r.where("delegation", "specializations")})
@@ -73,12 +74,12 @@ func (r *Resolved) Keys() []Value {
 		set[v.Key] = true
 	}
 	for _, s := range Settings() {
-		parts, ok := splitKey(s.Key) // not those with <x>
+		parts, ok := tomldoc.SplitKey(s.Key) // not those with <x>
 		if row, _, _ := r.schema.find(parts); ok && !set[s.Key] && (row.class != loader || row.key == "config_load_paths" || row.key == specializationsKey) {
 			list = append(list, Value{Key: s.Key, Value: s.Default, Default: true, Machine: s.Machine})
 		}
 	}
-	slices.SortFunc(list, func(a, b Value) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(list, func(a, b Value) int { return tomldoc.CompareKeys(a.Key, b.Key) })
 	return list
 }
 
@@ -90,7 +91,7 @@ func (r *Resolved) where(parts ...string) Position {
 			if a.dropped && !r.survives(parts) {
 				continue
 			}
-			if _, ok := lookup(a.tree, parts[:n]); ok {
+			if _, ok := tomldoc.Lookup(a.tree, parts[:n]); ok {
 				return a.position(parts[:n])
 			}
 		}
@@ -101,15 +102,15 @@ func (r *Resolved) where(parts ...string) Position {
 // tools gives the tables of tools to their decoder.
 func (r *Resolved) tools() map[string]Table {
 	tools := map[string]Table{}
-	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
 	t, _ := v.(map[string]any)
 	for name, v := range t {
 		values, ok := v.(map[string]any)
 		if !ok {
 			continue // conversation.tools.parallel
 		}
-		tools[name] = Table{Values: cloneTable(values), Pos: func(key string) Position {
-			parts, _ := splitKey(key) // nil for "": the table itself
+		tools[name] = Table{Values: tomldoc.CloneTable(values), Pos: func(key string) Position {
+			parts, _ := tomldoc.SplitKey(key) // nil for "": the table itself
 			return r.where(append([]string{"conversation", "tools", name}, parts...)...)
 		}}
 	}
@@ -120,7 +121,7 @@ func (r *Resolved) tools() map[string]Table {
 // the names it removed, sorted. Authority only narrows: nil removes all. Not for use beside reads.
 func (r *Resolved) Cut(held []string) []string {
 	var removed []string
-	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
 	t, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
 		if name != "*" && !slices.Contains(held, name) {

@@ -3,6 +3,7 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"jp/profiles/tomldoc"
 	"os"
 	"path/filepath"
 	"slices"
@@ -242,7 +243,7 @@ func (r *resolver) implicit() error {
 			return err
 		}
 	}
-	r.workspace, r.workspaceCount = cloneTable(r.plain), len(r.applied)
+	r.workspace, r.workspaceCount = tomldoc.CloneTable(r.plain), len(r.applied)
 	if !goesOn {
 		return nil
 	}
@@ -271,7 +272,7 @@ func (r *resolver) withoutUser() {
 		leaves, _ := r.schema.check(a.document) // it was right before
 		for _, l := range leaves {
 			if l.row.class == machine {
-				set(r.machine, l.parts, l.value)
+				tomldoc.Merge(r.machine, l.parts, l.value)
 			}
 		}
 	}
@@ -309,7 +310,7 @@ func (r *resolver) apply(p parsed, voided bool) error {
 		return nil
 	case workspaceForm:
 		r.reset("workspace", p.flag+" WORKSPACE")
-		r.plain = cloneTable(r.workspace)
+		r.plain = tomldoc.CloneTable(r.workspace)
 		for _, a := range r.applied[:r.workspaceCount] {
 			a.dropped = false
 		}
@@ -368,9 +369,9 @@ func (r *resolver) add(docs ...*document) error {
 		for _, l := range leaves[i] {
 			switch l.row.class {
 			case stored:
-				set(r.plain, l.parts, l.value)
+				tomldoc.Merge(r.plain, l.parts, l.value)
 			case machine:
-				set(r.machine, l.parts, l.value)
+				tomldoc.Merge(r.machine, l.parts, l.value)
 			case loader:
 				if err := r.loaderSetting(d, l); err != nil {
 					return err
@@ -459,7 +460,7 @@ func (r *resolver) complete() error {
 		r.warn(fmt.Sprintf("%s: delegation.max_depth: %d is above the deepest nesting, %d is used", at, *d, maxDepth))
 		*d = maxDepth
 	}
-	_, c.Delegation.MaxCostSet = lookup(r.plain, []string{"delegation", "max_cost_per_session"})
+	_, c.Delegation.MaxCostSet = tomldoc.Lookup(r.plain, []string{"delegation", "max_cost_per_session"})
 	for _, p := range []*string{&c.Store.Path, &c.Log.File} {
 		abs, err := r.files.tilde(*p)
 		if err != nil {
@@ -468,7 +469,7 @@ func (r *resolver) complete() error {
 				key = []string{"log", "file"}
 			}
 			at := r.where(key...)
-			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: joinKey(key), Msg: err.Error()}
+			return &Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: tomldoc.JoinKey(key), Msg: err.Error()}
 		}
 		*p = abs
 	}

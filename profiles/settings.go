@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
 
@@ -301,7 +302,7 @@ func (s *schema) suggestion(parts []string) string {
 	}
 	last := parts[len(parts)-1]
 	if near := suggest.Closest(last, sortedKeys(at.kids)); near != "" {
-		return "did you mean " + joinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
+		return "did you mean " + tomldoc.JoinKey(append(slices.Clone(parts[:len(parts)-1]), near)) + "?"
 	}
 	names := map[string]string{}
 	level := map[string]*schema{"": s}
@@ -347,7 +348,7 @@ func sortedKeys[V any](m map[string]V) []string {
 // Describe returns what is known of a key: of one that config may hold, of a table of such keys, or of one in the table of a
 // tool. Its Key is key in the form that Value has. The *Error for any other has a hint.
 func Describe(key string) (Setting, error) {
-	parts, ok := splitKey(key)
+	parts, ok := tomldoc.SplitKey(key)
 	if !ok {
 		return Setting{}, &Error{Key: printable(key), Msg: "is no key"}
 	}
@@ -355,17 +356,17 @@ func Describe(key string) (Setting, error) {
 	row, n, known := s.find(parts)
 	switch {
 	case row == nil && !known:
-		return Setting{}, &Error{Key: joinKey(parts), Msg: "unknown key", Hint: s.suggestion(parts[:n+1])}
+		return Setting{}, &Error{Key: tomldoc.JoinKey(parts), Msg: "unknown key", Hint: s.suggestion(parts[:n+1])}
 	case row == nil:
-		return Setting{Key: joinKey(parts)}, nil
+		return Setting{Key: tomldoc.JoinKey(parts)}, nil
 	case n < len(parts) && row.kind != open:
-		return Setting{}, &Error{Key: joinKey(parts), Msg: "unknown key", Hint: joinKey(parts[:n]) + " holds " + string(row.kind) + ", no keys of its own"}
+		return Setting{}, &Error{Key: tomldoc.JoinKey(parts), Msg: "unknown key", Hint: tomldoc.JoinKey(parts[:n]) + " holds " + string(row.kind) + ", no keys of its own"}
 	case n < len(parts):
 		doc := "a key of a tool: `jp tool check` says what is wrong with it"
 		if row.class == machine {
 			doc = "a key of " + row.key
 		}
-		return Setting{Key: joinKey(parts), Machine: row.class == machine, Doc: doc}, nil
+		return Setting{Key: tomldoc.JoinKey(parts), Machine: row.class == machine, Doc: doc}, nil
 	}
-	return Setting{joinKey(parts), string(row.kind), row.def, row.class == machine, row.doc}, nil
+	return Setting{tomldoc.JoinKey(parts), string(row.kind), row.def, row.class == machine, row.doc}, nil
 }

@@ -278,14 +278,14 @@ func TestOneLine(t *testing.T) {
 
 func TestNumbersAreFinite(t *testing.T) {
 	for _, s := range []string{"1e400", "-1e400"} {
-		if v, err := number(s); err == nil {
+		if v, err := tomldoc.Number(s); err == nil {
 			t.Errorf("number(%s) = %v", s, v)
 		}
 	}
-	if v, _ := number("1.0"); v != 1.0 {
+	if v, _ := tomldoc.Number("1.0"); v != 1.0 {
 		t.Errorf("number(1.0) = %T", v)
 	}
-	if got := string(canonical(map[string]any{"b": 1.0, "a": int64(1), "c": 1e300, "d": math.Copysign(0, -1), "e": "<\u2028\x01>"})); got != `{"a":1,"b":1.0,"c":1e+300,"d":-0.0,"e":"<\u2028\u0001>"}` {
+	if got := string(tomldoc.Canonical(map[string]any{"b": 1.0, "a": int64(1), "c": 1e300, "d": math.Copysign(0, -1), "e": "<\u2028\x01>"})); got != `{"a":1,"b":1.0,"c":1e+300,"d":-0.0,"e":"<\u2028\u0001>"}` {
 		t.Errorf("canonical = %s", got)
 	}
 }

@@ -72,11 +72,11 @@ func (r *resolver) specialize() error {
 	held := map[string]any{}
 	d.marks = &tomldoc.Mark{Line: 1}
 	at := d.marks.Key("conversation", 1).Key("tools", 1)
-	_, runs := lookup(r.plain, []string{"conversation", "tools", "*", "run"})
+	_, runs := tomldoc.Lookup(r.plain, []string{"conversation", "tools", "*", "run"})
 	for _, s := range list {
 		r.Specializations[s.Tool] = s
 		own := map[string]any{}
-		before, _ := lookup(r.plain, []string{"conversation", "tools", s.Tool})
+		before, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools", s.Tool})
 		said, _ := before.(map[string]any)
 		if source, ok := said["source"]; ok && source != "delegation" {
 			p := r.where("conversation", "tools", s.Tool, "source")
@@ -110,7 +110,7 @@ func (r *resolver) pile(list []Specialization) {
 // respecialize reads what the tools of a stored config stand for. Where it has none the file is not read: a sub-agent must
 // not stumble over it.
 func (r *resolver) respecialize() error {
-	v, _ := lookup(r.plain, []string{"conversation", "tools"})
+	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
 	held, _ := v.(map[string]any)
 	if !slices.ContainsFunc(sortedKeys(held), func(name string) bool { return isSpecialized(name, held[name]) }) {
 		return nil

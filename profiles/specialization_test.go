@@ -3,6 +3,7 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"jp/profiles/tomldoc"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -387,7 +388,7 @@ func TestSpecializationLayers(t *testing.T) {
 			}
 			got := ""
 			if table, ok := r.Tools["llm_tool_a"]; ok {
-				got = string(canonical(table.Values))
+				got = string(tomldoc.Canonical(table.Values))
 				if _, ok := r.Specializations["llm_tool_a"]; !ok {
 					t.Error("the tool has no section")
 				}

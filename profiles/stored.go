@@ -3,13 +3,12 @@ package profiles
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
-	"strings"
+	"jp/profiles/tomldoc"
 )
 
 // Stored is the canonical JSON (sorted keys, no insignificant space) of all settings that were set, machine
 // and loader settings left out: what a new conversation stores. Resolving it again gives the same bytes.
-func (r *Resolved) Stored() []byte { return canonical(r.plain) }
+func (r *Resolved) Stored() []byte { return tomldoc.Canonical(r.plain) }
 
 // Delta returns what turns the config old into new, both as Resolved.Stored gave them: a JSON merge patch (RFC
 // 7396) in canonical form, nil when they are equal. Nil stands for an empty config. A config has no nulls, so the
@@ -27,7 +26,7 @@ func Delta(old, new []byte) (json.RawMessage, error) {
 	if len(patch) == 0 {
 		return nil, nil
 	}
-	return canonical(patch), nil
+	return tomldoc.Canonical(patch), nil
 }
 
 // Apply returns the stored config that delta makes of old. Nil stands for an empty config and for no change.
@@ -37,9 +36,9 @@ func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	if delta == nil {
-		return canonical(tree), nil
+		return tomldoc.Canonical(tree), nil
 	}
-	v, err := parseJSON(delta, true)
+	v, err := tomldoc.ParseJSON(delta, true)
 	if err != nil {
 		return nil, &Error{Layer: "config delta", Msg: err.Error(), Err: err}
 	}
@@ -47,14 +46,14 @@ func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
 	if !ok {
 		return nil, &Error{Layer: "config delta", Msg: "must be a table, not " + nameKind(v)}
 	}
-	return canonical(patched(tree, patch)), nil
+	return tomldoc.Canonical(patched(tree, patch)), nil
 }
 
 func storedTable(data []byte) (map[string]any, error) {
 	if data == nil {
 		return map[string]any{}, nil
 	}
-	v, err := parseJSON(data, false)
+	v, err := tomldoc.ParseJSON(data, false)
 	if err != nil {
 		return nil, &Error{Layer: "stored config", Msg: err.Error(), Err: err}
 	}
@@ -82,7 +81,7 @@ func difference(from, to map[string]any) map[string]any {
 			if below := difference(before, after); len(below) > 0 {
 				patch[k] = below
 			}
-		case !had || !bytes.Equal(canonical(was), canonical(v)):
+		case !had || !bytes.Equal(tomldoc.Canonical(was), tomldoc.Canonical(v)):
 			patch[k] = v
 		}
 	}
@@ -105,50 +104,4 @@ func patched(tree, patch map[string]any) map[string]any {
 		}
 	}
 	return tree
-}
-
-// canonical writes a tree as JSON with sorted keys. A float keeps a point or an exponent, so that it is read back as
-// a float.
-func canonical(v any) []byte { return appendCanonical(nil, v) }
-
-func appendCanonical(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, "null"...)
-	case bool:
-		return strconv.AppendBool(b, v)
-	case int64:
-		return strconv.AppendInt(b, v, 10)
-	case float64:
-		s := strconv.FormatFloat(v, 'g', -1, 64)
-		if !strings.ContainsAny(s, ".e") {
-			s += ".0"
-		}
-		return append(b, s...)
-	case []any:
-		b = append(b, '[')
-		for i, item := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendCanonical(b, item)
-		}
-		return append(b, ']')
-	case map[string]any:
-		b = append(b, '{')
-		for i, k := range sortedKeys(v) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendCanonical(b, k)
-			b = append(b, ':')
-			b = appendCanonical(b, v[k])
-		}
-		return append(b, '}')
-	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // a string, which cannot fail
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }

@@ -3,6 +3,7 @@ package profiles
 import (
 	"bytes"
 	"fmt"
+	"jp/profiles/tomldoc"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func trees() *rapid.Generator[any] {
 // A delta leads from any config to any other, and there is none exactly when they are equal.
 func TestDeltaApply(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		old, new := canonical(trees().Draw(t, "old")), canonical(trees().Draw(t, "new"))
+		old, new := tomldoc.Canonical(trees().Draw(t, "old")), tomldoc.Canonical(trees().Draw(t, "new"))
 		delta, err := Delta(old, new)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +99,7 @@ func TestStoredRoundTrip(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			tools[name] = trees().Draw(t, name)
 		}
-		stored := canonical(map[string]any{"conversation": map[string]any{"tools": tools}})
+		stored := tomldoc.Canonical(map[string]any{"conversation": map[string]any{"tools": tools}})
 		r, err := Resolve(Sources{Dir: "/", Stored: stored}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestStoredRoundTrip(t *testing.T) {
 		if got := r.Stored(); !bytes.Equal(got, stored) {
 			t.Fatalf("Stored() = %s, want %s", got, stored)
 		}
-		over := canonical(trees().Draw(t, "over"))
+		over := tomldoc.Canonical(trees().Draw(t, "over"))
 		r, err = Resolve(Sources{Dir: "/", Stored: stored}, []Directive{{"--cfg", "conversation.tools.one:=" + string(over)}}, nil)
 		if err != nil {
 			t.Fatal(err)

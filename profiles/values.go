@@ -99,7 +99,7 @@ func (k kind) parse(s string) (any, error) {
 		if s == unlimited && (k == tokens || k == dollars) {
 			break
 		}
-		n, err := number(s)
+		n, err := tomldoc.Number(s)
 		if _, isFloat := n.(float64); err != nil || strings.Trim(s, "+-0123456789.eE") != "" || isFloat && (k == whole || k == tokens) {
 			return nil, fmt.Errorf("must be %s", k)
 		}

@@ -4,9 +4,12 @@ package fault
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+
+	"jp/profiles/tomldoc"
 )
 
 // Error is every error of loading config. Its text is `file:line: key: message`, with the layer ("--cfg",
@@ -39,6 +42,18 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause, nil when there is none.
 func (e *Error) Unwrap() error { return e.Err }
+
+// OfTOML returns the *Error, without a file, for an error of tomldoc.
+func OfTOML(err error) *Error {
+	var bad *tomldoc.Error
+	switch {
+	case !errors.As(err, &bad):
+		return &Error{Msg: err.Error(), Err: err}
+	case bad.Err != nil:
+		return &Error{Line: bad.Line, Msg: "not valid TOML: " + bad.Msg, Err: bad.Err}
+	}
+	return &Error{Line: bad.Line, Key: bad.Key, Msg: bad.Msg}
+}
 
 // Position says where a value was written. The zero Position is the program's defaults.
 type Position struct {

@@ -3,6 +3,7 @@ package tomldoc
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -46,6 +47,23 @@ func (m *Mark) Lines() map[string]int {
 		m.lines(lines, "")
 	}
 	return lines
+}
+
+// At returns the line of the value at parts below m, or of the nearest table or list around it; a number is an item of a list.
+// A nil Mark has line 0.
+func (m *Mark) At(parts []string) (line int) {
+	for m != nil {
+		line = m.Line
+		if len(parts) == 0 {
+			break
+		}
+		next := m.Keys[parts[0]]
+		if i, err := strconv.Atoi(parts[0]); next == nil && err == nil && i >= 0 && i < len(m.Items) {
+			next = m.Items[i]
+		}
+		m, parts = next, parts[1:]
+	}
+	return line
 }
 
 // Nearest returns the line of the key at path below m, or of the nearest table around it. In a list

@@ -4,8 +4,11 @@
 // [Decode] is the way in: github.com/BurntSushi/toml decodes, after a reader of our own has looked at
 // the same bytes. That reader finds the positions, which the decoder does not give, and refuses what
 // would cost the decoder minutes, its stack or a panic. A fuzz test holds the two together: what the
-// decoder accepts has a [Mark] for every key and item, and nothing more. [Statements] and
-// [InlinePairs] are for editing a text in place.
+// decoder accepts has a [Mark] for every key and item, and nothing more.
+//
+// [Tree] decodes into a tree of plain values, which [Merge], [Lookup] and [Clone] work on and
+// [ParseJSON] makes too. [JoinKey] and [SplitKey] are the text form of keys. [Splice] and [Format]
+// edit a text in place; [String], [Lines] and [Inline] write values.
 //
 // The functions are safe for concurrent use; a [Mark] is not while keys are added.
 package tomldoc

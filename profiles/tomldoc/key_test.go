@@ -1,4 +1,4 @@
-package profiles
+package tomldoc
 
 import (
 	"slices"
@@ -42,18 +42,18 @@ func TestKeys(t *testing.T) {
 		{"ü", nil},
 	}
 	for _, tt := range tests {
-		got, ok := splitKey(tt.text)
+		got, ok := SplitKey(tt.text)
 		if ok != (tt.parts != nil) || !slices.Equal(got, tt.parts) {
 			t.Errorf("splitKey(%s) = %q, %v, want %q", tt.text, got, ok, tt.parts)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.StringN(1, 8, -1), 1, 5).Draw(t, "parts")
-		if got, ok := splitKey(joinKey(parts)); !ok || !slices.Equal(got, parts) {
-			t.Fatalf("splitKey(%s) = %q, %v, want %q", joinKey(parts), got, ok, parts)
+		if got, ok := SplitKey(JoinKey(parts)); !ok || !slices.Equal(got, parts) {
+			t.Fatalf("splitKey(%s) = %q, %v, want %q", JoinKey(parts), got, ok, parts)
 		}
 	})
-	if got, want := joinKey([]string{"a", "*", "b.c", `"\`, "\x1b\u202e", "", "ü"}), `a.*."b.c"."\"\\"."\U0000001B\U0000202E".""."ü"`; got != want {
+	if got, want := JoinKey([]string{"a", "*", "b.c", `"\`, "\x1b\u202e", "", "ü"}), `a.*."b.c"."\"\\"."\U0000001B\U0000202E".""."ü"`; got != want {
 		t.Errorf("joinKey = %s, want %s", got, want)
 	}
 }

@@ -1,22 +1,20 @@
-package profiles
+package tomldoc
 
 import (
 	"bytes"
 	"strings"
-
-	"jp/profiles/tomldoc"
 )
 
 // Format returns the TOML text data in the one form: a key per line from its first column, one space around =, at least one
 // before a comment, one empty line before a table and never two, a line end at the end. Comments, order, and how keys and
-// values are written stay. A text in this form is returned as it is. Errors are *Error without a file.
+// values are written stay. A text in this form is returned as it is. Every error is an *Error.
 func Format(data []byte) ([]byte, error) {
-	tree, _, err := parseTOML(data)
+	tree, _, err := Tree(data)
 	if err != nil {
 		return nil, err
 	}
 	src := strings.TrimPrefix(string(data), "\ufeff")
-	list, err := tomldoc.Statements(src)
+	list, err := Statements(src)
 	if err != nil {
 		return nil, &Error{Msg: "cannot be formatted"}
 	}
@@ -40,7 +38,7 @@ func Format(data []byte) ([]byte, error) {
 	if len(out) > 0 {
 		out = append(out, '\n')
 	}
-	if now, _, err := parseTOML(out); err != nil || !bytes.Equal(canonical(now), canonical(tree)) {
+	if now, _, err := Tree(out); err != nil || !bytes.Equal(Canonical(now), Canonical(tree)) {
 		return nil, &Error{Msg: "cannot be formatted without changing what it says"}
 	}
 	return out, nil

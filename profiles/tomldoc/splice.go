@@ -1,0 +1,114 @@
+package tomldoc
+
+import (
+	"slices"
+	"strings"
+)
+
+// Put sets the value at parts, and reports false where something that is no table stands in the way.
+func Put(tree map[string]any, parts []string, v any) bool {
+	for _, p := range parts[:len(parts)-1] {
+		if _, ok := tree[p]; !ok {
+			tree[p] = map[string]any{}
+		}
+		next, ok := tree[p].(map[string]any)
+		if !ok {
+			return false
+		}
+		tree = next
+	}
+	tree[parts[len(parts)-1]] = v
+	return true
+}
+
+// Splice puts value at the key parts: where the key stands, else in the table that it belongs to, else beside keys of the same
+// table that are written from further up, else in a new table at the end.
+func Splice(src string, list []Statement, parts []string, value string) string {
+	last := len(parts) - 1
+	header, beside := -1, -1 // indices of list
+	for i, s := range list {
+		switch {
+		case s.InList:
+		case s.Header:
+			if slices.Equal(s.Path, parts[:last]) {
+				header = i
+			}
+		case slices.Equal(s.Path, parts):
+			return src[:s.Value] + value + src[s.End:]
+		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+			return spliceInline(src, s.Value, parts[len(s.Path):], value)
+		case len(s.Path) > last && slices.Equal(s.Path[:last], parts[:last]):
+			beside = i
+		}
+	}
+	if header >= 0 {
+		for header+1 < len(list) && !list[header+1].Header { // behind its last pair
+			header++
+		}
+		return spliceLine(src, list[header], Key(parts[last:])+" = "+value)
+	}
+	if beside >= 0 {
+		s, top := list[beside], 0
+		for i := beside; i >= 0; i-- {
+			if list[i].Header {
+				top = len(list[i].Path)
+				break
+			}
+		}
+		if top <= last {
+			return spliceLine(src, s, Key(parts[top:])+" = "+value)
+		}
+	}
+	end := newline(src)
+	if last == 0 { // before all tables
+		return Key(parts) + " = " + value + end + src
+	}
+	if src != "" {
+		src = strings.TrimRight(src, "\r\n \t") + end + end
+	}
+	return src + "[" + Key(parts[:last]) + "]" + end + Key(parts[last:]) + " = " + value + end
+}
+
+// spliceLine puts a line behind that of s, as far in as that.
+func spliceLine(src string, s Statement, text string) string {
+	begin := strings.LastIndexByte(src[:s.Start], '\n') + 1
+	indent := src[begin:s.Start]
+	if strings.Trim(indent, " \t") != "" {
+		indent = ""
+	}
+	i := strings.IndexByte(src[s.End:], '\n')
+	if i < 0 {
+		return src + newline(src) + indent + text + newline(src)
+	}
+	at := s.End + i + 1
+	return src[:at] + indent + text + newline(src) + src[at:]
+}
+
+// spliceInline puts a value at parts of the inline table that opens at the offset open.
+func spliceInline(src string, open int, parts []string, value string) string {
+	pairs, closing, err := InlinePairs(src, open)
+	if err != nil {
+		return src
+	}
+	for _, s := range pairs {
+		switch {
+		case slices.Equal(s.Path, parts):
+			return src[:s.Value] + value + src[s.End:]
+		case len(s.Path) < len(parts) && slices.Equal(s.Path, parts[:len(s.Path)]) && src[s.Value] == '{':
+			return spliceInline(src, s.Value, parts[len(s.Path):], value)
+		}
+	}
+	pair := Key(parts) + " = " + value
+	if len(pairs) == 0 {
+		return src[:open+1] + " " + pair + " " + src[closing:]
+	}
+	end := pairs[len(pairs)-1].End
+	return src[:end] + ", " + pair + src[end:]
+}
+
+func newline(src string) string {
+	if strings.Contains(src, "\r\n") {
+		return "\r\n"
+	}
+	return "\n"
+}
