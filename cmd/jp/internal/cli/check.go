@@ -102,7 +102,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 				l.allTools()
 				return l.report()
 			}
-			r, err := a.resolve(l.src, directives, nil)
+			r, err := a.ws.resolve(l.src, directives, nil)
 			if errors.Is(err, profiles.ErrNotFound) {
 				return err
 			} else if err != nil {
@@ -123,7 +123,7 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
 		r, err := a.mcpRecord(ctx, server)
-		if err == nil && r == nil && a.trust.ByEnv() {
+		if err == nil && r == nil && a.ws.Gate.ByEnv() {
 			r, err = a.readMCPRecord(ctx, server, true)
 		}
 		if err != nil {
@@ -279,7 +279,7 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, l.app.trust.Hold(l.app.places.workspace, r, l.files)
+	return r, l.app.ws.Gate.Hold(l.app.ws.found(), r, l.files)
 }
 
 // workspace checks everything that a workspace says about agents.

@@ -66,18 +66,18 @@ func (l *linter) start(err error) {
 // startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,
 // nil when a query would start. It asks nobody and starts no program.
 func (a *app) startable(ctx context.Context) (problems []error) {
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return []error{err}
 	}
-	j, err := a.trust.Judge(ctx, root)
+	j, err := a.ws.Gate.Judge(ctx, root)
 	if err != nil {
 		return []error{err}
 	}
 	if !j.OK() {
 		return []error{j.Refusal()}
 	}
-	st, err := a.store(ctx)
+	st, err := a.ws.store(ctx)
 	if err != nil {
 		return []error{err}
 	}

@@ -33,7 +33,7 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 	}
 	allow = append(allow, q.app.mcpVariables(ctx)...)
 	env = append(proc.Environ(q.app.con.Env.Environ, allow...), env...)
-	if say := q.app.trust.ForChild(); say != "" {
+	if say := q.app.ws.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
 	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")

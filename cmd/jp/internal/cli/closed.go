@@ -12,18 +12,18 @@ import (
 
 // closedFolders are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
 // that tools run), and of the user's own config, which may do what a workspace may not.
-func (a *app) closedFolders() []string {
+func (w *site) closedFolders() []string {
 	var list []string
-	if dir := a.con.StateDir(); dir != "" {
+	if dir := w.Con.StateDir(); dir != "" {
 		list = append(list, dir)
 	}
-	if dir := profiles.UserDir(a.con.Env.Environ); dir != "" {
+	if dir := profiles.UserDir(w.Con.Env.Environ); dir != "" {
 		list = append(list, dir)
 	}
-	if a.places.store != nil {
-		list = append(list, filepath.Dir(a.places.store.Path()))
+	if w.st != nil {
+		list = append(list, filepath.Dir(w.st.Path()))
 	}
-	if dir := a.places.vanishing.Load(); dir != nil {
+	if dir := w.vanishing.Load(); dir != nil {
 		list = append(list, dir.path)
 	}
 	return list
@@ -32,9 +32,9 @@ func (a *app) closedFolders() []string {
 // sealed are the files and folders that no tool writes: what the user's own config consists of outside of its folder, which its
 // files extend or a link in it leads to, and every link on the way to a closed folder or to one of these. Whoever writes one
 // of them decides what the config says.
-func (a *app) sealed() []string {
+func (w *site) sealed() []string {
 	var list []string
-	for _, dir := range a.closedFolders() {
+	for _, dir := range w.closedFolders() {
 		links, _ := behind(dir)
 		list = append(list, links...)
 	}
@@ -42,10 +42,10 @@ func (a *app) sealed() []string {
 		links, end := behind(path)
 		list = append(append(list, links...), end)
 	}
-	for _, file := range a.places.userFiles {
+	for _, file := range w.userFiles {
 		add(file)
 	}
-	if dir := profiles.UserDir(a.con.Env.Environ); dir != "" {
+	if dir := profiles.UserDir(w.Con.Env.Environ); dir != "" {
 		dir = filepath.Clean(dir) + string(filepath.Separator) // or a link would not be entered
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {

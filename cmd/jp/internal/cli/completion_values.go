@@ -24,7 +24,7 @@ const completionLimit = 100
 // a workspace that is not trusted only the store is read. What cannot be read is not offered.
 func (a *app) known(ctx context.Context, arg, word string) []command.Candidate {
 	a.con.Globals.Quiet, a.con.Globals.NonInteractive, a.con.Globals.NoPersist = true, true, true
-	a.patience = completionPatience
+	a.ws.Patience = completionPatience
 	var out []command.Candidate
 	switch strings.TrimSuffix(strings.Trim(arg, "[]"), "...") {
 	case "ID", "TARGET":
@@ -78,7 +78,7 @@ func (a *app) knownConversations(ctx context.Context, word string) []command.Can
 
 // conversations lists the latest ones; nil when the store cannot be read now.
 func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conversation {
-	st, err := a.store(ctx)
+	st, err := a.ws.store(ctx)
 	if err != nil {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conver
 
 // trustedSources are where config comes from, without asking for trust.
 func (a *app) trustedSources(ctx context.Context) profiles.Sources {
-	src := a.userSources()
-	if a.trust.PassUnasked(ctx) != nil {
-		src.Workspace = a.places.workspace
+	src := a.ws.userSources()
+	if a.ws.Gate.PassUnasked(ctx) != nil {
+		src.Workspace = a.ws.found()
 	}
 	return src
 }
@@ -128,7 +128,7 @@ func (a *app) knownTools(ctx context.Context) []command.Candidate {
 
 // knownServers are the MCP servers of the user's config and of a workspace that is trusted.
 func (a *app) knownServers(ctx context.Context) []command.Candidate {
-	a.trust.PassUnasked(ctx)
+	a.ws.Gate.PassUnasked(ctx)
 	all, err := a.mcpServers(ctx)
 	if err != nil {
 		return nil

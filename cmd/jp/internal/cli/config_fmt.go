@@ -44,7 +44,7 @@ func newConfigFormatCommand(a *app) *cli.Command {
 
 func runConfigFormat(ctx context.Context, a *app, check, user bool, args []string) error {
 	if !check && !user {
-		if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
@@ -109,14 +109,14 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 		}
 		return []editedFile{f}, err
 	}
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return nil, err
 	}
 	var files *trust.Files
 	if check {
 		var j trust.Judgement
-		j, err = a.trust.Judge(ctx, root)
+		j, err = a.ws.Gate.Judge(ctx, root)
 		files = j.Files
 	} else {
 		files, err = a.trustedNow(ctx)

@@ -47,10 +47,10 @@ func newConfigSetCommand(a *app) *cli.Command {
 
 func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	if !user {
-		if _, err := a.workspace(); err != nil {
+		if _, err := a.ws.workspace(); err != nil {
 			return err
 		}
-		if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		return err
 	}
 	defer unlock()
-	src := a.userSources()
+	src := a.ws.userSources()
 	var file editedFile
 	var files *trust.Files
 	if user {
@@ -68,7 +68,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		if files, err = a.trustedNow(ctx); err == nil {
 			file, err = a.workspaceConfig(files, ".jp/config.toml")
 		}
-		src.Workspace = a.places.workspace
+		src.Workspace = a.ws.found()
 	}
 	if err != nil {
 		return err

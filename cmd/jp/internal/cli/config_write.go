@@ -74,10 +74,10 @@ func (a *app) workspaceConfig(files *trust.Files, key string) (editedFile, error
 
 // trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
 func (a *app) trustedNow(ctx context.Context) (*trust.Files, error) {
-	if _, err := a.trust.Pass(ctx); err != nil {
+	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return nil, err
 	}
-	j, err := a.trust.Judge(ctx, a.places.workspace)
+	j, err := a.ws.Gate.Judge(ctx, a.ws.found())
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		}
 		return f.app.replaceConfig(f.path, data, f.mode)
 	}
-	if f.key == "" || f.app.trust.ByEnv() {
+	if f.key == "" || f.app.ws.Gate.ByEnv() {
 		return put()
 	}
-	return f.app.trust.Write(ctx, f.app.places.workspace, map[string][]byte{f.key: data}, put)
+	return f.app.ws.Gate.Write(ctx, f.app.ws.found(), map[string][]byte{f.key: data}, put)
 }

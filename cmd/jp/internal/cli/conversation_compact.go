@@ -67,7 +67,7 @@ type compactDocument struct {
 }
 
 func runCompact(ctx context.Context, a *app, o compactOptions, word string) error {
-	if err := a.persist("conversation compact"); err != nil {
+	if err := a.ws.persist("conversation compact"); err != nil {
 		return err
 	}
 	if !o.toolsOnly && !o.dryRun {
@@ -79,15 +79,15 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err != nil {
 		return err
 	}
-	ws, err := a.workspace()
+	ws, err := a.ws.workspace()
 	if err != nil {
 		return err
 	}
-	store, err := a.store(ctx)
+	store, err := a.ws.store(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := a.trust.Pass(ctx); err != nil {
+	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})

@@ -71,7 +71,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 }
 
 func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
-	if err := a.persist("conversation fork"); err != nil {
+	if err := a.ws.persist("conversation fork"); err != nil {
 		return err
 	}
 	if a.guest != nil {
@@ -87,7 +87,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		return err
 	case o.activate && len(ids) > 1:
 		return exit.Usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
-	case o.activate && a.session() == "":
+	case o.activate && a.ws.session() == "":
 		return errNoSession()
 	}
 
@@ -107,7 +107,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		made[i] = c.ID
 	}
 	if o.activate && len(made) == 1 {
-		if err := st.Activate(ctx, a.session(), made[0]); err != nil {
+		if err := st.Activate(ctx, a.ws.session(), made[0]); err != nil {
 			return err
 		}
 	}

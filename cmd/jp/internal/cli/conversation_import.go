@@ -44,10 +44,10 @@ func newImportCommand(a *app) *cli.Command {
 }
 
 func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
-	if err := a.persist("conversation import"); err != nil {
+	if err := a.ws.persist("conversation import"); err != nil {
 		return err
 	}
-	st, err := a.store(ctx)
+	st, err := a.ws.store(ctx)
 	if err != nil {
 		return err
 	}

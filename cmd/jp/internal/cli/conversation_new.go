@@ -38,15 +38,15 @@ func newNewCommand(a *app) *cli.Command {
 }
 
 func runNew(ctx context.Context, a *app, o newOptions) error {
-	if err := a.persist("conversation new"); err != nil {
+	if err := a.ws.persist("conversation new"); err != nil {
 		return err
 	}
-	a.places.reset(o.directives)
-	st, err := a.store(ctx)
+	a.ws.reset(o.directives)
+	st, err := a.ws.store(ctx)
 	if err != nil {
 		return err
 	}
-	if o.activate && a.session() == "" {
+	if o.activate && a.ws.session() == "" {
 		return errNoSession()
 	}
 	create := newRoot
@@ -58,7 +58,7 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 		return err
 	}
 	if o.activate {
-		if err := st.Activate(ctx, a.session(), id); err != nil {
+		if err := st.Activate(ctx, a.ws.session(), id); err != nil {
 			return err
 		}
 	}

@@ -29,9 +29,6 @@ type guest struct {
 	environ []string
 }
 
-// errGuest is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
-func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }
-
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
 	args := a.con.Env.Args[min(1, len(a.con.Env.Args)):]

@@ -116,10 +116,10 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 
 // trustInit trusts what was written, and says what stands beside it that was not.
 func (a *app) trustInit(ctx context.Context, dir string, written map[string][]byte) {
-	err := a.trust.Written(ctx, dir, written)
+	err := a.ws.Gate.Written(ctx, dir, written)
 	if err == nil {
 		var j trust.Judgement
-		if j, err = a.trust.Judge(ctx, dir); err == nil && !j.OK() {
+		if j, err = a.ws.Gate.Judge(ctx, dir); err == nil && !j.OK() {
 			a.con.Note("%v", j.Refusal())
 			a.con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
 		}

@@ -20,7 +20,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	if name == "" || !q.talksAsMain() {
 		return nil, nil
 	}
-	files, err := q.app.trust.Pass(ctx)
+	files, err := q.app.ws.Gate.Pass(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,8 +30,7 @@ import (
 type app struct {
 	con      *console.Console
 	tree     *command.Tree
-	places   places
-	trust    *trust.Gate
+	ws       *site
 	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	patience time.Duration // for the store's lock; 0 = the store's own
 	subagent bool          // this process is one: it waits for the store as long as it lives
@@ -66,25 +65,22 @@ func Main(ctx context.Context, env console.Env) int {
 
 // newApp builds the command tree. Nothing is opened.
 func newApp(env console.Env) *app {
-	a := withGate(&app{con: console.New(env)})
-	a.con.Last = a.removeVanishing
+	a := newAppAt(console.New(env))
 	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
 	a.tree.Around, a.tree.Hint = a.around, foreignHint
 	a.tree.Add(a.con.GlobalFlags(), a.commands()...)
 	return a
 }
 
-// withGate gives a the gate of its workspace.
-func withGate(a *app) *app {
-	a.trust = &trust.Gate{
-		Con: a.con, Root: a.workspace, Records: a.trustRecords,
-		Page: func(j trust.Judgement, width int) (string, error) {
-			s, err := a.trustShown(j)
-			if err != nil {
-				return "", err
-			}
-			return s.text(width), nil
-		},
+// newAppAt returns jp at a console, without commands.
+func newAppAt(con *console.Console) *app {
+	a := &app{con: con, ws: newSite(con)}
+	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
+		s, err := a.trustShown(j)
+		if err != nil {
+			return "", err
+		}
+		return s.text(width), nil
 	}
 	return a
 }
@@ -154,7 +150,7 @@ func (a *app) takeGlobals(inv *command.Line) {
 // around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
 func (a *app) around(s command.Spec, path string, run func() error) error {
 	a.con.Io = a.con.OpenIO()
-	a.trust.TakesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
+	a.ws.Gate.TakesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
 	patient := func() error { return a.con.Patiently(s, path, run) }
 	if s.Paged {
 		return a.con.Paged(patient)

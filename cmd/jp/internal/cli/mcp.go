@@ -57,11 +57,11 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if u.servers != nil {
 		return u.servers, nil
 	}
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return nil, err
 	}
-	data, err := a.trust.MCPServers(root)
+	data, err := a.ws.Gate.MCPServers(root)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 // serversOf are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
 // the user's own that say what one of .mcp.json or an editor may reach; fileErr is what is wrong with .mcp.json as a whole.
 func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
-	m, err := a.machine()
+	m, err := a.ws.machine()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -140,11 +140,11 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 // mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
 // JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
 func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return "", err
 	}
-	trust, canonical, err := a.trust.RecordPath(ctx, root)
+	trust, canonical, err := a.ws.Gate.RecordPath(ctx, root)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +200,7 @@ func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool,
 // approved returns the record of s as it is now, nil when there is none or it is that of another entry.
 func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	for _, unasked := range []bool{false, true} {
-		if unasked && !a.trust.ByEnv() {
+		if unasked && !a.ws.Gate.ByEnv() {
 			break
 		}
 		r, err := a.readMCPRecord(ctx, s.Server.Name, unasked)
@@ -295,7 +295,7 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 // firstUse records the tools of a server that needs nobody's approval.
 func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	switch {
-	case s.Own, a.trust.ByEnv():
+	case s.Own, a.ws.Gate.ByEnv():
 	case s.Origin == ofEditor && a.mcp.approve != nil:
 		if err := a.mcp.approve(ctx, s, nil); err != nil {
 			return nil, err
@@ -309,13 +309,13 @@ func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
 	list, left, err := a.mcpClient(s).List(ctx)
-	if err == nil && s.Origin == ofEditor && !a.trust.ByEnv() && len(list) > 0 {
+	if err == nil && s.Origin == ofEditor && !a.ws.Gate.ByEnv() && len(list) > 0 {
 		err = a.mcp.approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.trust.ByEnv())
+	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.ws.Gate.ByEnv())
 }
 
 // mcpServer finds a server by name.
@@ -364,7 +364,7 @@ func (a *app) keptFromServers(name string) string {
 	if environ.IsProviderKey(name) {
 		return why
 	}
-	m, err := a.machine()
+	m, err := a.ws.machine()
 	if err != nil {
 		return err.Error()
 	}

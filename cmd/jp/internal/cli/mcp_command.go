@@ -88,7 +88,7 @@ func newMCPListCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			if _, err := a.trust.Pass(ctx); err != nil {
+			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -123,7 +123,7 @@ func newMCPShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
 		Run: func(ctx context.Context, args []string) error {
-			if _, err := a.trust.Pass(ctx); err != nil {
+			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
 			all, err := a.mcpServers(ctx)
@@ -219,7 +219,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {
-			if err := a.persist("mcp approve"); err != nil {
+			if err := a.ws.persist("mcp approve"); err != nil {
 				return err
 			}
 			ctx, stop := a.con.WithSignals(ctx, func() {})
@@ -230,7 +230,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 }
 
 func approveServer(ctx context.Context, a *app, name string, yes bool) error {
-	if _, err := a.trust.Pass(ctx); err != nil {
+	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return err
 	}
 	s, err := a.mcpServer(ctx, name)

@@ -64,19 +64,6 @@ type priceShown struct {
 	Long       *priceShown `json:"long,omitempty"`
 }
 
-// nearModel is the model that a name which is none most likely means.
-func nearModel(name string) string {
-	if id := model.Meant(name); id != "" {
-		return id
-	}
-	bare := map[string]string{}
-	for _, id := range model.Known() {
-		_, name, _ := strings.Cut(id, "/")
-		bare[name] = id
-	}
-	return bare[suggest.Closest(name, slices.Collect(maps.Keys(bare)))]
-}
-
 func showPrice(p *model.Price) *priceShown {
 	if p == nil {
 		return nil
@@ -100,7 +87,7 @@ type modelCatalog struct {
 
 // modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
 func (a *app) modelCatalog(ctx context.Context) (*modelCatalog, error) {
-	r, err := a.resolve(a.trustedSources(ctx), nil, nil)
+	r, err := a.ws.resolve(a.trustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
 		return ctx, func() {}
 	}
 	warn := func(text string) {
-		if a.trust.Delegated {
+		if a.ws.Gate.Delegated {
 			a.con.Logger().Warn("traces: " + text)
 		} else {
 			a.con.Warn("traces: %s", text)
@@ -35,7 +35,7 @@ func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
 		last, stop := a.con.WithSignals(context.WithoutCancel(ctx), nil)
 		defer stop()
 		wait := tracesWait
-		if a.trust.Delegated {
+		if a.ws.Gate.Delegated {
 			wait = tracesWaitSub
 		}
 		last, cancel := context.WithTimeout(last, wait)

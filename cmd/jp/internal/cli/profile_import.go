@@ -81,17 +81,17 @@ type imported struct {
 }
 
 func runProfileImport(ctx context.Context, a *app, o importOptions, args []string) error {
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return err
 	}
 	if o.as.Set && (profiles.Foreign{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
-	if _, err := a.trust.Pass(ctx); err != nil { // asks before others have to wait
+	if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
 		return err
 	}
-	src := a.userSources()
+	src := a.ws.userSources()
 	src.Workspace = root
 	config, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -343,10 +343,10 @@ func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imp
 		return err
 	}
 	put := func() error { return putImports(src.Workspace, list) }
-	if a.trust.ByEnv() {
+	if a.ws.Gate.ByEnv() {
 		err = put()
 	} else {
-		err = a.trust.Write(ctx, src.Workspace, written, put)
+		err = a.ws.Gate.Write(ctx, src.Workspace, written, put)
 	}
 	if err != nil {
 		return fmt.Errorf("profile import: %w", err)

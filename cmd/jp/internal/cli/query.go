@@ -149,7 +149,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if o.headless() {
 		a.con.Globals.NonInteractive = true
 	}
-	a.places.reset(o.directives)
+	a.ws.reset(o.directives)
 	if o.input == inputStream && a.con.Format() == console.FormatStream {
 		return a.converse(ctx, o)
 	}
@@ -185,17 +185,17 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	}
 	defer a.con.EndWith(ctx, host.Kill)()
 
-	ws, err := a.workspace()
+	ws, err := a.ws.workspace()
 	if err != nil {
 		return err
 	}
-	a.subagent = inherited.Lock != nil
-	store, err := a.store(ctx)
+	a.ws.Subagent = inherited.Lock != nil
+	store, err := a.ws.store(ctx)
 	if err != nil {
 		return err
 	}
 	if inherited.Lock == nil && !withNone(o.directives) {
-		if _, err := a.trust.Pass(ctx); err != nil { // before anything is made
+		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before anything is made
 			return err
 		}
 	}
@@ -204,7 +204,8 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		q.asks = clientAsker{q, o.client}
 	}
 	if a.con.Globals.NoPersist {
-		remove, err := q.vanishing()
+		var remove func()
+		q.store, remove, err = a.ws.makeStore()
 		if err != nil {
 			return err
 		}
@@ -350,7 +351,7 @@ func (q *query) run(ctx context.Context, t task) error {
 		return err
 	}
 	if !q.o.noActivate && !q.app.con.Globals.NoPersist {
-		if session := q.app.session(); session != "" {
+		if session := q.app.ws.session(); session != "" {
 			if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
 				return err
 			}

@@ -45,12 +45,12 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	workspace, err := a.workspace()
+	workspace, err := a.ws.workspace()
 	if err != nil {
 		return nil, err
 	}
 	if !withNone(o.directives) {
-		if _, err := a.trust.Pass(ctx); err != nil { // before somebody writes for nothing
+		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before somebody writes for nothing
 			return nil, err
 		}
 	}
@@ -98,7 +98,7 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	}
 	if !o.fresh && o.id.Value != "new" {
 		q := &query{app: a, o: *o}
-		if q.store, err = a.store(ctx); err != nil {
+		if q.store, err = a.ws.store(ctx); err != nil {
 			return 0, false, err
 		}
 		if id, err = q.target(ctx); err != nil {
@@ -108,7 +108,7 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	if o.edit || id == 0 {
 		return id, true, nil
 	}
-	c, err := a.places.store.Get(ctx, id)
+	c, err := a.ws.opened().Get(ctx, id)
 	return id, err == nil && !resumable(c.Status), err
 }
 
@@ -119,7 +119,7 @@ func resumable(s convstore.Status) bool {
 
 // editor is the command line of the user's editor.
 func (a *app) editor() (string, error) {
-	m, err := a.machine()
+	m, err := a.ws.machine()
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func (a *app) belowScissors(ctx context.Context, id convstore.ID) (string, error
 		lines = append(lines, "", "It begins a new conversation.")
 		return comment(lines), nil
 	}
-	store, err := a.store(ctx)
+	store, err := a.ws.store(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
@@ -15,44 +11,10 @@ import (
 // With --no-persist a query runs in a store of its own, which is gone when it ends; the workspace's is only read. A conversation
 // that goes on is copied there first.
 
-// vanishing makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
-// have left that were killed is removed first.
-func (q *query) vanishing() (remove func(), err error) {
-	places := q.app.vanishingPlaces()
-	for _, place := range places {
-		sweepVanished(place)
-	}
-	dir, err := makeVanishing(places[0])
-	if err != nil {
-		return nil, fmt.Errorf("--no-persist: %w", err)
-	}
-	q.app.places.vanishing.Store(dir)
-	remove = func() {
-		if err := dir.remove(); err != nil {
-			q.app.con.Warn("--no-persist: %v", err)
-		}
-	}
-	if q.store, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
-		remove()
-		return nil, exit.Usagef("--no-persist: %v", err).WithHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
-	}
-	return remove, nil
-}
-
-// vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
-func (a *app) vanishingPlaces() (places []string) {
-	if top := a.con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
-		if info, err := os.Stat(top); err == nil && info.IsDir() {
-			places = append(places, top)
-		}
-	}
-	return append(places, cmp.Or(a.con.Getenv("TMPDIR"), os.TempDir()))
-}
-
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
 // its lock there. It keeps the status of what it is a copy of.
 func (q *query) borrow(ctx context.Context, src convstore.ID) error {
-	from, err := q.app.store(ctx)
+	from, err := q.app.ws.store(ctx)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise 
 		}
 	}
 	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
-	if file, ok := a.trust.DefinedTools()[name]; ok {
+	if file, ok := a.ws.Gate.DefinedTools()[name]; ok {
 		return f.WithHint("%s defines it; %s", file, enable)
 	}
 	if _, ok := tools.Embedded(name); ok {

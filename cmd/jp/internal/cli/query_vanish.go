@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
+	"jp/cmd/jp/internal/exit"
+	"jp/convstore"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,8 +99,42 @@ func sweepVanished(place string) {
 }
 
 // removeVanishing removes the store of a run with --no-persist that is ended by force; if it cannot, the next run does.
-func (a *app) removeVanishing() {
-	if dir := a.places.vanishing.Load(); dir != nil {
+func (w *site) removeVanishing() {
+	if dir := w.vanishing.Load(); dir != nil {
 		_ = os.RemoveAll(dir.path)
 	}
+}
+
+// makeStore makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
+// have left that were killed is removed first.
+func (w *site) makeStore() (st *convstore.Store, remove func(), err error) {
+	places := w.vanishingPlaces()
+	for _, place := range places {
+		sweepVanished(place)
+	}
+	dir, err := makeVanishing(places[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("--no-persist: %w", err)
+	}
+	w.vanishing.Store(dir)
+	remove = func() {
+		if err := dir.remove(); err != nil {
+			w.Con.Warn("--no-persist: %v", err)
+		}
+	}
+	if st, err = convstore.Open(dir.path, convstore.Options{}); err != nil {
+		remove()
+		return nil, nil, exit.Usagef("--no-persist: %v", err).WithHint("XDG_RUNTIME_DIR, else TMPDIR, names the place for what is gone when jp ends")
+	}
+	return st, remove, nil
+}
+
+// vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
+func (w *site) vanishingPlaces() (places []string) {
+	if top := w.Con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
+		if info, err := os.Stat(top); err == nil && info.IsDir() {
+			places = append(places, top)
+		}
+	}
+	return append(places, cmp.Or(w.Con.Getenv("TMPDIR"), os.TempDir()))
 }

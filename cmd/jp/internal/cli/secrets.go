@@ -42,7 +42,7 @@ func (a *app) covers() (*cover, error) {
 			names[name] = true
 		}
 	}
-	m, err := a.machine()
+	m, err := a.ws.machine()
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // session names who the active conversation belongs to: $JP_SESSION, else the controlling terminal; "" without either.
-func (a *app) session() string {
-	if s := a.con.Getenv("JP_SESSION"); s != "" {
+func (w *site) session() string {
+	if s := w.Con.Getenv("JP_SESSION"); s != "" {
 		if len(s) > 200 {
 			sum := sha256.Sum256([]byte(s))
 			s = "sha256:" + hex.EncodeToString(sum[:])

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/urfave/cli/v2"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
@@ -16,6 +15,8 @@ import (
 	"jp/tools"
 	"jp/tools/fs"
 	"jp/tools/proc"
+
+	"github.com/urfave/cli/v2"
 )
 
 func newToolCommand(a *app) *cli.Command {
@@ -172,7 +173,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
-		root, err := a.workspace()
+		root, err := a.ws.workspace()
 		if err != nil {
 			return tools.Tool{}, err
 		}
@@ -180,16 +181,16 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 			q := &query{app: a, workspace: root}
 			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
 		}
-		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.closedFolders(), Sealed: a.sealed(), Growing: a.places.growing}, d)
+		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.ws.closedFolders(), Sealed: a.ws.sealed(), Growing: a.ws.grows()}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		if _, err := a.store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
 		env := a.commandEnv(host, nil)

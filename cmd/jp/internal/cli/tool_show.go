@@ -62,7 +62,7 @@ func newToolShowCommand(a *app) *cli.Command {
 				slices.Sort(t.Variables)
 				t.Variables = slices.Compact(t.Variables)
 				t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
-				if c := a.trust.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
+				if c := a.ws.Gate.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
 					t.Defined = c.DefinedIn()[d.Name]
 				}
 			}

@@ -42,14 +42,14 @@ func newTrustCommand(a *app) *cli.Command {
 }
 
 func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
-	root, err := a.workspace()
+	root, err := a.ws.workspace()
 	if err != nil {
 		return err
 	}
 	if revoke {
 		return a.revokeTrust(ctx, root)
 	}
-	j, err := a.trust.Judge(ctx, root)
+	j, err := a.ws.Gate.Judge(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
-			err = a.trust.Record(ctx, j)
+			err = a.ws.Gate.Record(ctx, j)
 		} else {
-			err = a.trust.Ask(ctx, j)
+			err = a.ws.Gate.Ask(ctx, j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
 			}
@@ -68,7 +68,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 		if err != nil {
 			return err
 		}
-		if j, err = a.trust.Judge(ctx, root); err != nil {
+		if j, err = a.ws.Gate.Judge(ctx, root); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 }
 
 func (a *app) revokeTrust(ctx context.Context, root string) error {
-	file, _, err := a.trust.RecordPath(ctx, root)
+	file, _, err := a.ws.Gate.RecordPath(ctx, root)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
 // source, or a name that nobody knows, defines its own.
 func (a *app) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
-	files, err := a.trust.Tools(ctx)
+	files, err := a.ws.Gate.Tools(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,46 +7,77 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/trust"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
 )
 
-// places is what was found out about where jp works. Everything is looked up when it is first asked for.
-type places struct {
-	workspace string
-	machine   *profiles.Config // machine settings, from the last config that was resolved
+// site is where a command works: its workspace, the store of that, and the settings of this machine. Everything is looked up when
+// it is first asked for, and belongs to the site. Not for concurrent use, but for its gate.
+type site struct {
+	Con  *console.Console
+	Gate *trust.Gate
+
+	Patience time.Duration // for the store's lock; 0 = the store's own
+	Subagent bool          // this process is one: it waits for the store as long as it lives
+
+	root      string
+	settings  *profiles.Config // machine settings, from the last config that was resolved
 	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
 	growing   []fs.Growing     // where its patterns look for more files
-	store     *convstore.Store
+	st        *convstore.Store
 	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
 	none      bool                         // the command says NONE: a broken config of the user's is a warning
 }
 
-// reset notes whether the directives of the command hold NONE.
-func (p *places) reset(ds []profiles.Directive) {
-	p.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
+// newSite returns the site of a command with this console. The gate shows page to whom it asks.
+func newSite(con *console.Console) *site {
+	w := &site{Con: con}
+	w.Gate = &trust.Gate{Con: con, Root: w.workspace, Records: w.trustRecords}
+	con.Last = w.removeVanishing
+	return w
 }
+
+// reset notes whether the directives of the command hold NONE.
+func (w *site) reset(ds []profiles.Directive) {
+	w.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
+}
+
+// found returns the folder that holds .jp if workspace has found it, else "".
+func (w *site) found() string { return w.root }
+
+// opened returns the store if it was asked for, else nil.
+func (w *site) opened() *convstore.Store { return w.st }
+
+// usesNone reports whether reset has found NONE.
+func (w *site) usesNone() bool { return w.none }
+
+// grows returns where patterns of the user's config look for more files.
+func (w *site) grows() []fs.Growing { return w.growing }
 
 // workspace returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
 // profiles.ErrNoWorkspace.
-func (a *app) workspace() (string, error) {
-	if a.guest != nil {
+func (w *site) workspace() (string, error) {
+	if w.Con.InTool {
 		return "", errGuest()
 	}
-	if a.places.workspace == "" {
-		start := a.con.Env.Dir
-		if start == "" && !a.con.Globals.Workspace.Set {
+	if w.root == "" {
+		start := w.Con.Env.Dir
+		if start == "" && !w.Con.Globals.Workspace.Set {
 			return "", exit.NotFoundf("working directory: it is gone")
 		}
-		if w := a.con.Globals.Workspace; w.Set {
-			if w.Value == "" {
+		if named := w.Con.Globals.Workspace; named.Set {
+			if named.Value == "" {
 				return "", exit.Usagef("--workspace: the path is empty")
 			}
-			start = a.con.Abs(w.Value)
+			start = w.Con.Abs(named.Value)
 			if info, err := os.Stat(start); err != nil || !info.IsDir() {
 				return "", exit.NotFoundf("workspace %s: not a folder", start)
 			}
@@ -55,87 +86,86 @@ func (a *app) workspace() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		a.places.workspace = root
+		w.root = root
 	}
-	return a.places.workspace, nil
+	return w.root, nil
 }
 
 // config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
 // flags. Its warnings go to stderr.
-func (a *app) config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := a.resolve(src, ds, flags)
+func (w *site) config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+	r, err := w.resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
 	}
-	a.know(r)
-	for _, w := range r.Warnings {
-		a.con.Warn("%s", w)
+	w.know(r)
+	for _, text := range r.Warnings {
+		w.Con.Warn("%s", text)
 	}
 	return r, nil
 }
 
 // know keeps what r says about this machine.
-func (a *app) know(r *profiles.Resolved) {
-	p := &a.places
-	a.con.LogDefault = r.Config.Log.File
-	p.machine, p.userFiles, p.growing = &r.Config, slices.Clone(r.UserFolders), nil
+func (w *site) know(r *profiles.Resolved) {
+	w.Con.LogDefault = r.Config.Log.File
+	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserFolders), nil
 	for _, pattern := range r.UserPatterns {
-		p.growing = append(p.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
+		w.growing = append(w.growing, fs.Growing{Dir: pattern.Dir, Match: pattern.Match})
 	}
 	for _, l := range r.Layers {
 		if l.Kind == profiles.UserLayer && filepath.IsAbs(l.File) {
-			p.userFiles = append(p.userFiles, l.File)
+			w.userFiles = append(w.userFiles, l.File)
 		}
 	}
 }
 
 // machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
 // anybody from their conversations.
-func (a *app) machine() (*profiles.Config, error) {
-	if a.guest != nil {
+func (w *site) machine() (*profiles.Config, error) {
+	if w.Con.InTool {
 		return nil, errGuest()
 	}
-	if a.places.machine == nil {
-		src := a.userSources()
+	if w.settings == nil {
+		src := w.userSources()
 		var ds []profiles.Directive
-		if a.places.none {
+		if w.none {
 			ds = []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
 		}
 		r, err := profiles.Resolve(src, ds, nil)
 		if err != nil {
 			return nil, err
 		}
-		a.know(r)
+		w.know(r)
 	}
-	return a.places.machine, nil
+	return w.settings, nil
 }
 
 // store returns the workspace's store. Nothing is opened or made before it is used.
-func (a *app) store(context.Context) (*convstore.Store, error) {
-	if a.guest != nil {
+func (w *site) store(context.Context) (*convstore.Store, error) {
+	if w.Con.InTool {
 		return nil, errGuest()
 	}
-	if a.places.store != nil {
-		return a.places.store, nil
+	if w.st != nil {
+		return w.st, nil
 	}
-	root, err := a.workspace()
+	root, err := w.workspace()
 	if err != nil {
 		return nil, err
 	}
-	st, err := a.storeOf(root)
+	st, err := w.storeOf(root)
 	if err != nil {
 		return nil, err
 	}
-	a.places.store = st
+	w.st = st
 	return st, nil
 }
 
 // storeOf returns the store of the workspace at root.
-func (a *app) storeOf(root string) (*convstore.Store, error) {
-	env := convstore.Env{Get: a.con.Getenv, Notice: func(s string) { a.con.Note("%s", s) }}
-	if a.con.Getenv("JP_STORE") == "" {
+func (w *site) storeOf(root string) (*convstore.Store, error) {
+	env := convstore.Env{Get: w.Con.Getenv, Notice: func(s string) { w.Con.Note("%s", s) }}
+	if w.Con.Getenv("JP_STORE") == "" {
 		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
-		m, err := a.machine()
+		m, err := w.machine()
 		if err != nil {
 			return nil, err
 		}
@@ -145,12 +175,12 @@ func (a *app) storeOf(root string) (*convstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convstore.Open(dir, convstore.Options{ReadOnly: a.con.Globals.NoPersist, Deadline: a.patience, Patient: a.subagent, Notice: env.Notice, Workspace: root})
+	return convstore.Open(dir, convstore.Options{ReadOnly: w.Con.Globals.NoPersist, Deadline: w.Patience, Patient: w.Subagent, Notice: env.Notice, Workspace: root})
 }
 
 // persist refuses a command that does nothing but write when writing was ruled out.
-func (a *app) persist(command string) error {
-	if a.con.Globals.NoPersist {
+func (w *site) persist(command string) error {
+	if w.Con.Globals.NoPersist {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil
@@ -158,19 +188,19 @@ func (a *app) persist(command string) error {
 
 // sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
 // gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
-func (a *app) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
-	src := a.userSources()
+func (w *site) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
+	src := w.userSources()
 	if withNone(ds) {
-		if a.trust.PassUnasked(ctx) != nil {
-			src.Workspace = a.places.workspace
+		if w.Gate.PassUnasked(ctx) != nil {
+			src.Workspace = w.root
 		}
 		return src, nil
 	}
-	files, err := a.trust.Pass(ctx)
+	files, err := w.Gate.Pass(ctx)
 	if err != nil {
 		return src, err
 	}
-	src.Workspace = a.places.workspace
+	src.Workspace = w.root
 	src.Instructions = files.Instructions()
 	return src, nil
 }
@@ -185,33 +215,36 @@ func withNone(ds []profiles.Directive) bool {
 }
 
 // userSources is everything but the workspace.
-func (a *app) userSources() profiles.Sources {
+func (w *site) userSources() profiles.Sources {
 	return profiles.Sources{
-		UserDir: profiles.UserDir(a.con.Env.Environ), Dir: cmp.Or(a.con.Env.Dir, a.places.workspace), Environ: a.con.Env.Environ,
-		Reserved: tools.EmbeddedNames(), NearModel: nearModel,
+		UserDir: profiles.UserDir(w.Con.Env.Environ), Dir: cmp.Or(w.Con.Env.Dir, w.root), Environ: w.Con.Env.Environ,
+		Reserved: tools.EmbeddedNames(), NearModel: model.Near,
 	}
 }
 
 // resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
 // refused.
-func (a *app) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+func (w *site) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := profiles.Resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
 	}
-	return r, a.trust.Hold(a.places.workspace, r, a.trust.Passed())
+	return r, w.Gate.Hold(w.root, r, w.Gate.Passed())
 }
 
 // trustRecords is the folder of the records of trust for the workspace at root: that of its store.
-func (a *app) trustRecords(ctx context.Context, root string) (dir string, err error) {
+func (w *site) trustRecords(ctx context.Context, root string) (dir string, err error) {
 	var st *convstore.Store
-	if root == a.places.workspace {
-		st, err = a.store(ctx)
+	if root == w.root {
+		st, err = w.store(ctx)
 	} else {
-		st, err = a.storeOf(root)
+		st, err = w.storeOf(root)
 	}
 	if err != nil {
 		return "", err
 	}
 	return filepath.Dir(st.Path()), nil
 }
+
+// errGuest is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
+func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }

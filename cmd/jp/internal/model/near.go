@@ -1,0 +1,22 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"jp/tools/suggest"
+)
+
+// Near is the model that a name which is none most likely means.
+func Near(name string) string {
+	if id := Meant(name); id != "" {
+		return id
+	}
+	bare := map[string]string{}
+	for _, id := range Known() {
+		_, name, _ := strings.Cut(id, "/")
+		bare[name] = id
+	}
+	return bare[suggest.Closest(name, slices.Collect(maps.Keys(bare)))]
+}
