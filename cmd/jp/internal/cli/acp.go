@@ -51,7 +51,7 @@ func newACPCommand(a *app) *cli.Command {
 }
 
 func runACP(ctx context.Context, a *app, o acpOptions) error {
-	if err := a.ws.persist("acp"); err != nil {
+	if err := a.ws.Persist("acp"); err != nil {
 		return err
 	}
 	if err := a.untaped("acp"); err != nil {
@@ -59,7 +59,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	}
 	a.con.Globals.NonInteractive = true // stdin and stdout are the editor's, and it is asked
 	if w := &a.con.Globals.Workspace; w.Set {
-		if _, err := a.ws.workspace(); err != nil {
+		if _, err := a.ws.Root(); err != nil {
 			return err
 		}
 		w.Value = a.con.Abs(w.Value)
@@ -137,7 +137,7 @@ func (s *acpServer) within(own *app) error {
 		}
 		return acp.Paramsf("cwd: %s: %v", own.con.Env.Dir, err)
 	}
-	root, err := own.ws.workspace()
+	root, err := own.ws.Root()
 	if err != nil || !s.app.con.Globals.Workspace.Set {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 	} else if err != nil {
 		return page, err
 	}
-	store, err := own.ws.store(ctx)
+	store, err := own.ws.Store(ctx)
 	if err != nil {
 		return page, err
 	}
@@ -206,7 +206,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			continue
 		}
 		page.Sessions = append(page.Sessions, acp.Listed{
-			ID: c.ID.String(), Dir: wording.Either(dir == "", own.ws.found(), dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
+			ID: c.ID.String(), Dir: wording.Either(dir == "", own.ws.Found(), dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
 		})
 	}
 	return page, nil

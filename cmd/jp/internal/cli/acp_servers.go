@@ -35,7 +35,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		return err
 	}
 	s.servers = map[string]mcpServer{}
-	own, err := q.app.ws.machine()
+	own, err := q.app.ws.Machine()
 	if err != nil {
 		return err
 	}

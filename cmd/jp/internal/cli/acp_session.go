@@ -92,7 +92,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	}
 	defer leave()
 	o := s.server.o
-	q.app.ws.reset(o.directives)
+	q.app.ws.SetDirectives(o.directives)
 	q.o = queryOptions{
 		fresh: true, hidden: true, tmp: command.Given(acpLeft), noActivate: true,
 		directives: o.directives, model: o.model, role: o.role,

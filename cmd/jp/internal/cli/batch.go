@@ -177,7 +177,7 @@ func profileName(profile string) bool {
 }
 
 func runBatch(ctx context.Context, a *app, o batchOptions) error {
-	if err := a.ws.persist("batch"); err != nil {
+	if err := a.ws.Persist("batch"); err != nil {
 		return err
 	}
 	if a.con.Io.InTTY {

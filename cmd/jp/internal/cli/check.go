@@ -102,7 +102,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 				l.allTools()
 				return l.report()
 			}
-			r, err := a.ws.resolve(l.src, directives, nil)
+			r, err := a.ws.Resolve(l.src, directives, nil)
 			if errors.Is(err, profiles.ErrNotFound) {
 				return err
 			} else if err != nil {
@@ -279,7 +279,7 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, l.app.ws.Gate.Hold(l.app.ws.found(), r, l.files)
+	return r, l.app.ws.Gate.Hold(l.app.ws.Found(), r, l.files)
 }
 
 // workspace checks everything that a workspace says about agents.

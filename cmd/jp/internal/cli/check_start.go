@@ -66,7 +66,7 @@ func (l *linter) start(err error) {
 // startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,
 // nil when a query would start. It asks nobody and starts no program.
 func (a *app) startable(ctx context.Context) (problems []error) {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return []error{err}
 	}
@@ -77,7 +77,7 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	if !j.OK() {
 		return []error{j.Refusal()}
 	}
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return []error{err}
 	}

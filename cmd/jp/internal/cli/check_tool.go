@@ -226,7 +226,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 // servers are the names of the MCP servers that the user's config and the workspace have.
 func (l *linter) servers() map[string]bool {
 	names := map[string]bool{}
-	if m, err := l.app.ws.machine(); err == nil {
+	if m, err := l.app.ws.Machine(); err == nil {
 		for name, s := range m.Providers.MCP {
 			if !onlyConfines(s) {
 				names[name] = true

@@ -78,7 +78,7 @@ func (a *app) knownConversations(ctx context.Context, word string) []command.Can
 
 // conversations lists the latest ones; nil when the store cannot be read now.
 func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conversation {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conver
 
 // trustedSources are where config comes from, without asking for trust.
 func (a *app) trustedSources(ctx context.Context) profiles.Sources {
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	if a.ws.Gate.PassUnasked(ctx) != nil {
-		src.Workspace = a.ws.found()
+		src.Workspace = a.ws.Found()
 	}
 	return src
 }

@@ -56,7 +56,7 @@ func newConfigShowCommand(a *app) *cli.Command {
 }
 
 func runConfigShow(ctx context.Context, a *app, o configOptions) error {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return err
 	}
@@ -80,16 +80,16 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 
 // configOf resolves the config of a conversation, or of a new one, under directives.
 func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
-	if _, err := a.ws.workspace(); err != nil {
+	if _, err := a.ws.Root(); err != nil {
 		return nil, err
 	}
-	src, err := a.ws.sources(ctx, ds)
+	src, err := a.ws.Sources(ctx, ds)
 	if err != nil {
 		return nil, err
 	}
 	var held []string
 	if id.Set {
-		st, err := a.ws.store(ctx)
+		st, err := a.ws.Store(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profi
 			src.HasGrant, held = true, c.Grant.Tools
 		}
 	}
-	r, err := a.ws.config(src, ds, nil)
+	r, err := a.ws.Config(src, ds, nil)
 	if err == nil && src.HasGrant {
 		r.Cut(held)
 	}
@@ -139,7 +139,7 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 
 // relative shortens a place inside the workspace.
 func (a *app) relative(place string) string {
-	if root := a.ws.found(); root != "" {
+	if root := a.ws.Found(); root != "" {
 		if rest, ok := strings.CutPrefix(place, root+string(filepath.Separator)); ok {
 			return rest
 		}

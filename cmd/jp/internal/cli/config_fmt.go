@@ -109,7 +109,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 		}
 		return []editedFile{f}, err
 	}
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return nil, err
 	}

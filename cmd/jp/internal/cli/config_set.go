@@ -47,7 +47,7 @@ func newConfigSetCommand(a *app) *cli.Command {
 
 func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	if !user {
-		if _, err := a.ws.workspace(); err != nil {
+		if _, err := a.ws.Root(); err != nil {
 			return err
 		}
 		if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
@@ -59,7 +59,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		return err
 	}
 	defer unlock()
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	var file editedFile
 	var files *trust.Files
 	if user {
@@ -68,7 +68,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		if files, err = a.trustedNow(ctx); err == nil {
 			file, err = a.workspaceConfig(files, ".jp/config.toml")
 		}
-		src.Workspace = a.ws.found()
+		src.Workspace = a.ws.Found()
 	}
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (a *app) trustedNow(ctx context.Context) (*trust.Files, error) {
 	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return nil, err
 	}
-	j, err := a.ws.Gate.Judge(ctx, a.ws.found())
+	j, err := a.ws.Gate.Judge(ctx, a.ws.Found())
 	if err != nil {
 		return nil, err
 	}
@@ -145,5 +145,5 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 	if f.key == "" || f.app.ws.Gate.ByEnv() {
 		return put()
 	}
-	return f.app.ws.Gate.Write(ctx, f.app.ws.found(), map[string][]byte{f.key: data}, put)
+	return f.app.ws.Gate.Write(ctx, f.app.ws.Found(), map[string][]byte{f.key: data}, put)
 }

@@ -139,12 +139,12 @@ type configured struct {
 // configure resolves the config of a conversation that is made or forked. held, when not nil, are the only tools that may
 // stay.
 func (a *app) configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
-	src, err := a.ws.sources(ctx, ds)
+	src, err := a.ws.Sources(ctx, ds)
 	if err != nil {
 		return configured{}, err
 	}
 	src.Stored, src.HasGrant = stored, hasGrant
-	r, err := a.ws.config(src, ds, nil)
+	r, err := a.ws.Config(src, ds, nil)
 	if err != nil {
 		return configured{}, err
 	}
@@ -179,7 +179,7 @@ func (a *app) printIDs(ids []convstore.ID) error {
 
 // openStore is what most commands start with.
 func (a *app) openStore(ctx context.Context, words []string) (*convstore.Store, []convstore.ID, error) {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

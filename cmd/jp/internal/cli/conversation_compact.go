@@ -67,7 +67,7 @@ type compactDocument struct {
 }
 
 func runCompact(ctx context.Context, a *app, o compactOptions, word string) error {
-	if err := a.ws.persist("conversation compact"); err != nil {
+	if err := a.ws.Persist("conversation compact"); err != nil {
 		return err
 	}
 	if !o.toolsOnly && !o.dryRun {
@@ -79,11 +79,11 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err != nil {
 		return err
 	}
-	ws, err := a.ws.workspace()
+	ws, err := a.ws.Root()
 	if err != nil {
 		return err
 	}
-	store, err := a.ws.store(ctx)
+	store, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string,
 }
 
 func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
-	if err := a.ws.persist("conversation edit"); err != nil {
+	if err := a.ws.Persist("conversation edit"); err != nil {
 		return err
 	}
 	if err := o.check(); err != nil {
@@ -185,7 +185,7 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},
 		Run: func(ctx context.Context, words []string) error {
-			if err := a.ws.persist("conversation " + name); err != nil {
+			if err := a.ws.Persist("conversation " + name); err != nil {
 				return err
 			}
 			st, ids, err := a.openStore(ctx, words)

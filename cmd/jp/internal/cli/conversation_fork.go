@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -71,7 +72,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 }
 
 func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
-	if err := a.ws.persist("conversation fork"); err != nil {
+	if err := a.ws.Persist("conversation fork"); err != nil {
 		return err
 	}
 	if a.guest != nil {
@@ -87,8 +88,8 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		return err
 	case o.activate && len(ids) > 1:
 		return exit.Usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
-	case o.activate && a.ws.session() == "":
-		return errNoSession()
+	case o.activate && a.ws.Session() == "":
+		return workspace.ErrNoSession()
 	}
 
 	// Everything is looked at before anything is made.
@@ -107,7 +108,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		made[i] = c.ID
 	}
 	if o.activate && len(made) == 1 {
-		if err := st.Activate(ctx, a.ws.session(), made[0]); err != nil {
+		if err := st.Activate(ctx, a.ws.Session(), made[0]); err != nil {
 			return err
 		}
 	}

@@ -44,10 +44,10 @@ func newImportCommand(a *app) *cli.Command {
 }
 
 func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
-	if err := a.ws.persist("conversation import"); err != nil {
+	if err := a.ws.Persist("conversation import"); err != nil {
 		return err
 	}
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

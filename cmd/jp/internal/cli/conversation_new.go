@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -38,16 +39,16 @@ func newNewCommand(a *app) *cli.Command {
 }
 
 func runNew(ctx context.Context, a *app, o newOptions) error {
-	if err := a.ws.persist("conversation new"); err != nil {
+	if err := a.ws.Persist("conversation new"); err != nil {
 		return err
 	}
-	a.ws.reset(o.directives)
-	st, err := a.ws.store(ctx)
+	a.ws.SetDirectives(o.directives)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}
-	if o.activate && a.ws.session() == "" {
-		return errNoSession()
+	if o.activate && a.ws.Session() == "" {
+		return workspace.ErrNoSession()
 	}
 	create := newRoot
 	if o.parent.Set {
@@ -58,7 +59,7 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 		return err
 	}
 	if o.activate {
-		if err := st.Activate(ctx, a.ws.session(), id); err != nil {
+		if err := st.Activate(ctx, a.ws.Session(), id); err != nil {
 			return err
 		}
 	}

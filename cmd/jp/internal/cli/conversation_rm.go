@@ -44,7 +44,7 @@ func newRemoveCommand(a *app) *cli.Command {
 }
 
 func runRemove(ctx context.Context, a *app, o removeOptions, words []string) error {
-	if err := a.ws.persist("conversation rm"); err != nil {
+	if err := a.ws.Persist("conversation rm"); err != nil {
 		return err
 	}
 	if o.cascade && o.promote {

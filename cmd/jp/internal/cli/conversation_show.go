@@ -93,7 +93,7 @@ type delegationJSON struct {
 }
 
 func runShow(ctx context.Context, a *app, word string) error {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,14 +25,14 @@ func newUseCommand(a *app) *cli.Command {
 }
 
 func runUse(ctx context.Context, a *app, words []string) error {
-	session := a.ws.session()
+	session := a.ws.Session()
 	if session == "" {
 		return exit.Usagef("conversation use: this process belongs to no session").
 			WithHint("it has no terminal; set JP_SESSION to a name of your choice")
 	}
 	word := "active"
 	if len(words) > 0 {
-		if err := a.ws.persist("conversation use"); err != nil {
+		if err := a.ws.Persist("conversation use"); err != nil {
 			return err
 		}
 		word = words[0]
@@ -41,7 +41,7 @@ func runUse(ctx context.Context, a *app, words []string) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

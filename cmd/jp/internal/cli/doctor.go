@@ -107,7 +107,7 @@ func (a *app) examine(ctx context.Context) examined {
 		Store: storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Errors: []string{},
 	}
 	fail := func(err error) { e.Errors = append(e.Errors, err.Error()) }
-	switch st, err := a.ws.store(ctx); {
+	switch st, err := a.ws.Store(ctx); {
 	case errors.Is(err, profiles.ErrNoWorkspace):
 	case err != nil:
 		fail(err)
@@ -143,7 +143,7 @@ func (a *app) examine(ctx context.Context) examined {
 		_ = tty.Close()
 	}
 	e.Terminal = terminalSeen{Out: a.con.Io.OutTTY, Width: a.con.Io.Width, UTF8: a.con.Io.UTF8, Color: a.con.Io.Color, Answer: err == nil}
-	if root, err := a.ws.workspace(); err == nil {
+	if root, err := a.ws.Root(); err == nil {
 		if j, err := a.ws.Gate.Judge(ctx, root); err != nil {
 			e.Trust = "untrusted"
 			fail(err)
@@ -169,7 +169,7 @@ func (a *app) examine(ctx context.Context) examined {
 	for _, b := range model.Builtins() {
 		names = append(names, b.Keys...)
 	}
-	if r, err := profiles.Resolve(a.ws.userSources(), nil, nil); err != nil {
+	if r, err := profiles.Resolve(a.ws.UserSources(), nil, nil); err != nil {
 		fail(err)
 	} else {
 		e.Model, _ = r.Config.RequireModel()

@@ -44,35 +44,35 @@ func writeFiles(t testing.TB, root string, files map[string]string) {
 // TestHold exchanges a file between the gate and its loading.
 func TestHold(t *testing.T) {
 	a, root := trustApp(t, map[string]string{".jp/config.toml": "assistant.name = \"one\"\n"}, "JP_TRUST_WORKSPACE=1")
-	src, err := a.ws.sources(context.Background(), nil)
+	src, err := a.ws.Sources(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.ws.resolve(src, nil, nil); err != nil {
+	if _, err := a.ws.Resolve(src, nil, nil); err != nil {
 		t.Fatalf("resolve: %v", err)
 	}
 	writeFiles(t, root, map[string]string{".jp/config.toml": "assistant.name = \"two\"\n"})
 	for _, src := range []profiles.Sources{src, {Workspace: root, Dir: root}} {
-		_, err := a.ws.resolve(src, nil, nil)
+		_, err := a.ws.Resolve(src, nil, nil)
 		if r := console.Explain(err); r.Code != "untrusted" || r.Status != exit.Refused {
 			t.Errorf("resolve of an exchanged file: %+v", r)
 		}
 	}
 	// Nobody who forgot the gate gets the workspace's files.
 	b, root := trustApp(t, map[string]string{".jp/config.toml": "assistant.name = \"one\"\n", ".jp/tools/t.toml": "x"})
-	if _, err := b.ws.workspace(); err != nil {
+	if _, err := b.ws.Root(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.ws.resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); console.Explain(err).Code != "untrusted" {
+	if _, err := b.ws.Resolve(profiles.Sources{Workspace: root, Dir: root}, nil, nil); console.Explain(err).Code != "untrusted" {
 		t.Errorf("resolve without the gate: %v", err)
 	}
 	if files, err := b.ws.Gate.Tools(context.Background()); len(files) != 0 || err != nil {
 		t.Errorf("toolFiles without the gate = %v, %v", files, err)
 	}
-	if src, err := b.ws.sources(context.Background(), nil); src.Workspace != "" || console.Explain(err).Code != "untrusted" {
+	if src, err := b.ws.Sources(context.Background(), nil); src.Workspace != "" || console.Explain(err).Code != "untrusted" {
 		t.Errorf("sources of an untrusted workspace = %+v, %v", src, err)
 	}
-	if src, err := b.ws.sources(context.Background(), underNone("")); src.Workspace != "" || err != nil {
+	if src, err := b.ws.Sources(context.Background(), underNone("")); src.Workspace != "" || err != nil {
 		t.Errorf("sources under NONE = %+v, %v", src, err)
 	}
 }

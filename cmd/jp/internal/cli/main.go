@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/workspace"
 	"jp/tools"
 )
 
@@ -30,7 +31,7 @@ import (
 type app struct {
 	con      *console.Console
 	tree     *command.Tree
-	ws       *site
+	ws       *workspace.Workspace
 	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	patience time.Duration // for the store's lock; 0 = the store's own
 	subagent bool          // this process is one: it waits for the store as long as it lives
@@ -74,7 +75,7 @@ func newApp(env console.Env) *app {
 
 // newAppAt returns jp at a console, without commands.
 func newAppAt(con *console.Console) *app {
-	a := &app{con: con, ws: newSite(con)}
+	a := &app{con: con, ws: workspace.New(con)}
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {

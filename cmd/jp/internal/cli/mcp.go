@@ -57,7 +57,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if u.servers != nil {
 		return u.servers, nil
 	}
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 // serversOf are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
 // the user's own that say what one of .mcp.json or an editor may reach; fileErr is what is wrong with .mcp.json as a whole.
 func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
-	m, err := a.ws.machine()
+	m, err := a.ws.Machine()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -140,7 +140,7 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 // mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
 // JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
 func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return "", err
 	}
@@ -364,7 +364,7 @@ func (a *app) keptFromServers(name string) string {
 	if environ.IsProviderKey(name) {
 		return why
 	}
-	m, err := a.ws.machine()
+	m, err := a.ws.Machine()
 	if err != nil {
 		return err.Error()
 	}

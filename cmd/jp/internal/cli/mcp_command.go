@@ -219,7 +219,7 @@ func newMCPApproveCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
 		Run: func(ctx context.Context, args []string) error {
-			if err := a.ws.persist("mcp approve"); err != nil {
+			if err := a.ws.Persist("mcp approve"); err != nil {
 				return err
 			}
 			ctx, stop := a.con.WithSignals(ctx, func() {})

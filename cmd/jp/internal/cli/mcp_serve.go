@@ -51,7 +51,7 @@ func newMCPServeCommand(a *app) *cli.Command {
 }
 
 func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
-	if err := a.ws.persist("mcp serve"); err != nil {
+	if err := a.ws.Persist("mcp serve"); err != nil {
 		return err
 	}
 	if err := a.untaped("mcp serve"); err != nil {
@@ -168,7 +168,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	src, err := s.query.app.ws.sources(ctx, nil)
+	src, err := s.query.app.ws.Sources(ctx, nil)
 	if err != nil {
 		return false
 	}
@@ -176,7 +176,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.query.app.ws.resolve(src, underNone(found.Arg), nil)
+	r, err := s.query.app.ws.Resolve(src, underNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}

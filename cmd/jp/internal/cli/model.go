@@ -87,7 +87,7 @@ type modelCatalog struct {
 
 // modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
 func (a *app) modelCatalog(ctx context.Context) (*modelCatalog, error) {
-	r, err := a.ws.resolve(a.trustedSources(ctx), nil, nil)
+	r, err := a.ws.Resolve(a.trustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil, err
 	}

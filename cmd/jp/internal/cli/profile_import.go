@@ -81,7 +81,7 @@ type imported struct {
 }
 
 func runProfileImport(ctx context.Context, a *app, o importOptions, args []string) error {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
 		return err
 	}
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	src.Workspace = root
 	config, err := profiles.Resolve(src, nil, nil)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -149,7 +150,7 @@ func runQuery(ctx context.Context, a *app, o queryOptions) error {
 	if o.headless() {
 		a.con.Globals.NonInteractive = true
 	}
-	a.ws.reset(o.directives)
+	a.ws.SetDirectives(o.directives)
 	if o.input == inputStream && a.con.Format() == console.FormatStream {
 		return a.converse(ctx, o)
 	}
@@ -185,16 +186,16 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	}
 	defer a.con.EndWith(ctx, host.Kill)()
 
-	ws, err := a.ws.workspace()
+	ws, err := a.ws.Root()
 	if err != nil {
 		return err
 	}
 	a.ws.Subagent = inherited.Lock != nil
-	store, err := a.ws.store(ctx)
+	store, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}
-	if inherited.Lock == nil && !withNone(o.directives) {
+	if inherited.Lock == nil && !workspace.WithNone(o.directives) {
 		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before anything is made
 			return err
 		}
@@ -205,7 +206,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	}
 	if a.con.Globals.NoPersist {
 		var remove func()
-		q.store, remove, err = a.ws.makeStore()
+		q.store, remove, err = a.ws.MakeStore()
 		if err != nil {
 			return err
 		}
@@ -351,7 +352,7 @@ func (q *query) run(ctx context.Context, t task) error {
 		return err
 	}
 	if !q.o.noActivate && !q.app.con.Globals.NoPersist {
-		if session := q.app.ws.session(); session != "" {
+		if session := q.app.ws.Session(); session != "" {
 			if err := q.store.Activate(ctx, session, q.conv.ID); err != nil {
 				return err
 			}

@@ -212,7 +212,7 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, turns convstore.Range) error {
 	w := bufio.NewWriter(out)
 	p := printer{w: w, io: term.New(term.Options{}), style: styleBrief, calls: map[string]convstore.ToolCall{}}
-	store, err := q.app.ws.store(ctx)
+	store, err := q.app.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 
 // place is a run in this workspace: its store is at hand and what the workspace says has passed the gate. The caller closes host.
 func (a *app) place(ctx context.Context, host *proc.Host) (*query, error) {
-	ws, err := a.ws.workspace()
+	ws, err := a.ws.Root()
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.ws.store(ctx)
+	store, err := a.ws.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,11 +46,11 @@ func (a *app) delegating(ctx context.Context, f func(context.Context, *query) er
 
 // implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
 func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
-	src, err := a.ws.sources(ctx, nil)
+	src, err := a.ws.Sources(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	return a.ws.config(src, nil, nil)
+	return a.ws.Config(src, nil, nil)
 }
 
 // begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/tools/brief"
 )
@@ -45,11 +46,11 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	workspace, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return nil, err
 	}
-	if !withNone(o.directives) {
+	if !workspace.WithNone(o.directives) {
 		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before somebody writes for nothing
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.takeDraft(workspace, !a.con.Globals.NoPersist)
+	d, err := a.takeDraft(root, !a.con.Globals.NoPersist)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	}
 	if !o.fresh && o.id.Value != "new" {
 		q := &query{app: a, o: *o}
-		if q.store, err = a.ws.store(ctx); err != nil {
+		if q.store, err = a.ws.Store(ctx); err != nil {
 			return 0, false, err
 		}
 		if id, err = q.target(ctx); err != nil {
@@ -108,7 +109,7 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	if o.edit || id == 0 {
 		return id, true, nil
 	}
-	c, err := a.ws.opened().Get(ctx, id)
+	c, err := a.ws.Opened().Get(ctx, id)
 	return id, err == nil && !resumable(c.Status), err
 }
 
@@ -119,7 +120,7 @@ func resumable(s convstore.Status) bool {
 
 // editor is the command line of the user's editor.
 func (a *app) editor() (string, error) {
-	m, err := a.ws.machine()
+	m, err := a.ws.Machine()
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func (a *app) belowScissors(ctx context.Context, id convstore.ID) (string, error
 		lines = append(lines, "", "It begins a new conversation.")
 		return comment(lines), nil
 	}
-	store, err := a.ws.store(ctx)
+	store, err := a.ws.Store(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -71,7 +71,7 @@ type stand struct {
 // standFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
 // that config for now. The limits of the session are written anew where nobody runs the root.
 func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st stand, err error) {
-	store, err := a.ws.store(ctx)
+	store, err := a.ws.Store(ctx)
 	if err != nil {
 		return st, err
 	}
@@ -83,12 +83,12 @@ func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profile
 	if err != nil {
 		return st, err
 	}
-	src, err := a.ws.sources(ctx, ds)
+	src, err := a.ws.Sources(ctx, ds)
 	if err != nil {
 		return st, err
 	}
 	src.Stored = stored.JSON
-	r, err := a.ws.resolve(src, nil, flags)
+	r, err := a.ws.Resolve(src, nil, flags)
 	if err != nil {
 		return st, err
 	}

@@ -179,11 +179,11 @@ func (q *query) target(ctx context.Context) (convstore.ID, error) {
 	if q.o.fork.Set {
 		return q.app.resolveTarget(ctx, "active")
 	}
-	session := q.app.ws.session()
+	session := q.app.ws.Session()
 	if session == "" {
 		return 0, nil
 	}
-	store, err := q.app.ws.store(ctx)
+	store, err := q.app.ws.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -224,17 +224,17 @@ func (q *query) expiry() time.Time {
 // resolve reads the config; a conversation that was delegated keeps to its grant.
 func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
 	// A delegated run is what its caller stored, and reads no config of the workspace.
-	src := q.app.ws.userSources()
+	src := q.app.ws.UserSources()
 	if !q.delegated {
 		var err error
-		if src, err = q.app.ws.sources(ctx, ds); err != nil {
+		if src, err = q.app.ws.Sources(ctx, ds); err != nil {
 			return err
 		}
 	}
 	src.Stored = stored
 	src.HasGrant = q.conv.Grant != nil
 	flags := q.o.flagDirectives()
-	r, err := q.app.ws.config(src, ds, flags)
+	r, err := q.app.ws.Config(src, ds, flags)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (q *query) resolve(ctx context.Context, stored []byte, ds []profiles.Direct
 		if err != nil {
 			return err
 		}
-		if r, err = q.app.ws.config(src, ds, append(flags, more...)); err != nil {
+		if r, err = q.app.ws.Config(src, ds, append(flags, more...)); err != nil {
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
-	fs := fs.Env{Workspace: q.workspace, Deny: q.app.ws.closedFolders(), Sealed: q.app.ws.sealed(), Growing: q.app.ws.grows()}
+	fs := fs.Env{Workspace: q.workspace, Deny: q.app.ws.Closed(), Sealed: q.app.ws.Sealed(), Growing: q.app.ws.Growing()}
 	env := q.app.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
@@ -207,20 +207,20 @@ func (q *query) talksAsMain() bool {
 
 // commandEnv is what local tools run in.
 func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
-	ws, _ := a.ws.workspace()
+	ws, _ := a.ws.Root()
 	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
 	for k, v := range extra {
 		context[k] = v
 	}
 	var secrets []string
-	if m, err := a.ws.machine(); err == nil {
+	if m, err := a.ws.Machine(); err == nil {
 		for _, p := range m.Providers.LLM {
 			secrets = append(secrets, p.APIKeyEnv)
 		}
 	}
 	return tools.CommandEnv{
 		Host: host, Dir: ws, Environ: a.con.Env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.con.Warn("%s", text) }), Deny: a.ws.closedFolders(), Sealed: a.ws.sealed(), Growing: a.ws.grows(), Program: ownProgram(),
+		Notice: tools.Once(func(text string) { a.con.Warn("%s", text) }), Deny: a.ws.Closed(), Sealed: a.ws.Sealed(), Growing: a.ws.Growing(), Program: ownProgram(),
 	}
 }
 
@@ -291,7 +291,7 @@ func limits(cfg profiles.Config) delegate.Limits {
 
 // profile resolves an agent profile for a child, under NONE.
 func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
-	src, err := a.ws.sources(ctx, wording.Either(a.ws.usesNone(), underNone(""), nil))
+	src, err := a.ws.Sources(ctx, wording.Either(a.ws.UsesNone(), underNone(""), nil))
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -304,7 +304,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 	if modelID != "" {
 		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
 	}
-	r, err := a.ws.resolve(src, directives, flags)
+	r, err := a.ws.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -373,7 +373,7 @@ func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p m
 
 // modelProviders is what the models may know of this machine.
 func (a *app) modelProviders(cfg profiles.Config) model.Providers {
-	ws, _ := a.ws.workspace()
+	ws, _ := a.ws.Root()
 	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
 	p.LLM = map[string]model.Endpoint{}
 	for name, e := range cfg.Providers.LLM {

@@ -14,7 +14,7 @@ import (
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
 // its lock there. It keeps the status of what it is a copy of.
 func (q *query) borrow(ctx context.Context, src convstore.ID) error {
-	from, err := q.app.ws.store(ctx)
+	from, err := q.app.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *app) offByUser(d tools.Definition) (own tools.Definition, program strin
 	if program, ok = a.outsideProgram(d); !ok {
 		return own, "", false
 	}
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") }) // files only
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *app) outsideProgram(d tools.Definition) (path string, ok bool) {
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false
 	}
-	ws, err := a.ws.workspace()
+	ws, err := a.ws.Root()
 	if err != nil {
 		return path, true // there is none
 	}

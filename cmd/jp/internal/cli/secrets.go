@@ -42,7 +42,7 @@ func (a *app) covers() (*cover, error) {
 			names[name] = true
 		}
 	}
-	m, err := a.ws.machine()
+	m, err := a.ws.Machine()
 	if err != nil {
 		return nil, err
 	}

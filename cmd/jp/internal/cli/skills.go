@@ -22,7 +22,7 @@ const maxSkillList = 16 << 10
 
 // skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
 func (q *query) skills(ctx context.Context) []profiles.Skill {
-	src := q.app.ws.userSources()
+	src := q.app.ws.UserSources()
 	trusted := q.app.ws.Gate.PassUnasked(ctx)
 	if trusted != nil {
 		src.Workspace = q.workspace

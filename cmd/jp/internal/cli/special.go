@@ -94,11 +94,11 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		special.Session, special.Profile.Arg, special.Profile.Hash = s.Session, s.Arg, s.Hash
 	}
 	directives := underNone("")
-	src, err := q.app.ws.sources(ctx, directives)
+	src, err := q.app.ws.Sources(ctx, directives)
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	r, err := q.app.ws.resolve(src, directives, flags)
+	r, err := q.app.ws.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Special{}, err
 	}

@@ -30,7 +30,7 @@ func newStorePathCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp store path"},
 		Run: func(ctx context.Context, _ []string) error {
-			st, err := a.ws.store(ctx)
+			st, err := a.ws.Store(ctx)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func newStoreCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
-			st, err := a.ws.store(ctx)
+			st, err := a.ws.Store(ctx)
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
 		Run: func(ctx context.Context, args []string) error {
-			st, err := a.ws.store(ctx)
+			st, err := a.ws.Store(ctx)
 			if err != nil {
 				return err
 			}
@@ -130,10 +130,10 @@ func newStoreCompactCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {
-			if err := a.ws.persist("store compact"); err != nil {
+			if err := a.ws.Persist("store compact"); err != nil {
 				return err
 			}
-			st, err := a.ws.store(ctx)
+			st, err := a.ws.Store(ctx)
 			if err != nil {
 				return err
 			}
@@ -167,14 +167,14 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store adopt ~/old/project"},
 		Run: func(ctx context.Context, args []string) error {
-			if err := a.ws.persist("store adopt"); err != nil {
+			if err := a.ws.Persist("store adopt"); err != nil {
 				return err
 			}
-			root, err := a.ws.workspace()
+			root, err := a.ws.Root()
 			if err != nil {
 				return err
 			}
-			m, err := a.ws.machine()
+			m, err := a.ws.Machine()
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func (t *tape) write(ctx context.Context) error {
 		entries[i].Redact(cover.clean)
 		runs[entries[i].Run] = true
 	}
-	ws, err := t.app.ws.workspace()
+	ws, err := t.app.ws.Root()
 	if err != nil {
 		return fail(err)
 	}

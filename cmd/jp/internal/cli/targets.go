@@ -18,13 +18,13 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	if a.guest != nil {
 		return convstore.ParseID(word)
 	}
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
 	switch word {
 	case ".", "active", "previous":
-		session := a.ws.session()
+		session := a.ws.Session()
 		if session == "" {
 			return 0, exit.NotFoundf("conversation %q: this process belongs to no session", word).
 				WithHint("it has no terminal; set JP_SESSION, or give an id")
@@ -150,7 +150,7 @@ func (a *app) view(ctx context.Context) (convstore.View, error) {
 	if a.guest != nil {
 		return a.guest.scope.View, nil
 	}
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return convstore.View{}, err
 	}

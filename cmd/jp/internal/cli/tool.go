@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
@@ -15,8 +17,6 @@ import (
 	"jp/tools"
 	"jp/tools/fs"
 	"jp/tools/proc"
-
-	"github.com/urfave/cli/v2"
 )
 
 func newToolCommand(a *app) *cli.Command {
@@ -173,7 +173,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
-		root, err := a.ws.workspace()
+		root, err := a.ws.Root()
 		if err != nil {
 			return tools.Tool{}, err
 		}
@@ -181,16 +181,16 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 			q := &query{app: a, workspace: root}
 			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
 		}
-		if _, err := a.ws.store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.Store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
-		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.ws.closedFolders(), Sealed: a.ws.sealed(), Growing: a.ws.grows()}, d)
+		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.ws.Closed(), Sealed: a.ws.Sealed(), Growing: a.ws.Growing()}, d)
 		if err != nil {
 			return tools.Tool{}, err
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		if _, err := a.ws.store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.Store(ctx); err != nil { // whose folder no tool reaches
 			return tools.Tool{}, err
 		}
 		env := a.commandEnv(host, nil)

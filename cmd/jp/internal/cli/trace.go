@@ -70,7 +70,7 @@ func runTrace(ctx context.Context, a *app, output, word string) error {
 
 // trace builds the trace of what word names.
 func (a *app) trace(ctx context.Context, word string) (*trace.Trace, error) {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func newTrustCommand(a *app) *cli.Command {
 }
 
 func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return err
 	}

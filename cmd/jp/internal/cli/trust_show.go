@@ -22,7 +22,7 @@ import (
 // review says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
 // They need no trust, and get the workspace's files for it.
 func (a *app) review(ctx context.Context) (profiles.Sources, *trust.Files, error) {
-	root, err := a.ws.workspace()
+	root, err := a.ws.Root()
 	if err != nil {
 		return profiles.Sources{}, nil, err
 	}
@@ -34,7 +34,7 @@ func (a *app) review(ctx context.Context) (profiles.Sources, *trust.Files, error
 		a.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
 			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
 	}
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	src.Workspace = root
 	return src, j.Files, nil
 }
@@ -46,7 +46,7 @@ func (a *app) reviewed(src profiles.Sources, c *trust.Files, ds []profiles.Direc
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.ws.Gate.Hold(a.ws.found(), r, c); err != nil {
+	if err := a.ws.Gate.Hold(a.ws.Found(), r, c); err != nil {
 		return nil, nil, err
 	}
 	files, err := c.Tools()
@@ -142,7 +142,7 @@ func (a *app) trustShown(j trust.Judgement) (trustShown, error) {
 	if j.Record != nil {
 		s.TrustedAt = &j.Record.TrustedAt
 	}
-	src := a.ws.userSources()
+	src := a.ws.UserSources()
 	src.Workspace = root
 	s.Agents = append(s.Agents, a.agentShown(src, j.Files, "main", ".jp/config.toml", nil))
 	found, err := profiles.Names(src)

@@ -207,7 +207,7 @@ type differenceJSON struct {
 }
 
 func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -383,7 +383,7 @@ type usageAllJSON struct {
 }
 
 func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
-	st, err := a.ws.store(ctx)
+	st, err := a.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package cli
+// Package workspace is where a command works: the folder that holds .jp, the store of that, the session, and what this machine's
+// settings say. It looks everything up when it is first asked for: a command that needs no workspace reads no file.
+package workspace
 
 import (
 	"cmp"
@@ -19,9 +21,9 @@ import (
 	"jp/tools/fs"
 )
 
-// site is where a command works: its workspace, the store of that, and the settings of this machine. Everything is looked up when
-// it is first asked for, and belongs to the site. Not for concurrent use, but for its gate.
-type site struct {
+// Workspace is where a command works: its workspace, the store of that, and the settings of this machine. Everything is looked up when
+// it is first asked for, and belongs to it. Not for concurrent use, but for its gate.
+type Workspace struct {
 	Con  *console.Console
 	Gate *trust.Gate
 
@@ -37,36 +39,36 @@ type site struct {
 	none      bool                         // the command says NONE: a broken config of the user's is a warning
 }
 
-// newSite returns the site of a command with this console. The gate shows page to whom it asks.
-func newSite(con *console.Console) *site {
-	w := &site{Con: con}
-	w.Gate = &trust.Gate{Con: con, Root: w.workspace, Records: w.trustRecords}
+// New returns where a command with this console works.
+func New(con *console.Console) *Workspace {
+	w := &Workspace{Con: con}
+	w.Gate = &trust.Gate{Con: con, Root: w.Root, Records: w.trustRecords}
 	con.Last = w.removeVanishing
 	return w
 }
 
-// reset notes whether the directives of the command hold NONE.
-func (w *site) reset(ds []profiles.Directive) {
+// SetDirectives notes whether the directives of the command hold NONE.
+func (w *Workspace) SetDirectives(ds []profiles.Directive) {
 	w.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
 }
 
-// found returns the folder that holds .jp if workspace has found it, else "".
-func (w *site) found() string { return w.root }
+// Found returns the folder that holds .jp if workspace has found it, else "".
+func (w *Workspace) Found() string { return w.root }
 
-// opened returns the store if it was asked for, else nil.
-func (w *site) opened() *convstore.Store { return w.st }
+// Opened returns the store if it was asked for, else nil.
+func (w *Workspace) Opened() *convstore.Store { return w.st }
 
-// usesNone reports whether reset has found NONE.
-func (w *site) usesNone() bool { return w.none }
+// UsesNone reports whether reset has found NONE.
+func (w *Workspace) UsesNone() bool { return w.none }
 
-// grows returns where patterns of the user's config look for more files.
-func (w *site) grows() []fs.Growing { return w.growing }
+// Growing returns where patterns of the user's config look for more files.
+func (w *Workspace) Growing() []fs.Growing { return w.growing }
 
-// workspace returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
+// Root returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
 // profiles.ErrNoWorkspace.
-func (w *site) workspace() (string, error) {
+func (w *Workspace) Root() (string, error) {
 	if w.Con.InTool {
-		return "", errGuest()
+		return "", ErrInTool()
 	}
 	if w.root == "" {
 		start := w.Con.Env.Dir
@@ -91,10 +93,10 @@ func (w *site) workspace() (string, error) {
 	return w.root, nil
 }
 
-// config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
+// Config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
 // flags. Its warnings go to stderr.
-func (w *site) config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
-	r, err := w.resolve(src, ds, flags)
+func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+	r, err := w.Resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func (w *site) config(src profiles.Sources, ds, flags []profiles.Directive) (*pr
 }
 
 // know keeps what r says about this machine.
-func (w *site) know(r *profiles.Resolved) {
+func (w *Workspace) know(r *profiles.Resolved) {
 	w.Con.LogDefault = r.Config.Log.File
 	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserFolders), nil
 	for _, pattern := range r.UserPatterns {
@@ -119,14 +121,14 @@ func (w *site) know(r *profiles.Resolved) {
 	}
 }
 
-// machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
+// Machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
 // anybody from their conversations.
-func (w *site) machine() (*profiles.Config, error) {
+func (w *Workspace) Machine() (*profiles.Config, error) {
 	if w.Con.InTool {
-		return nil, errGuest()
+		return nil, ErrInTool()
 	}
 	if w.settings == nil {
-		src := w.userSources()
+		src := w.UserSources()
 		var ds []profiles.Directive
 		if w.none {
 			ds = []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
@@ -140,15 +142,15 @@ func (w *site) machine() (*profiles.Config, error) {
 	return w.settings, nil
 }
 
-// store returns the workspace's store. Nothing is opened or made before it is used.
-func (w *site) store(context.Context) (*convstore.Store, error) {
+// Store returns the workspace's store. Nothing is opened or made before it is used.
+func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 	if w.Con.InTool {
-		return nil, errGuest()
+		return nil, ErrInTool()
 	}
 	if w.st != nil {
 		return w.st, nil
 	}
-	root, err := w.workspace()
+	root, err := w.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +163,11 @@ func (w *site) store(context.Context) (*convstore.Store, error) {
 }
 
 // storeOf returns the store of the workspace at root.
-func (w *site) storeOf(root string) (*convstore.Store, error) {
+func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 	env := convstore.Env{Get: w.Con.Getenv, Notice: func(s string) { w.Con.Note("%s", s) }}
 	if w.Con.Getenv("JP_STORE") == "" {
 		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
-		m, err := w.machine()
+		m, err := w.Machine()
 		if err != nil {
 			return nil, err
 		}
@@ -178,19 +180,19 @@ func (w *site) storeOf(root string) (*convstore.Store, error) {
 	return convstore.Open(dir, convstore.Options{ReadOnly: w.Con.Globals.NoPersist, Deadline: w.Patience, Patient: w.Subagent, Notice: env.Notice, Workspace: root})
 }
 
-// persist refuses a command that does nothing but write when writing was ruled out.
-func (w *site) persist(command string) error {
+// Persist refuses a command that does nothing but write when writing was ruled out.
+func (w *Workspace) Persist(command string) error {
 	if w.Con.Globals.NoPersist {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
 	}
 	return nil
 }
 
-// sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
+// Sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
 // gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
-func (w *site) sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
-	src := w.userSources()
-	if withNone(ds) {
+func (w *Workspace) Sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
+	src := w.UserSources()
+	if WithNone(ds) {
 		if w.Gate.PassUnasked(ctx) != nil {
 			src.Workspace = w.root
 		}
@@ -205,7 +207,7 @@ func (w *site) sources(ctx context.Context, ds []profiles.Directive) (profiles.S
 	return src, nil
 }
 
-func withNone(ds []profiles.Directive) bool {
+func WithNone(ds []profiles.Directive) bool {
 	for _, d := range ds {
 		if d.Text == "NONE" {
 			return true
@@ -214,17 +216,17 @@ func withNone(ds []profiles.Directive) bool {
 	return false
 }
 
-// userSources is everything but the workspace.
-func (w *site) userSources() profiles.Sources {
+// UserSources is everything but the workspace.
+func (w *Workspace) UserSources() profiles.Sources {
 	return profiles.Sources{
 		UserDir: profiles.UserDir(w.Con.Env.Environ), Dir: cmp.Or(w.Con.Env.Dir, w.root), Environ: w.Con.Env.Environ,
 		Reserved: tools.EmbeddedNames(), NearModel: model.Near,
 	}
 }
 
-// resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
+// Resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
 // refused.
-func (w *site) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
+func (w *Workspace) Resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := profiles.Resolve(src, ds, flags)
 	if err != nil {
 		return nil, err
@@ -233,10 +235,10 @@ func (w *site) resolve(src profiles.Sources, ds, flags []profiles.Directive) (*p
 }
 
 // trustRecords is the folder of the records of trust for the workspace at root: that of its store.
-func (w *site) trustRecords(ctx context.Context, root string) (dir string, err error) {
+func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, err error) {
 	var st *convstore.Store
 	if root == w.root {
-		st, err = w.store(ctx)
+		st, err = w.Store(ctx)
 	} else {
 		st, err = w.storeOf(root)
 	}
@@ -246,5 +248,5 @@ func (w *site) trustRecords(ctx context.Context, root string) (dir string, err e
 	return filepath.Dir(st.Path()), nil
 }
 
-// errGuest is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
-func errGuest() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }
+// ErrInTool is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
+func ErrInTool() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }

@@ -1,4 +1,4 @@
-package cli
+package workspace
 
 import (
 	"crypto/sha256"
@@ -7,8 +7,8 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-// session names who the active conversation belongs to: $JP_SESSION, else the controlling terminal; "" without either.
-func (w *site) session() string {
+// Session names who the active conversation belongs to: $JP_SESSION, else the controlling terminal; "" without either.
+func (w *Workspace) Session() string {
 	if s := w.Con.Getenv("JP_SESSION"); s != "" {
 		if len(s) > 200 {
 			sum := sha256.Sum256([]byte(s))
@@ -19,8 +19,8 @@ func (w *site) session() string {
 	return terminalSession()
 }
 
-// errNoSession is for --activate where nothing could hold the active conversation.
-func errNoSession() error {
+// ErrNoSession is for --activate where nothing could hold the active conversation.
+func ErrNoSession() error {
 	return exit.Usagef("--activate: this process belongs to no session").
 		WithHint("it has no terminal; set JP_SESSION to a name of your choice")
 }

@@ -1,4 +1,4 @@
-package cli
+package workspace
 
 import (
 	"io/fs"
@@ -10,9 +10,9 @@ import (
 	"jp/profiles"
 )
 
-// closedFolders are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
+// Closed are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
 // that tools run), and of the user's own config, which may do what a workspace may not.
-func (w *site) closedFolders() []string {
+func (w *Workspace) Closed() []string {
 	var list []string
 	if dir := w.Con.StateDir(); dir != "" {
 		list = append(list, dir)
@@ -29,12 +29,12 @@ func (w *site) closedFolders() []string {
 	return list
 }
 
-// sealed are the files and folders that no tool writes: what the user's own config consists of outside of its folder, which its
+// Sealed are the files and folders that no tool writes: what the user's own config consists of outside of its folder, which its
 // files extend or a link in it leads to, and every link on the way to a closed folder or to one of these. Whoever writes one
 // of them decides what the config says.
-func (w *site) sealed() []string {
+func (w *Workspace) Sealed() []string {
 	var list []string
-	for _, dir := range w.closedFolders() {
+	for _, dir := range w.Closed() {
 		links, _ := behind(dir)
 		list = append(list, links...)
 	}

@@ -1,18 +1,19 @@
-package cli
+package workspace
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"jp/cmd/jp/internal/exit"
-	"jp/convstore"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"jp/cmd/jp/internal/exit"
+	"jp/convstore"
 )
 
 // vanishingName begins the name of a folder that a run with --no-persist has for itself; digits follow.
@@ -99,15 +100,15 @@ func sweepVanished(place string) {
 }
 
 // removeVanishing removes the store of a run with --no-persist that is ended by force; if it cannot, the next run does.
-func (w *site) removeVanishing() {
+func (w *Workspace) removeVanishing() {
 	if dir := w.vanishing.Load(); dir != nil {
 		_ = os.RemoveAll(dir.path)
 	}
 }
 
-// makeStore makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
+// MakeStore makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
 // have left that were killed is removed first.
-func (w *site) makeStore() (st *convstore.Store, remove func(), err error) {
+func (w *Workspace) MakeStore() (st *convstore.Store, remove func(), err error) {
 	places := w.vanishingPlaces()
 	for _, place := range places {
 		sweepVanished(place)
@@ -130,7 +131,7 @@ func (w *site) makeStore() (st *convstore.Store, remove func(), err error) {
 }
 
 // vanishingPlaces returns the folders where a vanishing store may be, the first one for this run.
-func (w *site) vanishingPlaces() (places []string) {
+func (w *Workspace) vanishingPlaces() (places []string) {
 	if top := w.Con.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(top) {
 		if info, err := os.Stat(top); err == nil && info.IsDir() {
 			places = append(places, top)
