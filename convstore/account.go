@@ -277,13 +277,18 @@ func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.noteEvent(id, r, r.lostCall())
+	return t.noteEvent(id, r, t.loss(id, r))
 }
 
-// lostCall is the event that says so. It does not depend on when it is made: an export that holds
-// it, because nobody had stored it yet, and the store have the same one.
-func (r *record) lostCall() Event {
-	return Event{ID: fmt.Sprintf("lost-%d", r.LastSeq+1), Time: r.UpdatedAt, Body: ModelCall{
+// loss is the event that says so. It does not depend on when it is made: an export that holds
+// it, because nobody had stored it yet, and the store have the same one. Its ID is of no event of
+// the conversation, one that an import brought included, which would be taken for it.
+func (t *tx) loss(id ID, r *record) Event {
+	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
+	for n := 2; t.bucket(bEventIDs).Get(textKey(id, name)) != nil; n++ {
+		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)
+	}
+	return Event{ID: name, Time: r.UpdatedAt, Body: ModelCall{
 		Model: r.Call.Model, Usage: r.Call.Usage, CostNano: r.Call.CostNano, Stop: callLost, Estimated: true, Replayed: r.Call.Replayed,
 	}}
 }

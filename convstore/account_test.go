@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -423,4 +424,28 @@ func dupLock(t *testing.T, r *Reservation) *os.File {
 	}
 	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "lock")
+}
+
+// TestLostCallWithAKnownID: an event that somebody brought along under the ID of a loss hides none.
+func TestLostCallWithAKnownID(t *testing.T) {
+	s := openStore(t)
+	c := mustCreate(t, s, New{})
+	l := mustLock(t, s, c.ID)
+	call := Call{Model: "m", Usage: Usage{Input: 100, Output: 50}}
+	start := []Event{{Body: TurnStart{}}, {ID: "lost-4", Body: UserMessage{Text: "q"}}, {ID: "lost-4-2", Body: Note{Text: "n"}}}
+	if err := l.Begin(t.Context(), func(Account) *Call { return &call }, start...); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	killed := exportLines(t, s)
+	l = mustLock(t, s, c.ID)
+	mustAppend(t, l, Note{Text: "went on"})
+	if got := mustGet(t, s.View, c.ID); got.Usage != call.Usage {
+		t.Errorf("used %+v, want the lost call, %+v", got.Usage, call.Usage)
+	}
+	for what, lines := range map[string]string{"before": killed, "after": exportLines(t, s)} {
+		if !strings.Contains(lines, `"lost-4-3"`) {
+			t.Errorf("the export %s the loss is stored has no event lost-4-3: %s", what, lines)
+		}
+	}
 }

@@ -167,7 +167,7 @@ func (t *tx) unstoredLoss(id ID, r *record) (*stored, error) {
 	if held || err != nil {
 		return nil, err
 	}
-	s, err := encodeEvent(r.lostCall())
+	s, err := encodeEvent(t.loss(id, r))
 	return &s, err
 }
 
