@@ -69,7 +69,19 @@ func (e *LostError) Error() string {
 	if e.Spans == 1 {
 		what = "1 span was"
 	}
-	return fmt.Sprintf("%s not sent to %s: %v", what, e.URL, e.Err)
+	return fmt.Sprintf("%s not sent to %s: %v", what, shownURL(e.URL), e.Err)
+}
+
+// shownURL is an address as messages show it: some collectors have a key in their path.
+func shownURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the collector"
+	}
+	if u.Path != "/v1/traces" {
+		u.Path, u.RawPath = "/...", ""
+	}
+	return u.String()
 }
 
 // Unwrap returns the cause.
