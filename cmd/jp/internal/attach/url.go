@@ -88,7 +88,25 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	if set := strings.ToLower(params["charset"]); set != "" && set != "utf-8" && set != "us-ascii" && !isASCII(b) {
 		return none, fmt.Errorf("%s: is in %s, and only UTF-8 is read", ref, set)
 	}
-	return r.keep(ref, kind, b)
+	return r.keep(withoutValues(ref), kind, b)
+}
+
+// withoutValues is an address as models read it and conversations keep it: values of its query may be keys or signatures.
+func withoutValues(ref string) string {
+	before, query, ok := strings.Cut(ref, "?")
+	if !ok {
+		return ref
+	}
+	query, _, _ = strings.Cut(query, "#")
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		if name, value, ok := strings.Cut(pair, "="); ok && value != "" {
+			pairs[i] = name + "=..."
+		} else if !ok && pair != "" {
+			pairs[i] = "..." // a value without a name
+		}
+	}
+	return before + "?" + strings.Join(pairs, "&")
 }
 
 func isASCII(b []byte) bool {
