@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"jp/tools/files"
 )
 
 const (
@@ -20,9 +21,6 @@ const (
 	maxTotalBytes = 8 << 20 // all that one Resolve reads
 	maxFiles      = 256     // opened by one Resolve; files that extend one file twice over would multiply
 )
-
-// openFlags: without O_NONBLOCK opening a pipe waits for a writer, without O_NOCTTY a terminal could become ours.
-const openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
 // place is where a file lives. Below the workspace's .jp everything stays below it, symlinks resolved;
 // elsewhere, the zero place, the user's own rights are the bound.
@@ -50,8 +48,8 @@ func (l location) abs() string {
 	return l.path
 }
 
-// files opens config files for one Resolve and counts what it opens.
-type files struct {
+// reader opens config files for one Resolve and counts what it opens.
+type reader struct {
 	jp      string // the workspace's .jp folder, "" = none
 	home    string
 	instead map[string][]byte // see Sources
@@ -60,14 +58,14 @@ type files struct {
 	bytes   int
 }
 
-func (f *files) close() {
+func (f *reader) close() {
 	if f.root != nil {
 		_ = f.root.Close() // opened for reading
 	}
 }
 
 // at is the location of an absolute path: confined when it lies below .jp.
-func (f *files) at(abs string) location {
+func (f *reader) at(abs string) location {
 	if f.jp != "" {
 		if rel, err := filepath.Rel(f.jp, abs); err == nil && filepath.IsLocal(rel) {
 			return location{place: place{f.jp, true}, path: filepath.ToSlash(rel)}
@@ -77,7 +75,7 @@ func (f *files) at(abs string) location {
 }
 
 // tilde expands a leading ~/.
-func (f *files) tilde(p string) (string, error) {
+func (f *reader) tilde(p string) (string, error) {
 	rest, ok := strings.CutPrefix(p, "~/")
 	if !ok {
 		return p, nil
@@ -89,7 +87,7 @@ func (f *files) tilde(p string) (string, error) {
 }
 
 // jail opens the workspace's .jp folder once.
-func (f *files) jail() (*os.Root, error) {
+func (f *reader) jail() (*os.Root, error) {
 	if f.root == nil {
 		root, err := os.OpenRoot(f.jp)
 		if err != nil {
@@ -100,22 +98,24 @@ func (f *files) jail() (*os.Root, error) {
 	return f.root, nil
 }
 
+// place is where the paths of a place are looked up.
+func (f *reader) place(p place) (files.Place, error) {
+	if p.confined {
+		return f.jail()
+	}
+	return files.Disk{}, nil
+}
+
 // exists reports whether something is at l, links followed.
-func (f *files) exists(l location) (bool, error) {
+func (f *reader) exists(l location) (bool, error) {
 	if _, ok := f.instead[l.abs()]; ok {
 		return true, nil
 	}
-	stat := os.Stat
-	if l.place.confined {
-		stat = func(name string) (fs.FileInfo, error) {
-			root, err := f.jail()
-			if err != nil {
-				return nil, err
-			}
-			return root.Stat(name)
-		}
+	at, err := f.place(l.place)
+	if err == nil {
+		_, err = at.Stat(l.path)
 	}
-	switch _, err := stat(l.path); {
+	switch {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -127,7 +127,7 @@ func (f *files) exists(l location) (bool, error) {
 
 // read returns the bytes of a regular file and its identity, nil for one that is not as it is on disk. Errors name neither
 // operation nor path.
-func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
+func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
 	if data, ok := f.instead[l.abs()]; ok {
 		if len(data) > maxFileBytes {
 			return nil, nil, fmt.Errorf("larger than %d KiB", maxFileBytes>>10)
@@ -137,19 +137,11 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 	if f.count++; f.count > maxFiles {
 		return nil, nil, fmt.Errorf("more than %d config files are read", maxFiles)
 	}
-	stat, open := os.Stat, func(name string) (*os.File, error) {
-		return os.OpenFile(name, openFlags, 0)
+	at, err := f.place(l.place)
+	if err != nil {
+		return nil, nil, err
 	}
-	if l.place.confined {
-		root, err := f.jail()
-		if err != nil {
-			return nil, nil, err
-		}
-		stat, open = root.Stat, func(name string) (*os.File, error) {
-			return root.OpenFile(name, openFlags, 0)
-		}
-	}
-	data, info, err := slurp(l.path, stat, open, maxFileBytes)
+	data, info, err := files.ReadRegular(at, l.path, maxFileBytes, 0)
 	if err != nil {
 		return nil, nil, f.explain(l, err)
 	}
@@ -159,49 +151,8 @@ func (f *files) read(l location) ([]byte, fs.FileInfo, error) {
 	return data, info, nil
 }
 
-// slurp reads a regular file of at most limit bytes.
-func slurp(name string, stat func(string) (fs.FileInfo, error), open func(string) (*os.File, error), limit int) ([]byte, fs.FileInfo, error) {
-	// Look before opening, since opening a device can do things; and after, since it may have been exchanged
-	// between. Not blocking keeps a pipe put there meanwhile from holding us.
-	if info, err := stat(name); err != nil {
-		return nil, nil, err
-	} else if err := regular(info); err != nil {
-		return nil, nil, err
-	}
-	file, err := open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, nil, reason(err)
-	}
-	if err := regular(info); err != nil {
-		return nil, nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
-	if err != nil {
-		return nil, nil, reason(err)
-	}
-	if len(data) > limit {
-		return nil, nil, fmt.Errorf("larger than %d KiB", limit>>10)
-	}
-	return data, info, nil
-}
-
-func regular(info fs.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return errors.New("is a folder, not a file")
-	case !info.Mode().IsRegular():
-		return errors.New("is not a regular file")
-	}
-	return nil
-}
-
 // explain turns an error of opening into what a user can act on.
-func (f *files) explain(l location, err error) error {
+func (f *reader) explain(l location, err error) error {
 	err = reason(err)
 	// Package os has no sentinel for a path that leaves its root.
 	if l.place.confined && strings.Contains(err.Error(), "escapes from parent") {
@@ -212,7 +163,7 @@ func (f *files) explain(l location, err error) error {
 
 // glob resolves one entry of `extends` in the file at from: a path or a pattern, relative to its folder.
 // It returns the locations sorted. A plain path is returned whether it exists or not.
-func (f *files) glob(from location, entry string) ([]location, error) {
+func (f *reader) glob(from location, entry string) ([]location, error) {
 	base, pattern, err := f.base(from, entry)
 	switch {
 	case err != nil:
@@ -240,17 +191,17 @@ func (f *files) glob(from location, entry string) ([]location, error) {
 }
 
 // folder is the file system below a location. Looking through it waits for nobody: opening a FIFO would.
-func (f *files) folder(l location) (fs.FS, error) {
+func (f *reader) folder(l location) (fs.FS, error) {
 	if !l.place.confined {
 		return folderFS(func(name string) (*os.File, error) {
-			return os.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)), openFlags, 0)
+			return os.OpenFile(filepath.Join(l.path, filepath.FromSlash(name)), files.Reading, 0)
 		}), nil
 	}
 	root, err := f.jail()
 	if err != nil {
 		return nil, err
 	}
-	return folderFS(func(name string) (*os.File, error) { return root.OpenFile(path.Join(l.path, name), openFlags, 0) }), nil
+	return folderFS(func(name string) (*os.File, error) { return root.OpenFile(path.Join(l.path, name), files.Reading, 0) }), nil
 }
 
 // folderFS is an fs.FS that opens files with its function.
@@ -280,7 +231,7 @@ func splitPattern(entry string) (fixed, pattern string) {
 
 // base splits an entry of `extends` in the file at from into the folder in which its pattern is matched, and the pattern; without
 // a pattern base is the file itself.
-func (f *files) base(from location, entry string) (base location, pattern string, err error) {
+func (f *reader) base(from location, entry string) (base location, pattern string, err error) {
 	if strings.ContainsRune(entry, 0) || entry == "" {
 		return base, "", errors.New("is no path")
 	}

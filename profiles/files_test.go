@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 func (w *world) link(target, name string) {
@@ -226,28 +225,6 @@ func (w *world) fifo(name string) {
 	w.t.Helper()
 	if err := syscall.Mkfifo(w.path(name), 0o600); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-// A pipe that is put in place of a file after it was looked at must not hold us: opening does not block.
-func TestOpenDoesNotBlock(t *testing.T) {
-	w := newWorld(t, nil)
-	w.fifo("OUT/p")
-	done := make(chan error, 1)
-	go func() {
-		f, err := os.OpenFile(w.path("OUT/p"), openFlags, 0)
-		if err == nil {
-			f.Close()
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("opening a pipe blocks")
 	}
 }
 

@@ -184,7 +184,7 @@ func (r *resolver) lostPath(arg string) string {
 }
 
 // in is the file of a name in a folder of config_load_paths.
-func (f *files) in(dir location, name string) location {
+func (f *reader) in(dir location, name string) location {
 	if dir.place.confined {
 		return location{place: dir.place, path: path.Join(dir.path, name+".toml")}
 	}
@@ -192,7 +192,7 @@ func (f *files) in(dir location, name string) location {
 }
 
 // list names the TOML files below a folder, sorted; none when there is no such folder.
-func (f *files) list(dir location) ([]string, error) {
+func (f *reader) list(dir location) ([]string, error) {
 	fsys, err := f.folder(dir)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"jp/profiles/tomldoc"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"jp/tools/files"
 )
 
 // Foreign is an agent as a file of another program describes it.
@@ -65,7 +66,7 @@ func ForeignFormat(path string) string {
 
 // ReadForeign reads the agent file at an absolute path. Errors are *Error, or wrap fs.ErrNotExist.
 func ReadForeign(format, path string) (Foreign, error) {
-	data, _, err := slurp(path, os.Stat, func(name string) (*os.File, error) { return os.OpenFile(name, openFlags, 0) }, maxForeignBytes)
+	data, _, err := files.ReadRegular(files.Disk{}, path, maxForeignBytes, 0)
 	if err != nil {
 		return Foreign{}, &Error{File: path, Msg: reason(err).Error(), Err: err}
 	}

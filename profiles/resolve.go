@@ -126,7 +126,7 @@ type resolver struct {
 	src    Sources
 	dir    string // absolute
 	env    map[string]string
-	files  *files
+	files  *reader
 	none   bool       // NONE is among the directives: no implicit layers
 	anew   bool       // WORKSPACE is: the stored config is not read
 	search []location // folders in which names are looked up
@@ -142,7 +142,7 @@ type resolver struct {
 
 func newResolver(src Sources) (*resolver, error) {
 	env := environment(src.Environ)
-	f := &files{instead: src.Instead}
+	f := &reader{instead: src.Instead}
 	if home := env["HOME"]; filepath.IsAbs(home) {
 		f.home = filepath.Clean(home)
 	}

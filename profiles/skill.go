@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"jp/tools/files"
 )
 
 const maxSkillBytes = 256 << 10
@@ -32,7 +34,7 @@ const maxSkillDescription = 1024
 
 // skill finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
 // folder. The first folder that holds it counts, also when it cannot be used.
-func (f *files) skill(workspace, name string) (Skill, []byte, error) {
+func (f *reader) skill(workspace, name string) (Skill, []byte, error) {
 	if !isToolName(name) {
 		return Skill{}, nil, errors.New("the name of a skill is at most 64 letters, digits, _ and -")
 	}
@@ -70,7 +72,7 @@ func (f *files) skill(workspace, name string) (Skill, []byte, error) {
 // readSkill reads one file. Those of a workspace stay in it, those in .jp in there, symlinks resolved.
 func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
 	if !confined {
-		data, _, err := slurp(filepath.Join(base, rel), os.Stat, func(name string) (*os.File, error) { return os.OpenFile(name, openFlags, 0) }, maxSkillBytes)
+		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(base, rel), maxSkillBytes, 0)
 		return data, err
 	}
 	if dir == ".jp" {
@@ -81,7 +83,7 @@ func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	data, _, err := slurp(rel, root.Stat, func(name string) (*os.File, error) { return root.OpenFile(name, openFlags, 0) }, maxSkillBytes)
+	data, _, err := files.ReadRegular(root, rel, maxSkillBytes, 0)
 	if err != nil && strings.Contains(err.Error(), "escapes from parent") {
 		return nil, errors.New("leads out of " + base)
 	}
@@ -195,7 +197,7 @@ func scalar(first string, more []string) (string, error) {
 // in which one is searched. What cannot be used is among the problems. At most 256 are looked at.
 func Skills(src Sources) (found []Skill, problems []error) {
 	const most = 256
-	f := &files{}
+	f := &reader{}
 	if home := environment(src.Environ)["HOME"]; filepath.IsAbs(home) {
 		f.home = filepath.Clean(home)
 	}
@@ -205,7 +207,7 @@ func Skills(src Sources) (found []Skill, problems []error) {
 			continue
 		}
 		for _, dir := range []string{".jp", ".agents", ".claude"} {
-			folder, err := os.OpenFile(filepath.Join(base, dir, "skills"), openFlags|syscall.O_DIRECTORY, 0)
+			folder, err := os.OpenFile(filepath.Join(base, dir, "skills"), files.Reading|syscall.O_DIRECTORY, 0)
 			if err != nil {
 				continue // there is none, or nothing that a skill could be read from
 			}

@@ -1,4 +1,5 @@
-// Package files puts a file in its place whole or not at all, whatever ends the process on the way.
+// Package files opens what must be a regular file, and puts a file in its place whole or not at all, whatever ends the process
+// on the way.
 package files
 
 import (

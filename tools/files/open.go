@@ -1,0 +1,131 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Reading are the flags that open a file to read it, and wait for nobody: without O_NONBLOCK opening a FIFO waits for a
+// writer, without O_NOCTTY a terminal could become that of the process.
+const Reading = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
+
+// What keeps a file from being opened; each is wrapped by an *fs.PathError.
+var (
+	ErrFolder  = errors.New("is a folder, not a file")
+	ErrSpecial = errors.New("is not a regular file")
+	ErrLink    = errors.New("is a symbolic link")
+	ErrOwner   = errors.New("belongs to someone else")
+)
+
+// LargeError is the error for a file of more than Limit bytes.
+type LargeError struct{ Limit int }
+
+func (e *LargeError) Error() string {
+	if e.Limit >= 4<<20 {
+		return fmt.Sprintf("larger than %d MiB", e.Limit>>20)
+	}
+	return fmt.Sprintf("larger than %d KiB", e.Limit>>10)
+}
+
+// Rules say what else a regular file must be.
+type Rules uint8
+
+const (
+	NoLink Rules = 1 << iota // the last element of its name is no symbolic link
+	Own                      // it belongs to the user of this process
+)
+
+// A Place is where names are looked up: [Disk], or an [os.Root], out of which none leads.
+type Place interface {
+	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
+	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
+}
+
+// Disk is all that the process can reach.
+type Disk struct{}
+
+// Stat is os.Stat.
+func (Disk) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
+
+// Lstat is os.Lstat.
+func (Disk) Lstat(name string) (fs.FileInfo, error) { return os.Lstat(name) }
+
+// OpenFile is os.OpenFile.
+func (Disk) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(name, flag, perm)
+}
+
+// OpenRegular opens a regular file, and waits for nobody whatever is there in its stead. Flag is as for os.OpenFile; with
+// os.O_CREATE a new file is one that only its user can read. Every error is an *fs.PathError.
+func OpenRegular(at Place, name string, flag int, rules Rules) (*os.File, fs.FileInfo, error) {
+	look := at.Stat
+	if rules&NoLink != 0 {
+		look, flag = at.Lstat, flag|syscall.O_NOFOLLOW
+	}
+	// It is looked at before it is opened, since opening a device can do things, and after, since it may have been exchanged
+	// between.
+	info, err := look(name)
+	switch {
+	case err == nil:
+		if err := fits(info, rules); err != nil {
+			return nil, nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+	case flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist):
+		return nil, nil, err
+	}
+	file, err := at.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0o600)
+	if err != nil {
+		if rules&NoLink != 0 && errors.Is(err, syscall.ELOOP) {
+			err = &fs.PathError{Op: "open", Path: name, Err: ErrLink}
+		}
+		return nil, nil, err
+	}
+	if info, err = file.Stat(); err == nil {
+		if bad := fits(info, rules); bad != nil {
+			err = &fs.PathError{Op: "open", Path: name, Err: bad}
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+func fits(info fs.FileInfo, rules Rules) error {
+	switch {
+	case info.IsDir():
+		return ErrFolder
+	case info.Mode()&fs.ModeSymlink != 0:
+		return ErrLink
+	case !info.Mode().IsRegular():
+		return ErrSpecial
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); rules&Own != 0 && (!ok || st.Uid != uint32(os.Geteuid())) {
+		return ErrOwner
+	}
+	return nil
+}
+
+// ReadRegular returns the bytes of a regular file of at most limit, and what it is. Every error is an *fs.PathError; the one for
+// a larger file wraps a *LargeError.
+func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.FileInfo, error) {
+	file, info, err := OpenRegular(at, name, os.O_RDONLY, rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(data) > limit {
+		return nil, nil, &fs.PathError{Op: "read", Path: name, Err: &LargeError{limit}}
+	}
+	return data, info, nil
+}
