@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/profiles/fault"
+	"jp/profiles/ini"
+	"jp/profiles/skill"
 	"jp/profiles/tomldoc"
 	"jp/tools/suggest"
 )
@@ -174,9 +177,9 @@ func (r *resolver) readSpecializations(at *location, mustExist bool) (*document,
 	if err != nil {
 		return fail(err)
 	}
-	sections, err := parseINI(data)
+	sections, err := ini.Parse(data)
 	if err != nil {
-		e := err.(*Error)
+		e := err.(*fault.Error)
 		e.File = at.abs()
 		return nil, nil, e
 	}
@@ -184,19 +187,19 @@ func (r *resolver) readSpecializations(at *location, mustExist bool) (*document,
 	var list []Specialization
 	names := map[string]int{}
 	for _, s := range sections {
-		if !strings.HasPrefix(s.name, ToolPrefix) {
+		if !strings.HasPrefix(s.Name, ToolPrefix) {
 			// Other programs' sections may be here; a slip of the finger must not pass for one.
-			if near := suggest.Closest(s.name[:min(len(s.name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
-				return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: "unknown section", Hint: "did you mean [" + ToolPrefix + "<name>]?"}
+			if near := suggest.Closest(s.Name[:min(len(s.Name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
+				return nil, nil, &Error{File: at.abs(), Line: s.Line, Key: s.Name, Msg: "unknown section", Hint: "did you mean [" + ToolPrefix + "<name>]?"}
 			}
 			continue
 		}
-		if first := names[strings.ToLower(s.name)]; first > 0 {
-			return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: fmt.Sprintf("differs only in case from the tool of line %d", first)}
+		if first := names[strings.ToLower(s.Name)]; first > 0 {
+			return nil, nil, &Error{File: at.abs(), Line: s.Line, Key: s.Name, Msg: fmt.Sprintf("differs only in case from the tool of line %d", first)}
 		}
-		names[strings.ToLower(s.name)] = s.line
+		names[strings.ToLower(s.Name)] = s.Line
 		if len(list) == maxSpecializations {
-			return nil, nil, &Error{File: at.abs(), Line: s.line, Key: s.name, Msg: fmt.Sprintf("more than %d specializations", maxSpecializations)}
+			return nil, nil, &Error{File: at.abs(), Line: s.Line, Key: s.Name, Msg: fmt.Sprintf("more than %d specializations", maxSpecializations)}
 		}
 		spec, err := r.specialization(at.abs(), s)
 		if err != nil {
@@ -209,69 +212,69 @@ func (r *resolver) readSpecializations(at *location, mustExist bool) (*document,
 }
 
 // specialization checks one section.
-func (r *resolver) specialization(file string, s iniSection) (Specialization, error) {
+func (r *resolver) specialization(file string, s ini.Section) (Specialization, error) {
 	fail := func(line int, key, msg, hint string) (Specialization, error) {
-		if key = s.name + "." + key; strings.HasSuffix(key, ".") {
-			key = s.name
+		if key = s.Name + "." + key; strings.HasSuffix(key, ".") {
+			key = s.Name
 		}
 		return Specialization{}, &Error{File: file, Line: line, Key: key, Msg: msg, Hint: hint}
 	}
-	name := s.name[len(ToolPrefix):]
+	name := s.Name[len(ToolPrefix):]
 	switch {
 	case name == "":
-		return fail(s.line, "", "the name behind "+ToolPrefix+" is missing", "")
-	case !isToolName(s.name):
-		return fail(s.line, "", "a tool's name is at most 64 letters, digits, _ and -", "")
-	case slices.Contains(r.src.Reserved, name) || slices.Contains(r.src.Reserved, s.name):
-		return fail(s.line, "", "the name is that of a tool that jp brings along", "")
+		return fail(s.Line, "", "the name behind "+ToolPrefix+" is missing", "")
+	case !isToolName(s.Name):
+		return fail(s.Line, "", "a tool's name is at most 64 letters, digits, _ and -", "")
+	case slices.Contains(r.src.Reserved, name) || slices.Contains(r.src.Reserved, s.Name):
+		return fail(s.Line, "", "the name is that of a tool that jp brings along", "")
 	}
 	spec := Specialization{
-		Tool: s.name, Arg: file + "#" + s.name,
-		Pos: Position{File: file, Line: s.line, Layer: "specializations"},
+		Tool: s.Name, Arg: file + "#" + s.Name,
+		Pos: Position{File: file, Line: s.Line, Layer: "specializations"},
 	}
 	values := map[string]string{}
-	skillLine := s.line
-	for _, k := range s.keys {
+	skillLine := s.Line
+	for _, k := range s.Keys {
 		keys := []string{"context_window", "session_id", "skill", "system_prompt_patch"}
-		if !slices.Contains(keys, k.name) {
+		if !slices.Contains(keys, k.Name) {
 			hint := ""
-			if near := suggest.Closest(k.name, keys); near != "" {
+			if near := suggest.Closest(k.Name, keys); near != "" {
 				hint = "did you mean " + near + "?"
 			}
-			return fail(k.line, k.name, "unknown key", hint)
+			return fail(k.Line, k.Name, "unknown key", hint)
 		}
-		value := strings.TrimSpace(k.value)
+		value := strings.TrimSpace(k.Value)
 		if value == "" {
-			return fail(k.line, k.name, "must not be empty", "")
+			return fail(k.Line, k.Name, "must not be empty", "")
 		}
-		switch k.name {
+		switch k.Name {
 		case "context_window":
 			n, err := window(value)
 			if err != nil {
-				return fail(k.line, k.name, err.Error(), "")
+				return fail(k.Line, k.Name, err.Error(), "")
 			}
 			spec.ContextWindow = n
 		case "session_id":
 			if len(value) > 128 || noControl(value) != nil {
-				return fail(k.line, k.name, "must be at most 128 bytes in one line", "")
+				return fail(k.Line, k.Name, "must be at most 128 bytes in one line", "")
 			}
 		case "skill":
-			skillLine = k.line
+			skillLine = k.Line
 		}
-		values[k.name] = value
+		values[k.Name] = value
 	}
 	for _, key := range []string{"system_prompt_patch", "session_id", "skill"} {
 		if values[key] == "" {
-			return fail(s.line, key, "is missing", "")
+			return fail(s.Line, key, "is missing", "")
 		}
 	}
 	spec.Patch, spec.Session = values["system_prompt_patch"], values["session_id"]
-	skill, data, err := r.files.skill(r.src.Workspace, values["skill"])
+	found, data, err := skill.Find(r.src.Workspace, r.files.home, values["skill"])
 	if err != nil {
 		return fail(skillLine, "skill", err.Error(), "")
 	}
-	spec.Skill = skill
-	spec.Hash = hashHex([]byte(strconv.Quote(spec.Patch) + strconv.Quote(spec.Session) + strconv.Quote(skill.Name) +
+	spec.Skill = found
+	spec.Hash = hashHex([]byte(strconv.Quote(spec.Patch) + strconv.Quote(spec.Session) + strconv.Quote(found.Name) +
 		strconv.Itoa(spec.ContextWindow) + "\n" + string(data)))
 	return spec, nil
 }
@@ -285,13 +288,18 @@ func window(s string) (int, error) {
 	return n, nil
 }
 
-func isToolName(s string) bool {
-	for i := range len(s) {
-		if !tomldoc.IsBare(s[i]) {
-			return false
-		}
+func isToolName(s string) bool { return len(s) <= 64 && tomldoc.IsBareKey(s) }
+
+// Skill is a SKILL.md: instructions for one kind of work.
+type Skill = skill.Skill
+
+// Skills finds all skills of the workspace and the home folder, as skill.All does.
+func Skills(src Sources) (found []Skill, problems []error) {
+	home := environment(src.Environ)["HOME"]
+	if home = filepath.Clean(home); !filepath.IsAbs(home) {
+		home = ""
 	}
-	return s != "" && len(s) <= 64
+	return skill.All(src.Workspace, home)
 }
 
 // specializationsSetting follows delegation.specializations.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"jp/profiles/skill"
 )
 
 func skillFile(name string) string {
@@ -269,7 +271,7 @@ func TestSkillPlaces(t *testing.T) {
 	if err := os.RemoveAll(w.path("WS/.agents")); err != nil {
 		t.Fatal(err)
 	}
-	w.write("WS/.claude/skills/k/SKILL.md", skillFile("k")+strings.Repeat("x", maxSkillBytes))
+	w.write("WS/.claude/skills/k/SKILL.md", skillFile("k")+strings.Repeat("x", skill.MaxBytes))
 	if got, want := file(), "/WS/.jp/specializations.ini:4: llm_tool_a.skill: /WS/.claude/skills/k/SKILL.md: larger than 256 KiB"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -282,55 +284,8 @@ func TestSkillPlaces(t *testing.T) {
 	}
 }
 
-func TestParseSkill(t *testing.T) {
-	tests := []struct{ name, text, want string }{
-		{"plain", "---\nname: k\ndescription: Does it. # comment\n---\nBody.\n", "k|Does it.|Body."},
-		{"quotes and other keys", "---\nlicense: MIT\nname: \"k\"\nmetadata:\n  name: other\n  description: other\ndescription: 'It''s k: #1'\n---\n\n# K\n", "k|It's k: #1|# K"},
-		{"folded", "---\nname: k\ndescription: >-\n  Does it,\n  and more.\n\nallowed-tools: x\n---\nB", "k|Does it, and more.|B"},
-		{"literal", "---\ndescription: |\n  One\n  Two\nname: k\n---\nB", "k|One Two|B"},
-		{"goes on", "---\nname: k\ndescription: Does it\n  and more\n---\nB", "k|Does it and more|B"},
-		{"escapes", "---\nname: k\ndescription: \"a \\\"b\\\"\\nc\"\n---\nB", `k|a "b" c|B`},
-		{"a character by its number", `---
-name: k
-description: "\xd1 \u00d1 \\xd1"
----
-B`, `k|Ñ Ñ \xd1|B`},
-		{"an escape of the terminal", "---\nname: k\ndescription: \"a\\x1b[31m\"\n---\nB", "3: description: must not hold control characters"},
-		{"CRLF and byte order mark", "\ufeff---\r\nname: k\r\ndescription: d\r\n---\r\nA\r\nB\r\n", "k|d|A\nB"},
-		{"body with ---", "---\nname: k\ndescription: d\n---\nA\n---\nB", "k|d|A\n---\nB"},
-		{"empty", "", "1: must begin with a frontmatter between lines of ---"},
-		{"no frontmatter", "# K\n", "1: must begin with a frontmatter between lines of ---"},
-		{"no end", "---\nname: k\n", "1: the frontmatter has no end"},
-		{"no name", "---\ndescription: d\n---\nB", "|d|B"},
-		{"no description", "---\nname: k\n---\nB", "1: description: is missing"},
-		{"empty description", "---\nname: k\ndescription:\n---\nB", "3: description: must not be empty"},
-		{"long description", "---\nname: k\ndescription: " + strings.Repeat("é", 1025) + "\n---\nB", "k|" + strings.Repeat("é", 1023) + "…|B|its description is longer than 1024 characters, and cut"},
-		{"characters, not bytes", "---\nname: k\ndescription: " + strings.Repeat("é", 1024) + "\n---\nB", "k|" + strings.Repeat("é", 1024) + "|B"},
-		{"long name", "---\nname: " + strings.Repeat("x", 1025) + "\ndescription: d\n---\nB", "2: name: must be at most 1024 bytes"},
-		{"no body", "---\nname: k\ndescription: d\n---\n\n", "4: says nothing below the frontmatter"},
-		{"name twice", "---\nname: k\nname: l\ndescription: d\n---\nB", "3: name: stands twice"},
-		{"open quotes", "---\nname: k\ndescription: \"d\n---\nB", "3: description: the quotes are not closed, or hold an escape that is not read here"},
-		{"open single quotes", "---\nname: k\ndescription: 'd'x'\n---\nB", "3: description: the quotes are not closed"},
-		{"list", "---\nname: [k]\ndescription: d\n---\nB", "2: name: is no text that can be read here"},
-		{"anchor", "---\nname: k\ndescription: *d\n---\nB", "3: description: is no text that can be read here"},
-		{"not UTF-8", "---\nname: k\ndescription: \xff\n---\nB", "not UTF-8 text"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := parseSkill([]byte(tt.text))
-			got := strings.Join(append([]string{s.Name, s.Description, s.Body}, s.Notes...), "|")
-			if err != nil {
-				got = err.Error()
-				if e := err.(*Error); e.Line > 0 {
-					got = fmt.Sprint(e.Line, ": ", got)
-				}
-			}
-			if got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-		})
-	}
-	// The folder's name counts: it is what sections and agents ask for.
+// TestSkillName: the name of the folder counts, which is what sections and agents ask for.
+func TestSkillName(t *testing.T) {
 	w := newWorld(t, map[string]string{"WS/.jp/specializations.ini": section, "WS/.jp/skills/k/SKILL.md": skillFile("other")})
 	found, problems := Skills(w.src)
 	if len(problems) > 0 || len(found) != 1 || found[0].Name != "k" || len(found[0].Notes) != 1 || !strings.Contains(found[0].Notes[0], `calls it "other"`) {

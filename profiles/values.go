@@ -402,23 +402,15 @@ func checkPriced(s string) error {
 }
 
 func checkWord(s string) error {
-	bare := s != ""
-	for i := range len(s) {
-		bare = bare && tomldoc.IsBare(s[i])
-	}
-	if !bare {
+	if !tomldoc.IsBareKey(s) {
 		return errors.New("the names of servers, variables and headers must be letters, digits, - and _")
 	}
 	return nil
 }
 
 func checkProvider(s string) error {
-	bare := s != ""
-	for i := range len(s) {
-		bare = bare && tomldoc.IsBare(s[i])
-	}
 	switch {
-	case !bare:
+	case !tomldoc.IsBareKey(s):
 		return errors.New("the name of a provider must be letters, digits, - and _")
 	case s == "script":
 		return errors.New("script is the name of the scripted model and no provider")

@@ -19,14 +19,7 @@ func JoinKey(parts []string) string {
 
 // QuotePart is the text of one part of a key. It leaves '*' bare, unlike TOML: it stands only for the defaults of tools.
 func QuotePart(p string) string {
-	if p == "*" {
-		return p
-	}
-	bare := p != ""
-	for i := range len(p) {
-		bare = bare && IsBare(p[i])
-	}
-	if bare {
+	if p == "*" || IsBareKey(p) {
 		return p
 	}
 	return String(p)

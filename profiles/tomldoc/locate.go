@@ -384,6 +384,16 @@ func (l *locator) take(c byte) bool {
 	return false
 }
 
+// IsBareKey reports whether a part of a key needs no quotes.
+func IsBareKey(s string) bool {
+	for i := range len(s) {
+		if !IsBare(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // IsBare reports whether a byte can be in a key without quotes.
 func IsBare(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'

@@ -129,3 +129,16 @@ func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.File
 	}
 	return data, info, nil
 }
+
+// Reason strips the operation and the path from an error of package os, for messages that name the path already.
+func Reason(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}

@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/profiles/foreign"
 	"jp/tools"
 )
 
@@ -47,7 +48,7 @@ func newProfileImportCommand(a *app) *cli.Command {
 			"Look at what was written before you use it: a prompt is somebody's word.",
 		Flags: []*command.Option{
 			command.Bool(&o.check, "check", "show the profiles, write nothing"),
-			command.Choice(&o.from, "from", "PROGRAM", profiles.ForeignFormats(), "whose files these are: "+strings.Join(profiles.ForeignFormats(), ", ")),
+			command.Choice(&o.from, "from", "PROGRAM", foreign.Formats(), "whose files these are: "+strings.Join(foreign.Formats(), ", ")),
 			command.String(&o.tools, "tools", "NAMES", "what an agent holds whose file lists no tools; commas or spaces between names, none for nothing"),
 			command.String(&o.model, "model", "ID", "the model of agents that name none, a family such as sonnet, or one that is not known here").Alias("m"),
 			command.String(&o.as, "prefix", "WORD", "call the profiles agent/WORD-NAME"),
@@ -85,7 +86,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if err != nil {
 		return err
 	}
-	if o.as.Set && (profiles.Foreign{Name: o.as.Value}).ProfileName() != o.as.Value {
+	if o.as.Set && (foreign.Agent{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
 	if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
@@ -165,13 +166,13 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	file := a.con.Abs(arg)
 	format := o.from
 	if format == "" {
-		format = profiles.ForeignFormat(file)
+		format = foreign.FormatOf(file)
 	}
 	if format == "" {
 		return imported{}, exit.Usagef("profile import %s: whose file it is cannot be told", arg).
-			WithHint("--from %s", strings.Join(profiles.ForeignFormats(), "|"))
+			WithHint("--from %s", strings.Join(foreign.Formats(), "|"))
 	}
-	f, err := profiles.ReadForeign(format, file)
+	f, err := foreign.Read(format, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return imported{}, exit.NotFoundf("profile import %s: no such file", arg)
 	}
@@ -196,7 +197,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	}
 	names, unknown := f.MapTools()
 	for _, t := range f.Tools {
-		if known, _ := (profiles.Foreign{Format: format, Tools: []string{t}}).MapTools(); len(known) > 0 {
+		if known, _ := (foreign.Agent{Format: format, Tools: []string{t}}).MapTools(); len(known) > 0 {
 			im.Mapped[t] = known[0]
 		}
 	}
@@ -246,7 +247,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	for _, key := range f.Left {
 		leave("key", key, "a profile has nothing for it")
 	}
-	im.data = f.Profile(profiles.Imported{Source: filepath.ToSlash(a.relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
+	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(a.relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
 	im.TOML = string(im.data)
 	return im, nil
 }
@@ -274,8 +275,8 @@ func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]s
 }
 
 // heldTools are tools by the names that jp knows them by. Reading ones run without a question.
-func heldTools(names []string) ([]profiles.Held, error) {
-	held := make([]profiles.Held, len(names))
+func heldTools(names []string) ([]foreign.Held, error) {
+	held := make([]foreign.Held, len(names))
 	for i, name := range names {
 		def, ok := tools.Embedded(name)
 		if !ok || def.Source != tools.SourceBuiltin {
@@ -287,13 +288,13 @@ func heldTools(names []string) ([]profiles.Held, error) {
 			}
 			return nil, exit.Usagef("--tools: %q is no built-in tool", name).WithHint("%s", command.DidYouMean(name, known, "one of "+strings.Join(known, ", ")))
 		}
-		held[i] = profiles.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
+		held[i] = foreign.Held{Name: name, Source: def.Source, Unattended: !slices.Contains([]string{"fs_create_file", "fs_modify_file"}, name)}
 	}
 	return held, nil
 }
 
 // foreignModel is what a file's model is called here, "" when that is not known.
-func (a *app) foreignModel(cfg profiles.Config, f profiles.Foreign) string {
+func (a *app) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
 		_, err := model.Lookup(id, a.modelProviders(cfg))
 		return wording.Either(err == nil, id, "") // it may be of a provider that is not there

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/profiles/foreign"
 	"jp/tools"
 )
 
@@ -68,8 +69,8 @@ func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
 // unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
 // enabled, or the nearest of the names that are known.
 func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise string) error {
-	for _, format := range profiles.ForeignFormats() {
-		if here, _ := (profiles.Foreign{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
+	for _, format := range foreign.Formats() {
+		if here, _ := (foreign.Agent{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
 			return f.WithHint("here it is called %s", here[0])
 		}
 	}

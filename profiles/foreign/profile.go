@@ -1,4 +1,4 @@
-package profiles
+package foreign
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// foreignTools are the tools of other programs for which jp has one that can do no more.
-var foreignTools = map[string]map[string]string{
+// toolNames are the tools of other programs for which jp has one that can do no more.
+var toolNames = map[string]map[string]string{
 	"claude": {
 		"Read": "fs_read_file", "Grep": "fs_grep_files", "Glob": "fs_list_files", "LS": "fs_list_files",
 		"Write": "fs_create_file", "Edit": "fs_modify_file", "MultiEdit": "fs_modify_file",
@@ -30,9 +30,9 @@ var foreignTools = map[string]map[string]string{
 
 // MapTools returns what the file's tools are called here, sorted and each once, and those that there is nothing for, in the
 // order of the file.
-func (f Foreign) MapTools() (names, unknown []string) {
+func (f Agent) MapTools() (names, unknown []string) {
 	for _, t := range f.Tools {
-		if name, ok := foreignTools[f.Format][t]; ok {
+		if name, ok := toolNames[f.Format][t]; ok {
 			names = append(names, name)
 		} else {
 			unknown = append(unknown, t)
@@ -43,7 +43,7 @@ func (f Foreign) MapTools() (names, unknown []string) {
 }
 
 // ProfileName makes a name that is fit for a profile and a file: lowercase letters, digits, - and _. "" when nothing is left.
-func (f Foreign) ProfileName() string {
+func (f Agent) ProfileName() string {
 	words := strings.FieldsFunc(strings.ToLower(f.Name), func(r rune) bool { return r >= 0x80 || !tomldoc.IsBare(byte(r)) || r == '-' })
 	name := strings.Join(words, "-")
 	return strings.Trim(name[:min(len(name), 64)], "-")
@@ -64,7 +64,7 @@ type Held struct {
 }
 
 // Profile writes the TOML of a profile that resets what stands before it.
-func (f Foreign) Profile(im Imported) []byte {
+func (f Agent) Profile(im Imported) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s by jp profile import.\n", comment(im.Source))
 	if f.Description != "" {

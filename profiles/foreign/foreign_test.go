@@ -1,28 +1,30 @@
-package profiles
+package foreign
 
 import (
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+
+	"jp/profiles/tomldoc"
 )
 
-func TestForeignFormat(t *testing.T) {
+func TestFormatOf(t *testing.T) {
 	for path, want := range map[string]string{
 		"/w/.claude/agents/a.md": "claude", "/w/.claude/agents/team/a.md": "claude", "/w/.agents/agents/a.md": "claude",
 		"/w/.codex/agents/a.toml": "codex", "/w/a.toml": "codex", "/w/.gemini/agents/a.md": "gemini",
 		"/w/.opencode/agent/a.md": "opencode", "/h/.config/opencode/agents/a.md": "opencode",
 		"/w/agents/a.md": "", "/w/.claude/a.md": "", "a.md": "", "/": "",
 	} {
-		if got := ForeignFormat(path); got != want {
-			t.Errorf("ForeignFormat(%s) = %q, want %q", path, got, want)
+		if got := FormatOf(path); got != want {
+			t.Errorf("FormatOf(%s) = %q, want %q", path, got, want)
 		}
 	}
 }
 
-func TestParseForeign(t *testing.T) {
+func TestParse(t *testing.T) {
 	md := func(head string) string { return "---\n" + head + "\n---\nDo it.\n" }
-	show := func(f Foreign) string {
+	show := func(f Agent) string {
 		names, unknown := f.MapTools()
 		tools := "all"
 		if f.Listed {
@@ -78,7 +80,7 @@ func TestParseForeign(t *testing.T) {
 		{"codex without a prompt", "codex", "name = \"a\"\n", "holds no prompt"},
 		{"a date", "codex", "x = 2026-01-01\n", "x: must not be a date: no setting takes one; write it in quotes"},
 	} {
-		f, err := ParseForeign(test.format, "file", []byte(test.in))
+		f, err := Parse(test.format, "file", []byte(test.in))
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -93,7 +95,7 @@ func TestParseForeign(t *testing.T) {
 
 // A profile says what was read, whatever that is: no text of a file becomes anything but the prompt.
 func FuzzForeign(f *testing.F) {
-	for _, format := range ForeignFormats() {
+	for _, format := range Formats() {
 		f.Add(format, "---\nname: a\ntools: Read, Grep\nmodel: m\n---\nDo it.\n")
 		f.Add(format, "---\nname: a: b\ndescription: \"\"\"\n---\n\"\"\"\nreset = 1\n\"\"\\\x1b\u202e\n")
 		f.Add(format, "name = \"x\"\ndeveloper_instructions = \"a\\u0000\\\"\\\"\\\"\"\n")
@@ -102,7 +104,7 @@ func FuzzForeign(f *testing.F) {
 		f.Add(format, "---\ntools: {'*': false, read: true}\n---\nx\r\ny")
 	}
 	f.Fuzz(func(t *testing.T, format, text string) {
-		a, err := ParseForeign(format, "file", []byte(text))
+		a, err := Parse(format, "file", []byte(text))
 		if err != nil {
 			return
 		}
@@ -111,7 +113,7 @@ func FuzzForeign(f *testing.F) {
 			t.Fatalf("name %q", name)
 		}
 		data := a.Profile(Imported{Source: a.Name, Model: "a/b", Tools: []Held{{"fs_read_file", "builtin", true}}, Notes: []string{a.Description, a.Name}})
-		tree, _, err := parseTOML(data)
+		tree, _, err := tomldoc.Tree(data)
 		if err != nil {
 			t.Fatalf("%v in the profile of %q:\n%s", err, text, data)
 		}

@@ -1,4 +1,6 @@
-package profiles
+// Package ini reads INI files that people write: sections with keys, each with its line, and no text that two readers could
+// take for different things.
+package ini
 
 import (
 	"errors"
@@ -9,33 +11,35 @@ import (
 
 	"gopkg.in/ini.v1"
 
+	"jp/profiles/fault"
 	"jp/profiles/tomldoc"
 )
 
-// iniSection is one section of an INI file, its keys in the order of their lines.
-type iniSection struct {
-	name string
-	line int
-	keys []iniKey
+// Section is one section of an INI file, its keys in the order of their lines.
+type Section struct {
+	Name string
+	Line int // from 1
+	Keys []Key
 }
 
-type iniKey struct {
-	name, value string
-	line        int
+// Key is one key of a section with its value, unquoted.
+type Key struct {
+	Name, Value string
+	Line        int // from 1
 }
 
-// parseINI reads INI text. Its errors are *Error without a file.
+// Parse reads INI text. Its errors are *fault.Error without a file.
 //
 // The library reads sections and values; it knows no lines, merges what stands twice, takes text after a quote for a part
 // of the value, and an open quote for the beginning of a long one. So a scan goes first that finds the lines and refuses
 // what the two could read differently, and values are taken as they are written and unquoted here: "double" with \" and
 // \\ for escapes, 'single' without any, and """ over several lines. Nothing is expanded.
-func parseINI(data []byte) ([]iniSection, error) {
+func Parse(data []byte) ([]Section, error) {
 	text, err := plainText(data)
 	if err != nil {
 		return nil, err
 	}
-	sections, err := scanINI(text)
+	sections, err := scan(text)
 	if err != nil {
 		return nil, err
 	}
@@ -43,24 +47,24 @@ func parseINI(data []byte) ([]iniSection, error) {
 		IgnoreContinuation: true, IgnoreInlineComment: true, PreserveSurroundedQuote: true, KeyValueDelimiters: "=",
 	}, []byte(text))
 	if err != nil {
-		return nil, &Error{Msg: "not valid INI: " + tomldoc.OneLine(err.Error()), Err: err}
+		return nil, &fault.Error{Msg: "not valid INI: " + tomldoc.OneLine(err.Error()), Err: err}
 	}
 	for i, s := range sections {
-		read, err := file.GetSection(s.name)
-		if err != nil || len(read.Keys()) != len(s.keys) {
-			return nil, &Error{Line: s.line, Key: s.name, Msg: "cannot be read without doubt: write it in plainer words"}
+		read, err := file.GetSection(s.Name)
+		if err != nil || len(read.Keys()) != len(s.Keys) {
+			return nil, &fault.Error{Line: s.Line, Key: s.Name, Msg: "cannot be read without doubt: write it in plainer words"}
 		}
-		for j, k := range s.keys {
-			fail := func(err error) ([]iniSection, error) {
-				return nil, &Error{Line: k.line, Key: s.name + "." + k.name, Msg: err.Error()}
+		for j, k := range s.Keys {
+			fail := func(err error) ([]Section, error) {
+				return nil, &fault.Error{Line: k.Line, Key: s.Name + "." + k.Name, Msg: err.Error()}
 			}
-			if !read.HasKey(k.name) {
+			if !read.HasKey(k.Name) {
 				return fail(errors.New("cannot be read without doubt: write it in plainer words"))
 			}
-			raw := read.Key(k.name).Value()
-			if k.value == `"""` {
-				sections[i].keys[j].value = strings.TrimSpace(raw)
-			} else if sections[i].keys[j].value, err = unquote(raw); err != nil {
+			raw := read.Key(k.Name).Value()
+			if k.Value == `"""` {
+				sections[i].Keys[j].Value = strings.TrimSpace(raw)
+			} else if sections[i].Keys[j].Value, err = unquote(raw); err != nil {
 				return fail(err)
 			}
 		}
@@ -74,9 +78,9 @@ func plainText(data []byte) (string, error) {
 	for line, s := range enumerate(text) {
 		switch {
 		case !utf8.ValidString(s):
-			return "", &Error{Line: line, Msg: "not UTF-8 text"}
+			return "", &fault.Error{Line: line, Msg: "not UTF-8 text"}
 		case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
-			return "", &Error{Line: line, Msg: "must not contain control characters"}
+			return "", &fault.Error{Line: line, Msg: "must not contain control characters"}
 		}
 	}
 	return text, nil
@@ -94,14 +98,14 @@ func enumerate(text string) func(func(int, string) bool) {
 	}
 }
 
-// scanINI finds sections and keys with their lines. A value is `"""` where it goes over several lines or could, else empty.
-func scanINI(text string) ([]iniSection, error) {
-	var sections []iniSection
+// scan finds sections and keys with their lines. A value is `"""` where it goes over several lines or could, else empty.
+func scan(text string) ([]Section, error) {
+	var sections []Section
 	seen := map[string]int{} // lines, by section and by section and key
 	open := 0                // the line of the """ that is not closed
 	for n, line := range enumerate(text) {
-		fail := func(key, format string, args ...any) ([]iniSection, error) {
-			return nil, &Error{Line: n, Key: key, Msg: fmt.Sprintf(format, args...)}
+		fail := func(key, format string, args ...any) ([]Section, error) {
+			return nil, &fault.Error{Line: n, Key: key, Msg: fmt.Sprintf(format, args...)}
 		}
 		s := strings.TrimSpace(line)
 		if open > 0 {
@@ -129,7 +133,7 @@ func scanINI(text string) ([]iniSection, error) {
 				return fail(name, "the section stands twice, first in line %d", seen[name])
 			}
 			seen[name] = n
-			sections = append(sections, iniSection{name: name, line: n})
+			sections = append(sections, Section{Name: name, Line: n})
 		default:
 			name, value, ok := strings.Cut(s, "=")
 			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -142,29 +146,29 @@ func scanINI(text string) ([]iniSection, error) {
 				return fail(name, "the key stands before any section")
 			}
 			at := &sections[len(sections)-1]
-			key := at.name + "\x00" + name
+			key := at.Name + "\x00" + name
 			if seen[key] > 0 {
-				return fail(at.name+"."+name, "the key stands twice, first in line %d", seen[key])
+				return fail(at.Name+"."+name, "the key stands twice, first in line %d", seen[key])
 			}
 			seen[key] = n
 			if strings.HasPrefix(value, "`") { // the library's quotes for several lines
-				return fail(at.name+"."+name, "must not begin with `: quote with \"")
+				return fail(at.Name+"."+name, "must not begin with `: quote with \"")
 			}
-			k := iniKey{name: name, line: n}
+			k := Key{Name: name, Line: n}
 			if rest, long := strings.CutPrefix(value, `"""`); long {
-				k.value = `"""`
+				k.Value = `"""`
 				switch first := strings.Index(rest, `"""`); {
 				case first < 0:
 					open = n
 				case strings.TrimSpace(rest[first+3:]) != "":
-					return fail(at.name+"."+name, `must not go on behind the closing """`)
+					return fail(at.Name+"."+name, `must not go on behind the closing """`)
 				}
 			}
-			at.keys = append(at.keys, k)
+			at.Keys = append(at.Keys, k)
 		}
 	}
 	if open > 0 {
-		return nil, &Error{Line: open, Msg: `the """ is not closed`}
+		return nil, &fault.Error{Line: open, Msg: `the """ is not closed`}
 	}
 	return sections, nil
 }

@@ -1,9 +1,11 @@
-package profiles
+// Package foreign reads the agent files of other programs and writes profiles that say the same, with notes of what they
+// leave out.
+package foreign
 
 import (
 	"errors"
 	"fmt"
-	"jp/profiles/tomldoc"
+	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -14,12 +16,14 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"jp/profiles/fault"
+	"jp/profiles/tomldoc"
 	"jp/tools/files"
 )
 
-// Foreign is an agent as a file of another program describes it.
-type Foreign struct {
-	Format      string // one of ForeignFormats
+// Agent is an agent as a file of another program describes it.
+type Agent struct {
+	Format      string // one of Formats
 	Name        string // as the file or, in opencode, its name says; not yet fit for a file
 	Description string
 	Prompt      string // never empty
@@ -39,13 +43,13 @@ type Foreign struct {
 	Odd   string   // how the file had to be read, where it is not what it should be; "" = it is
 }
 
-const maxForeignBytes = 256 << 10
+const maxBytes = 256 << 10
 
-// ForeignFormats are the programs whose agent files can be read.
-func ForeignFormats() []string { return []string{"claude", "codex", "gemini", "opencode"} }
+// Formats are the programs whose agent files can be read.
+func Formats() []string { return []string{"claude", "codex", "gemini", "opencode"} }
 
-// ForeignFormat tells by the folder of a file whose it is, "" when that does not tell.
-func ForeignFormat(path string) string {
+// FormatOf tells by the folder of a file whose it is, "" when that does not tell.
+func FormatOf(path string) string {
 	if filepath.Ext(path) == ".toml" {
 		return "codex"
 	}
@@ -64,31 +68,31 @@ func ForeignFormat(path string) string {
 	}
 }
 
-// ReadForeign reads the agent file at an absolute path. Errors are *Error, or wrap fs.ErrNotExist.
-func ReadForeign(format, path string) (Foreign, error) {
-	data, _, err := files.ReadRegular(files.Disk{}, path, maxForeignBytes, 0)
+// Read reads the agent file at an absolute path. Errors are *fault.Error, or wrap fs.ErrNotExist.
+func Read(format, path string) (Agent, error) {
+	data, _, err := files.ReadRegular(files.Disk{}, path, maxBytes, 0)
 	if err != nil {
-		return Foreign{}, &Error{File: path, Msg: reason(err).Error(), Err: err}
+		return Agent{}, &fault.Error{File: path, Msg: files.Reason(err).Error(), Err: err}
 	}
-	f, err := ParseForeign(format, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), data)
+	f, err := Parse(format, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), data)
 	if err != nil {
-		err.(*Error).File = path
+		err.(*fault.Error).File = path
 	}
 	return f, err
 }
 
-// ParseForeign reads the text of an agent file; base is the file's name without its ending. A byte order mark and line ends
-// of any kind are no matter. Errors are *Error without a file.
-func ParseForeign(format, base string, data []byte) (Foreign, error) {
+// Parse reads the text of an agent file; base is the file's name without its ending. A byte order mark and line ends
+// of any kind are no matter. Errors are *fault.Error without a file.
+func Parse(format, base string, data []byte) (Agent, error) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return Foreign{}, &Error{Msg: "not UTF-8 text"}
+		return Agent{}, &fault.Error{Msg: "not UTF-8 text"}
 	}
-	f := Foreign{Format: format, Name: base}
+	f := Agent{Format: format, Name: base}
 	var keys map[string]any
 	var err error
 	if format == "codex" {
-		keys, _, err = parseTOML([]byte(text))
+		keys, _, err = tomldoc.Tree([]byte(text))
 	} else {
 		keys, err = f.frontmatter(text)
 	}
@@ -96,32 +100,32 @@ func ParseForeign(format, base string, data []byte) (Foreign, error) {
 		err = f.take(keys)
 	}
 	if err != nil {
-		var e *Error
+		var e *fault.Error
 		if !errors.As(err, &e) {
-			e = &Error{Msg: err.Error(), Err: err}
+			e = fault.OfTOML(err)
 		}
-		return Foreign{}, e
+		return Agent{}, e
 	}
 	slices.Sort(f.Left)
 	switch {
 	case strings.TrimSpace(f.Prompt) == "":
-		return Foreign{}, &Error{Msg: "holds no prompt"}
+		return Agent{}, &fault.Error{Msg: "holds no prompt"}
 	case f.Name == "":
-		return Foreign{}, &Error{Key: "name", Msg: "is missing"}
+		return Agent{}, &fault.Error{Key: "name", Msg: "is missing"}
 	}
 	return f, nil
 }
 
 // frontmatter splits a text into its keys and its prompt.
-func (f *Foreign) frontmatter(text string) (map[string]any, error) {
+func (f *Agent) frontmatter(text string) (map[string]any, error) {
 	rest, ok := strings.CutPrefix(text, "---\n")
 	if !ok {
-		return nil, &Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
+		return nil, &fault.Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
 	}
 	head, body, ok := strings.Cut("\n"+rest, "\n---\n")
 	if !ok {
 		if head, ok = strings.CutSuffix("\n"+rest, "\n---"); !ok {
-			return nil, &Error{Line: 1, Msg: "the frontmatter has no end"}
+			return nil, &fault.Error{Line: 1, Msg: "the frontmatter has no end"}
 		}
 	}
 	f.Prompt = strings.TrimSpace(body)
@@ -133,18 +137,18 @@ func (f *Foreign) frontmatter(text string) (map[string]any, error) {
 			f.Odd = "its frontmatter is not YAML (" + text + "); it was read line by line"
 			return plain, nil
 		}
-		return nil, &Error{Msg: "frontmatter: " + text, Err: err}
+		return nil, &fault.Error{Msg: "frontmatter: " + text, Err: err}
 	}
 	if len(doc.Content) == 0 {
 		return map[string]any{}, nil
 	}
 	v, err := yamlValue(doc.Content[0], 0)
 	if err != nil {
-		return nil, &Error{Msg: "frontmatter: " + err.Error(), Err: err}
+		return nil, &fault.Error{Msg: "frontmatter: " + err.Error(), Err: err}
 	}
 	keys, ok := v.(map[string]any)
 	if !ok {
-		return nil, &Error{Msg: "frontmatter: is not a list of keys"}
+		return nil, &fault.Error{Msg: "frontmatter: is not a list of keys"}
 	}
 	return keys, nil
 }
@@ -195,8 +199,8 @@ func yamlValue(n *yaml.Node, depth int) (any, error) {
 	return n.Value, nil
 }
 
-// foreignKeys are the keys that the programs know. In a frontmatter that is not YAML only they begin a new value.
-func foreignKeys() []string {
+// knownKeys are the keys that the programs know. In a frontmatter that is not YAML only they begin a new value.
+func knownKeys() []string {
 	return []string{
 		"name", "description", "tools", "disallowedTools", "model", "color", "permissionMode", "maxTurns", "skills", "mcpServers", "hooks",
 		"memory", "background", "effort", "isolation", "initialPrompt", "category", "temperature", "max_turns", "kind", "mode", "steps",
@@ -216,7 +220,7 @@ func plainKeys(head string) (map[string]any, bool) {
 		line = strings.TrimRight(line, " \t")
 		m := plainKey.FindStringSubmatch(line)
 		switch {
-		case m != nil && slices.Contains(foreignKeys(), m[1]):
+		case m != nil && slices.Contains(knownKeys(), m[1]):
 			last = m[1]
 			if _, ok := values[last]; ok {
 				return nil, false
@@ -266,9 +270,9 @@ func unquoted(s string) string {
 }
 
 // take reads the keys that a profile has something for.
-func (f *Foreign) take(keys map[string]any) error {
+func (f *Agent) take(keys map[string]any) error {
 	var denied []string
-	for _, key := range sortedKeys(keys) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		v := keys[key]
 		var err error
 		switch key {
@@ -276,36 +280,36 @@ func (f *Foreign) take(keys map[string]any) error {
 			if f.Format == "opencode" {
 				continue // there the file's name counts
 			}
-			f.Name, err = foreignText(v)
+			f.Name, err = textOf(v)
 		case "description":
-			f.Description, err = foreignText(v)
+			f.Description, err = textOf(v)
 		case "model":
-			if f.Model, err = foreignText(v); f.Model == "inherit" || f.Model == "default" {
+			if f.Model, err = textOf(v); f.Model == "inherit" || f.Model == "default" {
 				f.Model = ""
 			}
 		case "tools":
 			f.Tools, f.Listed, err = f.tools(v)
 		case "skills":
-			f.Skills, err = foreignNames(v)
+			f.Skills, err = namesOf(v)
 		case "disallowedTools":
-			denied, err = foreignNames(v)
+			denied, err = namesOf(v)
 		case "temperature":
-			x, ok := foreignNumber(v)
+			x, ok := numberOf(v)
 			if !ok || x < 0 || x > 2 {
 				err = errors.New("is no number from 0 to 2")
 			}
 			f.Temperature = &x
 		case "maxTurns", "max_turns", "steps", "maxSteps":
-			x, ok := foreignNumber(v)
+			x, ok := numberOf(v)
 			if !ok || x < 1 || x > 1_000_000 || x != math.Trunc(x) {
 				err = errors.New("is no whole number from 1")
 			}
 			f.MaxTurns = int(x)
 		case "model_reasoning_effort", "effort":
-			f.Reasoning, err = foreignText(v)
+			f.Reasoning, err = textOf(v)
 		case "developer_instructions":
 			if f.Format == "codex" {
-				f.Prompt, err = foreignText(v)
+				f.Prompt, err = textOf(v)
 			} else {
 				f.Left = append(f.Left, key)
 			}
@@ -317,10 +321,10 @@ func (f *Foreign) take(keys map[string]any) error {
 			f.Left = append(f.Left, key)
 		}
 		if err != nil {
-			return &Error{Key: tomldoc.QuotePart(key), Msg: err.Error()}
+			return &fault.Error{Key: tomldoc.QuotePart(key), Msg: err.Error()}
 		}
 	}
-	if len(f.Skills) > 0 && f.Listed && foreignTools[f.Format]["Skill"] != "" {
+	if len(f.Skills) > 0 && f.Listed && toolNames[f.Format]["Skill"] != "" {
 		f.Tools = append(f.Tools, "Skill")
 	} else if len(f.Skills) > 0 {
 		f.Left = append(f.Left, "skills")
@@ -334,20 +338,20 @@ func (f *Foreign) take(keys map[string]any) error {
 
 // tools reads a list of tools, or opencode's switches. Switches that are all off only take some away; of those that are on, and
 // of no others, an author has said that the agent needs them.
-func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
+func (f *Agent) tools(v any) (names []string, listed bool, err error) {
 	switches, ok := v.(map[string]any)
 	if !ok {
 		if v == nil || v == "" {
 			return nil, false, nil
 		}
-		names, err = foreignNames(v)
+		names, err = namesOf(v)
 		if slices.ContainsFunc(names, func(n string) bool { return slices.Contains([]string{"*", "all", "all tools"}, strings.ToLower(n)) }) {
 			return nil, false, err
 		}
 		return names, err == nil, err
 	}
 	all := false
-	for _, name := range sortedKeys(switches) {
+	for _, name := range slices.Sorted(maps.Keys(switches)) {
 		on, ok := switches[name].(bool)
 		switch {
 		case !ok:
@@ -367,8 +371,8 @@ func (f *Foreign) tools(v any) (names []string, listed bool, err error) {
 	return names, true, nil
 }
 
-// foreignNames reads a list, or a text with commas between names.
-func foreignNames(v any) ([]string, error) {
+// namesOf reads a list, or a text with commas between names.
+func namesOf(v any) ([]string, error) {
 	var parts []string
 	switch v := v.(type) {
 	case nil:
@@ -413,7 +417,7 @@ func splitNames(s string) (parts []string) {
 	return append(parts, s[from:])
 }
 
-func foreignText(v any) (string, error) {
+func textOf(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
 		return "", nil
@@ -423,7 +427,7 @@ func foreignText(v any) (string, error) {
 	return "", errors.New("is no text")
 }
 
-func foreignNumber(v any) (float64, bool) {
+func numberOf(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
 		return v, true

@@ -1,6 +1,10 @@
-package profiles
+// Package skill finds and reads skills: folders with a SKILL.md of instructions for one kind of work, in the folders where this
+// program and others look for them.
+package skill
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,10 +17,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"jp/profiles/fault"
+	"jp/profiles/tomldoc"
 	"jp/tools/files"
 )
 
-const maxSkillBytes = 256 << 10
+// MaxBytes bounds a SKILL.md.
+const MaxBytes = 256 << 10
 
 // Skill is a SKILL.md: instructions for one kind of work.
 type Skill struct {
@@ -29,50 +36,51 @@ type Skill struct {
 	Notes []string // how it is not as the format has it, and what was made of that
 }
 
-// maxSkillDescription is the format's bound, in characters.
-const maxSkillDescription = 1024
+// maxDescription is the format's bound, in characters.
+const maxDescription = 1024
 
-// skill finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
+// Find finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
 // folder. The first folder that holds it counts, also when it cannot be used.
-func (f *reader) skill(workspace, name string) (Skill, []byte, error) {
-	if !isToolName(name) {
+func Find(workspace, home, name string) (Skill, []byte, error) {
+	if !isName(name) {
 		return Skill{}, nil, errors.New("the name of a skill is at most 64 letters, digits, _ and -")
 	}
-	bases := []string{workspace, f.home}
+	bases := []string{workspace, home}
 	for i, base := range bases {
 		if base == "" || i > 0 && base == bases[0] {
 			continue
 		}
 		for _, dir := range []string{".jp", ".agents", ".claude"} {
 			rel := filepath.Join(dir, "skills", name, "SKILL.md")
-			data, err := readSkill(base, dir, rel, i == 0)
+			data, err := read(base, dir, rel, i == 0)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
 			file := filepath.Join(base, rel)
 			if err != nil {
-				return Skill{}, nil, fmt.Errorf("%s: %w", file, reason(err))
+				return Skill{}, nil, fmt.Errorf("%s: %w", file, files.Reason(err))
 			}
-			s, err := parseSkill(data)
+			s, err := parse(data)
 			if err != nil {
-				err.(*Error).File = file
+				err.(*fault.Error).File = file
 				return Skill{}, nil, err
 			}
 			if s.Name != "" && s.Name != name {
 				s.Notes = append(s.Notes, fmt.Sprintf("its file %s calls it %s; here it goes by its folder", file, strconv.Quote(s.Name)))
 			}
 			s.Name = name
-			s.File, s.SHA256 = file, hashHex(data)
+			sum := sha256.Sum256(data)
+			s.File, s.SHA256 = file, hex.EncodeToString(sum[:])
 			return s, data, nil
 		}
 	}
 	return Skill{}, nil, fmt.Errorf("skill %s: not found in .jp/skills, .agents/skills or .claude/skills, here or in the home folder", name)
 }
 
-// readSkill reads one file. Those of a workspace stay in it, those in .jp in there, symlinks resolved.
-func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
+// read reads one file. Those of a workspace stay in it, those in .jp in there, symlinks resolved.
+func read(base, dir, rel string, confined bool) ([]byte, error) {
 	if !confined {
-		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(base, rel), maxSkillBytes, 0)
+		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(base, rel), MaxBytes, 0)
 		return data, err
 	}
 	if dir == ".jp" {
@@ -83,24 +91,24 @@ func readSkill(base, dir, rel string, confined bool) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	data, _, err := files.ReadRegular(root, rel, maxSkillBytes, 0)
+	data, _, err := files.ReadRegular(root, rel, MaxBytes, 0)
 	if err != nil && strings.Contains(err.Error(), "escapes from parent") {
 		return nil, errors.New("leads out of " + base)
 	}
 	return data, err
 }
 
-// parseSkill reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML only the two keys
-// that count are read, and only as plain, quoted or block text; the rest is left alone. Its errors are *Error without a
+// parse reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML only the two keys
+// that count are read, and only as plain, quoted or block text; the rest is left alone. Its errors are *fault.Error without a
 // file.
-func parseSkill(data []byte) (Skill, error) {
+func parse(data []byte) (Skill, error) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return Skill{}, &Error{Msg: "not UTF-8 text"}
+		return Skill{}, &fault.Error{Msg: "not UTF-8 text"}
 	}
 	lines := strings.Split(text, "\n")
 	if strings.TrimRight(lines[0], " \t") != "---" {
-		return Skill{}, &Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
+		return Skill{}, &fault.Error{Line: 1, Msg: "must begin with a frontmatter between lines of ---"}
 	}
 	end := 0
 	for i := 1; i < len(lines) && end == 0; i++ {
@@ -109,7 +117,7 @@ func parseSkill(data []byte) (Skill, error) {
 		}
 	}
 	if end == 0 {
-		return Skill{}, &Error{Line: 1, Msg: "the frontmatter has no end"}
+		return Skill{}, &fault.Error{Line: 1, Msg: "the frontmatter has no end"}
 	}
 	s := Skill{Body: strings.TrimSpace(strings.Join(lines[end+1:], "\n"))}
 	for i := 1; i < end; i++ {
@@ -130,23 +138,23 @@ func parseSkill(data []byte) (Skill, error) {
 			err = errors.New("must not be empty")
 		case err == nil && strings.ContainsFunc(text, unicode.IsControl):
 			err = errors.New("must not hold control characters")
-		case err == nil && key == "name" && len(text) > maxSkillDescription:
-			err = fmt.Errorf("must be at most %d bytes", maxSkillDescription)
+		case err == nil && key == "name" && len(text) > maxDescription:
+			err = fmt.Errorf("must be at most %d bytes", maxDescription)
 		}
 		if err != nil {
-			return Skill{}, &Error{Line: at + 1, Key: key, Msg: err.Error()}
+			return Skill{}, &fault.Error{Line: at + 1, Key: key, Msg: err.Error()}
 		}
 		*to = text
 	}
 	switch {
 	case s.Description == "":
-		return Skill{}, &Error{Line: 1, Key: "description", Msg: "is missing"}
+		return Skill{}, &fault.Error{Line: 1, Key: "description", Msg: "is missing"}
 	case s.Body == "":
-		return Skill{}, &Error{Line: end + 1, Msg: "says nothing below the frontmatter"}
+		return Skill{}, &fault.Error{Line: end + 1, Msg: "says nothing below the frontmatter"}
 	}
-	if runes := []rune(s.Description); len(runes) > maxSkillDescription {
-		s.Description = string(runes[:maxSkillDescription-1]) + "…"
-		s.Notes = append(s.Notes, fmt.Sprintf("its description is longer than %d characters, and cut", maxSkillDescription))
+	if runes := []rune(s.Description); len(runes) > maxDescription {
+		s.Description = string(runes[:maxDescription-1]) + "…"
+		s.Notes = append(s.Notes, fmt.Sprintf("its description is longer than %d characters, and cut", maxDescription))
 	}
 	return s, nil
 }
@@ -193,16 +201,12 @@ func scalar(first string, more []string) (string, error) {
 	return strings.TrimSpace(all), nil
 }
 
-// Skills finds all skills of the workspace and the home folder, sorted by name; of several of one name the first, in the order
+// All finds all skills of a workspace and the home folder, each "" for none, sorted by name; of several of one name the first, in the order
 // in which one is searched. What cannot be used is among the problems. At most 256 are looked at.
-func Skills(src Sources) (found []Skill, problems []error) {
+func All(workspace, home string) (found []Skill, problems []error) {
 	const most = 256
-	f := &reader{}
-	if home := environment(src.Environ)["HOME"]; filepath.IsAbs(home) {
-		f.home = filepath.Clean(home)
-	}
 	var names []string
-	for _, base := range []string{src.Workspace, f.home} {
+	for _, base := range []string{workspace, home} {
 		if base == "" {
 			continue
 		}
@@ -217,13 +221,13 @@ func Skills(src Sources) (found []Skill, problems []error) {
 		}
 	}
 	slices.Sort(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !isToolName(name) })
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !isName(name) })
 	if len(names) > most {
 		problems = append(problems, fmt.Errorf("more than %d skills; the others are not offered", most))
 		names = names[:most]
 	}
 	for _, name := range names {
-		if s, _, err := f.skill(src.Workspace, name); err != nil {
+		if s, _, err := Find(workspace, home, name); err != nil {
 			problems = append(problems, err)
 		} else {
 			found = append(found, s)
@@ -231,3 +235,6 @@ func Skills(src Sources) (found []Skill, problems []error) {
 	}
 	return found, problems
 }
+
+// isName reports whether s can be the name of a skill: at most 64 letters, digits, _ and -.
+func isName(s string) bool { return len(s) <= 64 && tomldoc.IsBareKey(s) }
