@@ -54,7 +54,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if err := a.ws.Persist("acp"); err != nil {
 		return err
 	}
-	if err := a.untaped("acp"); err != nil {
+	if err := untaped(a.con, "acp"); err != nil {
 		return err
 	}
 	a.con.Globals.NonInteractive = true // stdin and stdout are the editor's, and it is asked
@@ -64,7 +64,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 		}
 		w.Value = a.con.Abs(w.Value)
 	}
-	if a.con.Io.InTTY {
+	if a.con.IO.InTTY {
 		a.con.Note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
 	}
 	s := &acpServer{app: a, o: o, hosts: map[*proc.Host]bool{}}
@@ -72,10 +72,10 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	defer stop()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	a.con.Io.Bound(ctx)
+	a.con.IO.Bound(ctx)
 	return acp.Serve(ctx, leave, s, acp.Options{
 		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.con.Verbosef,
-	}, a.con.Io.In, escaping{a.con.Io.Out})
+	}, a.con.IO.In, escaping{a.con.IO.Out})
 }
 
 // acpServer serves one editor. Each session, and each prompt, is worked on by an app of its own: sessions stand in different
@@ -124,7 +124,7 @@ func (s *acpServer) at(dir string, say io.Writer) *app {
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
 	own := newAppAt(console.New(env))
 	own.con.Globals = s.app.con.Globals
-	own.con.Io = own.con.OpenIO()
+	own.con.IO = own.con.OpenIO()
 	return own
 }
 
@@ -156,13 +156,13 @@ func (s *acpServer) within(own *app) error {
 
 // New makes the conversation of a session: hidden, and expiring unless it is asked something.
 func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.Io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.IO.Err}}
 	return n, acpError(n.begin(ctx, setup))
 }
 
 // Load takes up a conversation.
 func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.Io.Err}}
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.app.con.IO.Err}}
 	return n, acpError(n.load(ctx, id, setup))
 }
 
@@ -183,7 +183,7 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 			return page, acp.Paramsf("cursor: is not one of this list")
 		}
 	}
-	own := s.at(wording.Either(dir == "", s.app.con.Env.Dir, dir), s.app.con.Io.Err)
+	own := s.at(wording.Either(dir == "", s.app.con.Env.Dir, dir), s.app.con.IO.Err)
 	defer func() { _ = own.con.Log.Close() }()
 	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
 		return page, nil

@@ -180,7 +180,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if err := a.ws.Persist("batch"); err != nil {
 		return err
 	}
-	if a.con.Io.InTTY {
+	if a.con.IO.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
 	return a.delegating(ctx, func(ctx context.Context, q *query) error {
@@ -192,12 +192,12 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		record, replay, err := a.tapeFiles(o.tape, text, o.profile.Value)
+		record, replay, err := tapeFiles(a.con, o.tape, text, o.profile.Value)
 		if err == nil && o.resume.Set && record+replay != "" {
 			err = command.ErrMixed("--resume", wording.Either(record != "", "--record", "--replay"))
 		}
 		if err == nil {
-			err = a.openTape(record, replay)
+			a.tape, err = openTape(a.con, a.ws, record, replay)
 		}
 		if err != nil {
 			return err
@@ -343,8 +343,8 @@ func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.query.app.con.Globals.Quiet && (!b.query.app.con.Io.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
-		b.query.tree = term.NewTree(b.query.app.con.Io, term.TreeOptions{})
+	if !b.query.app.con.Globals.Quiet && (!b.query.app.con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
+		b.query.tree = term.NewTree(b.query.app.con.IO, term.TreeOptions{})
 		d.Watch = b.query.tree.Update
 	}
 	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
@@ -369,7 +369,7 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.query.app.con.Io.Out)
+	b.out = bufio.NewWriter(b.query.app.con.IO.Out)
 	b.rows = console.List{W: b.out, Format: console.FormatStream}
 	if f := b.query.app.con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
 		b.rows.Format = f
@@ -386,7 +386,7 @@ func (b *batch) finish(failed error) error {
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.query.app.con.Io.OutTTY {
+	if !b.query.app.con.IO.OutTTY {
 		return b.write(r)
 	}
 	b.query.tree.Around(func() { err = b.write(r) })

@@ -38,7 +38,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			t.Errorf("%s: summary %q: want one line, lowercase, no full stop", name, s.Summary)
 		}
 		var b bytes.Buffer
-		if err := a.tree.Help(&b, a.con.Io.Width, path); err != nil {
+		if err := a.tree.Help(&b, a.con.IO.Width, path); err != nil {
 			t.Fatal(err)
 		}
 		_, examples, ok := strings.Cut(b.String(), "\nexample")

@@ -131,8 +131,8 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	}
 	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
 	comment := "  # " + unseen.Spell(origin)
-	if a.con.Pretty() && a.con.Io.Width > 0 {
-		line = term.Cut(line, max(a.con.Io.Width-term.Width(comment), 20), a.con.Io.UTF8)
+	if a.con.Pretty() && a.con.IO.Width > 0 {
+		line = term.Cut(line, max(a.con.IO.Width-term.Width(comment), 20), a.con.IO.UTF8)
 	}
 	fmt.Fprintln(w, line+comment)
 }

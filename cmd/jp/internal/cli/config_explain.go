@@ -70,7 +70,7 @@ func newConfigExplainCommand(a *app) *cli.Command {
 			if len(below) == 0 {
 				return nil
 			}
-			if _, err := io.WriteString(a.con.Io.Out, "\n"); err != nil {
+			if _, err := io.WriteString(a.con.IO.Out, "\n"); err != nil {
 				return err
 			}
 			return a.writeSettings(below)

@@ -71,7 +71,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		return err
 	}
 	if !o.toolsOnly && !o.dryRun {
-		if err := a.untaped("conversation compact"); err != nil {
+		if err := untaped(a.con, "conversation compact"); err != nil {
 			return err
 		}
 	}

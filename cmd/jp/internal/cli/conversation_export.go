@@ -35,8 +35,8 @@ func runExport(ctx context.Context, a *app, cascade bool, words []string) error 
 	if err != nil {
 		return err
 	}
-	var out io.Writer = a.con.Io.Out
-	if a.con.Io.OutTTY {
+	var out io.Writer = a.con.IO.Out
+	if a.con.IO.OutTTY {
 		out = escaping{out}
 	}
 	w := bufio.NewWriterSize(out, 1<<20)

@@ -179,7 +179,7 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 
 func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
 	err = a.con.Text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: a.con.Io, pretty: a.con.Pretty() || a.con.Io.OutTTY, output: o.output, heading: o.heading || (a.con.Pretty() && !o.noHeading), context: o.context.Value > 0}
+		out := hitWriter{w: w, io: a.con.IO, pretty: a.con.Pretty() || a.con.IO.OutTTY, output: o.output, heading: o.heading || (a.con.Pretty() && !o.noHeading), context: o.context.Value > 0}
 		if a.con.JSON() {
 			out.list = &console.List{W: w, Format: a.con.Format()}
 		}
@@ -191,7 +191,7 @@ func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convs
 			if err := out.match(m); err != nil {
 				return err
 			}
-			if a.con.Io.OutTTY {
+			if a.con.IO.OutTTY {
 				if err := w.Flush(); err != nil {
 					return err
 				}

@@ -147,10 +147,10 @@ func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.
 
 func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
 	if word == "-" {
-		if a.con.Io.InTTY {
+		if a.con.IO.InTTY {
 			return nil, nil, exit.Usagef("conversation import: stdin is a terminal").WithHint("pipe an export in, or name a file")
 		}
-		return convstore.ReadLines(interruptible{ctx, a.con.Io.In}, "stdin"), func() {}, nil
+		return convstore.ReadLines(interruptible{ctx, a.con.IO.In}, "stdin"), func() {}, nil
 	}
 	path := a.con.Abs(word)
 	// Not blocking: it may be a pipe that nobody writes to.

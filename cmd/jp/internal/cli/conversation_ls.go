@@ -195,7 +195,7 @@ func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 			c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
 		})
 	}
-	return a.con.Text(func(w *bufio.Writer) error { return t.Write(w, a.con.Io) })
+	return a.con.Text(func(w *bufio.Writer) error { return t.Write(w, a.con.IO) })
 }
 
 // age is a duration ago in one unit.
@@ -234,14 +234,14 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 			for i, c := range kids {
 				branch, deeper := "", ""
 				if parent != 0 {
-					branch, deeper = term.Branch(i == len(kids)-1, a.con.Io.UTF8)
+					branch, deeper = term.Branch(i == len(kids)-1, a.con.IO.UTF8)
 				}
 				if level > maxIndent {
 					branch, deeper = fmt.Sprintf("%s[%d] ", branch, level), ""
 				}
 				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
-				if a.con.Io.Width > 0 {
-					line = term.Cut(line, a.con.Io.Width, a.con.Io.UTF8)
+				if a.con.IO.Width > 0 {
+					line = term.Cut(line, a.con.IO.Width, a.con.IO.UTF8)
 				}
 				fmt.Fprintln(w, line)
 				walk(c.ID, indent+deeper, level+1)

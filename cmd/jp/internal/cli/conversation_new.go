@@ -66,7 +66,7 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 	if a.con.JSON() {
 		return a.con.Document(map[string]convstore.ID{"id": id})
 	}
-	_, err = fmt.Fprintln(a.con.Io.Out, id)
+	_, err = fmt.Fprintln(a.con.IO.Out, id)
 	return err
 }
 

@@ -85,7 +85,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	}
 	return a.con.Text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.con.Io, style: o.style, layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), calls: map[string]convstore.ToolCall{}}
+			p := printer{w: w, io: a.con.IO, style: o.style, layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}

@@ -257,7 +257,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 				term.Count(d.Usage.Tokens()), d.Reason})
 		}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.Io); err != nil {
+		if err := t.Write(w, a.con.IO); err != nil {
 			return err
 		}
 	}

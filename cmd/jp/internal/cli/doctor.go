@@ -142,7 +142,7 @@ func (a *app) examine(ctx context.Context) examined {
 	if err == nil {
 		_ = tty.Close()
 	}
-	e.Terminal = terminalSeen{Out: a.con.Io.OutTTY, Width: a.con.Io.Width, UTF8: a.con.Io.UTF8, Color: a.con.Io.Color, Answer: err == nil}
+	e.Terminal = terminalSeen{Out: a.con.IO.OutTTY, Width: a.con.IO.Width, UTF8: a.con.IO.UTF8, Color: a.con.IO.Color, Answer: err == nil}
 	if root, err := a.ws.Root(); err == nil {
 		if j, err := a.ws.Gate.Judge(ctx, root); err != nil {
 			e.Trust = "untrusted"

@@ -83,7 +83,7 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.Help:
-		return a.tree.Help(a.con.Io.Out, a.con.Io.Width, inv.Path)
+		return a.tree.Help(a.con.IO.Out, a.con.IO.Width, inv.Path)
 	}
 	for _, part := range []struct{ given, allowed []string }{{inv.Globals, guestGlobals()}, {inv.Flags, guestFlags(verb)}} {
 		for _, text := range part.given {

@@ -224,6 +224,6 @@ func (a *app) writeReport(r delegate.Report) error {
 	if text == "" {
 		return nil
 	}
-	_, err := io.WriteString(a.con.Io.Out, strings.TrimSuffix(text, "\n")+"\n")
+	_, err := io.WriteString(a.con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,7 +24,7 @@ func newHelpCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return a.tree.Help(a.con.Io.Out, a.con.Io.Width, path)
+			return a.tree.Help(a.con.IO.Out, a.con.IO.Width, path)
 		},
 	})
 }
@@ -43,10 +42,8 @@ func newManCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			v := versionInfo{Version: version}
-			info, _ := debug.ReadBuildInfo()
-			v.built(info)
-			_, err = io.WriteString(a.con.Io.Out, a.tree.Manual(path, v.Version, v.day))
+			v := ofBuild()
+			_, err = io.WriteString(a.con.IO.Out, a.tree.Manual(path, v.Version, v.Day))
 			return err
 		},
 	})
@@ -67,7 +64,7 @@ func newCompletionCommand(a *app) *cli.Command {
 			if script == "" {
 				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", command.DidYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
 			}
-			_, err := io.WriteString(a.con.Io.Out, script)
+			_, err := io.WriteString(a.con.IO.Out, script)
 			return err
 		},
 	})
@@ -91,6 +88,26 @@ func (a *app) complete(words []string) error {
 
 // knownNow are the known values for a command line whose global flags are set.
 func (a *app) knownNow(arg, word string) []command.Candidate {
-	a.con.Io = a.con.OpenIO()
+	a.con.IO = a.con.OpenIO()
 	return a.known(context.Background(), arg, word)
+}
+
+func newVersionCommand(a *app) *cli.Command {
+	return a.tree.Command(command.Spec{
+		Name: "version", Summary: "show the version of this program",
+		About:    "Reads no file and opens no store.",
+		Examples: []string{"jp version -F json"},
+		Run: func(context.Context, []string) error {
+			v := ofBuild()
+			if a.con.JSON() {
+				return a.con.Document(v)
+			}
+			revision := ""
+			if v.Revision != "" {
+				revision = " (" + v.Revision[:min(len(v.Revision), 12)] + ")"
+			}
+			_, err := fmt.Fprintf(a.con.IO.Out, "jp %s%s %s/%s %s\n", v.Version, revision, v.OS, v.Arch, v.Go)
+			return err
+		},
+	})
 }

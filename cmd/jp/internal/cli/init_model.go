@@ -102,8 +102,8 @@ func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
 	for i, c := range listed {
 		id := term.Line(c.Model)
 		line := fmt.Sprintf("%3d  %s%s  %s", i+1, id, strings.Repeat(" ", wide-term.Width(id)), term.Line(c.Reason))
-		if a.con.Io.Width > 0 {
-			line = term.Cut(line, a.con.Io.Width, a.con.Io.UTF8)
+		if a.con.IO.Width > 0 {
+			line = term.Cut(line, a.con.IO.Width, a.con.IO.UTF8)
 		}
 		text += line + "\n"
 	}

@@ -130,7 +130,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	switch {
 	case inv.Help:
 		a.takeGlobals(inv)
-		return a.con.Paged(func() error { return a.tree.Help(a.con.Io.Out, a.con.Io.Width, inv.Path) })
+		return a.con.Paged(func() error { return a.tree.Help(a.con.IO.Out, a.con.IO.Width, inv.Path) })
 	case inv.Version:
 		inv.Path = []*cli.Command{a.tree.Root.Command("version")}
 		inv.Flags, inv.Positionals = nil, nil
@@ -145,12 +145,12 @@ func (a *app) run(ctx context.Context, args []string) error {
 // command.SetGlobals applies the global flags of a command line that is not run, as far as they are sound: its help fits --width.
 func (a *app) takeGlobals(inv *command.Line) {
 	a.tree.SetGlobals(inv)
-	a.con.Io = a.con.OpenIO()
+	a.con.IO = a.con.OpenIO()
 }
 
 // around is what a command runs in: streams as the flags say, a pager, a line of progress on the terminal when it takes long.
 func (a *app) around(s command.Spec, path string, run func() error) error {
-	a.con.Io = a.con.OpenIO()
+	a.con.IO = a.con.OpenIO()
 	a.ws.Gate.TakesNone = slices.ContainsFunc(s.Flags, func(o *command.Option) bool { return o.Name == "no-cfg" })
 	patient := func() error { return a.con.Patiently(s, path, run) }
 	if s.Paged {
@@ -162,7 +162,7 @@ func (a *app) around(s command.Spec, path string, run func() error) error {
 // incomplete answers a command line that names a group only: what could follow goes to stderr, since nothing was done.
 func (a *app) incomplete(path []*cli.Command) error {
 	if !a.con.JSON() {
-		if err := a.tree.Help(a.con.Io.Err, a.con.Io.Width, path); err != nil {
+		if err := a.tree.Help(a.con.IO.Err, a.con.IO.Width, path); err != nil {
 			return err
 		}
 		return exit.Quiet(exit.Usage)

@@ -54,7 +54,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 	if err := a.ws.Persist("mcp serve"); err != nil {
 		return err
 	}
-	if err := a.untaped("mcp serve"); err != nil {
+	if err := untaped(a.con, "mcp serve"); err != nil {
 		return err
 	}
 	if o.rootID.Set && o.title.Set {
@@ -68,8 +68,8 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		}
 		failed := mcp.Service{
 			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
-			Bound: a.con.Io.Bound, Template: conversationURI + "{id}",
-		}.Run(ctx, a.con.Io.In, a.con.Io.Out)
+			Bound: a.con.IO.Bound, Template: conversationURI + "{id}",
+		}.Run(ctx, a.con.IO.In, a.con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
 			failed = nil // it said that it goes, and does not want the rest
 		}

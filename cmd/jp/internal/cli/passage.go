@@ -59,7 +59,7 @@ func (a *app) passages(ctx context.Context, words []string, all convstore.Range)
 			}
 			continue
 		}
-		lines := bufio.NewReader(a.con.Io.In)
+		lines := bufio.NewReader(a.con.IO.In)
 		for {
 			line, err := lines.ReadString('\n')
 			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(line)...); err != nil {

@@ -58,7 +58,7 @@ func (a *app) table(columns []term.Column, rows [][]string) error {
 	return a.con.Text(func(w *bufio.Writer) error {
 		if a.con.Pretty() {
 			t := term.Table{Columns: columns, Rows: rows}
-			return t.Write(w, a.con.Io)
+			return t.Write(w, a.con.IO)
 		}
 		for _, r := range rows {
 			for i, cell := range r {

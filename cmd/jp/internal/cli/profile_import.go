@@ -150,7 +150,7 @@ func (a *app) writeImported(list []imported, check bool) error {
 	return a.con.Text(func(w *bufio.Writer) error {
 		for _, im := range list {
 			if check {
-				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.Io.Text(im.TOML))
+				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.IO.Text(im.TOML))
 				continue
 			}
 			fmt.Fprintf(w, "created %s\n", im.Path)

@@ -181,8 +181,8 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		a.con.Io.Bound(ctx)
-		defer a.con.Io.Unbound()
+		a.con.IO.Bound(ctx)
+		defer a.con.IO.Unbound()
 	}
 	defer a.con.EndWith(ctx, host.Kill)()
 
@@ -217,7 +217,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		return err
 	}
 	if inherited.Lock != nil {
-		err = a.joinTape()
+		a.tape, err = joinTape(a.con, a.ws)
 	} else {
 		err = q.beginTape(t.text)
 	}
@@ -238,8 +238,8 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
 			defer cancel()
-			a.con.Io.Bound(ctx)
-			defer a.con.Io.Unbound()
+			a.con.IO.Bound(ctx)
+			defer a.con.IO.Unbound()
 		}
 	}
 	return a.tape.end(ctx, q.run(ctx, t))

@@ -34,7 +34,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 		return
 	}
 	if q.tree != nil {
-		q.app.con.Io, q.app.con.Progress = q.app.con.Io.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		q.app.con.IO, q.app.con.Progress = q.app.con.IO.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
 		defer q.app.con.Progress.End()
 	}
 	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)

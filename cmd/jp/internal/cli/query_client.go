@@ -72,7 +72,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
-	go c.read(a.con.Io.In)
+	go c.read(a.con.IO.In)
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -329,7 +329,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(escaping{c.app.con.Io.Out}, session).Write(failedResult(session, err)))
+	return errors.Join(err, stream.NewWriter(escaping{c.app.con.IO.Out}, session).Write(failedResult(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
@@ -342,7 +342,7 @@ func (a *app) oneMessage(ctx context.Context) (string, error) {
 	read := make(chan result, 1)
 	go func() { // is left behind with ctx
 		var m stream.OneMessage
-		lines := bufio.NewScanner(a.con.Io.In)
+		lines := bufio.NewScanner(a.con.IO.In)
 		lines.Buffer(nil, console.StdinMax)
 		for lines.Scan() {
 			if err := m.Add(lines.Bytes()); err != nil {

@@ -126,7 +126,7 @@ func (c *client) stopRun() {
 // write writes a line for the client.
 func (c *client) write(line []byte, err error) error {
 	if err == nil {
-		_, err = escaping{c.app.con.Io.Out}.Write(line)
+		_, err = escaping{c.app.con.IO.Out}.Write(line)
 	}
 	return err
 }

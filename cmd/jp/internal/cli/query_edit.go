@@ -94,7 +94,7 @@ func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID
 	case o.edit && !a.con.Interactive():
 		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:
-	case o.noEdit || o.input != inputText || !a.con.Interactive() || len(o.words) > 0 || !a.con.Io.InTTY || !a.con.Io.ErrTTY || a.con.JSON():
+	case o.noEdit || o.input != inputText || !a.con.Interactive() || len(o.words) > 0 || !a.con.IO.InTTY || !a.con.IO.ErrTTY || a.con.JSON():
 		return 0, false, nil
 	}
 	if !o.fresh && o.id.Value != "new" {

@@ -46,13 +46,13 @@ type show struct {
 }
 
 func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.Style()), live: q.app.con.Pretty() && q.app.con.Io.OutTTY}
+	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.Style()), live: q.app.con.Pretty() && q.app.con.IO.OutTTY}
 	if q.app.con.Format() == console.FormatStream {
-		q.lines = stream.NewWriter(escaping{q.app.con.Io.Out}, q.conv.ID.String())
+		q.lines = stream.NewWriter(escaping{q.app.con.IO.Out}, q.conv.ID.String())
 	} else if !q.app.con.Globals.Quiet && !q.app.con.JSON() {
 		// Until the first sign of life. A question of a tool comes after one.
-		q.app.con.Io, q.app.con.Progress = q.app.con.Io.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		q.tree = term.NewTree(q.app.con.Io, term.TreeOptions{})
+		q.app.con.IO, q.app.con.Progress = q.app.con.IO.Progress("waiting for "+loop.Model, term.ProgressOptions{})
+		q.tree = term.NewTree(q.app.con.IO, term.TreeOptions{})
 	}
 	return s
 }
@@ -149,7 +149,7 @@ func (s *show) watch() agent.Watch {
 }
 
 func (s *show) put(text string) {
-	if _, err := io.WriteString(s.query.app.con.Io.Out, text); err != nil && s.err == nil {
+	if _, err := io.WriteString(s.query.app.con.IO.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -188,11 +188,11 @@ func (s *show) call(c convstore.ToolCall) {
 		return
 	}
 	width := 100
-	if s.query.app.con.Io.Width > 20 {
-		width = s.query.app.con.Io.Width - 2
+	if s.query.app.con.IO.Width > 20 {
+		width = s.query.app.con.IO.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.Io.UTF8)
-	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.Io.Err, "· "+line+"\n") })
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.IO.UTF8)
+	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.IO.Err, "· "+line+"\n") })
 }
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
@@ -207,7 +207,7 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 	if s.query.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
 		s.query.tree.Around(func() {
-			s.query.app.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.Io.UTF8))
+			s.query.app.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.IO.UTF8))
 		})
 	}
 }
@@ -294,7 +294,7 @@ func (s *show) result(r *stream.Result) error {
 	case r.Result != "" && s.query.app.con.Pretty() && r.Structured == nil:
 		s.put(markdown.Render(r.Result, s.query.app.con.Style()))
 	case r.Result != "":
-		text := s.query.app.con.Io.Text(r.Result)
+		text := s.query.app.con.IO.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

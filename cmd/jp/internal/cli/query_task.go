@@ -189,3 +189,17 @@ func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
 	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
 	return f.WithHint("the answer stands in the conversation: jp conversation print %s --last", id)
 }
+
+// beginTape begins the tape of a run that a person started, if one is wanted.
+func (q *query) beginTape(request string) error {
+	var who []string
+	for _, d := range q.o.directives {
+		who = append(who, d.Text)
+	}
+	record, replay, err := tapeFiles(q.app.con, q.o.tape, request, who...)
+	if err != nil {
+		return err
+	}
+	q.app.tape, err = openTape(q.app.con, q.app.ws, record, replay)
+	return err
+}

@@ -176,7 +176,7 @@ func (a *app) resultDocument(r *stream.Result) error {
 		}
 		b = out.Bytes()
 	}
-	_, err = a.con.Io.Out.Write(term.EscapeJSON(b))
+	_, err = a.con.IO.Out.Write(term.EscapeJSON(b))
 	return err
 }
 

@@ -11,7 +11,9 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/workspace"
 )
 
 // cover puts the names of secrets in their place.
@@ -35,14 +37,14 @@ func isSecret(name string) bool {
 }
 
 // covers knows the secrets of this environment: the keys of all providers, and what is called like one.
-func (a *app) covers() (*cover, error) {
+func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	names := map[string]bool{}
 	for _, b := range model.Builtins() {
 		for _, name := range b.Keys {
 			names[name] = true
 		}
 	}
-	m, err := a.ws.Machine()
+	m, err := ws.Machine()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func (a *app) covers() (*cover, error) {
 		names[p.APIKeyEnv] = true
 	}
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
-	for _, kv := range a.con.Env.Environ {
+	for _, kv := range con.Env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
 		named := names[name] || isSecret(name)
 		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {

@@ -37,7 +37,7 @@ func newStorePathCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(map[string]string{"path": st.Path()})
 			}
-			_, err = fmt.Fprintln(a.con.Io.Out, st.Path())
+			_, err = fmt.Fprintln(a.con.IO.Out, st.Path())
 			return err
 		},
 	})
@@ -71,7 +71,7 @@ func newStoreCheckCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
 			}
-			if _, err := fmt.Fprintf(a.con.Io.Out, "%s: ok\n", st.Path()); err != nil {
+			if _, err := fmt.Fprintf(a.con.IO.Out, "%s: ok\n", st.Path()); err != nil {
 				return err
 			}
 			a.offerCompact(space)
@@ -116,7 +116,7 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(map[string]string{"path": st.Path(), "backup": file})
 			}
-			_, err = fmt.Fprintln(a.con.Io.Out, file)
+			_, err = fmt.Fprintln(a.con.IO.Out, file)
 			return err
 		},
 	})
@@ -151,7 +151,7 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			case after.Size == before.Size:
 				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", mebibytes(after.Size))
 			}
-			_, err = fmt.Fprintf(a.con.Io.Out, "%s: %s\n", st.Path(), text)
+			_, err = fmt.Fprintf(a.con.IO.Out, "%s: %s\n", st.Path(), text)
 			return err
 		},
 	})
@@ -185,7 +185,7 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(map[string]string{"folder": dir})
 			}
-			_, err = fmt.Fprintln(a.con.Io.Out, dir)
+			_, err = fmt.Fprintln(a.con.IO.Out, dir)
 			return err
 		},
 	})

@@ -65,6 +65,6 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	if a.con.JSON() {
 		return a.con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
 	}
-	_, err = fmt.Fprintf(a.con.Io.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
+	_, err = fmt.Fprintf(a.con.IO.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
 	return err
 }

@@ -14,10 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/tools/files"
 )
 
@@ -30,7 +32,8 @@ import (
 // The first run, which a person started, makes the folder, and makes of the parts what the person gets: the recording, or
 // whether the replay went as recorded.
 type tape struct {
-	app    *app
+	con    *console.Console
+	ws     *workspace.Workspace
 	dir    string
 	trail  *script.Trail
 	replay *script.Script // nil: this is recorded
@@ -59,68 +62,66 @@ const recordingName = "recording.toml"
 
 // openTape begins to record to one file, which is to be made, or to replay another one; without either there is no tape. What is
 // wrong with the files is found here, before anything is paid for.
-func (a *app) openTape(record, replay string) error {
+func openTape(con *console.Console, ws *workspace.Workspace, record, replay string) (*tape, error) {
 	if record == "" && replay == "" {
-		return nil
+		return nil, nil
 	}
-	t := &tape{app: a, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
+	t := &tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
 	var data []byte
 	if record != "" {
-		t.record = a.con.Abs(record)
+		t.record = con.Abs(record)
 		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
-			return exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
+			return nil, exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
-			return exit.Usagef("--record %s: cannot be made: %v", record, withoutPath(err))
+			return nil, exit.Usagef("--record %s: cannot be made: %v", record, withoutPath(err))
 		}
 	} else {
 		var err error
-		if t.replay, data, err = script.OpenRecording(a.con.Abs(replay), replay); err != nil {
+		if t.replay, data, err = script.OpenRecording(con.Abs(replay), replay); err != nil {
 			if bad := (*script.Error)(nil); errors.As(err, &bad) {
-				return exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
+				return nil, exit.Usagef("--replay %v", bad).WithHint("jp query --record FILE makes a recording; a script is a --model script/FILE")
 			}
-			return exit.Usagef("--replay %s: %v", replay, err)
+			return nil, exit.Usagef("--replay %s: %v", replay, err)
 		}
 	}
-	state := a.con.StateDir()
+	state := con.StateDir()
 	if state == "" {
-		return exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
+		return nil, exit.Usagef("--record, --replay: there is no home folder for what the runs of a tree share").WithHint("set HOME or XDG_STATE_HOME")
 	}
 	top := filepath.Join(state, "tapes")
 	if err := os.MkdirAll(top, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	dropOld(top)
 	var err error
 	if t.dir, err = os.MkdirTemp(top, "tape-"); err != nil { // 0700
-		return err
+		return nil, err
 	}
-	a.tape = t
 	if data != nil {
 		if err := os.WriteFile(filepath.Join(t.dir, recordingName), data, 0o600); err != nil {
 			t.remove()
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return t, nil
 }
 
 // joinTape takes part in the tape of the jp that started this one, if there is one.
-func (a *app) joinTape() (err error) {
-	what, dir, _ := strings.Cut(a.con.Getenv(tapeVariable), ":")
-	t := &tape{app: a, dir: dir, trail: script.NewTrail(a.con.Getenv(runVariable))}
+func joinTape(con *console.Console, ws *workspace.Workspace) (_ *tape, err error) {
+	what, dir, _ := strings.Cut(con.Getenv(tapeVariable), ":")
+	t := &tape{con: con, ws: ws, dir: dir, trail: script.NewTrail(con.Getenv(runVariable))}
 	switch what {
 	case "":
-		return nil
+		return nil, nil
 	case taping:
 	case replaying:
 		if t.replay, _, err = script.OpenRecording(filepath.Join(dir, recordingName), "the recording"); err != nil {
-			return fmt.Errorf("the recording that is replayed: %w", err)
+			return nil, fmt.Errorf("the recording that is replayed: %w", err)
 		}
 	default:
-		return fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying) // and no model is asked
+		return nil, fmt.Errorf("$%s: %q is neither %s nor %s", tapeVariable, what, taping, replaying) // and no model is asked
 	}
-	a.tape = t
-	return nil
+	return t, nil
 }
 
 // dropOld removes what runs that were killed have left.
@@ -226,7 +227,7 @@ func (t *tape) followed(rule int, err error) {
 		}
 	}
 	if err := t.keep(s); err != nil {
-		t.app.con.Warn("--replay: %v", err) // then its rule is missed in the end
+		t.con.Warn("--replay: %v", err) // then its rule is missed in the end
 	}
 }
 
@@ -259,7 +260,7 @@ func (t *tape) remove() {
 	}
 	if t.main {
 		if err := os.RemoveAll(t.dir); err != nil {
-			t.app.con.Warn("%v", err)
+			t.con.Warn("%v", err)
 		}
 	}
 }

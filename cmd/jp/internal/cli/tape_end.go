@@ -53,11 +53,11 @@ func (t *tape) write(ctx context.Context) error {
 		entries = kept
 	}
 	if len(entries) == 0 {
-		t.app.con.Note("nothing was recorded: no model has answered")
+		t.con.Note("nothing was recorded: no model has answered")
 		return nil
 	}
 	runs := map[string]bool{}
-	cover, err := t.app.covers()
+	cover, err := covers(t.con, t.ws)
 	if err != nil {
 		return fail(err)
 	}
@@ -65,7 +65,7 @@ func (t *tape) write(ctx context.Context) error {
 		entries[i].Redact(cover.clean)
 		runs[entries[i].Run] = true
 	}
-	ws, err := t.app.ws.Root()
+	ws, err := t.ws.Root()
 	if err != nil {
 		return fail(err)
 	}
@@ -80,10 +80,10 @@ func (t *tape) write(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range cover.found() {
-		t.app.con.Warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
+		t.con.Warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
 	}
 	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
-	t.app.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
+	t.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,
 		wording.Either(about.Stopped != "", ", as far as the run came", ""))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
@@ -39,9 +40,9 @@ const (
 )
 
 // untaped refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
-func (a *app) untaped(command string) error {
+func untaped(con *console.Console, command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
-		if a.con.Getenv(name) != "" {
+		if con.Getenv(name) != "" {
 			return exit.Refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).WithHint("jp query and jp batch are; unset it")
 		}
 	}
@@ -50,10 +51,10 @@ func (a *app) untaped(command string) error {
 
 // tapeFiles returns the files that flags, or else variables, name for a request; "" is none. who are the words of the command line
 // that say who answers it.
-func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, replay string, err error) {
+func tapeFiles(con *console.Console, o tapeOptions, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
 		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
-			if v := a.con.Getenv(name); v != "" {
+			if v := con.Getenv(name); v != "" {
 				*to = command.Given(v)
 			}
 		}
@@ -64,41 +65,28 @@ func (a *app) tapeFiles(o tapeOptions, request string, who ...string) (record, r
 	case o.record.Set && o.record.Value == "", o.replay.Set && o.replay.Value == "":
 		return "", "", exit.Usagef("--record, --replay: the name of the file is empty")
 	case o.record.Set:
-		record, err = a.tapeFile(o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
+		record, err = tapeFile(con, o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
 		if err != nil {
 			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
 		}
 	case o.replay.Set:
-		replay, _ = a.tapeFile(o.replay.Value, request, who, func(string) error { return nil })
-		if _, missing := os.Stat(a.con.Abs(replay)); replay != o.replay.Value && errors.Is(missing, fs.ErrNotExist) {
+		replay, _ = tapeFile(con, o.replay.Value, request, who, func(string) error { return nil })
+		if _, missing := os.Stat(con.Abs(replay)); replay != o.replay.Value && errors.Is(missing, fs.ErrNotExist) {
 			err = notAsRecorded("%s: no such request was recorded: %s is not there", o.replay.Value, filepath.Base(replay))
 		}
 	}
 	return record, replay, err
 }
 
-// beginTape begins the tape of a run that a person started, if one is wanted.
-func (q *query) beginTape(request string) error {
-	var who []string
-	for _, d := range q.o.directives {
-		who = append(who, d.Text)
-	}
-	record, replay, err := q.app.tapeFiles(q.o.tape, request, who...)
-	if err != nil {
-		return err
-	}
-	return q.app.openTape(record, replay)
-}
-
 // tapeFile is the file that a word stands for. Where the word ends in "/", there is a folder or is to be one.
-func (a *app) tapeFile(word, request string, who []string, dir func(string) error) (string, error) {
-	info, err := os.Stat(a.con.Abs(word))
+func tapeFile(con *console.Console, word, request string, who []string, dir func(string) error) (string, error) {
+	info, err := os.Stat(con.Abs(word))
 	switch folder := strings.HasSuffix(word, "/"); {
 	case err == nil && info.IsDir():
 	case !folder:
 		return word, nil
 	default:
-		if err := dir(a.con.Abs(word)); err != nil {
+		if err := dir(con.Abs(word)); err != nil {
 			return "", err
 		}
 	}

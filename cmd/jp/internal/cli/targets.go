@@ -109,7 +109,7 @@ func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.I
 			}
 			continue
 		}
-		lines := bufio.NewScanner(a.con.Io.In)
+		lines := bufio.NewScanner(a.con.IO.In)
 		for lines.Scan() {
 			for _, id := range strings.Fields(lines.Text()) {
 				if err := add(id); err != nil {

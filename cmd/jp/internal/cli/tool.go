@@ -108,7 +108,7 @@ func newToolRunCommand(a *app) *cli.Command {
 
 func runTool(ctx context.Context, a *app, o toolOptions, name, args string) error {
 	if args == "-" {
-		text, err := io.ReadAll(io.LimitReader(a.con.Io.In, console.StdinMax+1))
+		text, err := io.ReadAll(io.LimitReader(a.con.IO.In, console.StdinMax+1))
 		if err != nil {
 			return fmt.Errorf("stdin: %w", err)
 		}
@@ -217,11 +217,11 @@ func (a *app) writeToolResult(name string, r tools.Result) error {
 	if a.con.JSON() {
 		err = a.con.Document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
 	} else {
-		text := a.con.Io.Text(r.Text)
+		text := a.con.IO.Text(r.Text)
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		_, err = io.WriteString(a.con.Io.Out, text)
+		_, err = io.WriteString(a.con.IO.Out, text)
 	}
 	switch {
 	case err != nil:

@@ -63,7 +63,7 @@ func runTrace(ctx context.Context, a *app, output, word string) error {
 		return a.con.Text(func(w *bufio.Writer) error { return t.HTML(w) })
 	}
 	return a.con.Text(func(w *bufio.Writer) error {
-		t.Text(w, a.con.Io)
+		t.Text(w, a.con.IO)
 		return nil
 	})
 }

@@ -84,7 +84,7 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 		text, _, _ = strings.Cut(text, "\n")
 		text += "\n"
 	}
-	_, err = io.WriteString(a.con.Io.Out, text)
+	_, err = io.WriteString(a.con.IO.Out, text)
 	return err
 }
 
@@ -104,6 +104,6 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	if a.con.JSON() {
 		return a.con.Document(map[string]string{"workspace": root, "status": "untrusted"})
 	}
-	_, err = fmt.Fprintf(a.con.Io.Out, "workspace %s: not trusted\n", root)
+	_, err = fmt.Fprintf(a.con.IO.Out, "workspace %s: not trusted\n", root)
 	return err
 }

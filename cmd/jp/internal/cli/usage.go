@@ -325,13 +325,13 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 	}{{"session " + strconv.Itoa(u.SessionTurn), u.Session}, {"life", u.Life}} {
 		t := term.Table{Columns: usageColumns(p.title), Rows: [][]string{p.Own.cells("own"), p.SubCalls.cells("sub-calls"), p.Total.cells("total")}}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.Io); err != nil {
+		if err := t.Write(w, a.con.IO); err != nil {
 			return err
 		}
 	}
 	for _, t := range []term.Table{namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.Io); err != nil {
+		if err := t.Write(w, a.con.IO); err != nil {
 			return err
 		}
 	}
@@ -420,7 +420,7 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 		byDay.Rows = append(byDay.Rows, u.Total.cells("total"))
 		for i, t := range []term.Table{byDay, namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 			fmt.Fprint(w, wording.Either(i > 0, "\n", ""))
-			if err := t.Write(w, a.con.Io); err != nil {
+			if err := t.Write(w, a.con.IO); err != nil {
 				return err
 			}
 		}

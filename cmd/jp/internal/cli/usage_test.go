@@ -54,7 +54,7 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	a := &app{con: &console.Console{Io: &term.IO{}}}
+	a := &app{con: &console.Console{IO: &term.IO{}}}
 	if err := a.writeUsage(w, u); err != nil {
 		t.Fatal(err)
 	}

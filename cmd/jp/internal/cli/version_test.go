@@ -14,7 +14,7 @@ func TestBuilt(t *testing.T) {
 		v.built(&debug.BuildInfo{Main: debug.Module{Version: module}, Settings: []debug.BuildSetting{
 			{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-22T04:19:26Z"},
 		}})
-		if v.Version != want || v.Revision != "abc" || v.day != "2026-11-22" {
+		if v.Version != want || v.Revision != "abc" || v.Day != "2026-11-22" {
 			t.Errorf("built(%q) = %+v, want version %q", module, v, want)
 		}
 	}

@@ -36,7 +36,7 @@ type Env struct {
 // Console is where one command line of jp is carried out. Not for concurrent use, but for the log and what is written to stderr.
 type Console struct {
 	Env      Env
-	Io       *term.IO
+	IO       *term.IO
 	Globals  Globals
 	Log      logFile
 	Progress *term.Progress // of the command; nil = none
@@ -50,7 +50,7 @@ type Console struct {
 func New(env Env) *Console {
 	c := &Console{Env: env}
 	c.Globals.Format = FormatAuto
-	c.Io = c.OpenIO()
+	c.IO = c.OpenIO()
 	return c
 }
 
@@ -101,7 +101,7 @@ func (c *Console) Patiently(s command.Spec, name string, f func() error) error {
 	if !s.Paged && !s.Slow || c.Globals.Quiet || c.InTool {
 		return f()
 	}
-	c.Io, c.Progress = c.Io.Progress(name, term.ProgressOptions{})
+	c.IO, c.Progress = c.IO.Progress(name, term.ProgressOptions{})
 	defer c.Progress.End()
 	return f()
 }
@@ -139,7 +139,7 @@ const StdinMax = 16 << 20
 
 // Stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
 func (c *Console) Stdin(ctx context.Context) (string, error) {
-	if c.Io.InTTY {
+	if c.IO.InTTY {
 		return "", nil
 	}
 	type input struct {
@@ -149,7 +149,7 @@ func (c *Console) Stdin(ctx context.Context) (string, error) {
 	// A pipe that nobody writes to and nobody closes must not outlast a signal or a deadline. The reader is left behind then.
 	read := make(chan input, 1)
 	go func() {
-		b, err := io.ReadAll(io.LimitReader(c.Io.In, StdinMax+1))
+		b, err := io.ReadAll(io.LimitReader(c.IO.In, StdinMax+1))
 		read <- input{b, err}
 	}()
 	var in input

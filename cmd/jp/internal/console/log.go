@@ -79,7 +79,7 @@ func (l *logFile) Close() error {
 // Logger returns the trace log: warnings and errors always, more with -v.
 func (c *Console) Logger() *slog.Logger {
 	if c.Log.path == nil {
-		c.Log.path, c.Log.std = c.LogPath, c.Io.Err
+		c.Log.path, c.Log.std = c.LogPath, c.IO.Err
 	}
 	level := slog.LevelInfo
 	if c.Globals.Verbose > 0 {

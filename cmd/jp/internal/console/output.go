@@ -18,7 +18,7 @@ func (c *Console) Format() string {
 	if c.Globals.Format != FormatAuto {
 		return c.Globals.Format
 	}
-	if c.Io.OutTTY {
+	if c.IO.OutTTY {
 		return formatTextPretty
 	}
 	return formatText
@@ -38,12 +38,12 @@ func (c *Console) Pretty() bool { return c.Format() == formatTextPretty }
 
 // Style is how Markdown is laid out on stdout.
 func (c *Console) Style() markdown.Style {
-	return markdown.Style{Width: c.Io.Width, Color: c.Io.Color, UTF8: c.Io.UTF8}
+	return markdown.Style{Width: c.IO.Width, Color: c.IO.Color, UTF8: c.IO.UTF8}
 }
 
 // Text writes to stdout through a buffer.
 func (c *Console) Text(write func(w *bufio.Writer) error) error {
-	w := bufio.NewWriterSize(c.Io.Out, 32<<10)
+	w := bufio.NewWriterSize(c.IO.Out, 32<<10)
 	err := write(w)
 	if flushed := w.Flush(); err == nil {
 		err = flushed
@@ -58,7 +58,7 @@ func (c *Console) Document(v any) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.Io.Out.Write(b)
+		_, err = c.IO.Out.Write(b)
 		return err
 	}
 	b, err := EncodeJSON(v, false)
@@ -141,7 +141,7 @@ func (l *List) Close() error {
 // Note writes a line of chrome to stderr, not with --quiet.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Globals.Quiet {
-		fmt.Fprintf(c.Io.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(c.IO.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -169,9 +169,9 @@ func (c *Console) Fail(err error) exit.Status {
 		c.Logger().Error(r.Message, "code", r.Code, "exit", int(r.Status))
 	}
 	if c.JSON() {
-		writeErrorJSON(c.Io.Err, r)
+		writeErrorJSON(c.IO.Err, r)
 	} else {
-		writeErrorText(c.Io.Err, r)
+		writeErrorText(c.IO.Err, r)
 	}
 	return r.Status
 }

@@ -23,7 +23,7 @@ func (c *Console) Paged(f func() error) error {
 		return f()
 	}
 	p := &pager{con: c, command: command}
-	c.Io = c.Io.Through(p)
+	c.IO = c.IO.Through(p)
 	err := f()
 	failed := p.close()
 	if errors.Is(err, term.ErrClosed) {
@@ -37,7 +37,7 @@ func (c *Console) Paged(f func() error) error {
 
 // pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
 func (c *Console) pagerCommand() string {
-	if !c.Io.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.Io.Dumb {
+	if !c.IO.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.IO.Dumb {
 		return ""
 	}
 	for i, command := range []string{c.Getenv("JP_PAGER"), c.Getenv("PAGER"), "less"} {

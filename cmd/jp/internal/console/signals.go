@@ -44,7 +44,7 @@ func signalName(s syscall.Signal) string {
 // command with a deadline tells c.io of that itself. stop must be called; it gives the signals back.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c.Io.Bound(ctx)
+	c.IO.Bound(ctx)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		// What nohup, or a shell without job control, set to be ignored stays ignored; Notify would undo that.
@@ -73,7 +73,7 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 		signal.Stop(signals)
 		close(quit)
 		<-gone
-		c.Io.Unbound()
+		c.IO.Unbound()
 		cancel(nil)
 	}
 }
