@@ -17,6 +17,8 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -54,7 +56,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	if err := a.ws.Persist("acp"); err != nil {
 		return err
 	}
-	if err := untaped(a.con, "acp"); err != nil {
+	if err := record.Refuse(a.con, "acp"); err != nil {
 		return err
 	}
 	a.con.Globals.NonInteractive = true // stdin and stdout are the editor's, and it is asked
@@ -74,7 +76,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	defer leave(nil)
 	a.con.IO.Bound(ctx)
 	return acp.Serve(ctx, leave, s, acp.Options{
-		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version}, Log: a.con.Verbosef,
+		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version.Version}, Log: a.con.Verbosef,
 	}, a.con.IO.In, escaping{a.con.IO.Out})
 }
 

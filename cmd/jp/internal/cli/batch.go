@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -34,7 +35,7 @@ type batchOptions struct {
 	cost     command.Maybe[*int64]
 	title    command.Maybe[string]
 	resume   command.Maybe[string]
-	tape     tapeOptions
+	tape     record.Options
 }
 
 func newBatchCommand(a *app) *cli.Command {
@@ -61,7 +62,7 @@ func newBatchCommand(a *app) *cli.Command {
 			command.Cost(&o.cost, "max-cost", "US dollars that all may cost together (default: delegation.max_cost_per_session)"),
 			command.String(&o.title, "title", "T", "the title of the new conversation"),
 			command.String(&o.resume, "resume", "FILE", "what this batch has written before: lines that were ok there are not run again"),
-		}, tapeFlags(&o.tape)...),
+		}, record.Flags(&o.tape)...),
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy, exit.Refused, exit.Limit, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{
 			`jp batch -c agent/researcher < queries.jsonl > answers.jsonl`,
@@ -192,17 +193,17 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		record, replay, err := tapeFiles(a.con, o.tape, text, o.profile.Value)
-		if err == nil && o.resume.Set && record+replay != "" {
-			err = command.ErrMixed("--resume", wording.Either(record != "", "--record", "--replay"))
+		to, replay, err := record.Files(a.con, o.tape, text, o.profile.Value)
+		if err == nil && o.resume.Set && to+replay != "" {
+			err = command.ErrMixed("--resume", wording.Either(to != "", "--record", "--replay"))
 		}
 		if err == nil {
-			a.tape, err = openTape(a.con, a.ws, record, replay)
+			a.tape, err = record.Open(a.con, a.ws, to, replay)
 		}
 		if err != nil {
 			return err
 		}
-		defer a.tape.remove()
+		defer a.tape.Remove()
 		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
@@ -221,7 +222,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.tape.end(ctx, b.run(ctx, d))
+		return a.tape.End(ctx, b.run(ctx, d))
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/record"
 	"jp/convstore"
 )
 
@@ -48,7 +49,7 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	var below []convstore.ID // what the runs that rows name ran below
 	// Not blocking: it may be a pipe that nobody writes to.
 	if e.file, err = os.OpenFile(b.query.app.con.Abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
-		return exit.Usagef("--resume %s: %v", path, withoutPath(err))
+		return exit.Usagef("--resume %s: %v", path, record.WithoutPath(err))
 	}
 	b.earlier = e
 	info, err := e.file.Stat()

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
@@ -214,7 +215,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		say("sandbox", "runs unconfined: it can do what you can do", "")
 	}
 	for i, name := range d.Env {
-		if isSecret(name) {
+		if record.IsSecret(name) {
 			say(fmt.Sprintf("env[%d]", i), fmt.Sprintf("%s looks like a secret, which the tool is given", name), "")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -71,7 +72,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		return err
 	}
 	if !o.toolsOnly && !o.dryRun {
-		if err := untaped(a.con, "conversation compact"); err != nil {
+		if err := record.Refuse(a.con, "conversation compact"); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/version"
 	"jp/tools/unseen"
 )
 
@@ -42,7 +43,7 @@ func newManCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			v := ofBuild()
+			v := version.OfBuild()
 			_, err = io.WriteString(a.con.IO.Out, a.tree.Manual(path, v.Version, v.Day))
 			return err
 		},
@@ -98,7 +99,7 @@ func newVersionCommand(a *app) *cli.Command {
 		About:    "Reads no file and opens no store.",
 		Examples: []string{"jp version -F json"},
 		Run: func(context.Context, []string) error {
-			v := ofBuild()
+			v := version.OfBuild()
 			if a.con.JSON() {
 				return a.con.Document(v)
 			}

@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/tools"
@@ -38,7 +39,7 @@ type app struct {
 	guest    *guest        // this command line came from a jp inside a tool; nil for all others
 	mcp      mcpUse
 
-	tape *tape // that records or replays this run; nil = none does
+	tape *record.Tape // that records or replays this run; nil = none does
 }
 
 // Env is everything that jp takes from its process.

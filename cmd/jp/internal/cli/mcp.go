@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
@@ -350,7 +351,7 @@ func (a *app) mcpClient(s mcpServer) *mcp.Client {
 	}
 	name := s.Server.Name
 	c := mcp.NewClient(s.Server, mcp.Options{
-		Host: u.host, Environ: a.con.Env.Environ, Refuse: a.keptFromServers, Version: version,
+		Host: u.host, Environ: a.con.Env.Environ, Refuse: a.keptFromServers, Version: version.Version,
 		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return a.confineServer(ctx, name, r) },
 		Tell:    func(line string) { a.con.Verbosef("MCP server %s: %s", name, line) },
 	})

@@ -17,8 +17,10 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -54,7 +56,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 	if err := a.ws.Persist("mcp serve"); err != nil {
 		return err
 	}
-	if err := untaped(a.con, "mcp serve"); err != nil {
+	if err := record.Refuse(a.con, "mcp serve"); err != nil {
 		return err
 	}
 	if o.rootID.Set && o.title.Set {
@@ -67,7 +69,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 			return err
 		}
 		failed := mcp.Service{
-			Version: version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
+			Version: version.Version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
 			Bound: a.con.IO.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, a.con.IO.In, a.con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/version"
 )
 
 // How long the end of a run waits for a collector. A sub-agent is itself waited for.
@@ -30,7 +31,7 @@ func (a *app) traced(ctx context.Context) (_ context.Context, end func()) {
 			a.con.Warn("traces: %s", text)
 		}
 	}
-	t := &otel.Tracer{Env: a.con.Getenv, Version: version, PID: os.Getpid(), Warn: warn}
+	t := &otel.Tracer{Env: a.con.Getenv, Version: version.Version, PID: os.Getpid(), Warn: warn}
 	return t.Into(ctx), func() {
 		last, stop := a.con.WithSignals(context.WithoutCancel(ctx), nil)
 		defer stop()

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
@@ -217,14 +218,14 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		return err
 	}
 	if inherited.Lock != nil {
-		a.tape, err = joinTape(a.con, a.ws)
+		a.tape, err = record.Join(a.con, a.ws)
 	} else {
 		err = q.beginTape(t.text)
 	}
 	if err != nil {
 		return err
 	}
-	defer a.tape.remove()
+	defer a.tape.Remove()
 	defer q.close(ctx)
 	if err := q.open(ctx, t.text, inherited.Lock); err != nil {
 		return err
@@ -242,7 +243,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 			defer a.con.IO.Unbound()
 		}
 	}
-	return a.tape.end(ctx, q.run(ctx, t))
+	return a.tape.End(ctx, q.run(ctx, t))
 }
 
 // withGrant bounds a delegated run by its time, which runs from here. What is left of its caller's comes as --timeout.

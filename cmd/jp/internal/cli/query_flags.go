@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 )
@@ -45,7 +46,7 @@ type queryOptions struct {
 	thoughts   command.Maybe[string] // style.reasoning.display
 	composed   command.Maybe[string] // in an editor, from the words and stdin
 	heads      headless
-	tape       tapeOptions
+	tape       record.Options
 	client     *client // client that sent the message; nil = the request came in another way
 }
 
@@ -131,7 +132,7 @@ func (o *queryOptions) flags() []*command.Option {
 			command.Tokens(&o.subTokens, "max-sub-tokens", "tokens that the sub-agents of this turn may use together"),
 			command.Cost(&o.subCost, "max-sub-cost", "US dollars that they may cost together"),
 		),
-		command.Group("recordings", tapeFlags(&o.tape)...),
+		command.Group("recordings", record.Flags(&o.tape)...),
 		command.Group("as other agents have it", slices.Concat([]*command.Option{
 			command.Bool(&o.print, "print", "headless: a new conversation unless another is named, and --non-interactive").Alias("p"),
 		}, headlessFlags(o))...),

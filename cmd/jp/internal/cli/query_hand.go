@@ -166,7 +166,7 @@ func (q *query) reserve(ctx context.Context, model string) error {
 	}
 	res, err := st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
 		v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
-		v.Child.Replayed = q.app.tape.replays()
+		v.Child.Replayed = q.app.tape.Replays()
 		return []convstore.Child{v.Child}, v.Err
 	})
 	if err != nil {
@@ -230,7 +230,7 @@ func (a *app) handOver(ctx context.Context, parent convstore.ID, ds []profiles.D
 				v.Err = errTried
 			}
 			v.Child.Hidden = hidden
-			v.Child.Replayed = a.tape.replays()
+			v.Child.Replayed = a.tape.Replays()
 			return []convstore.Child{v.Child}, v.Err
 		})
 	}

@@ -94,7 +94,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
-		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.replays(),
+		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.Replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -248,11 +248,11 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.priced(cfg), Replayed: q.app.tape.replays(),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.priced(cfg), Replayed: q.app.tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.app.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return append(q.childEnviron(ctx, cfg, r), q.app.tape.environ(r.Call, r.Query)...)
+			return append(q.childEnviron(ctx, cfg, r), q.app.tape.Environ(r.Call, r.Query)...)
 		},
 		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Checkpoint: q.app.con.Env.Checkpoint,
 	}
@@ -337,7 +337,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 // opens none.
 func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
 	p := a.modelProviders(cfg)
-	s, info, err := a.tape.model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
+	s, info, err := a.tape.Model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
 	if err != nil {
 		return nil, info, err
 	}
@@ -383,7 +383,7 @@ func (a *app) modelProviders(cfg profiles.Config) model.Providers {
 	for id, price := range cfg.Providers.Prices {
 		p.Prices[id] = modelPrice(price)
 	}
-	a.tape.know(&p)
+	a.tape.AddPrices(&p)
 	return p
 }
 

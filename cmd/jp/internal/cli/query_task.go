@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/profiles"
@@ -196,10 +197,10 @@ func (q *query) beginTape(request string) error {
 	for _, d := range q.o.directives {
 		who = append(who, d.Text)
 	}
-	record, replay, err := tapeFiles(q.app.con, q.o.tape, request, who...)
+	to, replay, err := record.Files(q.app.con, q.o.tape, request, who...)
 	if err != nil {
 		return err
 	}
-	q.app.tape, err = openTape(q.app.con, q.app.ws, record, replay)
+	q.app.tape, err = record.Open(q.app.con, q.app.ws, to, replay)
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package record
 
 import (
 	"encoding/json"
@@ -13,12 +13,12 @@ func TestIsSecret(t *testing.T) {
 		"GITHUB_TOKEN", "OPENAI_API_KEY", "apiKey", "PGPASSWORD", "MYSQL_PWD", "SESSION_COOKIE", "AWS_SECRET_ACCESS_KEY", "SSH_PASSPHRASE",
 		"GOOGLE_APPLICATION_CREDENTIALS", "NPM_AUTHTOKEN", "GH_PAT", "SIGNING_KEYS",
 	} {
-		if !isSecret(name) {
+		if !IsSecret(name) {
 			t.Errorf("isSecret(%s) = false", name)
 		}
 	}
 	for _, name := range []string{"MONKEY", "PATH", "PWD", "OLDPWD", "KEYBOARD", "TOKENIZERS_PARALLELISM", "JP_SUB_CALLS_TOKEN_BUDGET", "PATTERN", "HOME"} {
-		if isSecret(name) {
+		if IsSecret(name) {
 			t.Errorf("isSecret(%s) = true", name)
 		}
 	}

@@ -1,4 +1,6 @@
-package cli
+// Package record records what models say to a tree of runs in one file, and replays it: then no model is asked, and a run that
+// goes another way is an error. Secrets of the environment are covered in what is recorded.
+package record
 
 import (
 	"cmp"
@@ -31,7 +33,7 @@ import (
 //
 // The first run, which a person started, makes the folder, and makes of the parts what the person gets: the recording, or
 // whether the replay went as recorded.
-type tape struct {
+type Tape struct {
 	con    *console.Console
 	ws     *workspace.Workspace
 	dir    string
@@ -60,20 +62,20 @@ const (
 
 const recordingName = "recording.toml"
 
-// openTape begins to record to one file, which is to be made, or to replay another one; without either there is no tape. What is
+// Open begins to record to one file, which is to be made, or to replay another one; without either there is no tape. What is
 // wrong with the files is found here, before anything is paid for.
-func openTape(con *console.Console, ws *workspace.Workspace, record, replay string) (*tape, error) {
+func Open(con *console.Console, ws *workspace.Workspace, record, replay string) (*Tape, error) {
 	if record == "" && replay == "" {
 		return nil, nil
 	}
-	t := &tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
+	t := &Tape{con: con, ws: ws, trail: script.NewTrail(""), main: true, named: cmp.Or(record, replay)}
 	var data []byte
 	if record != "" {
 		t.record = con.Abs(record)
 		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
 			return nil, exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
-			return nil, exit.Usagef("--record %s: cannot be made: %v", record, withoutPath(err))
+			return nil, exit.Usagef("--record %s: cannot be made: %v", record, WithoutPath(err))
 		}
 	} else {
 		var err error
@@ -99,17 +101,17 @@ func openTape(con *console.Console, ws *workspace.Workspace, record, replay stri
 	}
 	if data != nil {
 		if err := os.WriteFile(filepath.Join(t.dir, recordingName), data, 0o600); err != nil {
-			t.remove()
+			t.Remove()
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// joinTape takes part in the tape of the jp that started this one, if there is one.
-func joinTape(con *console.Console, ws *workspace.Workspace) (_ *tape, err error) {
+// Join takes part in the tape of the jp that started this one, if there is one.
+func Join(con *console.Console, ws *workspace.Workspace) (_ *Tape, err error) {
 	what, dir, _ := strings.Cut(con.Getenv(tapeVariable), ":")
-	t := &tape{con: con, ws: ws, dir: dir, trail: script.NewTrail(con.Getenv(runVariable))}
+	t := &Tape{con: con, ws: ws, dir: dir, trail: script.NewTrail(con.Getenv(runVariable))}
 	switch what {
 	case "":
 		return nil, nil
@@ -137,8 +139,8 @@ func dropOld(top string) {
 	}
 }
 
-// model is what a model of this run is with the tape in between. open opens the model itself, which a replay does not.
-func (t *tape) model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
+// Model is what a model of this run is with the tape in between. open opens the model itself, which a replay does not.
+func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
 	if t == nil {
 		return open()
 	}
@@ -164,7 +166,7 @@ func (t *tape) model(id string, p model.Providers, open func() (model.Stream, mo
 }
 
 // underway reports whether a query that is recorded has started, so that what fails now is a part of it.
-func (t *tape) underway() bool {
+func (t *Tape) underway() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.main || t.opened
@@ -182,12 +184,12 @@ func failing(id string, p model.Providers, err error) (model.Stream, model.Info,
 	}, info, nil
 }
 
-// replays reports whether a recording answers.
-func (t *tape) replays() bool { return t != nil && t.replay != nil }
+// Replays reports whether a recording answers.
+func (t *Tape) Replays() bool { return t != nil && t.replay != nil }
 
-// know adds what was known of the models that are replayed: nobody here may know their providers, and prices change.
-func (t *tape) know(p *model.Providers) {
-	if !t.replays() {
+// AddPrices adds what was known of the models that are replayed: nobody here may know their providers, and prices change.
+func (t *Tape) AddPrices(p *model.Providers) {
+	if !t.Replays() {
 		return
 	}
 	for id, price := range t.replay.Models() {
@@ -201,8 +203,8 @@ func (t *tape) know(p *model.Providers) {
 	}
 }
 
-// environ is what a sub-agent that a call starts with a query is told of the tape.
-func (t *tape) environ(call, query string) []string {
+// Environ is what a sub-agent that a call starts with a query is told of the tape.
+func (t *Tape) Environ(call, query string) []string {
 	if t == nil {
 		return nil
 	}
@@ -217,7 +219,7 @@ type step struct {
 }
 
 // followed keeps how a request of a replay was answered.
-func (t *tape) followed(rule int, err error) {
+func (t *Tape) followed(rule int, err error) {
 	s := step{Run: t.trail.Run(), Rule: rule}
 	if err != nil {
 		s.Strays = err.Error()
@@ -232,7 +234,7 @@ func (t *tape) followed(rule int, err error) {
 }
 
 // keep appends a line to the part of this process.
-func (t *tape) keep(v any) error {
+func (t *Tape) keep(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -248,8 +250,8 @@ func (t *tape) keep(v any) error {
 	return err
 }
 
-// remove gives up the tape.
-func (t *tape) remove() {
+// Remove gives up the tape.
+func (t *Tape) Remove() {
 	if t == nil {
 		return
 	}
@@ -265,8 +267,8 @@ func (t *tape) remove() {
 	}
 }
 
-// withoutPath drops the operation and the path of a file's error: the message names the file.
-func withoutPath(err error) error {
+// WithoutPath drops the operation and the path of a file's error: the message names the file.
+func WithoutPath(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch {

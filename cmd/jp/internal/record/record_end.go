@@ -1,4 +1,4 @@
-package cli
+package record
 
 import (
 	"bufio"
@@ -13,13 +13,14 @@ import (
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools/files"
 )
 
-// end makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
+// End makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
 // ctx that in which it ran.
-func (t *tape) end(ctx context.Context, ended error) error {
+func (t *Tape) End(ctx context.Context, ended error) error {
 	switch {
 	case t == nil || !t.main:
 		return ended
@@ -33,15 +34,15 @@ func (t *tape) end(ctx context.Context, ended error) error {
 }
 
 // write writes the recording.
-func (t *tape) write(ctx context.Context) error {
+func (t *Tape) write(ctx context.Context) error {
 	fail := func(err error) error {
-		return fmt.Errorf("--record %s: nothing was written: %w", t.named, withoutPath(err))
+		return fmt.Errorf("--record %s: nothing was written: %w", t.named, WithoutPath(err))
 	}
 	entries, err := parts[script.Entry](t)
 	if err != nil {
 		return fail(err)
 	}
-	about := script.Recorded{Version: version}
+	about := script.Recorded{Version: version.Version}
 	if ctx.Err() != nil {
 		about.Stopped = context.Cause(ctx).Error()
 		kept := entries[:0]
@@ -89,7 +90,7 @@ func (t *tape) write(ctx context.Context) error {
 }
 
 // compare tells where the replay went another way than the recording. That outranks how the run ended, which comes of it.
-func (t *tape) compare(ctx context.Context, ended error) error {
+func (t *Tape) compare(ctx context.Context, ended error) error {
 	if ctx.Err() != nil {
 		return ended
 	}
@@ -129,7 +130,7 @@ func notAsRecorded(format string, args ...any) error {
 }
 
 // parts reads all that the processes of the tree have kept. A line that its process did not get to finish is left out.
-func parts[T any](t *tape) (all []T, err error) {
+func parts[T any](t *Tape) (all []T, err error) {
 	files, err := filepath.Glob(filepath.Join(t.dir, "part-*"))
 	if err != nil {
 		return nil, err

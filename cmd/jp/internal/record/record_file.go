@@ -1,4 +1,4 @@
-package cli
+package record
 
 import (
 	"cmp"
@@ -17,14 +17,14 @@ import (
 	"jp/cmd/jp/internal/model/script"
 )
 
-// tapeOptions are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
+// Options are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
 // recorded: so one variable records a script that runs jp several times, in whatever order, and another one replays it.
-type tapeOptions struct {
+type Options struct {
 	record command.Maybe[string]
 	replay command.Maybe[string]
 }
 
-func tapeFlags(o *tapeOptions) []*command.Option {
+func Flags(o *Options) []*command.Option {
 	return []*command.Option{
 		command.String(&o.record, "record", "FILE", "write to the new FILE, or one in that folder, what models say in this run and in its sub-agents, "+
 			"for --replay (also $JP_RECORD)"),
@@ -39,8 +39,8 @@ const (
 	replayVariable = "JP_REPLAY"
 )
 
-// untaped refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
-func untaped(con *console.Console, command string) error {
+// Refuse refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
+func Refuse(con *console.Console, command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
 		if con.Getenv(name) != "" {
 			return exit.Refusedf("%s: is neither recorded nor replayed, and $%s is set", command, name).WithHint("jp query and jp batch are; unset it")
@@ -49,9 +49,9 @@ func untaped(con *console.Console, command string) error {
 	return nil
 }
 
-// tapeFiles returns the files that flags, or else variables, name for a request; "" is none. who are the words of the command line
+// Files returns the files that flags, or else variables, name for a request; "" is none. who are the words of the command line
 // that say who answers it.
-func tapeFiles(con *console.Console, o tapeOptions, request string, who ...string) (record, replay string, err error) {
+func Files(con *console.Console, o Options, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
 		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
 			if v := con.Getenv(name); v != "" {
@@ -67,7 +67,7 @@ func tapeFiles(con *console.Console, o tapeOptions, request string, who ...strin
 	case o.record.Set:
 		record, err = tapeFile(con, o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
 		if err != nil {
-			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, withoutPath(err))
+			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, WithoutPath(err))
 		}
 	case o.replay.Set:
 		replay, _ = tapeFile(con, o.replay.Value, request, who, func(string) error { return nil })

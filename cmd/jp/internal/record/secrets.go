@@ -1,4 +1,4 @@
-package cli
+package record
 
 import (
 	"maps"
@@ -31,8 +31,8 @@ var secretName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|COOKIE|APIKEY|TOKEN($|_)|(^|_)(KEYS?|PAT)($|_)|._PWD$`)
 })
 
-// isSecret reports whether the name of a variable says that its value is a secret.
-func isSecret(name string) bool {
+// IsSecret reports whether the name of a variable says that its value is a secret.
+func IsSecret(name string) bool {
 	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
 }
 
@@ -54,7 +54,7 @@ func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	c := &cover{secrets: map[string]string{}, seen: map[string]bool{}}
 	for _, kv := range con.Env.Environ {
 		name, value, _ := strings.Cut(kv, "=")
-		named := names[name] || isSecret(name)
+		named := names[name] || IsSecret(name)
 		if value = strings.TrimSpace(value); len(value) < leastSecret || !named {
 			continue
 		}

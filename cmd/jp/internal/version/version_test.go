@@ -1,4 +1,4 @@
-package cli
+package version
 
 import (
 	"runtime/debug"
@@ -7,10 +7,10 @@ import (
 
 func TestBuilt(t *testing.T) {
 	for module, want := range map[string]string{
-		"": version, "(devel)": version, "v0.0.0-20261122041926-fbea1a060312": version, "v0.0.0-20261122041926-fbea1a060312+dirty": version,
+		"": Version, "(devel)": Version, "v0.0.0-20261122041926-fbea1a060312": Version, "v0.0.0-20261122041926-fbea1a060312+dirty": Version,
 		"v1.2.3": "1.2.3", "v1.2.4-0.20261122041926-fbea1a060312": "1.2.4-0.20261122041926-fbea1a060312",
 	} {
-		v := versionInfo{Version: version}
+		v := Info{Version: Version}
 		v.built(&debug.BuildInfo{Main: debug.Module{Version: module}, Settings: []debug.BuildSetting{
 			{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-22T04:19:26Z"},
 		}})

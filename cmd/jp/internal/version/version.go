@@ -1,4 +1,5 @@
-package cli
+// Package version knows which build of jp this is.
+package version
 
 import (
 	"runtime"
@@ -6,11 +7,11 @@ import (
 	"strings"
 )
 
-// version is the version of this source tree; a build of a tagged module knows better.
-const version = "0.1.0-dev"
+// Version is the version of this source tree; a build of a tagged module knows better.
+const Version = "0.1.0-dev"
 
-// versionInfo is what is known of this program.
-type versionInfo struct {
+// Info is what is known of this program.
+type Info struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // "" when the build does not know it
 	Day      string `json:"-"`        // of the commit, as 2026-11-22; "" when the build does not know it
@@ -19,16 +20,16 @@ type versionInfo struct {
 	Arch     string `json:"arch"`
 }
 
-// ofBuild returns what is known of this program.
-func ofBuild() versionInfo {
-	v := versionInfo{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+// OfBuild returns what is known of this program.
+func OfBuild() Info {
+	v := Info{Version: Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, _ := debug.ReadBuildInfo()
 	v.built(info)
 	return v
 }
 
 // built adds what the build knows: the tag it was made from, if any, and the commit.
-func (v *versionInfo) built(info *debug.BuildInfo) {
+func (v *Info) built(info *debug.BuildInfo) {
 	if info == nil {
 		return
 	}
