@@ -271,7 +271,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
-		if root, err = b.query.app.resolveTarget(ctx, b.o.rootID.Value); err != nil {
+		if root, err = b.query.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
 		st, err := b.query.app.standFor(ctx, root, nil, nil)

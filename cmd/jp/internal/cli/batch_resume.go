@@ -172,7 +172,7 @@ func sumOf(items []delegate.Item) string {
 // latest run that asked the same, and below those that these went on with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
-		caller, err := b.query.app.resolveTarget(ctx, b.o.rootID.Value)
+		caller, err := b.query.app.ws.Target(ctx, b.o.rootID.Value)
 		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
 			var list []convstore.Delegation

@@ -93,7 +93,7 @@ func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profi
 		if err != nil {
 			return nil, err
 		}
-		target, err := a.resolveTarget(ctx, id.Value)
+		target, err := a.ws.Target(ctx, id.Value)
 		if err != nil {
 			return nil, err
 		}

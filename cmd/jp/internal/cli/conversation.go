@@ -183,6 +183,6 @@ func (a *app) openStore(ctx context.Context, words []string) (*convstore.Store, 
 	if err != nil {
 		return nil, nil, err
 	}
-	ids, err := a.resolveTargets(ctx, words)
+	ids, err := a.ws.Targets(ctx, words)
 	return st, ids, err
 }

@@ -76,7 +76,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 			return err
 		}
 	}
-	id, err := a.resolveOne(ctx, word)
+	id, err := a.ws.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	}
 	var parent convstore.ID
 	if o.parent.Set {
-		if parent, err = a.resolveTarget(ctx, o.parent.Value); err != nil {
+		if parent, err = a.ws.Target(ctx, o.parent.Value); err != nil {
 			return err
 		}
 	}

@@ -113,7 +113,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := a.resolveTargets(ctx, o.ids)
+	ids, err := a.ws.Targets(ctx, o.ids)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func newTreeCommand(a *app) *cli.Command {
 			if len(args) == 0 {
 				return runList(ctx, a, o)
 			}
-			id, err := a.resolveOne(ctx, args[0])
+			id, err := a.ws.OneTarget(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.view(ctx)
+	view, err := a.ws.View(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 		}[o.sort],
 	}
 	if o.root.Value != "" {
-		if view, err = a.below(ctx, o.root.Value); err != nil {
+		if view, err = a.ws.Below(ctx, o.root.Value); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if len(o.directives) == 0 {
 		return 0, exit.Usagef("--parent: the agent profile is missing").WithHint("name it with --cfg, as in --cfg agent/researcher")
 	}
-	parent, err := a.resolveTarget(ctx, o.parent.Value)
+	parent, err := a.ws.Target(ctx, o.parent.Value)
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -55,7 +56,7 @@ func newPrintCommand(a *app) *cli.Command {
 			"jp conversation grep is_retryable | jp conversation print -",
 			"jp conversation print jp-c17543982415 --root-id jp-c17543982411 --turn 2.. --style full",
 		},
-		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, orActive(args)) },
+		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, workspace.OrActive(args)) },
 	})
 }
 
@@ -108,9 +109,9 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 // before a target that does not.
 func (a *app) scope(ctx context.Context, rootID command.Maybe[string]) (convstore.View, error) {
 	if rootID.Set {
-		return a.below(ctx, rootID.Value)
+		return a.ws.Below(ctx, rootID.Value)
 	}
-	return a.view(ctx)
+	return a.ws.View(ctx)
 }
 
 // printEvents writes the events as JSON, each with the id of its conversation.

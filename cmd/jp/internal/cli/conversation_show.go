@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -30,7 +31,7 @@ func newShowCommand(a *app) *cli.Command {
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation show -F json-pretty"},
-		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, orActive(args)[0]) },
+		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, workspace.OrActive(args)[0]) },
 	})
 }
 
@@ -97,7 +98,7 @@ func runShow(ctx context.Context, a *app, word string) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.resolveOne(ctx, word)
+	id, err := a.ws.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}

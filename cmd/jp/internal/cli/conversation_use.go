@@ -37,7 +37,7 @@ func runUse(ctx context.Context, a *app, words []string) error {
 		}
 		word = words[0]
 	}
-	id, err := a.resolveOne(ctx, word)
+	id, err := a.ws.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}

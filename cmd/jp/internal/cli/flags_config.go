@@ -2,6 +2,7 @@ package cli
 
 import (
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 )
 
@@ -20,5 +21,5 @@ func configFlags(p *[]profiles.Directive) []*command.Option {
 
 // targetMaybe has an optional conversation.
 func targetMaybe(p *command.Maybe[string], name, arg, usage string) *command.Option {
-	return command.StringMaybe(p, name, arg, isTarget, usage)
+	return command.StringMaybe(p, name, arg, workspace.IsTarget, usage)
 }

@@ -52,7 +52,7 @@ func (a *app) insideTool(fd string) int {
 // serve runs one command line and returns its status.
 func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
 	a := newApp(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.environ})
-	a.guest, a.con.InTool = g, true
+	a.guest, a.con.InTool, a.ws.Within = g, true, &g.scope
 	defer func() {
 		if p := recover(); p != nil { // a tool's words must not end the run that it works for
 			status = int(a.con.Fail(fmt.Errorf("panic: %v", p)))

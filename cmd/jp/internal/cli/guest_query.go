@@ -111,7 +111,7 @@ func (g *guest) order(ds []profiles.Directive, model command.Maybe[string]) (o d
 
 // caller refuses any conversation but the one that the tool call is of.
 func (g *guest) caller(ctx context.Context, a *app, flag, word string) error {
-	id, err := a.resolveTarget(ctx, word)
+	id, err := a.ws.Target(ctx, word)
 	if err != nil || id == g.scope.Caller() {
 		return err
 	}
@@ -176,14 +176,14 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	case o.hidden || o.title.Set:
 		return exit.Usagef("--hidden, --title: only for a new conversation")
 	default:
-		view, err := a.view(ctx)
+		view, err := a.ws.View(ctx)
 		if o.rootID.Set {
-			view, err = a.below(ctx, o.rootID.Value)
+			view, err = a.ws.Below(ctx, o.rootID.Value)
 		}
 		if err != nil {
 			return err
 		}
-		if order.ID, err = a.resolveTarget(ctx, o.id.Value); err != nil {
+		if order.ID, err = a.ws.Target(ctx, o.id.Value); err != nil {
 			return err
 		}
 		if _, err := view.Get(ctx, order.ID); err != nil {

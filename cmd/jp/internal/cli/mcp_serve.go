@@ -104,7 +104,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	caller := delegate.Caller{Tools: names, Limits: limits(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
-		root, err := s.query.app.resolveTarget(ctx, o.rootID.Value)
+		root, err := s.query.app.ws.Target(ctx, o.rootID.Value)
 		if err != nil {
 			return err
 		}

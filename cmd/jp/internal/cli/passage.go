@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -24,7 +25,7 @@ func (a *app) passages(ctx context.Context, words []string, all convstore.Range)
 	var out []passage
 	at := map[convstore.ID]int{}
 	add := func(word string, r convstore.Range) error {
-		id, err := a.resolveTarget(ctx, word)
+		id, err := a.ws.Target(ctx, word)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (a *app) passages(ctx context.Context, words []string, all convstore.Range)
 				return nil, err
 			}
 			if err != nil {
-				if err = inputError(err); err != nil {
+				if err = workspace.InputError(err); err != nil {
 					return nil, err
 				}
 				break

@@ -189,7 +189,7 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 // attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or ID:TURNS.
 func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
 	word, span, ranged := strings.Cut(rest, ":")
-	id, err := q.app.resolveTarget(ctx, word)
+	id, err := q.app.ws.Target(ctx, word)
 	if err != nil {
 		return none, err
 	}

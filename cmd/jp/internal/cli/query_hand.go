@@ -21,7 +21,7 @@ import (
 
 // delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by run.
 func (q *query) delegateByHand(ctx context.Context) error {
-	parent, err := q.app.resolveTarget(ctx, q.o.rootID.Value)
+	parent, err := q.app.ws.Target(ctx, q.o.rootID.Value)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -83,7 +84,7 @@ func (o *queryOptions) inOurWords() error {
 	}
 	switch {
 	case h.resume.Set:
-		if !isTarget(h.resume.Value) { // new is none: there is nothing to go on with
+		if !workspace.IsTarget(h.resume.Value) { // new is none: there is nothing to go on with
 			_, err := convstore.ParseID(h.resume.Value)
 			return err
 		}

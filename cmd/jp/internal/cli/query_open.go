@@ -33,7 +33,7 @@ func (q *query) open(ctx context.Context, text string, inherited *os.File) error
 	}
 	if q.o.rootID.Set && !isNew {
 		// Before the target's config is read.
-		root, err := q.app.resolveTarget(ctx, q.o.rootID.Value)
+		root, err := q.app.ws.Target(ctx, q.o.rootID.Value)
 		if err != nil {
 			return err
 		}
@@ -174,10 +174,10 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 // target names the conversation to go on with, 0 for none yet.
 func (q *query) target(ctx context.Context) (convstore.ID, error) {
 	if q.o.id.Set {
-		return q.app.resolveTarget(ctx, q.o.id.Value)
+		return q.app.ws.Target(ctx, q.o.id.Value)
 	}
 	if q.o.fork.Set {
-		return q.app.resolveTarget(ctx, "active")
+		return q.app.ws.Target(ctx, "active")
 	}
 	session := q.app.ws.Session()
 	if session == "" {

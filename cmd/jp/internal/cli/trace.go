@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trace"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -39,7 +40,9 @@ func newTraceCommand(a *app) *cli.Command {
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp trace", "jp trace jp-c17543982411 --output html > trace.html", "jp trace --output chrome > trace.json"},
-		Run:      func(ctx context.Context, args []string) error { return runTrace(ctx, a, output, orActive(args)[0]) },
+		Run: func(ctx context.Context, args []string) error {
+			return runTrace(ctx, a, output, workspace.OrActive(args)[0])
+		},
 	})
 }
 
@@ -74,7 +77,7 @@ func (a *app) trace(ctx context.Context, word string) (*trace.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := a.resolveTarget(ctx, word)
+	id, err := a.ws.Target(ctx, word)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -211,7 +212,7 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 	if err != nil {
 		return err
 	}
-	id, err := a.resolveTarget(ctx, orActive(args)[0])
+	id, err := a.ws.Target(ctx, workspace.OrActive(args)[0])
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type Workspace struct {
 	Con  *console.Console
 	Gate *trust.Gate
 
+	// Within is all that a command line of a jp inside a tool can see: there is no workspace behind it. Nil for all others.
+	Within *convstore.Scope
+
 	Patience time.Duration // for the store's lock; 0 = the store's own
 	Subagent bool          // this process is one: it waits for the store as long as it lives
 

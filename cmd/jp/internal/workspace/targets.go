@@ -1,4 +1,4 @@
-package cli
+package workspace
 
 import (
 	"bufio"
@@ -12,19 +12,19 @@ import (
 	"jp/convstore"
 )
 
-// resolveTarget finds one conversation by what a user calls it: an id, ., active, recent, newest or previous. Whether an id
+// Target finds one conversation by what a user calls it: an id, ., active, recent, newest or previous. Whether an id
 // exists is left to whoever looks at it. Inside a tool only an id names one.
-func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, error) {
-	if a.guest != nil {
+func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
+	if w.Within != nil {
 		return convstore.ParseID(word)
 	}
-	st, err := a.ws.Store(ctx)
+	st, err := w.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
 	switch word {
 	case ".", "active", "previous":
-		session := a.ws.Session()
+		session := w.Session()
 		if session == "" {
 			return 0, exit.NotFoundf("conversation %q: this process belongs to no session", word).
 				WithHint("it has no terminal; set JP_SESSION, or give an id")
@@ -56,8 +56,8 @@ func (a *app) resolveTarget(ctx context.Context, word string) (convstore.ID, err
 	return convstore.ParseID(word)
 }
 
-// isTarget reports whether a word calls a conversation, whether there is such a one or not.
-func isTarget(word string) bool {
+// IsTarget reports whether a word calls a conversation, whether there is such a one or not.
+func IsTarget(word string) bool {
 	switch word {
 	case ".", "active", "previous", "recent", "newest":
 		return true
@@ -66,20 +66,20 @@ func isTarget(word string) bool {
 	return err == nil
 }
 
-// orActive is the targets of a command that only reads: without any, the active conversation.
-func orActive(words []string) []string {
+// OrActive is the targets of a command that only reads: without any, the active conversation.
+func OrActive(words []string) []string {
 	if len(words) == 0 {
 		return []string{"active"}
 	}
 	return words
 }
 
-// resolveOne is resolveTarget for a command that takes one conversation and leaves stdin free: - is the one id on it.
-func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error) {
+// OneTarget is Target for a command that takes one conversation and leaves stdin free: - is the one id on it.
+func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, error) {
 	if word != "-" {
-		return a.resolveTarget(ctx, word)
+		return w.Target(ctx, word)
 	}
-	ids, err := a.resolveTargets(ctx, []string{word})
+	ids, err := w.Targets(ctx, []string{word})
 	switch {
 	case err != nil:
 		return 0, err
@@ -89,13 +89,13 @@ func (a *app) resolveOne(ctx context.Context, word string) (convstore.ID, error)
 	return ids[0], nil
 }
 
-// resolveTargets finds several conversations. - stands for the ids on stdin, one per line or separated by spaces; none there is no
+// Targets finds several conversations. - stands for the ids on stdin, one per line or separated by spaces; none there is no
 // error. Ids given twice are kept once.
-func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.ID, error) {
+func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID, error) {
 	var ids []convstore.ID
 	seen := map[convstore.ID]bool{}
 	add := func(word string) error {
-		id, err := a.resolveTarget(ctx, word)
+		id, err := w.Target(ctx, word)
 		if err == nil && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
@@ -109,7 +109,7 @@ func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.I
 			}
 			continue
 		}
-		lines := bufio.NewScanner(a.con.IO.In)
+		lines := bufio.NewScanner(w.Con.IO.In)
 		for lines.Scan() {
 			for _, id := range strings.Fields(lines.Text()) {
 				if err := add(id); err != nil {
@@ -117,40 +117,40 @@ func (a *app) resolveTargets(ctx context.Context, words []string) ([]convstore.I
 				}
 			}
 		}
-		if err := inputError(lines.Err()); err != nil {
+		if err := InputError(lines.Err()); err != nil {
 			return nil, err
 		}
 	}
 	return ids, nil
 }
 
-// inputError is what a failed read of stdin is to the user; its end is no failure.
-func inputError(err error) error {
+// InputError is what a failed read of stdin is to the user; its end is no failure.
+func InputError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
 	return &exit.Error{Code: "failed", Status: exit.Failed, Msg: "stdin: " + err.Error(), Err: err}
 }
 
-// below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.
-func (a *app) below(ctx context.Context, word string) (convstore.View, error) {
-	id, err := a.resolveTarget(ctx, word)
+// Below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.
+func (w *Workspace) Below(ctx context.Context, word string) (convstore.View, error) {
+	id, err := w.Target(ctx, word)
 	if err != nil {
 		return convstore.View{}, err
 	}
-	view, err := a.view(ctx)
-	if err != nil || a.guest != nil && id == a.guest.scope.Caller() {
+	view, err := w.View(ctx)
+	if err != nil || w.Within != nil && id == w.Within.Caller() {
 		return view, err
 	}
 	return view.Under(ctx, id)
 }
 
-// view returns all conversations that the command may see: those of the store, or inside a tool those below its caller.
-func (a *app) view(ctx context.Context) (convstore.View, error) {
-	if a.guest != nil {
-		return a.guest.scope.View, nil
+// View returns all conversations that the command may see: those of the store, or inside a tool those below its caller.
+func (w *Workspace) View(ctx context.Context) (convstore.View, error) {
+	if w.Within != nil {
+		return w.Within.View, nil
 	}
-	st, err := a.ws.Store(ctx)
+	st, err := w.Store(ctx)
 	if err != nil {
 		return convstore.View{}, err
 	}
