@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,7 +17,6 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
-	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -175,23 +173,6 @@ func (q *query) reserveSummary(ctx context.Context) error {
 		return err
 	}
 	return q.reserve(ctx, id)
-}
-
-// compactedText says what a compaction has done.
-func compactedText(c convstore.Compaction) string {
-	return "compacted: " + leftOut(c) + "; print still shows everything"
-}
-
-// leftOut says what a compaction leaves out, and what comes of it.
-func leftOut(c convstore.Compaction) string {
-	var what []string
-	if n := len(c.Results); n > 0 {
-		what = append(what, wording.Plural(n, "old result")+" left out")
-	}
-	if c.Covered > 0 {
-		what = append(what, "a summary for what was said before")
-	}
-	return fmt.Sprintf("about %s tokens instead of %s: %s", term.Count(c.After), term.Count(c.Before), strings.Join(what, ", "))
 }
 
 // compactLimit is how many tokens a request may have: a share of the window, and so few that the longest reply fits in beside it,

@@ -3,8 +3,6 @@ package cli
 import (
 	"testing"
 	"time"
-
-	"jp/convstore"
 )
 
 func TestParseTime(t *testing.T) {
@@ -24,21 +22,6 @@ func TestParseTime(t *testing.T) {
 	for _, s := range []string{"", "yesterday", "2026-13-01", "-2h", "10:00"} {
 		if got, err := parseTime(s, now); err == nil {
 			t.Errorf("parseTime(%q) = %v, want an error", s, got)
-		}
-	}
-}
-
-func TestParseTurns(t *testing.T) {
-	for s, want := range map[string]convstore.Range{
-		"3": convstore.Turn(3), "2..4": {First: 2, Last: 4}, "2..": {First: 2}, "..4": {Last: 4}, "2..2": {First: 2, Last: 2}, "..": {},
-	} {
-		if got, err := parseTurns(s); err != nil || got != want {
-			t.Errorf("parseTurns(%q) = %v, %v; want %v", s, got, err, want)
-		}
-	}
-	for _, s := range []string{"", "0", "-1", "+1", "4..2", "1..2..3", "a", "1...2", "1-2", "0..2", "99999999999999999999"} {
-		if got, err := parseTurns(s); err == nil {
-			t.Errorf("parseTurns(%q) = %v, want an error", s, got)
 		}
 	}
 }
