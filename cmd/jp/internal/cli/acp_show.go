@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
@@ -117,7 +118,7 @@ func messageID(event string, kind acp.ChunkKind) string {
 
 // compacted is what an editor is told of a compaction.
 func compacted(id string, c convstore.Compaction) acp.Compaction {
-	return acp.Compaction{ID: id, Text: compactedText(c), Summary: c.Summary}
+	return acp.Compaction{ID: id, Text: turns.Compacted(c), Summary: c.Summary}
 }
 
 // started is told that a call runs.

@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -144,11 +145,11 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	case err != nil: // it was said
 	case o.dryRun:
 		return a.con.Text(func(w *bufio.Writer) error {
-			fmt.Fprintln(w, "would compact: "+leftOut(c))
+			fmt.Fprintln(w, "would compact: "+turns.LeftOut(c))
 			return nil
 		})
 	default:
-		a.con.Note("conversation %s: %s", id, compactedText(c))
+		a.con.Note("conversation %s: %s", id, turns.Compacted(c))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -15,7 +16,7 @@ import (
 
 type forkOptions struct {
 	create      createFlags
-	turns       rangeFlags
+	turns       turns.Flags
 	none        bool
 	from, until command.Maybe[time.Time]
 	directives  []profiles.Directive
@@ -24,7 +25,7 @@ type forkOptions struct {
 
 func newForkCommand(a *app) *cli.Command {
 	var o forkOptions
-	flags := o.turns.lastFirst()
+	flags := o.turns.LastFirst()
 	flags = append(flags,
 		command.Bool(&o.none, "no-turns", "no turns: a blank child, the same as --last=0"),
 		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration ago such as 2h"),
@@ -78,7 +79,7 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 	if a.guest != nil {
 		return a.guest.fork(ctx, a, o, words)
 	}
-	given := map[string]bool{"--last": o.turns.last.Set, "--first": o.turns.first.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
+	given := map[string]bool{"--last": o.turns.Last.Set, "--first": o.turns.First.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
 	if err := command.OnlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, i
 	case o.from.Set || o.until.Set:
 		f.Turns, err = turnsBetween(ctx, st, id, o.from, o.until)
 	default:
-		f.Turns, err = o.turns.turns()
+		f.Turns, err = o.turns.Turns()
 	}
 	if err != nil || len(o.directives) == 0 {
 		return f, err

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -20,14 +21,14 @@ import (
 
 type printOptions struct {
 	rootID command.Maybe[string]
-	turns  rangeFlags
+	turns  turns.Flags
 	style  string
 }
 
 func newPrintCommand(a *app) *cli.Command {
-	o := printOptions{style: styleBrief}
+	o := printOptions{style: turns.Brief}
 	flags := []*command.Option{command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
-	flags = append(flags, o.turns.lastFirst()...)
+	flags = append(flags, o.turns.LastFirst()...)
 	return a.tree.Command(command.Spec{
 		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
@@ -37,8 +38,8 @@ func newPrintCommand(a *app) *cli.Command {
 			"A line that `jp conversation grep` wrote stands for the turn it was found in: pipe them to `jp conversation print -`. " +
 			"Without ID: the active conversation.",
 		Flags: append(flags,
-			command.String(&o.turns.turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
-			command.Choice(&o.style, "style", "STYLE", []string{styleUser, styleChat, styleBrief, styleFull}, "user, chat, brief (default) or full").Alias("s"),
+			command.String(&o.turns.Turn, "turn", "RANGE", "turns N, A..B, A.. or ..B, counted from 1; .. is all"),
+			command.Choice(&o.style, "style", "STYLE", []string{turns.User, turns.Chat, turns.Brief, turns.Full}, "user, chat, brief (default) or full").Alias("s"),
 		),
 		Max:   -1,
 		Exits: []exit.Status{exit.NotFound, exit.Scope, exit.Busy},
@@ -52,7 +53,7 @@ func newPrintCommand(a *app) *cli.Command {
 }
 
 func runPrint(ctx context.Context, a *app, o printOptions, words []string) error {
-	turns, err := o.turns.turns()
+	chosen, err := o.turns.Turns()
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	if err != nil {
 		return err
 	}
-	passages, err := a.passages(ctx, words, turns)
+	passages, err := a.passages(ctx, words, chosen)
 	if err != nil {
 		return err
 	}
@@ -77,20 +78,20 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 	}
 	return a.con.Text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := printer{w: w, io: a.con.IO, style: o.style, layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), calls: map[string]convstore.ToolCall{}}
+			p := turns.Printer{W: w, IO: a.con.IO, Style: o.style, Layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), Calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			p.heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
+			p.Heading("# ", strings.TrimSpace(c.ID.String()+"  "+term.Line(c.Title)))
 			for e, err := range passages[i].events(ctx, view) {
 				if err != nil {
 					return err
 				}
-				if err := p.event(e); err != nil {
+				if err := p.Event(e); err != nil {
 					return err
 				}
 			}
-			p.pending()
+			p.Pending()
 		}
 		return nil
 	})

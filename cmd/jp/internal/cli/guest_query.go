@@ -129,7 +129,7 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 	if err := g.caller(ctx, a, "conversation fork", words[0]); err != nil {
 		return err
 	}
-	if !o.none && !(o.turns.last.Set && o.turns.last.Value == 0) && !(o.turns.first.Set && o.turns.first.Value == 0) {
+	if !o.none && !(o.turns.Last.Set && o.turns.Last.Value == 0) && !(o.turns.First.Set && o.turns.First.Value == 0) {
 		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
 	}
 	order, err := g.order(o.directives, command.Maybe[string]{})

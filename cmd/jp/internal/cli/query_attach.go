@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools/proc"
@@ -193,37 +194,37 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 	if err != nil {
 		return none, err
 	}
-	var flags rangeFlags
+	var flags turns.Flags
 	if ranged {
-		flags.turn = command.Given(span)
+		flags.Turn = command.Given(span)
 	}
-	turns, err := flags.turns()
+	chosen, err := flags.Turns()
 	if err != nil {
 		return none, fmt.Errorf("--attachment %s: %w", ref, err)
 	}
 	var b strings.Builder
-	if err := q.printTurns(ctx, &b, id, turns); err != nil {
+	if err := q.printTurns(ctx, &b, id, chosen); err != nil {
 		return none, err
 	}
 	return r.Text("jp:"+id.String()+wording.Either(ranged, ":"+span, ""), b.String())
 }
 
-// printTurns writes turns as text for a reader that is no terminal.
-func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, turns convstore.Range) error {
+// printTurns writes the chosen turns as text for a reader that is no terminal.
+func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, chosen convstore.Range) error {
 	w := bufio.NewWriter(out)
-	p := printer{w: w, io: term.New(term.Options{}), style: styleBrief, calls: map[string]convstore.ToolCall{}}
+	p := turns.Printer{W: w, IO: term.New(term.Options{}), Style: turns.Brief, Calls: map[string]convstore.ToolCall{}}
 	store, err := q.app.ws.Store(ctx)
 	if err != nil {
 		return err
 	}
-	for e, err := range store.Events(ctx, id, turns) {
+	for e, err := range store.Events(ctx, id, chosen) {
 		if err != nil {
 			return err
 		}
-		if err := p.event(e); err != nil {
+		if err := p.Event(e); err != nil {
 			return err
 		}
 	}
-	p.pending()
+	p.Pending()
 	return w.Flush()
 }

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/markdown"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
@@ -239,7 +240,7 @@ func (s *show) compacted(c convstore.Compaction) {
 		return
 	}
 	if s.query.tree != nil {
-		s.query.tree.Around(func() { s.query.app.con.Note("%s", compactedText(c)) })
+		s.query.tree.Around(func() { s.query.app.con.Note("%s", turns.Compacted(c)) })
 	}
 }
 

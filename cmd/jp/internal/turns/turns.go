@@ -1,5 +1,5 @@
 // Package turns chooses turns of a conversation, and prints them for people.
-package cli
+package turns
 
 import (
 	"strconv"
@@ -10,33 +10,33 @@ import (
 	"jp/convstore"
 )
 
-// rangeFlags choose turns by counting.
-type rangeFlags struct {
-	first, last command.Maybe[int]
-	turn        command.Maybe[string]
+// Flags choose turns by counting.
+type Flags struct {
+	First, Last command.Maybe[int]
+	Turn        command.Maybe[string]
 }
 
-// lastFirst are --last and --first.
-func (f *rangeFlags) lastFirst() []*command.Option {
+// LastFirst are --last and --first.
+func (f *Flags) LastFirst() []*command.Option {
 	return []*command.Option{
-		command.IntMaybe(&f.last, "last", "N", 0, 1, "the last N turns (1 without N)"),
-		command.IntMaybe(&f.first, "first", "N", 0, 1, "the first N turns (1 without N)"),
+		command.IntMaybe(&f.Last, "last", "N", 0, 1, "the last N turns (1 without N)"),
+		command.IntMaybe(&f.First, "first", "N", 0, 1, "the first N turns (1 without N)"),
 	}
 }
 
-// turns returns the range that was chosen; all turns when none was.
-func (f *rangeFlags) turns() (convstore.Range, error) {
-	given := map[string]bool{"--last": f.last.Set, "--first": f.first.Set, "--turn": f.turn.Set}
+// Turns returns the range that was chosen; all turns when none was.
+func (f *Flags) Turns() (convstore.Range, error) {
+	given := map[string]bool{"--last": f.Last.Set, "--first": f.First.Set, "--turn": f.Turn.Set}
 	if err := command.OnlyOne(given, "--last", "--first", "--turn"); err != nil {
 		return convstore.Range{}, err
 	}
 	switch {
-	case f.last.Set:
-		return convstore.LastTurns(f.last.Value), nil
-	case f.first.Set:
-		return convstore.FirstTurns(f.first.Value), nil
-	case f.turn.Set:
-		return parseTurns(f.turn.Value)
+	case f.Last.Set:
+		return convstore.LastTurns(f.Last.Value), nil
+	case f.First.Set:
+		return convstore.FirstTurns(f.First.Value), nil
+	case f.Turn.Set:
+		return parseTurns(f.Turn.Value)
 	}
 	return convstore.Range{}, nil
 }
