@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"jp/tools/brief"
+	"jp/tools/files"
 	"jp/tools/proc"
 	"jp/tools/unseen"
 )
@@ -359,8 +360,7 @@ func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) 
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("is %s, not a file", Kind(info.Mode()))
 	}
-	// O_NONBLOCK: opening what was swapped for a FIFO must not wait for a writer.
-	file, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := dir.OpenFile(name, files.Reading, 0) // what was swapped for a FIFO must not wait for a writer
 	if err != nil {
 		return nil, Reason(err)
 	}

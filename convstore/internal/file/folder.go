@@ -15,10 +15,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jp/tools/files"
 )
 
 // The files of a store's folder. None of them is ever unlinked, apart from the
@@ -241,25 +242,13 @@ func (f *Folder) isCurrent(file *os.File) (bool, error) {
 // OpenOwn opens a regular file that belongs to us. It neither follows a symbolic
 // link nor waits for the other end of a pipe.
 func OpenOwn(path string, flag int) (*os.File, error) {
-	file, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		if errors.Is(err, unix.ELOOP) {
-			return nil, &PlaceError{Path: path, Reason: "is a symbolic link"}
+	file, _, err := files.OpenRegular(files.Disk{}, path, flag, files.NoLink|files.Own)
+	for _, unfit := range []error{files.ErrLink, files.ErrFolder, files.ErrSpecial, files.ErrOwner} {
+		if errors.Is(err, unfit) {
+			return nil, &PlaceError{Path: path, Reason: unfit.Error()}
 		}
-		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &PlaceError{Path: path, Reason: "is no regular file"}
-	}
-	if err == nil && info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
-		err = &PlaceError{Path: path, Reason: "belongs to someone else"}
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return file, nil
+	return file, err
 }
 
 // lockFile takes a flock, waiting until ctx ends. On failure the file is closed:
@@ -352,31 +341,4 @@ func SyncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-// writeFile replaces a file with all of data or leaves it as it is.
-func writeFile(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if closed := tmp.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	return SyncDir(filepath.Dir(path))
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"jp/tools/files"
 )
 
 // Env is what Locate looks at. The zero Env knows of no variable.
@@ -119,7 +121,7 @@ func writeWorkspace(dir string, r workspaceRecord) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, WorkspaceName), append(data, '\n'))
+	return files.Replace(filepath.Join(dir, WorkspaceName), append(data, '\n'), 0o600)
 }
 
 // find returns the store's folder of the workspace at path, below base, and,

@@ -9,9 +9,9 @@ import (
 	iofs "io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"jp/convstore"
+	"jp/tools/files"
 	"jp/tools/fs"
 )
 
@@ -21,21 +21,12 @@ func (r *Reader) File(path string) (convstore.Attachment, error) {
 	if err != nil {
 		return convstore.Attachment{}, err
 	}
-	f, err := os.OpenFile(full, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not wait for a writer
+	f, _, err := files.OpenRegular(files.Disk{}, full, os.O_RDONLY, 0)
 	if err != nil {
 		return convstore.Attachment{}, named(path, err)
 	}
 	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return convstore.Attachment{}, named(path, err)
-	case info.IsDir():
-		return convstore.Attachment{}, fmt.Errorf("%s: is a folder", path)
-	case !info.Mode().IsRegular():
-		return convstore.Attachment{}, fmt.Errorf("%s: is not a regular file", path)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1))
+	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1)) // what is larger says so in keep, by what it is
 	if err != nil {
 		return convstore.Attachment{}, named(path, err)
 	}

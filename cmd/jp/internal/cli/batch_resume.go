@@ -10,13 +10,12 @@ import (
 	"io"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/record"
 	"jp/convstore"
+	"jp/tools/files"
 )
 
 // earlier is what an earlier run of a batch has come to: the rows that were ok. They stay in the file, or in the store, until it
@@ -47,18 +46,11 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
-	// Not blocking: it may be a pipe that nobody writes to.
-	if e.file, err = os.OpenFile(b.query.app.con.Abs(path), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err != nil {
-		return exit.Usagef("--resume %s: %v", path, record.WithoutPath(err))
-	}
-	b.earlier = e
-	info, err := e.file.Stat()
+	file, info, err := files.OpenRegular(files.Disk{}, b.query.app.con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
-		return err
+		return exit.Usagef("--resume %s: %v", path, files.Reason(err))
 	}
-	if !info.Mode().IsRegular() {
-		return exit.Usagef("--resume %s: is no regular file", path)
-	}
+	e.file, b.earlier = file, e
 	if out, ok := b.query.app.con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
 			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/trust"
@@ -88,26 +86,15 @@ func (a *app) trustedNow(ctx context.Context) (*trust.Files, error) {
 }
 
 func (f *editedFile) read() error {
-	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	data, info, err := files.ReadRegular(files.Disk{}, f.path, maxConfig, files.NoLink)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return exit.Usagef("%s: %v", f.path, files.Reason(err))
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return exit.Usagef("%s: is not a regular file", f.path)
-	}
-	f.mode, f.had = info.Mode().Perm(), true
-	if f.old, err = io.ReadAll(io.LimitReader(file, maxConfig+1)); err == nil && len(f.old) > maxConfig {
-		err = exit.Usagef("%s: larger than %d KiB", f.path, maxConfig>>10)
-	}
-	return err
+	f.old, f.mode, f.had = data, info.Mode().Perm(), true
+	return nil
 }
 
 // replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has

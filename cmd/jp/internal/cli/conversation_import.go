@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/rustjp"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/tools/files"
 )
 
 func newImportCommand(a *app) *cli.Command {
@@ -153,25 +153,16 @@ func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept
 		return convstore.ReadLines(interruptible{ctx, a.con.IO.In}, "stdin"), func() {}, nil
 	}
 	path := a.con.Abs(word)
-	// Not blocking: it may be a pipe that nobody writes to.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-	var info fs.FileInfo
-	if err == nil {
-		if info, err = file.Stat(); err != nil {
-			_ = file.Close()
-		}
-	}
+	file, _, err := files.OpenRegular(files.Disk{}, path, os.O_RDONLY, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil, exit.NotFoundf("%s: no such file or folder", path)
+	case errors.Is(err, files.ErrFolder):
+		return rustjp.Pieces(path, kept), func() {}, nil
+	case errors.Is(err, files.ErrSpecial):
+		return nil, nil, exit.Usagef("%s: neither a regular file nor a folder", path).WithHint("pipe it in: jp conversation import - < FILE")
 	case err != nil:
 		return nil, nil, fmt.Errorf("import: %w", err)
-	case info.IsDir():
-		_ = file.Close()
-		return rustjp.Pieces(path, kept), func() {}, nil
-	case !info.Mode().IsRegular():
-		_ = file.Close()
-		return nil, nil, exit.Usagef("%s: neither a regular file nor a folder", path).WithHint("pipe it in: jp conversation import - < FILE")
 	}
 	return convstore.ReadLines(file, path), func() { _ = file.Close() }, nil
 }

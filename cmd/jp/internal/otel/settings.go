@@ -9,11 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"jp/tools/files"
 )
 
 // Variables that are named in more than one place.
@@ -194,10 +195,11 @@ const maxPEM = 1 << 20
 
 // readPEM reads a file that has an end.
 func readPEM(file string) ([]byte, error) {
-	if info, err := os.Stat(file); err == nil && (!info.Mode().IsRegular() || info.Size() > maxPEM) {
-		return nil, fmt.Errorf("%s: is no file of at most %d KiB", file, maxPEM>>10)
+	data, _, err := files.ReadRegular(files.Disk{}, file, maxPEM, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, files.Reason(err))
 	}
-	return os.ReadFile(file)
+	return data, nil
 }
 
 // clientPair is the certificate in one file, with the key in another.

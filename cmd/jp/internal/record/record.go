@@ -75,7 +75,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 		if err := files.CanMake(t.record); errors.Is(err, fs.ErrExist) {
 			return nil, exit.Usagef("--record %s: is there already", record).WithHint("remove it, or name another file")
 		} else if err != nil {
-			return nil, exit.Usagef("--record %s: cannot be made: %v", record, WithoutPath(err))
+			return nil, exit.Usagef("--record %s: cannot be made: %v", record, files.Reason(err))
 		}
 	} else {
 		var err error
@@ -265,17 +265,4 @@ func (t *Tape) Remove() {
 			t.con.Warn("%v", err)
 		}
 	}
-}
-
-// WithoutPath drops the operation and the path of a file's error: the message names the file.
-func WithoutPath(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
-		return path.Err
-	case errors.As(err, &link):
-		return link.Err
-	}
-	return err
 }

@@ -36,7 +36,7 @@ func (t *Tape) End(ctx context.Context, ended error) error {
 // write writes the recording.
 func (t *Tape) write(ctx context.Context) error {
 	fail := func(err error) error {
-		return fmt.Errorf("--record %s: nothing was written: %w", t.named, WithoutPath(err))
+		return fmt.Errorf("--record %s: nothing was written: %w", t.named, files.Reason(err))
 	}
 	entries, err := parts[script.Entry](t)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model/script"
+	"jp/tools/files"
 )
 
 // Options are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
@@ -67,7 +68,7 @@ func Files(con *console.Console, o Options, request string, who ...string) (reco
 	case o.record.Set:
 		record, err = tapeFile(con, o.record.Value, request, who, func(dir string) error { return os.MkdirAll(dir, 0o755) })
 		if err != nil {
-			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, WithoutPath(err))
+			err = exit.Usagef("--record %s: cannot be made: %v", o.record.Value, files.Reason(err))
 		}
 	case o.replay.Set:
 		replay, _ = tapeFile(con, o.replay.Value, request, who, func(string) error { return nil })

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/tools/files"
 	"jp/tools/jsondoc"
 )
 
@@ -256,24 +256,10 @@ func (f *folder) valid(name string, raw []byte) error {
 	return nil
 }
 
-// open opens a regular file. Not blocking: it may be a pipe.
+// open opens a regular file, which is no link.
 func (f *folder) open(name string) (*os.File, error) {
-	info, err := f.root.Lstat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
+	file, _, err := files.OpenRegular(f.root, name, os.O_RDONLY, files.NoLink)
 	if err != nil {
-		return nil, f.wrong(name, err)
-	}
-	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, f.wrong(name, err)
-	}
-	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
-	if err != nil {
-		_ = file.Close()
 		return nil, f.wrong(name, err)
 	}
 	return file, nil
@@ -281,15 +267,7 @@ func (f *folder) open(name string) (*os.File, error) {
 
 // small reads a file whole.
 func (f *folder) small(name string) ([]byte, error) {
-	file, err := f.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	b, err := io.ReadAll(io.LimitReader(file, maxSmall+1))
-	if err == nil && len(b) > maxSmall {
-		err = fmt.Errorf("larger than %d MiB", maxSmall>>20)
-	}
+	b, _, err := files.ReadRegular(f.root, name, maxSmall, files.NoLink)
 	if err != nil {
 		return nil, f.wrong(name, err)
 	}

@@ -201,10 +201,10 @@ func TestTrustRecord(t *testing.T) {
 			return os.WriteFile(p, bytes.Replace(whole, []byte(`"version": 1`), []byte(`"version": 2`), 1), 0o600)
 		},
 		"others may write to it": func(p string) error { return errors.Join(os.WriteFile(p, whole, 0o600), os.Chmod(p, 0o620)) },
-		"too many levels of symbolic links": func(p string) error {
+		"it is a symbolic link": func(p string) error {
 			return errors.Join(os.WriteFile(p+"2", whole, 0o600), os.Symlink(p+"2", p))
 		},
-		"it is no regular file": func(p string) error { return os.Mkdir(p, 0o700) },
+		"it is a folder, not a file": func(p string) error { return os.Mkdir(p, 0o700) },
 	} {
 		path := filepath.Join(t.TempDir(), "trust-0.json")
 		if err := spoil(path); err != nil {

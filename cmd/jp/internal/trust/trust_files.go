@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/profiles/tomldoc"
 	"jp/tools"
+	"jp/tools/files"
 )
 
 // Bounds of what a workspace may bring along. Beyond them it cannot be trusted: what is not hashed is not loaded.
@@ -171,27 +172,12 @@ func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up 
 
 // read hashes a regular file. data is nil when it is larger than what is kept.
 func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, err error) {
-	// Not blocking: a pipe may have been put there since it was looked at.
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return sum, nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	data, _, err = files.ReadRegular(root, name, maxContributedFile, 0)
 	switch {
+	case errors.Is(err, files.ErrFolder), errors.Is(err, files.ErrSpecial):
+		return sum, nil, errors.New("changed while it was read")
 	case err != nil:
 		return sum, nil, err
-	case !info.Mode().IsRegular():
-		return sum, nil, errors.New("changed while it was read")
-	case info.Size() > maxContributedFile:
-		return sum, nil, fmt.Errorf("larger than %d MiB", maxContributedFile>>20)
-	}
-	data, err = io.ReadAll(io.LimitReader(f, maxContributedFile+1))
-	if err != nil {
-		return sum, nil, err
-	}
-	if len(data) > maxContributedFile {
-		return sum, nil, fmt.Errorf("larger than %d MiB", maxContributedFile>>20)
 	}
 	if c.bytes += int64(len(data)); c.bytes > maxContributedTotal {
 		return sum, nil, fmt.Errorf("more than %d MiB in all", maxContributedTotal>>20)

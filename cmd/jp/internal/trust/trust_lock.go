@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/exit"
+	"jp/tools/files"
 )
 
 // lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
@@ -19,8 +20,7 @@ func LockFile(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
 	}
-	const flags = os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	lock, err := os.OpenFile(file, flags, 0o600)
+	lock, _, err := files.OpenRegular(files.Disk{}, file, os.O_RDWR|os.O_CREATE, files.NoLink)
 	if err != nil {
 		return nil, err
 	}

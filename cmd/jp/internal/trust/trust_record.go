@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -99,31 +98,17 @@ func pathText(path string) string {
 
 // ReadOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
 func ReadOwn(file string) (data []byte, complaint string) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ""
-	}
-	if err != nil {
-		return nil, err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	data, info, err := files.ReadRegular(files.Disk{}, file, maxRecord, files.NoLink|files.Own)
+	var large *files.LargeError
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, ""
+	case errors.As(err, &large):
+		return nil, "it is damaged"
 	case err != nil:
-		return nil, err.Error()
-	case !info.Mode().IsRegular():
-		return nil, "it is no regular file"
-	case owner(info) != os.Geteuid():
-		return nil, "it belongs to someone else"
+		return nil, "it " + files.Reason(err).Error()
 	case info.Mode().Perm()&0o022 != 0:
 		return nil, "others may write to it"
-	}
-	data, err = io.ReadAll(io.LimitReader(f, maxRecord+1))
-	switch {
-	case err != nil:
-		return nil, err.Error()
-	case len(data) > maxRecord:
-		return nil, "it is damaged"
 	}
 	return append([]byte{}, data...), "" // an empty file is none that was never written
 }

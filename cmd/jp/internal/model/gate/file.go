@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jp/cmd/jp/internal/model"
+	"jp/tools/files"
 )
 
 // The folder holds, for each account, the state and the line: a file whose lock is the turn. Their name is made of
@@ -89,20 +90,11 @@ func (g *Gate) prepare() error {
 	if _, err := os.Lstat(salt); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tmp, err := os.CreateTemp(g.dir, ".salt-*")
-	if err != nil {
+	random := make([]byte, saltSize)
+	if _, err := rand.Read(random); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	var random [saltSize]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	_, err = tmp.Write(random[:])
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(tmp.Name(), salt); !errors.Is(err, fs.ErrExist) {
+	if err := files.Make(salt, random); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -145,21 +137,8 @@ func (g *Gate) update(ctx context.Context, path string, change func(state, time.
 
 // openOwn opens a regular file that belongs to this user. It follows no symbolic link and waits for nobody.
 func openOwn(path string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || st.Uid != uint32(os.Geteuid()) {
-			err = fmt.Errorf("%s: is no regular file of this user", path)
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	f, _, err := files.OpenRegular(files.Disk{}, path, flag, files.NoLink|files.Own)
+	return f, err
 }
 
 // lockFile takes the lock of f, in the order of asking, or closes f: at once, or, when ctx ends while it waits, as soon as

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/wording"
+	"jp/tools/files"
 )
 
 // Provider is whose reasoning script models say theirs is.
@@ -18,7 +18,7 @@ const Provider = "script"
 // OpenRecording reads the recording in a file, to which messages give the name. data is what stands there. An error that is no
 // *Error is of the file and does not name it.
 func OpenRecording(file, name string) (s *Script, data []byte, err error) {
-	if data, err = read(os.OpenFile(file, readOnly, 0)); err != nil {
+	if data, err = read(files.Disk{}, file); err != nil {
 		return nil, nil, err
 	}
 	s, err = ParseRecording(name, data)

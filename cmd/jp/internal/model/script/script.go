@@ -61,17 +61,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
+	"jp/tools/files"
 )
 
 // maxFile bounds a script, in bytes: reading one takes every process that follows it a moment.
@@ -103,45 +101,16 @@ func readIn(dir, name string) ([]byte, error) {
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, reason(err)
+		return nil, files.Reason(err)
 	}
 	defer func() { _ = root.Close() }()
-	return read(root.OpenFile(name, readOnly, 0))
+	return read(root, name)
 }
 
-// readOnly opens a file: without O_NONBLOCK, a FIFO would wait for somebody to write to it.
-const readOnly = os.O_RDONLY | syscall.O_NONBLOCK
-
-// read reads a script that was opened, and closes it.
-func read(f *os.File, err error) ([]byte, error) {
-	if err != nil {
-		return nil, reason(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, reason(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, reason(err)
-	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("is larger than %d bytes", maxFile)
-	}
-	return data, nil
-}
-
-// reason drops the operation and the path of a file error: the caller names the file.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
+// read returns the bytes of a script. Its errors name no path: the caller does.
+func read(at files.Place, name string) ([]byte, error) {
+	data, _, err := files.ReadRegular(at, name, maxFile, 0)
+	return data, files.Reason(err)
 }
 
 // Script is a parsed script. It does not change and is safe for concurrent use.

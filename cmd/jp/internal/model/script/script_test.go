@@ -388,9 +388,9 @@ func TestNew(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, dir, want string }{
 		{"none.toml", dir, "script: unknown_model: script none.toml: no such file or directory"},
-		{"models", dir, "script: unknown_model: script models: is not a regular file"},
+		{"models", dir, "script: unknown_model: script models: is a folder, not a file"},
 		{"fifo.toml", dir, "script: unknown_model: script fifo.toml: is not a regular file"},
-		{"big.toml", dir, "script: unknown_model: script big.toml: is larger than 8388608 bytes"},
+		{"big.toml", dir, "script: unknown_model: script big.toml: larger than 8 MiB"},
 		{"link.toml", dir, "script: unknown_model: script link.toml: path escapes from parent"},
 		{"../out.toml", dir, "script: unknown_model: script ../out.toml: must be a path inside the workspace"},
 		{outside, dir, "script: unknown_model: script " + outside + ": must be a path inside the workspace"},
