@@ -234,8 +234,8 @@ func options(list []acp.SessionConfigOption) string {
 	return strings.Join(parts, "; ")
 }
 
-// wire is a `jp acp` whose lines the test writes and reads itself.
-type wire struct {
+// acpLines is a `jp acp` whose lines the test writes and reads itself.
+type acpLines struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
@@ -243,7 +243,7 @@ type wire struct {
 }
 
 // startWire starts one; stderr may be nil.
-func startWire(s *site, stderr io.Writer, args ...string) *wire {
+func startWire(s *site, stderr io.Writer, args ...string) *acpLines {
 	s.t.Helper()
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{"jp", "acp"}, args...), Dir: s.home, Env: s.environ(), Stderr: stderr}
 	in, err := cmd.StdinPipe()
@@ -263,11 +263,11 @@ func startWire(s *site, stderr io.Writer, args ...string) *wire {
 			_ = cmd.Wait()
 		}
 	})
-	return &wire{cmd, in, bufio.NewReader(out), out}
+	return &acpLines{cmd, in, bufio.NewReader(out), out}
 }
 
 // ask writes a line and returns the answer: its id, then ok, or code and the first line of the message.
-func (w *wire) ask(t *testing.T, line string) string {
+func (w *acpLines) ask(t *testing.T, line string) string {
 	t.Helper()
 	if _, err := io.WriteString(w.in, line+"\n"); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func (w *wire) ask(t *testing.T, line string) string {
 	return w.read(t)
 }
 
-func (w *wire) read(t *testing.T) string {
+func (w *acpLines) read(t *testing.T) string {
 	t.Helper()
 	line, err := w.out.ReadBytes('\n')
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/model/wiretest"
+	"jp/cmd/jp/internal/test/wire"
 )
 
 // These benchmarks time whole processes: the shipped binary, built as `make build` does, against a local server without
@@ -63,7 +63,7 @@ text = "answer"
 	if err != nil {
 		b.Fatal(err)
 	}
-	server, err := wiretest.Start(model.Stream("wire", ""), wiretest.Options{})
+	server, err := wire.Start(model.Stream("wire", ""), wire.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

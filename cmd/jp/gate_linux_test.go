@@ -11,7 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/model/wiretest"
+	"jp/cmd/jp/internal/test/wire"
 	"jp/convstore"
 )
 
@@ -60,7 +60,7 @@ func limitedSite(t *testing.T, l *limiter, rules string, children int) (*site, [
 		t.Fatal(err)
 	}
 	l.next = s.Stream("wire", "")
-	server, err := wiretest.Start(l.stream, wiretest.Options{})
+	server, err := wire.Start(l.stream, wire.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

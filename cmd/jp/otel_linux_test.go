@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/model/wiretest"
-	"jp/cmd/jp/internal/otel/oteltest"
+	"jp/cmd/jp/internal/test/otlp"
+	"jp/cmd/jp/internal/test/wire"
 	"jp/convstore"
 )
 
@@ -19,7 +19,7 @@ import (
 // stands of what was said.
 func TestTraceTree(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := otelSite(t)
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -51,7 +51,7 @@ func TestTraceTree(t *testing.T) {
 	for _, conv := range s.conversations() {
 		ids[conv.ID.String()] = conv
 	}
-	byID := map[string]oteltest.Span{}
+	byID := map[string]otlp.Span{}
 	for _, sp := range spans {
 		byID[sp.ID] = sp
 	}
@@ -129,7 +129,7 @@ func TestTraceTree(t *testing.T) {
 // TestTraceContent: what is said is recorded where somebody asks for it, in the form of the conventions.
 func TestTraceContent(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := otelSite(t)
 	s.more = traced(c.URL, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
@@ -224,7 +224,7 @@ func TestTraceEnds(t *testing.T) {
 	} {
 		t.Run(tt.cause, func(t *testing.T) {
 			t.Parallel()
-			c := oteltest.New(nil)
+			c := otlp.New(nil)
 			defer c.Close()
 			s := endsSite(t, fmt.Sprintf("query = %q", tt.cause))
 			s.more = traced(c.URL)
@@ -295,7 +295,7 @@ func TestTraceLastWord(t *testing.T) {
 // TestTraceSampling: what the root does not record, nobody below it does.
 func TestTraceSampling(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := otelSite(t)
 	s.more = traced(c.URL, "OTEL_TRACES_SAMPLER=parentbased_always_off")
@@ -310,7 +310,7 @@ func TestTraceSampling(t *testing.T) {
 // TestTraceBatch: the sub-agents of a batch are in one trace.
 func TestTraceBatch(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := endsSite(t, `query = ""`)
 	s.stdin = "\"answer\"\n\"overload\"\n"
@@ -333,7 +333,7 @@ func TestTraceBatch(t *testing.T) {
 // that an editor asks for.
 func TestTraceServed(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := endsSite(t, `query = "answer"`)
 	s.more = traced(c.URL)
@@ -378,7 +378,7 @@ func TestTraceServed(t *testing.T) {
 // TestTraceTitle: what is done for a turn after its answer is in its trace.
 func TestTraceTitle(t *testing.T) {
 	t.Parallel()
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	s := newSite(t, map[string]string{
 		".jp/config.toml": "[assistant]\nmodel = \"script/main.toml\"\n[conversation.title]\nmodel = \"script/main.toml\"\n",
@@ -399,7 +399,7 @@ func TestTraceModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := wiretest.Start(answers.Stream("wire", ""), wiretest.Options{})
+	server, err := wire.Start(answers.Stream("wire", ""), wire.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +413,7 @@ func TestTraceModels(t *testing.T) {
 	} {
 		t.Run(tt.id, func(t *testing.T) {
 			t.Parallel()
-			c := oteltest.New(nil)
+			c := otlp.New(nil)
 			defer c.Close()
 			s := newSite(t, map[string]string{".jp/config.toml": ""})
 			s.more = traced(c.URL, "ANTHROPIC_BASE_URL="+server.URL, "OPENAI_BASE_URL="+server.URL+"/v1", "ANTHROPIC_API_KEY="+key, "OPENAI_API_KEY="+key,

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"jp/cmd/jp/internal/otel/oteltest"
+	"jp/cmd/jp/internal/test/otlp"
 	"jp/convstore"
 )
 
@@ -84,8 +84,8 @@ func traced(url string, more ...string) []string {
 }
 
 // forest draws spans as trees, siblings by name and start, each with the attributes that show leaves in.
-func forest(spans []oteltest.Span, show func(oteltest.Span) string) string {
-	below := map[string][]oteltest.Span{}
+func forest(spans []otlp.Span, show func(otlp.Span) string) string {
+	below := map[string][]otlp.Span{}
 	known := map[string]bool{}
 	for _, s := range spans {
 		known[s.ID] = true
@@ -101,7 +101,7 @@ func forest(spans []oteltest.Span, show func(oteltest.Span) string) string {
 	var draw func(id, indent string)
 	draw = func(id, indent string) {
 		list := below[id]
-		slices.SortFunc(list, func(a, b oteltest.Span) int {
+		slices.SortFunc(list, func(a, b otlp.Span) int {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Start, b.Start))
 		})
 		for _, s := range list {
@@ -114,7 +114,7 @@ func forest(spans []oteltest.Span, show func(oteltest.Span) string) string {
 }
 
 // state is how a span ended, with the names of its events.
-func state(s oteltest.Span) string {
+func state(s otlp.Span) string {
 	text := ""
 	if v, ok := s.Attrs["jp.state"]; ok {
 		text += fmt.Sprint(" ", v)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"jp/cmd/jp/internal/mcp/mcptest"
-	"jp/cmd/jp/internal/model/wiretest"
+	mcptest "jp/cmd/jp/internal/test/mcp"
+	"jp/cmd/jp/internal/test/wire"
 	"jp/convstore"
 	"jp/tools/proc"
 )
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
 	testscript.Main(m, map[string]func(){
 		"jp":         jp,
-		"wire":       wiretest.Main,
+		"wire":       wire.Main,
 		"mcp-server": mcptest.Main,
 		"blind":      blind,
 		"jp-crash":   crash,

@@ -11,7 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/model/wiretest"
+	"jp/cmd/jp/internal/test/wire"
 	"jp/convstore"
 )
 
@@ -103,7 +103,7 @@ func TestCapHoldsForDenseText(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &bank{price: tt.price, next: answers.Stream("wire", ""), dense: true}
-			server, err := wiretest.Start(b.stream, wiretest.Options{})
+			server, err := wire.Start(b.stream, wire.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestCapHoldsWhileAttemptsBreak(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &bank{price: tt.price, breaks: tt.breaks, after: tt.after, next: answers.Stream("wire", "")}
-			server, err := wiretest.Start(b.stream, wiretest.Options{})
+			server, err := wire.Start(b.stream, wire.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"jp/cmd/jp/internal/mcp/mcptest"
+	mcptest "jp/cmd/jp/internal/test/mcp"
 	"jp/tools/proc"
 )
 

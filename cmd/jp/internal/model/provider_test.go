@@ -14,7 +14,7 @@ import (
 	"jp/cmd/jp/internal/model/anthropic"
 	"jp/cmd/jp/internal/model/openai"
 	"jp/cmd/jp/internal/model/script"
-	"jp/cmd/jp/internal/model/wiretest"
+	"jp/cmd/jp/internal/test/wire"
 	"jp/convstore"
 )
 
@@ -39,13 +39,13 @@ func environ(url string) func(string) string {
 }
 
 // serve starts a server that follows a script.
-func serve(t *testing.T, text string) *wiretest.Server {
+func serve(t *testing.T, text string) *wire.Server {
 	t.Helper()
 	s, err := script.Parse("test.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := wiretest.Start(wiretest.Variants(s), wiretest.Options{})
+	server, err := wire.Start(wire.Variants(s), wire.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"jp/cmd/jp/internal/otel"
-	"jp/cmd/jp/internal/otel/oteltest"
+	"jp/cmd/jp/internal/test/otlp"
 )
 
 // patience is for what must happen and takes as long as it takes.
@@ -101,7 +101,7 @@ func TestNothingAsked(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	tr := tracer(t, c.URL, "TRACEPARENT="+caller, "TRACESTATE=vendor=1", "OTEL_RESOURCE_ATTRIBUTES=team=red")
@@ -140,22 +140,22 @@ func TestTree(t *testing.T) {
 		"telemetry.sdk.language": "go", "telemetry.sdk.version": "1.0", "team": "red",
 	}
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
-	want := []oteltest.Span{{
+	want := []otlp.Span{{
 		Trace: id, State: "vendor=1", Name: "below", Kind: trace.Span_SPAN_KIND_CLIENT, Flags: 0x101, Failed: true, Resource: resource,
 		Attrs:  map[string]any{"n": int64(-3), "list": []any{"a", "b"}, "f": 0.5, "b": false, "shared": "own", "error.type": "first"},
-		Events: []oteltest.Event{{Name: "happened", Attrs: map[string]any{"what": "it"}}},
+		Events: []otlp.Event{{Name: "happened", Attrs: map[string]any{"what": "it"}}},
 	}, {
 		Trace: id, Parent: "00f067aa0ba902b7", State: "vendor=1", Name: "top", Kind: trace.Span_SPAN_KIND_INTERNAL, Flags: 0x301,
 		Resource: resource, Attrs: map[string]any{"shared": "yes"},
 	}}
-	if got := []oteltest.Span{b, a}; !reflect.DeepEqual(got, want) {
+	if got := []otlp.Span{b, a}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
 // TestUnsampled: what is not recorded hands on that it is not.
 func TestUnsampled(t *testing.T) {
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	tr := tracer(t, c.URL, "OTEL_TRACES_SAMPLER=always_off")
 	ctx, top := otel.Start(tr.Into(context.Background()), "top", otel.Internal)
@@ -174,7 +174,7 @@ func TestUnsampled(t *testing.T) {
 
 // TestEncodings: whatever a span holds, both forms say the same to OpenTelemetry's own decoder.
 func TestEncodings(t *testing.T) {
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	rapid.Check(t, func(t *rapid.T) {
 		attr := rapid.Custom(func(t *rapid.T) otel.Attr {
@@ -245,7 +245,7 @@ func TestEncodings(t *testing.T) {
 // TestBounds: what is too much for one span is cut or counted, and what waits to be sent does not grow without end.
 func TestBounds(t *testing.T) {
 	block := make(chan struct{})
-	c := oteltest.New(func(w http.ResponseWriter, r *http.Request) bool { <-block; return false })
+	c := otlp.New(func(w http.ResponseWriter, r *http.Request) bool { <-block; return false })
 	defer c.Close()
 	tr := tracer(t, c.URL)
 	ctx := tr.Into(context.Background())
@@ -308,7 +308,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := oteltest.New(func(w http.ResponseWriter, _ *http.Request) bool { tt.answer(w); return true })
+			c := otlp.New(func(w http.ResponseWriter, _ *http.Request) bool { tt.answer(w); return true })
 			defer c.Close()
 			tr := tracer(t, c.URL, tt.more)
 			_, s := otel.Start(tr.Into(context.Background()), "one", otel.Internal)
@@ -330,7 +330,7 @@ func TestAnswers(t *testing.T) {
 
 // TestRedirect: the headers go to the endpoint and nowhere else.
 func TestRedirect(t *testing.T) {
-	elsewhere := oteltest.New(nil)
+	elsewhere := otlp.New(nil)
 	defer elsewhere.Close()
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		c := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/v1/traces", code))
@@ -348,7 +348,7 @@ func TestRedirect(t *testing.T) {
 
 // TestHeaders: each request has them, and the body's own.
 func TestHeaders(t *testing.T) {
-	c := oteltest.New(nil)
+	c := otlp.New(nil)
 	defer c.Close()
 	if err := once(tracer(t, c.URL+"/base/", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20secret,x-tenant=me")); err != nil {
 		t.Fatal(err)
@@ -457,7 +457,7 @@ func TestSlow(t *testing.T) {
 func TestRecovers(t *testing.T) {
 	var mu sync.Mutex
 	well := false
-	c := oteltest.New(func(w http.ResponseWriter, _ *http.Request) bool {
+	c := otlp.New(func(w http.ResponseWriter, _ *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if !well {

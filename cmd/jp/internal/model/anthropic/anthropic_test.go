@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/model/modeltest"
+	modeltest "jp/cmd/jp/internal/test/model"
 )
 
 // stream returns a provider whose server answers with body.

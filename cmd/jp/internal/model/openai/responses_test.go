@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/model/modeltest"
+	modeltest "jp/cmd/jp/internal/test/model"
 	"jp/convstore"
 )
 

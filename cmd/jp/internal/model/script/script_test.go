@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/model/modeltest"
+	modeltest "jp/cmd/jp/internal/test/model"
 	"jp/convstore"
 )
 

@@ -1,4 +1,4 @@
-package modeltest
+package model
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ func Mutations(document string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var root any
 		if json.Unmarshal([]byte(document), &root) != nil {
-			panic("modeltest: not JSON: " + document)
+			panic("not JSON: " + document)
 		}
 		emit := func() bool {
 			text, err := json.Marshal(root)

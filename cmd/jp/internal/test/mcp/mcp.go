@@ -1,6 +1,6 @@
-// Package mcptest is MCP servers for tests, well-behaved ones and others. They are real ones: programs on stdio, or what an
+// Package mcp is MCP servers for tests, well-behaved ones and others. They are real ones: programs on stdio, or what an
 // HTTP server serves.
-package mcptest
+package mcp
 
 import (
 	"bufio"

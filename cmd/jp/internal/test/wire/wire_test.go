@@ -1,4 +1,4 @@
-package wiretest
+package wire
 
 import (
 	"bytes"
@@ -279,7 +279,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"a", "--"}, 2, "usage: wire [flags] SCRIPT"},
 		{[]string{"/no/such/file"}, 1, "wire: open /no/such/file: no such file or directory"},
 		{[]string{file}, 1, "wire: " + file + ":1: rule 1: says nothing"},
-		{[]string{"-addr", "nonsense", scriptFile(t, "[[rule]]\ntext = ''")}, 1, "wire: wiretest: listen tcp: address nonsense: missing port in address"},
+		{[]string{"-addr", "nonsense", scriptFile(t, "[[rule]]\ntext = ''")}, 1, "wire: model server: listen tcp: address nonsense: missing port in address"},
 	} {
 		var stderr bytes.Buffer
 		if got := run(context.Background(), tt.args, nil, io.Discard, &stderr); got != tt.status || !strings.HasPrefix(stderr.String(), tt.want) {

@@ -1,6 +1,6 @@
-// Package modeltest has what the tests of the providers share: a server that is nothing but
+// Package model has what the tests of the providers share: a server that is nothing but
 // bytes, and a reader of replies that holds them to what each model.Stream promises.
-package modeltest
+package model
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package oteltest is a trace collector for tests: an HTTP server on loopback that takes OTLP in protobuf and in JSON, and
+// Package otlp is a trace collector for tests: an HTTP server on loopback that takes OTLP in protobuf and in JSON, and
 // decodes it with OpenTelemetry's own types.
-package oteltest
+package otlp
 
 import (
 	"compress/gzip"

@@ -1,4 +1,4 @@
-package wiretest
+package wire
 
 import (
 	"encoding/base64"

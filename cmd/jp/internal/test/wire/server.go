@@ -1,4 +1,4 @@
-// Package wiretest is a model provider on a local socket: a real HTTP server that speaks
+// Package wire is a model provider on a local socket: a real HTTP server that speaks
 // Anthropic's Messages API, OpenAI's chat completions and its Responses API, all streaming. What it answers comes
 // from any model.Stream, usually a script (package script, where the format is described); what
 // it is asked can be logged for tests to read. It shares no code with the providers, so both
@@ -11,7 +11,7 @@
 // Errors of a script become error statuses, or error events once something was said; those of
 // kind network and stream cut the connection, and idle means silence. Its faults do what they
 // say.
-package wiretest
+package wire
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func Start(s model.Stream, o Options) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("wiretest: %w", err)
+		return nil, fmt.Errorf("model server: %w", err)
 	}
 	h := &handler{stream: s, log: o.Log}
 	server := &Server{URL: "http://" + l.Addr().String(), handler: h, done: make(chan struct{})}
