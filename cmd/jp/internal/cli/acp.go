@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools/proc"
@@ -42,7 +43,7 @@ func newACPCommand(a *app) *cli.Command {
 			"with everything below it. Warnings and the log go to stderr.\n\n" +
 			"The flags are for sessions that begin; one that is taken up keeps its own config. --workspace keeps all sessions " +
 			"within that workspace. docs/acp.md has the settings of editors.",
-		Flags: append(configFlags(&o.directives),
+		Flags: append(workspace.ConfigFlags(&o.directives),
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
 			command.Choice(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
@@ -77,7 +78,7 @@ func runACP(ctx context.Context, a *app, o acpOptions) error {
 	a.con.IO.Bound(ctx)
 	return acp.Serve(ctx, leave, s, acp.Options{
 		Info: acp.Implementation{Name: "jp", Title: "jp", Version: version.Version}, Log: a.con.Verbosef,
-	}, a.con.IO.In, escaping{a.con.IO.Out})
+	}, a.con.IO.In, console.Escaping{Writer: a.con.IO.Out})
 }
 
 // acpServer serves one editor. Each session, and each prompt, is worked on by an app of its own: sessions stand in different

@@ -21,6 +21,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -90,7 +91,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
 			"too. A line for each finding: file:line: tool NAME: key: reason. " +
 			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
-		Flags:    configFlags(&directives),
+		Flags:    workspace.ConfigFlags(&directives),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
 		Run: func(ctx context.Context, _ []string) error {

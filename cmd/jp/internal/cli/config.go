@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools/unseen"
 )
@@ -43,7 +44,7 @@ func newConfigShowCommand(a *app) *cli.Command {
 	flags := append([]*command.Option{
 		command.String(&o.id, "id", "TARGET", "the config of this conversation").Alias("i"),
 		command.Bool(&o.all, "all", "also what nobody set, with its default"),
-	}, configFlags(&o.directives)...)
+	}, workspace.ConfigFlags(&o.directives)...)
 	return a.tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
 		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +

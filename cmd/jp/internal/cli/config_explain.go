@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 )
 
@@ -44,7 +45,7 @@ func newConfigExplainCommand(a *app) *cli.Command {
 			"read: whether it holds, is covered by a later one or was dropped by a reset; its value; its place.",
 		Flags: append([]*command.Option{
 			command.String(&o.id, "id", "TARGET", "in the config of this conversation").Alias("i"),
-		}, configFlags(&o.directives)...),
+		}, workspace.ConfigFlags(&o.directives)...),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -15,7 +16,7 @@ import (
 )
 
 type newOptions struct {
-	create     createFlags
+	create     conversation.CreateFlags
 	directives []profiles.Directive
 	parent     command.Maybe[string]
 	activate   bool
@@ -23,7 +24,7 @@ type newOptions struct {
 
 func newNewCommand(a *app) *cli.Command {
 	var o newOptions
-	flags := append(o.create.options(), configFlags(&o.directives)...)
+	flags := append(o.create.Options(), workspace.ConfigFlags(&o.directives)...)
 	return a.tree.Command(command.Spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
 		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
@@ -72,13 +73,13 @@ func runNew(ctx context.Context, a *app, o newOptions) error {
 
 // newRoot makes a conversation without a parent.
 func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
-	c, err := a.configure(ctx, nil, nil, false, o.directives)
+	c, err := a.conversationGroup().Configure(ctx, nil, nil, false, o.directives)
 	if err != nil {
 		return 0, err
 	}
 	conv, err := st.Create(ctx, convstore.New{
-		Title: o.create.title.Value, Hidden: o.create.hidden, ExpiresAt: o.create.expiry(),
-		Profile: c.profile, ProfileArg: c.profileArg, ProfileHash: c.profileHash, Model: c.model, Config: c.Config,
+		Title: o.create.Title.Value, Hidden: o.create.Hidden, ExpiresAt: o.create.Expiry(),
+		Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Config: c.Config,
 	})
 	return conv.ID, err
 }
@@ -93,7 +94,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.handOver(ctx, parent, o.directives, o.create.title.Value, o.create.hidden, "", new(queryOptions), nil)
+	hand, err := a.handOver(ctx, parent, o.directives, o.create.Title.Value, o.create.Hidden, "", new(queryOptions), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -105,11 +106,11 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	}
 	delegate.LogEnd(a.con.Logger(), settled)
 	id := hand.res.Child.ID
-	if !o.create.tmp.Set {
+	if !o.create.Tmp.Set {
 		return id, nil
 	}
 	return id, st.Edit(ctx, id, func(c *convstore.Conversation) error {
-		c.ExpiresAt = o.create.expiry()
+		c.ExpiresAt = o.create.Expiry()
 		return nil
 	})
 }

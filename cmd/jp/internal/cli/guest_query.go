@@ -13,6 +13,7 @@ import (
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
@@ -122,24 +123,24 @@ func (g *guest) caller(ctx context.Context, a *app, flag, word string) error {
 }
 
 // fork admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
-func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string) error {
+func (g *guest) fork(ctx context.Context, a *app, o conversation.ForkOptions, words []string) error {
 	if len(words) != 1 {
 		return exit.Usagef("conversation fork: one conversation at a time")
 	}
 	if err := g.caller(ctx, a, "conversation fork", words[0]); err != nil {
 		return err
 	}
-	if !o.none && !(o.turns.Last.Set && o.turns.Last.Value == 0) && !(o.turns.First.Set && o.turns.First.Value == 0) {
+	if !o.None && !(o.Turns.Last.Set && o.Turns.Last.Value == 0) && !(o.Turns.First.Set && o.Turns.First.Value == 0) {
 		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
 	}
-	order, err := g.order(o.directives, command.Maybe[string]{})
+	order, err := g.order(o.Directives, command.Maybe[string]{})
 	if err != nil {
 		return err
 	}
 	if order.Profile == "" {
 		return exit.Usagef("conversation fork: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
-	order.Title = o.create.title.Value
+	order.Title = o.Create.Title.Value
 	id, err := g.in.Fork(ctx, order)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (g *guest) fork(ctx context.Context, a *app, o forkOptions, words []string)
 	if a.con.JSON() {
 		return a.con.Document([]convstore.ID{id})
 	}
-	return a.printIDs([]convstore.ID{id})
+	return a.ws.PrintIDs([]convstore.ID{id})
 }
 
 // query is one delegation, which the one rule decides.

@@ -17,12 +17,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
+	"jp/profiles"
 	"jp/tools"
 )
 
@@ -87,6 +89,19 @@ func newAppAt(con *console.Console) *app {
 	return a
 }
 
+// conversationGroup is what jp conversation needs of a.
+func (a *app) conversationGroup() *conversation.Group {
+	g := &conversation.Group{Con: a.con, WS: a.ws, Tree: a.tree}
+	g.Tools = func(ctx context.Context, r *profiles.Resolved) ([]string, error) {
+		defs, err := a.definitions(ctx, r)
+		return toolNames(defs), err
+	}
+	g.ForkInTool = func(ctx context.Context, o conversation.ForkOptions, words []string) error {
+		return a.guest.fork(ctx, a, o, words)
+	}
+	return g
+}
+
 // commands is the table of contents.
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
@@ -94,7 +109,7 @@ func (a *app) commands() []*cli.Command {
 		newTrustCommand(a),
 		newQueryCommand(a),
 		newBatchCommand(a),
-		newConversationCommand(a),
+		conversation.New(a.conversationGroup(), newNewCommand(a), newCompactCommand(a)),
 		newProfileCommand(a),
 		newModelCommand(a),
 		newToolCommand(a),

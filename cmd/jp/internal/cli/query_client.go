@@ -329,7 +329,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(escaping{c.app.con.IO.Out}, session).Write(failedResult(session, err)))
+	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.app.con.IO.Out}, session).Write(failedResult(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
@@ -126,7 +127,7 @@ func (c *client) stopRun() {
 // write writes a line for the client.
 func (c *client) write(line []byte, err error) error {
 	if err == nil {
-		_, err = escaping{c.app.con.IO.Out}.Write(line)
+		_, err = console.Escaping{Writer: c.app.con.IO.Out}.Write(line)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 )
 
@@ -57,8 +58,6 @@ type toggle struct {
 	on   bool
 }
 
-const defaultTmp = 24 * time.Hour
-
 // flags are those of `jp query`, under the headings of its help.
 func (o *queryOptions) flags() []*command.Option {
 	toggled := func(name, short, usage string, on bool) *command.Option {
@@ -92,7 +91,7 @@ func (o *queryOptions) flags() []*command.Option {
 			command.String(&o.rootID, "root-id", "ID", "the target must be below ID; with --id new the new conversation is delegated by ID"),
 			command.String(&o.title, "title", "T", "the title of the new conversation").Alias("name"),
 			command.Bool(&o.hidden, "hidden", "hide the new conversation from listings"),
-			command.DurationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let the new conversation expire (after a day without DURATION)"),
+			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let the new conversation expire (after a day without DURATION)"),
 			command.Bool(&o.noActivate, "no-activate", "do not make it this session's active conversation"),
 		),
 		command.Group("the request",
@@ -102,7 +101,7 @@ func (o *queryOptions) flags() []*command.Option {
 			command.Choice(&o.input, "input-format", "FORMAT", inputFormats(),
 				"what stdin is: text, json (a task of {query, schema, context}) or stream-json (a line with a user's message)"),
 		),
-		command.Group("who answers", slices.Concat(configFlags(&o.directives), []*command.Option{
+		command.Group("who answers", slices.Concat(workspace.ConfigFlags(&o.directives), []*command.Option{
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
 			command.Choice(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high").Alias("effort"),
 			toggled("tool", "t", "enable a tool that the config knows", true),

@@ -49,23 +49,13 @@ type show struct {
 func (q *query) show(loop *agent.Loop) *show {
 	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.Style()), live: q.app.con.Pretty() && q.app.con.IO.OutTTY}
 	if q.app.con.Format() == console.FormatStream {
-		q.lines = stream.NewWriter(escaping{q.app.con.IO.Out}, q.conv.ID.String())
+		q.lines = stream.NewWriter(console.Escaping{Writer: q.app.con.IO.Out}, q.conv.ID.String())
 	} else if !q.app.con.Globals.Quiet && !q.app.con.JSON() {
 		// Until the first sign of life. A question of a tool comes after one.
 		q.app.con.IO, q.app.con.Progress = q.app.con.IO.Progress("waiting for "+loop.Model, term.ProgressOptions{})
 		q.tree = term.NewTree(q.app.con.IO, term.TreeOptions{})
 	}
 	return s
-}
-
-// escaping spells what could steer a terminal; a parent or a program reads the same text.
-type escaping struct{ io.Writer }
-
-func (w escaping) Write(line []byte) (int, error) {
-	if _, err := w.Writer.Write(term.EscapeJSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
 }
 
 // start opens the stream.

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
@@ -74,20 +75,11 @@ func newStoreCheckCommand(a *app) *cli.Command {
 			if _, err := fmt.Fprintf(a.con.IO.Out, "%s: ok\n", st.Path()); err != nil {
 				return err
 			}
-			a.offerCompact(space)
+			a.con.OfferCompact(space)
 			return nil
 		},
 	})
 }
-
-// offerCompact says so when much of the store's file is free.
-func (a *app) offerCompact(s convstore.Space) {
-	if s.Worth() {
-		a.con.Note("%s of the store's %s are free: `jp store compact` gives them back", mebibytes(s.Free), mebibytes(s.Size))
-	}
-}
-
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func newStoreBackupCommand(a *app) *cli.Command {
 	return a.tree.Command(command.Spec{
@@ -144,12 +136,12 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
 			}
-			text := fmt.Sprintf("%s, was %s", mebibytes(after.Size), mebibytes(before.Size))
+			text := fmt.Sprintf("%s, was %s", console.Mebibytes(after.Size), console.Mebibytes(before.Size))
 			switch {
 			case before.Size == 0:
 				text = "not made yet"
 			case after.Size == before.Size:
-				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", mebibytes(after.Size))
+				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", console.Mebibytes(after.Size))
 			}
 			_, err = fmt.Fprintf(a.con.IO.Out, "%s: %s\n", st.Path(), text)
 			return err

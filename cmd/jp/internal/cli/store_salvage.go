@@ -8,13 +8,11 @@ import (
 	"io/fs"
 	"os"
 
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
-
-// maxLostNotes bounds what is said about lost parts one by one.
-const maxLostNotes = 20
 
 func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (err error) {
 	path = a.con.Abs(path)
@@ -34,7 +32,7 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	w := bufio.NewWriterSize(file, 1<<20)
 	lines := convstore.NewLineWriter(w)
 	for piece, bad := range st.Rescue(ctx, func(what error) {
-		if lost++; lost <= maxLostNotes {
+		if lost++; lost <= console.MaxLostNotes {
 			a.con.Note("lost: %v", what)
 		}
 	}) {
@@ -59,8 +57,8 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	if err != nil {
 		return err
 	}
-	if lost > maxLostNotes {
-		a.con.Note("lost: %d more", lost-maxLostNotes)
+	if lost > console.MaxLostNotes {
+		a.con.Note("lost: %d more", lost-console.MaxLostNotes)
 	}
 	if a.con.JSON() {
 		return a.con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
@@ -36,7 +37,7 @@ type toolOptions struct {
 func (o *toolOptions) options() []*command.Option {
 	return append([]*command.Option{
 		command.String(&o.id, "id", "TARGET", "the tools of this conversation").Alias("i"),
-	}, configFlags(&o.directives)...)
+	}, workspace.ConfigFlags(&o.directives)...)
 }
 
 func newToolListCommand(a *app) *cli.Command {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -167,7 +169,7 @@ func (n named) name() string { return *cmp.Or(n.Model, n.Profile, n.Day) }
 // list returns the sums by what they cost, or by name.
 func (m tallies) list(name func(*named, *string), byName bool) []named {
 	out := make([]named, 0, len(m))
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		m[k].done()
 		n := named{tally: *m[k]}
 		name(&n, &k)
@@ -250,7 +252,7 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 	var told []string
 	for _, d := range *u.Differences {
 		told = append(told, fmt.Sprintf("%s has %s (%s) in its events, %s (%s) in the ledger", d.ID,
-			usageText(d.Events), wording.Dollars((*int64)(d.EventsUSD)), usageText(d.Recorded), wording.Dollars((*int64)(d.RecordedUSD))))
+			console.UsageText(d.Events), wording.Dollars((*int64)(d.EventsUSD)), console.UsageText(d.Recorded), wording.Dollars((*int64)(d.RecordedUSD))))
 	}
 	return &exit.Error{Code: "differs", Status: exit.Failed, Msg: "usage: events and ledger differ: " + strings.Join(told, "; ")}
 }
@@ -371,7 +373,7 @@ func writeNamed(w *bufio.Writer, what string, list []named) {
 // writeTally writes sums for a pipe.
 func writeTally(w *bufio.Writer, what, name string, t tally) {
 	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%.3f\n", what, term.Escape(name), t.ModelCalls, t.runs(), t.Usage.Input, t.Usage.Output,
-		t.Usage.CacheRead, t.Usage.CacheWrite, dollars((*int64)(t.CostUSD)), t.took.Seconds())
+		t.Usage.CacheRead, t.Usage.CacheWrite, console.Dollars((*int64)(t.CostUSD)), t.took.Seconds())
 }
 
 // usageAllJSON is the document of `jp usage --all`.
@@ -392,7 +394,7 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 	if o.since.Set {
 		since = time.Now().Add(-o.since.Value)
 	}
-	u := usageAllJSON{Since: orNil(since)}
+	u := usageAllJSON{Since: console.OrNil(since)}
 	days, models, profiles := tallies{}, tallies{}, tallies{}
 	for c, err := range st.Charges(ctx, since) {
 		if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -8,11 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/rustjp"
 	"jp/cmd/jp/internal/wording"
@@ -20,9 +23,9 @@ import (
 	"jp/tools/files"
 )
 
-func newImportCommand(a *app) *cli.Command {
+func newImportCommand(g *Group) *cli.Command {
 	var newIDs bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "import", Slow: true, Summary: "take in conversations that were exported", Args: "FILE|DIR...",
 		About: "Reads what `jp conversation export` wrote, - being stdin, and folders with the conversations of JP, the program in " +
 			"Rust: its .jp/conversations, or a workspace that has one. All is imported or, when anything is wrong, nothing: the error " +
@@ -39,33 +42,33 @@ func newImportCommand(a *app) *cli.Command {
 			"jp conversation import ~/src/project/.jp/conversations",
 			"zcat review.jsonl.gz | jp conversation import - --new-ids",
 		},
-		Run: func(ctx context.Context, args []string) error { return runImport(ctx, a, newIDs, args) },
+		Run: func(ctx context.Context, args []string) error { return runImport(ctx, g, newIDs, args) },
 	})
 }
 
-func runImport(ctx context.Context, a *app, newIDs bool, words []string) error {
-	if err := a.ws.Persist("conversation import"); err != nil {
+func runImport(ctx context.Context, g *Group, newIDs bool, words []string) error {
+	if err := g.WS.Persist("conversation import"); err != nil {
 		return err
 	}
-	st, err := a.ws.Store(ctx)
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, stop := a.con.WithSignals(ctx, nil) // what was written so far is to be removed
+	ctx, stop := g.Con.WithSignals(ctx, nil) // what was written so far is to be removed
 	defer stop()
 	var kept rustjp.Kept
-	res, err := st.Import(ctx, a.sourcesOfImport(ctx, words, &kept), convstore.ImportOptions{NewIDs: newIDs})
+	res, err := st.Import(ctx, g.sourcesOfImport(ctx, words, &kept), convstore.ImportOptions{NewIDs: newIDs})
 	if err != nil {
 		return err
 	}
-	a.noteImport(res, kept)
-	if a.con.JSON() {
-		return a.con.Document(importedJSON{
+	g.noteImport(res, kept)
+	if g.Con.JSON() {
+		return g.Con.Document(importedJSON{
 			Imported: orEmpty(res.Made), Unchanged: orEmpty(res.Same), Events: res.Events, Delegations: res.Delegated,
 			Opaque: kept.Opaque, LeftOut: orEmpty(kept.LeftOut),
 		})
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, m := range res.Made {
 			if newIDs {
 				fmt.Fprintf(w, "%s\t", m.From)
@@ -94,42 +97,42 @@ func orEmpty[T any](list []T) []T {
 }
 
 // noteImport says on stderr what happened beside the ids.
-func (a *app) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
-	a.con.Note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
+func (g *Group) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
+	g.Con.Note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
 	if len(res.Same) > 0 {
-		a.con.Note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
+		g.Con.Note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
 	}
 	few := func(n int, say func(i int)) {
-		for i := range min(n, maxLostNotes) {
+		for i := range min(n, console.MaxLostNotes) {
 			say(i)
 		}
-		if n > maxLostNotes {
-			a.con.Note("and %d more", n-maxLostNotes)
+		if n > console.MaxLostNotes {
+			g.Con.Note("and %d more", n-console.MaxLostNotes)
 		}
 	}
 	few(len(res.Orphans), func(i int) {
-		a.con.Note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
+		g.Con.Note("%s: its parent %s was not exported with it: a root now", res.Orphans[i].ID, res.Orphans[i].Parent)
 	})
-	for _, kind := range sortedKeys(kept.Opaque) {
-		a.con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
+	for _, kind := range slices.Sorted(maps.Keys(kept.Opaque)) {
+		g.Con.Note("kept as it is, not understood: %s of type %q", wording.Plural(kept.Opaque[kind], "event"), kind)
 	}
 	if kept.Text > 0 {
-		a.con.Note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
+		g.Con.Note("kept as it is: %s no base64", wording.Either(kept.Text == 1, "1 text that is", fmt.Sprintf("%d texts that are", kept.Text)))
 	}
 	if kept.Times > 0 {
-		a.con.Note("%s of unknown form: such an event has the time of the one before it", wording.Plural(kept.Times, "timestamp"))
+		g.Con.Note("%s of unknown form: such an event has the time of the one before it", wording.Plural(kept.Times, "timestamp"))
 	}
-	few(len(kept.LeftOut), func(i int) { a.con.Note("left out: %s", kept.LeftOut[i]) })
+	few(len(kept.LeftOut), func(i int) { g.Con.Note("left out: %s", kept.LeftOut[i]) })
 	few(len(res.Expired), func(i int) {
-		a.con.Note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", res.Expired[i])
+		g.Con.Note("%s has expired: the next jp query removes it, unless `jp conversation edit --no-tmp` keeps it", res.Expired[i])
 	})
 }
 
 // sourcesOfImport reads all that is named, one after the other.
-func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[convstore.Piece, error] {
+func (g *Group) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[convstore.Piece, error] {
 	return func(yield func(convstore.Piece, error) bool) {
 		for _, word := range words {
-			pieces, done, err := a.sourceOfImport(ctx, word, kept)
+			pieces, done, err := g.sourceOfImport(ctx, word, kept)
 			if err != nil {
 				yield(convstore.Piece{}, err)
 				return
@@ -145,14 +148,14 @@ func (a *app) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.
 	}
 }
 
-func (a *app) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
+func (g *Group) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
 	if word == "-" {
-		if a.con.IO.InTTY {
+		if g.Con.IO.InTTY {
 			return nil, nil, exit.Usagef("conversation import: stdin is a terminal").WithHint("pipe an export in, or name a file")
 		}
-		return convstore.ReadLines(interruptible{ctx, a.con.IO.In}, "stdin"), func() {}, nil
+		return convstore.ReadLines(interruptible{ctx, g.Con.IO.In}, "stdin"), func() {}, nil
 	}
-	path := a.con.Abs(word)
+	path := g.Con.Abs(word)
 	file, _, err := files.OpenRegular(files.Disk{}, path, os.O_RDONLY, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bytes"
@@ -12,12 +12,12 @@ import (
 // TestDeepTree draws a chain of 2000 conversations: its lines stop growing.
 func TestDeepTree(t *testing.T) {
 	var out bytes.Buffer
-	a := newApp(console.Env{Stdout: &out, Stderr: &out, Environ: []string{"LC_ALL=C"}})
+	g := &Group{Con: console.New(console.Env{Stdout: &out, Stderr: &out, Environ: []string{"LC_ALL=C"}})}
 	var chain []convstore.Conversation
 	for i := range 2000 {
 		chain = append(chain, convstore.Conversation{ID: convstore.ID(i + 1), Parent: convstore.ID(i)})
 	}
-	if err := a.printTree(chain, true); err != nil {
+	if err := g.printTree(chain, true); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -11,10 +11,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -30,16 +31,16 @@ type listOptions struct {
 	top        convstore.ID // of tree: the conversation to begin with, 0 = none
 }
 
-func newListCommand(a *app) *cli.Command {
+func newListCommand(g *Group) *cli.Command {
 	var o listOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list conversations",
 		About: "Without flags: all that are neither hidden nor archived, each before its children, in the order of their " +
 			"creation. A parent of hidden ones says so: (+3 hidden).\n\n" +
 			"A terminal gets a table that fits; a pipe gets tab-separated lines: id, status, turns, time of the last activity, " +
 			"profile, model, cost in dollars, title, and (+3 hidden) where that is so. Tabs, newlines and backslashes are escaped.",
 		Flags: []*command.Option{
-			targetMaybe(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
+			workspace.TargetFlag(&o.root, "root", "ID", "only what is below ID; without ID only the roots"),
 			command.Bool(&o.tree, "tree", "draw the tree"),
 			command.Bool(&o.hidden, "hidden", "hidden ones too"),
 			command.Bool(&o.archived, "archived", "archived ones too"),
@@ -54,13 +55,13 @@ func newListCommand(a *app) *cli.Command {
 			"jp conversation ls --root=jp-c17543982411 --hidden -F json",
 			"jp c ls --sort activity --descending --limit 10",
 		},
-		Run: func(ctx context.Context, _ []string) error { return runList(ctx, a, o) },
+		Run: func(ctx context.Context, _ []string) error { return runList(ctx, g, o) },
 	})
 }
 
-func newTreeCommand(a *app) *cli.Command {
+func newTreeCommand(g *Group) *cli.Command {
 	o := listOptions{tree: true}
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "tree", Paged: true, Summary: "draw conversations below their parents", Args: "[ID]",
 		About: "The same as ls --tree; with ID that conversation and what is below it.",
 		Flags: []*command.Option{
@@ -74,19 +75,19 @@ func newTreeCommand(a *app) *cli.Command {
 		Examples: []string{"jp conversation tree . --hidden"},
 		Run: func(ctx context.Context, args []string) error {
 			if len(args) == 0 {
-				return runList(ctx, a, o)
+				return runList(ctx, g, o)
 			}
-			id, err := a.ws.OneTarget(ctx, args[0])
+			id, err := g.WS.OneTarget(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			o.top = id
-			return runList(ctx, a, o)
+			return runList(ctx, g, o)
 		},
 	})
 }
 
-func runList(ctx context.Context, a *app, o listOptions) error {
+func runList(ctx context.Context, g *Group, o listOptions) error {
 	if o.tree && o.sort != "" {
 		return command.ErrMixed("--tree", "--sort")
 	}
@@ -94,7 +95,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.ws.View(ctx)
+	view, err := g.WS.View(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 		}[o.sort],
 	}
 	if o.root.Value != "" {
-		if view, err = a.ws.Below(ctx, o.root.Value); err != nil {
+		if view, err = g.WS.Below(ctx, o.root.Value); err != nil {
 			return err
 		}
 	}
@@ -130,14 +131,14 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 		cs = cs[:min(len(cs), f.Limit)]
 	}
 	switch {
-	case a.con.JSON():
-		return a.con.Document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
+	case g.Con.JSON():
+		return g.Con.Document(wording.Either(cs == nil, []convstore.Conversation{}, cs))
 	case o.tree:
-		return a.printTree(cs, o.hidden)
-	case a.con.Pretty():
-		return a.printTable(cs, o.hidden)
+		return g.printTree(cs, o.hidden)
+	case g.Con.Pretty():
+		return g.printTable(cs, o.hidden)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, c := range cs {
 			writeListLine(w, c, o.hidden)
 		}
@@ -149,7 +150,7 @@ func runList(ctx context.Context, a *app, o listOptions) error {
 func writeListLine(w *bufio.Writer, c convstore.Conversation, hidden bool) {
 	fields := []string{
 		c.ID.String(), string(c.Status), strconv.Itoa(c.Turns), c.UpdatedAt.UTC().Format(time.RFC3339),
-		c.Profile, c.Model, dollars(c.CostNano), c.Title,
+		c.Profile, c.Model, console.Dollars(c.CostNano), c.Title,
 	}
 	for i, f := range fields {
 		fields[i] = term.Escape(f)
@@ -166,21 +167,9 @@ func hiddenNote(c convstore.Conversation, shown bool, before string) string {
 	return fmt.Sprintf("%s(+%d hidden)", before, c.HiddenChildren)
 }
 
-// dollars writes a cost; "" when it is not known.
-func dollars(nano *int64) string {
-	if nano == nil {
-		return ""
-	}
-	b, err := stream.USD(*nano).MarshalJSON()
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
-
-func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
+func (g *Group) printTable(cs []convstore.Conversation, hidden bool) error {
 	if len(cs) == 0 {
-		a.con.Note("no conversations")
+		g.Con.Note("no conversations")
 		return nil
 	}
 	t := term.Table{Columns: []term.Column{
@@ -195,7 +184,7 @@ func (a *app) printTable(cs []convstore.Conversation, hidden bool) error {
 			c.Profile, c.Model, wording.Dollars(c.CostNano), age(now.Sub(c.UpdatedAt)),
 		})
 	}
-	return a.con.Text(func(w *bufio.Writer) error { return t.Write(w, a.con.IO) })
+	return g.Con.Text(func(w *bufio.Writer) error { return t.Write(w, g.Con.IO) })
 }
 
 // age is a duration ago in one unit.
@@ -213,7 +202,7 @@ func age(d time.Duration) string {
 
 // printTree draws conversations below their parents; those whose parent is not listed are at the edge. A conversation that is
 // deeper than maxIndent is drawn as if it were there, with its level: a chain of forks may be very long.
-func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
+func (g *Group) printTree(cs []convstore.Conversation, hidden bool) error {
 	children := map[convstore.ID][]convstore.Conversation{}
 	listed := map[convstore.ID]bool{}
 	for _, c := range cs {
@@ -226,7 +215,7 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 		}
 		children[parent] = append(children[parent], c)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		const maxIndent = 30
 		var walk func(parent convstore.ID, indent string, level int)
 		walk = func(parent convstore.ID, indent string, level int) {
@@ -234,14 +223,14 @@ func (a *app) printTree(cs []convstore.Conversation, hidden bool) error {
 			for i, c := range kids {
 				branch, deeper := "", ""
 				if parent != 0 {
-					branch, deeper = term.Branch(i == len(kids)-1, a.con.IO.UTF8)
+					branch, deeper = term.Branch(i == len(kids)-1, g.Con.IO.UTF8)
 				}
 				if level > maxIndent {
 					branch, deeper = fmt.Sprintf("%s[%d] ", branch, level), ""
 				}
 				line := indent + branch + treeText(c) + hiddenNote(c, hidden, "  ")
-				if a.con.IO.Width > 0 {
-					line = term.Cut(line, a.con.IO.Width, a.con.IO.UTF8)
+				if g.Con.IO.Width > 0 {
+					line = term.Cut(line, g.Con.IO.Width, g.Con.IO.UTF8)
 				}
 				fmt.Fprintln(w, line)
 				walk(c.ID, indent+deeper, level+1)

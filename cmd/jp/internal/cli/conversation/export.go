@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -8,13 +8,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 )
 
-func newExportCommand(a *app) *cli.Command {
+func newExportCommand(g *Group) *cli.Command {
 	var cascade bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "export", Slow: true, Summary: "write conversations to stdout, for import", Args: "ID...",
 		About: "JSON Lines: a first line with the version, one for each conversation, each of its events and each record of a " +
 			"delegation, and a last line that says that all is there. Importing it elsewhere gives the same conversations, down to the " +
@@ -26,18 +27,18 @@ func newExportCommand(a *app) *cli.Command {
 			"jp conversation export jp-c17543982411 --cascade > review.jsonl",
 			"jp c ls --label team=red | cut -f1 | jp c export - > red.jsonl",
 		},
-		Run: func(ctx context.Context, args []string) error { return runExport(ctx, a, cascade, args) },
+		Run: func(ctx context.Context, args []string) error { return runExport(ctx, g, cascade, args) },
 	})
 }
 
-func runExport(ctx context.Context, a *app, cascade bool, words []string) error {
-	st, ids, err := a.openStore(ctx, words)
+func runExport(ctx context.Context, g *Group, cascade bool, words []string) error {
+	st, ids, err := g.openStore(ctx, words)
 	if err != nil {
 		return err
 	}
-	var out io.Writer = a.con.IO.Out
-	if a.con.IO.OutTTY {
-		out = escaping{out}
+	var out io.Writer = g.Con.IO.Out
+	if g.Con.IO.OutTTY {
+		out = console.Escaping{Writer: out}
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
 	lines := convstore.NewLineWriter(w)

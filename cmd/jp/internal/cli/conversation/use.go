@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-func newUseCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newUseCommand(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "use", Summary: "choose this session's active conversation", Args: "[ID]",
 		About: "Makes ID the active conversation, the one that jp query goes on with, and prints its id; without ID prints the one that " +
 			"is. Every session has its own: $JP_SESSION names it, else it is the terminal. `jp conversation use previous` goes back " +
@@ -20,28 +20,28 @@ func newUseCommand(a *app) *cli.Command {
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation use previous", "JP_SESSION=review jp conversation use newest"},
-		Run:      func(ctx context.Context, args []string) error { return runUse(ctx, a, args) },
+		Run:      func(ctx context.Context, args []string) error { return runUse(ctx, g, args) },
 	})
 }
 
-func runUse(ctx context.Context, a *app, words []string) error {
-	session := a.ws.Session()
+func runUse(ctx context.Context, g *Group, words []string) error {
+	session := g.WS.Session()
 	if session == "" {
 		return exit.Usagef("conversation use: this process belongs to no session").
 			WithHint("it has no terminal; set JP_SESSION to a name of your choice")
 	}
 	word := "active"
 	if len(words) > 0 {
-		if err := a.ws.Persist("conversation use"); err != nil {
+		if err := g.WS.Persist("conversation use"); err != nil {
 			return err
 		}
 		word = words[0]
 	}
-	id, err := a.ws.OneTarget(ctx, word)
+	id, err := g.WS.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}
-	st, err := a.ws.Store(ctx)
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,14 +50,14 @@ func runUse(ctx context.Context, a *app, words []string) error {
 			return err
 		}
 	}
-	if !a.con.JSON() {
-		return a.printIDs([]convstore.ID{id})
+	if !g.Con.JSON() {
+		return g.WS.PrintIDs([]convstore.ID{id})
 	}
 	_, previous, err := st.Active(ctx, session)
 	if err != nil {
 		return err
 	}
-	return a.con.Document(struct {
+	return g.Con.Document(struct {
 		ID       convstore.ID  `json:"id"`
 		Previous *convstore.ID `json:"previous_id"`
 	}{id, wording.Either(previous == 0, nil, &previous)})

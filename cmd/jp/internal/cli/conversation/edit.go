@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -28,9 +29,9 @@ type editOptions struct {
 	noParent     bool
 }
 
-func newEditCommand(a *app) *cli.Command {
+func newEditCommand(g *Group) *cli.Command {
 	var o editOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "edit", Summary: "change what is known of conversations", Args: "ID...",
 		About: "Changes all of them or, when one cannot be changed, none, and prints their ids.\n\n" +
 			"--parent moves a conversation with everything below it, --no-parent makes it a root. What it may do and what was " +
@@ -44,7 +45,7 @@ func newEditCommand(a *app) *cli.Command {
 			command.Bool(&o.unhide, "unhide", "list it again"),
 			command.Bool(&o.pin, "pin", "never let it expire"),
 			command.Bool(&o.unpin, "unpin", "take the pin away"),
-			command.DurationMaybe(&o.tmp, "tmp", "DURATION", defaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
+			command.DurationMaybe(&o.tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire after DURATION from now (a day without DURATION)"),
 			command.Bool(&o.noTmp, "no-tmp", "let it not expire"),
 			command.List(&o.labels, "label", "K[=V]", "set a label; repeat for more"),
 			command.List(&o.noLabels, "no-label", "K", "remove a label; repeat for more"),
@@ -58,7 +59,7 @@ func newEditCommand(a *app) *cli.Command {
 			"jp conversation edit jp-c17543982411 --no-parent --unhide",
 			"jp c ls --label scratch | cut -f1 | jp c edit - --tmp=2h",
 		},
-		Run: func(ctx context.Context, args []string) error { return runEdit(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runEdit(ctx, g, o, args) },
 	})
 }
 
@@ -108,8 +109,8 @@ func (o *editOptions) apply(c *convstore.Conversation, labels map[string]string,
 	}
 }
 
-func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
-	if err := a.ws.Persist("conversation edit"); err != nil {
+func runEdit(ctx context.Context, g *Group, o editOptions, words []string) error {
+	if err := g.WS.Persist("conversation edit"); err != nil {
 		return err
 	}
 	if err := o.check(); err != nil {
@@ -127,13 +128,13 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	if _, given := labels[delegate.LabelSpecialization]; given || slices.Contains(o.noLabels, delegate.LabelSpecialization) {
 		return exit.Usagef("--%slabel %s: only jp sets it, to find the sub-agent that a specialization goes on with", wording.Either(given, "", "no-"), delegate.LabelSpecialization)
 	}
-	st, ids, err := a.openStore(ctx, words)
+	st, ids, err := g.openStore(ctx, words)
 	if err != nil {
 		return err
 	}
 	var parent convstore.ID
 	if o.parent.Set {
-		if parent, err = a.ws.Target(ctx, o.parent.Value); err != nil {
+		if parent, err = g.WS.Target(ctx, o.parent.Value); err != nil {
 			return err
 		}
 	}
@@ -145,8 +146,8 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 	}); err != nil {
 		return err
 	}
-	if !a.con.JSON() {
-		return a.printIDs(ids)
+	if !g.Con.JSON() {
+		return g.WS.PrintIDs(ids)
 	}
 	for _, id := range ids {
 		c, err := st.Get(ctx, id)
@@ -155,11 +156,11 @@ func runEdit(ctx context.Context, a *app, o editOptions, words []string) error {
 		}
 		edited = append(edited, c)
 	}
-	return a.con.Document(edited)
+	return g.Con.Document(edited)
 }
 
-func newArchiveCommand(a *app) *cli.Command {
-	return newShelfCommand(a, "archive", "put conversations away",
+func newArchiveCommand(g *Group) *cli.Command {
+	return newShelfCommand(g, "archive", "put conversations away",
 		"An archived conversation is left out of listings and searches, unless they are told --archived. `jp query --id ID` goes on "+
 			"with it, and takes it out of the archive; without --id nothing goes on in it.",
 		func(c *convstore.Conversation, now time.Time) {
@@ -169,15 +170,15 @@ func newArchiveCommand(a *app) *cli.Command {
 		})
 }
 
-func newUnarchiveCommand(a *app) *cli.Command {
-	return newShelfCommand(a, "unarchive", "take conversations out of the archive", "They are listed and searched again.",
+func newUnarchiveCommand(g *Group) *cli.Command {
+	return newShelfCommand(g, "unarchive", "take conversations out of the archive", "They are listed and searched again.",
 		func(c *convstore.Conversation, _ time.Time) { c.ArchivedAt = time.Time{} })
 }
 
 // newShelfCommand makes archive and unarchive.
-func newShelfCommand(a *app, name, summary, about string, change func(*convstore.Conversation, time.Time)) *cli.Command {
+func newShelfCommand(g *Group, name, summary, about string, change func(*convstore.Conversation, time.Time)) *cli.Command {
 	var cascade bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: name, Summary: summary, Args: "ID...",
 		About: about + " All of those named are changed or, when there is a mistake, none; their ids are printed.",
 		Flags: []*command.Option{command.Bool(&cascade, "cascade", "everything below them too")},
@@ -185,10 +186,10 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation " + name + " jp-c17543982411 --cascade"},
 		Run: func(ctx context.Context, words []string) error {
-			if err := a.ws.Persist("conversation " + name); err != nil {
+			if err := g.WS.Persist("conversation " + name); err != nil {
 				return err
 			}
-			st, ids, err := a.openStore(ctx, words)
+			st, ids, err := g.openStore(ctx, words)
 			if err == nil && cascade {
 				ids, err = withDescendants(ctx, st, ids)
 			}
@@ -202,10 +203,10 @@ func newShelfCommand(a *app, name, summary, about string, change func(*convstore
 			}); err != nil {
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(wording.Either(ids == nil, []convstore.ID{}, ids))
+			if g.Con.JSON() {
+				return g.Con.Document(wording.Either(ids == nil, []convstore.ID{}, ids))
 			}
-			return a.printIDs(ids)
+			return g.WS.PrintIDs(ids)
 		},
 	})
 }

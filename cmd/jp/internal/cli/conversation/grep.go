@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
 
@@ -46,19 +47,19 @@ type grepOptions struct {
 	labels     []string
 }
 
-func newGrepCommand(a *app) *cli.Command {
+func newGrepCommand(g *Group) *cli.Command {
 	o := grepOptions{output: outputHits}
 	scopes := append(grepScopes(), "chat", "tool", "all")
 	scope := &command.Option{Name: "scope", Arg: "SCOPE", Choices: scopes, Usage: "where to look, repeat for more: " + strings.Join(scopes, ", "),
 		Take: func(s string, _ bool) error { o.scopes = append(o.scopes, s); return nil }}
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "grep", Paged: true, Summary: "search conversations", Args: "PATTERN",
 		About: "PATTERN is plain text, and case counts only when it holds an upper-case letter. A pipe gets a line for each hit: " +
 			"ID:TURN:SCOPE:m:TEXT, with c in place of m for lines of --context, and .. as the turn of titles.\n\n" +
 			"Hidden conversations are searched with --hidden, or when --id names them.",
 		Flags: []*command.Option{
 			command.List(&o.ids, "id", "ID", "only in this conversation; repeat for more, - reads ids from stdin"),
-			targetMaybe(&o.root, "root", "ID", "only below ID; without ID only in roots"),
+			workspace.TargetFlag(&o.root, "root", "ID", "only below ID; without ID only in roots"),
 			command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be searched"),
 			command.Bool(&o.hidden, "hidden", "hidden conversations too"),
 			command.Bool(&o.archived, "archived", "archived conversations too"),
@@ -81,7 +82,7 @@ func newGrepCommand(a *app) *cli.Command {
 			"jp c grep --root=jp-c17543982411 --hidden -F json 'Backoff'",
 			`jp c grep -r '(?:TODO|FIXME)\b' --scope assistant --output ids`,
 		},
-		Run: func(ctx context.Context, args []string) error { return runGrep(ctx, a, o, args[0]) },
+		Run: func(ctx context.Context, args []string) error { return runGrep(ctx, g, o, args[0]) },
 	})
 }
 
@@ -90,7 +91,7 @@ func grepScopes() []string {
 	return []string{"title", "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry"}
 }
 
-func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
+func runGrep(ctx context.Context, g *Group, o grepOptions, pattern string) error {
 	switch {
 	case o.ignoreCase && o.matchCase:
 		return command.ErrMixed("--ignore-case", "--case-sensitive")
@@ -109,11 +110,11 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 	if o.root.Value != "" {
 		scope = o.root
 	}
-	view, err := a.scope(ctx, scope)
+	view, err := g.scope(ctx, scope)
 	if err != nil {
 		return err
 	}
-	ids, err := a.ws.Targets(ctx, o.ids)
+	ids, err := g.WS.Targets(ctx, o.ids)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 		}
 	}
 	q := convstore.Query{
-		Pattern: pattern, Regexp: o.regexp, AnySize: a.guest == nil, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
+		Pattern: pattern, Regexp: o.regexp, AnySize: g.WS.Within == nil, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
 		Context: o.context.Value, MaxMatches: o.maxMatches.Value, Limit: o.limit.Value,
 		Case: wording.Either(o.ignoreCase, convstore.IgnoreCase, wording.Either(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
 	}
@@ -131,17 +132,17 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 		q.Scopes = append(q.Scopes, convstore.SearchScope(s))
 	}
 	if len(o.ids) > 0 && len(ids) == 0 {
-		return a.noMatch() // --id - with nothing on stdin: nowhere is not everywhere
+		return g.noMatch() // --id - with nothing on stdin: nowhere is not everywhere
 	}
 	if o.root.Set && o.root.Value == "" {
 		if q.IDs, err = onlyRoots(ctx, view, q); err != nil {
 			return err
 		}
 		if len(q.IDs) == 0 {
-			return a.noMatch()
+			return g.noMatch()
 		}
 	}
-	found, err := a.writeHits(ctx, o, view.Search(ctx, q))
+	found, err := g.writeHits(ctx, o, view.Search(ctx, q))
 	if err == nil && !found {
 		return exit.Quiet(exit.Failed)
 	}
@@ -149,9 +150,9 @@ func runGrep(ctx context.Context, a *app, o grepOptions, pattern string) error {
 }
 
 // noMatch is the answer when there is nowhere to look.
-func (a *app) noMatch() error {
-	if a.con.JSON() {
-		if err := a.con.Document([]struct{}{}); err != nil {
+func (g *Group) noMatch() error {
+	if g.Con.JSON() {
+		if err := g.Con.Document([]struct{}{}); err != nil {
 			return err
 		}
 	}
@@ -177,11 +178,11 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 	return ids, nil
 }
 
-func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
-	err = a.con.Text(func(w *bufio.Writer) error {
-		out := hitWriter{w: w, io: a.con.IO, pretty: a.con.Pretty() || a.con.IO.OutTTY, output: o.output, heading: o.heading || (a.con.Pretty() && !o.noHeading), context: o.context.Value > 0}
-		if a.con.JSON() {
-			out.list = &console.List{W: w, Format: a.con.Format()}
+func (g *Group) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
+	err = g.Con.Text(func(w *bufio.Writer) error {
+		out := hitWriter{w: w, io: g.Con.IO, pretty: g.Con.Pretty() || g.Con.IO.OutTTY, output: o.output, heading: o.heading || (g.Con.Pretty() && !o.noHeading), context: o.context.Value > 0}
+		if g.Con.JSON() {
+			out.list = &console.List{W: w, Format: g.Con.Format()}
 		}
 		for m, err := range hits {
 			if err != nil {
@@ -191,7 +192,7 @@ func (a *app) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convs
 			if err := out.match(m); err != nil {
 				return err
 			}
-			if a.con.IO.OutTTY {
+			if g.Con.IO.OutTTY {
 				if err := w.Flush(); err != nil {
 					return err
 				}

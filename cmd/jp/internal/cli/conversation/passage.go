@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -21,11 +21,11 @@ type passage struct {
 
 // passages finds what words name: conversations, of which the turns are all's, and lines of a search (ID:TURN:SCOPE:m:TEXT), of
 // which it is the turn of the hit. - reads either from stdin, line by line. Every conversation comes once, every turn too.
-func (a *app) passages(ctx context.Context, words []string, all convstore.Range) ([]passage, error) {
+func (g *Group) passages(ctx context.Context, words []string, all convstore.Range) ([]passage, error) {
 	var out []passage
 	at := map[convstore.ID]int{}
 	add := func(word string, r convstore.Range) error {
-		id, err := a.ws.Target(ctx, word)
+		id, err := g.WS.Target(ctx, word)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (a *app) passages(ctx context.Context, words []string, all convstore.Range)
 			}
 			continue
 		}
-		lines := bufio.NewReader(a.con.IO.In)
+		lines := bufio.NewReader(g.Con.IO.In)
 		for {
 			line, err := lines.ReadString('\n')
 			if err := read(strings.TrimSuffix(line, "\n"), strings.Fields(line)...); err != nil {

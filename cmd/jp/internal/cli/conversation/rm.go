@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"context"
@@ -21,9 +21,9 @@ type removeOptions struct {
 	yes     bool
 }
 
-func newRemoveCommand(a *app) *cli.Command {
+func newRemoveCommand(g *Group) *cli.Command {
 	var o removeOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "rm", Summary: "remove conversations", Args: "ID...",
 		About: "Asks first, unless --yes is given. A conversation with children that are not named too is removed only with --cascade or --promote; " +
 			"one that runs, or with something below it that runs, is not removed. All of those named are removed or, when there is a mistake, " +
@@ -39,18 +39,18 @@ func newRemoveCommand(a *app) *cli.Command {
 			"jp conversation rm jp-c17543982411 --cascade --yes",
 			"jp c ls --root=jp-c17543982411 --hidden | cut -f1 | jp c rm - --promote --yes",
 		},
-		Run: func(ctx context.Context, args []string) error { return runRemove(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runRemove(ctx, g, o, args) },
 	})
 }
 
-func runRemove(ctx context.Context, a *app, o removeOptions, words []string) error {
-	if err := a.ws.Persist("conversation rm"); err != nil {
+func runRemove(ctx context.Context, g *Group, o removeOptions, words []string) error {
+	if err := g.WS.Persist("conversation rm"); err != nil {
 		return err
 	}
 	if o.cascade && o.promote {
 		return command.ErrMixed("--cascade", "--promote")
 	}
-	st, ids, err := a.openStore(ctx, words)
+	st, ids, err := g.openStore(ctx, words)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		if o.yes {
 			continue
 		}
-		if err := confirmRemoval(ctx, a, st, c, o); err != nil {
+		if err := confirmRemoval(ctx, g, st, c, o); err != nil {
 			return err
 		}
 	}
@@ -76,12 +76,12 @@ func runRemove(ctx context.Context, a *app, o removeOptions, words []string) err
 		return err
 	}
 	if space, err := st.Space(ctx); err == nil {
-		a.offerCompact(space)
+		g.Con.OfferCompact(space)
 	}
-	if a.con.JSON() {
-		return a.con.Document(wording.Either(removed == nil, []convstore.ID{}, removed))
+	if g.Con.JSON() {
+		return g.Con.Document(wording.Either(removed == nil, []convstore.ID{}, removed))
 	}
-	return a.printIDs(removed)
+	return g.WS.PrintIDs(removed)
 }
 
 // allNamed refuses to remove a conversation without its children: nobody is asked about what will not be done.
@@ -99,8 +99,8 @@ func allNamed(ctx context.Context, st *convstore.Store, c convstore.Conversation
 }
 
 // confirmRemoval asks about one conversation.
-func confirmRemoval(ctx context.Context, a *app, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
-	tty, err := a.con.Terminal()
+func confirmRemoval(ctx context.Context, g *Group, st *convstore.Store, c convstore.Conversation, o removeOptions) error {
+	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
 		return exit.Usagef("conversation %s: nobody can confirm its removal", c.ID).WithHint("--yes removes without asking")
 	}

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"jp/profiles"
 )
 
-type forkOptions struct {
-	create      createFlags
-	turns       turns.Flags
-	none        bool
+type ForkOptions struct {
+	Create      CreateFlags
+	Turns       turns.Flags
+	None        bool
 	from, until command.Maybe[time.Time]
-	directives  []profiles.Directive
+	Directives  []profiles.Directive
 	activate    bool
 }
 
-func newForkCommand(a *app) *cli.Command {
-	var o forkOptions
-	flags := o.turns.LastFirst()
+func newForkCommand(g *Group) *cli.Command {
+	var o ForkOptions
+	flags := o.Turns.LastFirst()
 	flags = append(flags,
-		command.Bool(&o.none, "no-turns", "no turns: a blank child, the same as --last=0"),
+		command.Bool(&o.None, "no-turns", "no turns: a blank child, the same as --last=0"),
 		timeFlag(&o.from, "from", "T", "turns that began at T or later: a time such as 2026-05-01, 2026-05-01T12:00:00Z, or a duration ago such as 2h"),
 		timeFlag(&o.until, "until", "T", "turns that began before T"),
 	)
-	flags = append(flags, configFlags(&o.directives)...)
-	flags = append(flags, o.create.options()...)
-	return a.tree.Command(command.Spec{
+	flags = append(flags, workspace.ConfigFlags(&o.Directives)...)
+	flags = append(flags, o.Create.Options()...)
+	return g.Tree.Command(command.Spec{
 		Name: "fork", Summary: "make a child of each conversation", Args: "ID...",
 		About: "The child holds the chosen turns of its source, all of them unless a flag says otherwise, and its config, on " +
 			"which --cfg builds. Ids are printed one per line, in the order of the sources; json gives an array.",
@@ -44,7 +44,7 @@ func newForkCommand(a *app) *cli.Command {
 			"jp conversation fork jp-c17543982411 --last=0 --hidden",
 			"jp conversation fork recent --last=3 --title 'Another way' --activate",
 		},
-		Run: func(ctx context.Context, args []string) error { return runFork(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runFork(ctx, g, o, args) },
 	})
 }
 
@@ -72,31 +72,31 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, exit.Usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
 }
 
-func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
-	if err := a.ws.Persist("conversation fork"); err != nil {
+func runFork(ctx context.Context, g *Group, o ForkOptions, words []string) error {
+	if err := g.WS.Persist("conversation fork"); err != nil {
 		return err
 	}
-	if a.guest != nil {
-		return a.guest.fork(ctx, a, o, words)
+	if g.WS.Within != nil {
+		return g.ForkInTool(ctx, o, words)
 	}
-	given := map[string]bool{"--last": o.turns.Last.Set, "--first": o.turns.First.Set, "--no-turns": o.none, "--from or --until": o.from.Set || o.until.Set}
+	given := map[string]bool{"--last": o.Turns.Last.Set, "--first": o.Turns.First.Set, "--no-turns": o.None, "--from or --until": o.from.Set || o.until.Set}
 	if err := command.OnlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
 		return err
 	}
-	st, ids, err := a.openStore(ctx, words)
+	st, ids, err := g.openStore(ctx, words)
 	switch {
 	case err != nil:
 		return err
 	case o.activate && len(ids) > 1:
 		return exit.Usagef("--activate: only one conversation can be active, and there are %d sources", len(ids))
-	case o.activate && a.ws.Session() == "":
+	case o.activate && g.WS.Session() == "":
 		return workspace.ErrNoSession()
 	}
 
 	// Everything is looked at before anything is made.
 	forks := make([]convstore.Fork, len(ids))
 	for i, id := range ids {
-		if forks[i], err = planFork(ctx, a, st, o, id); err != nil {
+		if forks[i], err = planFork(ctx, g, st, o, id); err != nil {
 			return err
 		}
 	}
@@ -109,32 +109,32 @@ func runFork(ctx context.Context, a *app, o forkOptions, words []string) error {
 		made[i] = c.ID
 	}
 	if o.activate && len(made) == 1 {
-		if err := st.Activate(ctx, a.ws.Session(), made[0]); err != nil {
+		if err := st.Activate(ctx, g.WS.Session(), made[0]); err != nil {
 			return err
 		}
 	}
-	if a.con.JSON() {
-		return a.con.Document(made)
+	if g.Con.JSON() {
+		return g.Con.Document(made)
 	}
-	return a.printIDs(made)
+	return g.WS.PrintIDs(made)
 }
 
 // planFork decides what the fork of one conversation holds.
-func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, id convstore.ID) (convstore.Fork, error) {
+func planFork(ctx context.Context, g *Group, st *convstore.Store, o ForkOptions, id convstore.ID) (convstore.Fork, error) {
 	src, err := st.Get(ctx, id)
 	if err != nil {
 		return convstore.Fork{}, err
 	}
-	f := convstore.Fork{Title: o.create.title.Value, Hidden: o.create.hidden, ExpiresAt: o.create.expiry()}
+	f := convstore.Fork{Title: o.Create.Title.Value, Hidden: o.Create.Hidden, ExpiresAt: o.Create.Expiry()}
 	switch {
-	case o.none:
+	case o.None:
 		f.Turns = convstore.LastTurns(0)
 	case o.from.Set || o.until.Set:
 		f.Turns, err = turnsBetween(ctx, st, id, o.from, o.until)
 	default:
-		f.Turns, err = o.turns.Turns()
+		f.Turns, err = o.Turns.Turns()
 	}
-	if err != nil || len(o.directives) == 0 {
+	if err != nil || len(o.Directives) == 0 {
 		return f, err
 	}
 	stored, err := st.Config(ctx, id)
@@ -145,15 +145,15 @@ func planFork(ctx context.Context, a *app, st *convstore.Store, o forkOptions, i
 	if src.Grant != nil {
 		held = src.Grant.Tools
 	}
-	c, err := a.configure(ctx, stored.JSON, held, src.Grant != nil, o.directives)
+	c, err := g.Configure(ctx, stored.JSON, held, src.Grant != nil, o.Directives)
 	if err != nil {
 		return f, err
 	}
 	f.Config = &c.Config
-	f.Model = c.model
+	f.Model = c.Model
 	f.Profile, f.ProfileArg, f.ProfileHash = src.Profile, src.ProfileArg, src.ProfileHash
-	if c.profile != "" {
-		f.Profile, f.ProfileArg, f.ProfileHash = c.profile, c.profileArg, c.profileHash
+	if c.Profile != "" {
+		f.Profile, f.ProfileArg, f.ProfileHash = c.Profile, c.ProfileArg, c.ProfileHash
 	}
 	return f, nil
 }

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -25,11 +25,11 @@ type printOptions struct {
 	style  string
 }
 
-func newPrintCommand(a *app) *cli.Command {
+func newPrintCommand(g *Group) *cli.Command {
 	o := printOptions{style: turns.Brief}
 	flags := []*command.Option{command.String(&o.rootID, "root-id", "ID", "only conversations below ID may be printed")}
 	flags = append(flags, o.turns.LastFirst()...)
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "print", Paged: true, Summary: "print what was said", Args: "[ID...]",
 		About: "Styles: user, what the user asked; chat, with the answers; brief, with a line for each tool call; full, with " +
 			"reasoning, arguments and results. JSON formats give the events whole, whatever the style.\n\n" +
@@ -48,20 +48,20 @@ func newPrintCommand(a *app) *cli.Command {
 			"jp conversation grep is_retryable | jp conversation print -",
 			"jp conversation print jp-c17543982415 --root-id jp-c17543982411 --turn 2.. --style full",
 		},
-		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, a, o, workspace.OrActive(args)) },
+		Run: func(ctx context.Context, args []string) error { return runPrint(ctx, g, o, workspace.OrActive(args)) },
 	})
 }
 
-func runPrint(ctx context.Context, a *app, o printOptions, words []string) error {
+func runPrint(ctx context.Context, g *Group, o printOptions, words []string) error {
 	chosen, err := o.turns.Turns()
 	if err != nil {
 		return err
 	}
-	view, err := a.scope(ctx, o.rootID)
+	view, err := g.scope(ctx, o.rootID)
 	if err != nil {
 		return err
 	}
-	passages, err := a.passages(ctx, words, chosen)
+	passages, err := g.passages(ctx, words, chosen)
 	if err != nil {
 		return err
 	}
@@ -73,12 +73,12 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 		}
 		cs = append(cs, c)
 	}
-	if a.con.JSON() {
-		return a.printEvents(ctx, view, passages)
+	if g.Con.JSON() {
+		return g.printEvents(ctx, view, passages)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for i, c := range cs {
-			p := turns.Printer{W: w, IO: a.con.IO, Style: o.style, Layout: wording.Either(a.con.Pretty(), new(a.con.Style()), nil), Calls: map[string]convstore.ToolCall{}}
+			p := turns.Printer{W: w, IO: g.Con.IO, Style: o.style, Layout: wording.Either(g.Con.Pretty(), new(g.Con.Style()), nil), Calls: map[string]convstore.ToolCall{}}
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
@@ -99,17 +99,17 @@ func runPrint(ctx context.Context, a *app, o printOptions, words []string) error
 
 // scope returns the view of a command that takes --root-id. Ask for it before targets: a root that does not exist is told
 // before a target that does not.
-func (a *app) scope(ctx context.Context, rootID command.Maybe[string]) (convstore.View, error) {
+func (g *Group) scope(ctx context.Context, rootID command.Maybe[string]) (convstore.View, error) {
 	if rootID.Set {
-		return a.ws.Below(ctx, rootID.Value)
+		return g.WS.Below(ctx, rootID.Value)
 	}
-	return a.ws.View(ctx)
+	return g.WS.View(ctx)
 }
 
 // printEvents writes the events as JSON, each with the id of its conversation.
-func (a *app) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
-	return a.con.Text(func(w *bufio.Writer) error {
-		out := console.List{W: w, Format: a.con.Format()}
+func (g *Group) printEvents(ctx context.Context, view convstore.View, passages []passage) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
+		out := console.List{W: w, Format: g.Con.Format()}
 		for _, p := range passages {
 			for e, err := range p.events(ctx, view) {
 				if err != nil {

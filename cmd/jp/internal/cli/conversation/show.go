@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,15 +24,15 @@ import (
 	"jp/convstore"
 )
 
-func newShowCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newShowCommand(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what is known of one conversation", Args: "[ID]",
 		About: "Its metadata, its config in short, the tools it holds, its children and the runs it delegated. Without " +
 			"ID: those of the active conversation.",
 		Max:      1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp conversation show -F json-pretty"},
-		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, a, workspace.OrActive(args)[0]) },
+		Run:      func(ctx context.Context, args []string) error { return runShow(ctx, g, workspace.OrActive(args)[0]) },
 	})
 }
 
@@ -93,12 +94,12 @@ type delegationJSON struct {
 	CostUSD *stream.USD     `json:"cost_usd"`
 }
 
-func runShow(ctx context.Context, a *app, word string) error {
-	st, err := a.ws.Store(ctx)
+func runShow(ctx context.Context, g *Group, word string) error {
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
-	id, err := a.ws.OneTarget(ctx, word)
+	id, err := g.WS.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func runShow(ctx context.Context, a *app, word string) error {
 	if err != nil {
 		return err
 	}
-	if a.con.JSON() {
+	if g.Con.JSON() {
 		head, err := console.EncodeJSON(c, false)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
@@ -119,15 +120,15 @@ func runShow(ctx context.Context, a *app, word string) error {
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", id, err)
 		}
-		return a.con.Document(joinObjects(string(head), tail))
+		return g.Con.Document(joinObjects(string(head), tail))
 	}
-	return a.con.Text(func(w *bufio.Writer) error { return a.writeShown(w, c, s) })
+	return g.Con.Text(func(w *bufio.Writer) error { return g.writeShown(w, c, s) })
 }
 
 func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) (shown, error) {
 	s := shown{
 		Link: c.Link.String(), Role: c.Role, ProfileHash: c.ProfileHash, Reason: c.Reason, Grant: c.Grant,
-		ArchivedAt: orNil(c.ArchivedAt), Tools: []string{}, Config: json.RawMessage("null"),
+		ArchivedAt: console.OrNil(c.ArchivedAt), Tools: []string{}, Config: json.RawMessage("null"),
 		Delegations: []delegationJSON{}, ChildList: []convstore.Conversation{},
 	}
 	config, err := st.Config(ctx, c.ID)
@@ -159,7 +160,7 @@ func gather(ctx context.Context, st *convstore.Store, c convstore.Conversation) 
 		s.Delegations = append(s.Delegations, delegationJSON{
 			ID: d.ID, Child: d.Child, Turn: d.Turn, Kind: d.Kind, Profile: d.Profile, Model: d.Model,
 			State: cmp.Or(string(d.State), "open"), Reason: d.Reason,
-			Started: orNil(d.Started), Ended: orNil(d.Ended), Usage: d.Total.Usage, CostUSD: (*stream.USD)(d.Total.Cost()),
+			Started: console.OrNil(d.Started), Ended: console.OrNil(d.Ended), Usage: d.Total.Usage, CostUSD: (*stream.USD)(d.Total.Cost()),
 		})
 		s.Ledger.Calls++
 		if d.Ended.IsZero() { // also one of which it shows how it ended: what it used is not settled yet
@@ -188,15 +189,7 @@ func accountOf(a convstore.Account, delegated bool) account {
 	}
 }
 
-func orNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
-func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) error {
+func (g *Group) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) error {
 	row := func(key, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%-10s %s\n", key, term.Line(value))
@@ -243,12 +236,12 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 	}
 	row("ledger", s.Ledger.Session.text(c.Link == convstore.DelegationLink))
 	row("call", s.Ledger.Session.callText())
-	row("usage", usageText(c.Usage)+", "+wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
-	for _, k := range sortedKeys(c.Labels) {
+	row("usage", console.UsageText(c.Usage)+", "+wording.Either(c.CostNano == nil, "cost unknown", wording.Dollars(c.CostNano)))
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
 		row("label", k+wording.Either(c.Labels[k] == "", "", "="+c.Labels[k]))
 	}
 	if s.Ledger.Calls > 0 {
-		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", wording.Plural(s.Ledger.Calls, "run"), s.Ledger.Open, usageText(s.Ledger.Usage),
+		row("delegated", fmt.Sprintf("%s, %d open; %s, %s", wording.Plural(s.Ledger.Calls, "run"), s.Ledger.Open, console.UsageText(s.Ledger.Usage),
 			wording.Either(s.Ledger.CostUSD == nil, "cost unknown", wording.Dollars((*int64)(s.Ledger.CostUSD)))))
 		t := term.Table{Columns: []term.Column{
 			{Title: "turn", Right: true}, {Title: "child"}, {Title: "state"}, {Title: "profile", Drop: 1}, {Title: "tokens", Right: true}, {Title: "reason", Flex: true},
@@ -258,7 +251,7 @@ func (a *app) writeShown(w *bufio.Writer, c convstore.Conversation, s shown) err
 				term.Count(d.Usage.Tokens()), d.Reason})
 		}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.IO); err != nil {
+		if err := t.Write(w, g.Con.IO); err != nil {
 			return err
 		}
 	}
@@ -329,14 +322,6 @@ func void(v convstore.Void) string {
 	return "; came with, and is not used: " + strings.Join(parts, ", ")
 }
 
-func usageText(u convstore.Usage) string {
-	text := fmt.Sprintf("%s tokens in, %s out", term.Count(u.Input), term.Count(u.Output))
-	if u.CacheRead+u.CacheWrite > 0 {
-		text += fmt.Sprintf(", cache %s read, %s written", term.Count(u.CacheRead), term.Count(u.CacheWrite))
-	}
-	return text
-}
-
 // limit shows a limit that may not be there.
 func limit(n *int64, show func(int64) string) string {
 	if n == nil {
@@ -347,12 +332,3 @@ func limit(n *int64, show func(int64) string) string {
 
 // short is the start of a hash.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}

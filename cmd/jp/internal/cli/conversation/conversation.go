@@ -1,0 +1,128 @@
+// Package conversation is the verbs of jp conversation, but for new and compact, which run a delegation and a model.
+package conversation
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+// Group is what the verbs of jp conversation share.
+type Group struct {
+	Con  *console.Console
+	WS   *workspace.Workspace
+	Tree *command.Tree
+
+	// Tools names the tools that a config enables.
+	Tools func(ctx context.Context, r *profiles.Resolved) ([]string, error)
+
+	// ForkInTool forks for a jp inside a tool.
+	ForkInTool func(ctx context.Context, o ForkOptions, words []string) error
+}
+
+// New is jp conversation; makes and compacts are its verbs that run a model or a delegation.
+func New(g *Group, makes, compacts *cli.Command) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "conversation", Aliases: []string{"c"},
+		Summary: "make, list, read, search, change and remove conversations",
+		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +
+			"(the one before), recent (latest activity) and newest (made last). - reads ids from stdin.",
+		Subs: []*cli.Command{
+			makes, newForkCommand(g), newListCommand(g), newShowCommand(g), newPrintCommand(g), newGrepCommand(g),
+			newRemoveCommand(g), newEditCommand(g), newUseCommand(g), newArchiveCommand(g), newUnarchiveCommand(g), newTreeCommand(g),
+			compacts, newExportCommand(g), newImportCommand(g),
+		},
+	})
+}
+
+// CreateFlags are the flags of commands that make conversations.
+type CreateFlags struct {
+	Hidden bool
+	Title  command.Maybe[string]
+	Tmp    command.Maybe[time.Duration]
+}
+
+func (f *CreateFlags) Options() []*command.Option {
+	return []*command.Option{
+		command.Bool(&f.Hidden, "hidden", "leave it out of listings"),
+		command.String(&f.Title, "title", "T", "its title"),
+		command.DurationMaybe(&f.Tmp, "tmp", "DURATION", workspace.DefaultTmp, "let it expire after DURATION (a day without DURATION): the first jp query after that removes it"),
+	}
+}
+
+// Expiry is when a conversation made now expires; zero = never.
+func (f *CreateFlags) Expiry() time.Time {
+	if !f.Tmp.Set {
+		return time.Time{}
+	}
+	return time.Now().Add(f.Tmp.Value)
+}
+
+// labelFilter reads repeated --label K[=V].
+func labelFilter(list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, l := range list {
+		key, value, _ := strings.Cut(l, "=")
+		if key == "" {
+			return nil, exit.Usagef("--label: %q has no name before =", l)
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// configured is a conversation's config with what its metadata says of it.
+type configured struct {
+	convstore.Config
+	Profile, ProfileArg, ProfileHash, Model string
+}
+
+// Configure resolves the config of a conversation that is made or forked. held, when not nil, are the only tools that may
+// stay.
+func (g *Group) Configure(ctx context.Context, stored []byte, held []string, hasGrant bool, ds []profiles.Directive) (configured, error) {
+	src, err := g.WS.Sources(ctx, ds)
+	if err != nil {
+		return configured{}, err
+	}
+	src.Stored, src.HasGrant = stored, hasGrant
+	r, err := g.WS.Config(src, ds, nil)
+	if err != nil {
+		return configured{}, err
+	}
+	if hasGrant {
+		for _, name := range r.Cut(held) {
+			g.Con.Warn("tool %s: not granted to the source, left out", name)
+		}
+	}
+	model, err := r.Config.RequireModel()
+	if err != nil {
+		return configured{}, err
+	}
+	names, err := g.Tools(ctx, r)
+	if err != nil {
+		return configured{}, err
+	}
+	return configured{
+		Config:  convstore.Config{JSON: r.Stored(), Tools: names},
+		Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: model,
+	}, nil
+}
+
+// openStore is what most commands start with.
+func (g *Group) openStore(ctx context.Context, words []string) (*convstore.Store, []convstore.ID, error) {
+	st, err := g.WS.Store(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, err := g.WS.Targets(ctx, words)
+	return st, ids, err
+}
