@@ -30,7 +30,7 @@ func TestEdit(t *testing.T) {
 		{"at the top", "[assistant]\n", `config_load_paths:=["x"]`, "config_load_paths = [\"x\"]\n[assistant]\n", 1},
 		{"the defaults of tools", "", "conversation.tools.'*'.run=ask", "[conversation.tools.'*']\nrun = \"ask\"\n", 2},
 		{"a table", "", `conversation.tools.x:={"run":"ask"}`, "[conversation.tools]\nx = { run = \"ask\" }\n", 2},
-		{"text with all sorts", "", "assistant.system_prompt=a\"b\\U0000000A\n\tü\x01", "[assistant]\nsystem_prompt = \"a\\\"b\\\\U0000000A\\n\\tü\\U00000001\"\n", 2},
+		{"text with all sorts", "", "assistant.system_prompt=a\"b\\U0000000A\n\tü\x01", "[assistant]\nsystem_prompt = \"a\\\"b\\\\U0000000A\\n\\tü\\u0001\"\n", 2},
 		{"other line ends", "[assistant]\r\nname = 'n'\r\n", "assistant.model=a/b", "[assistant]\r\nname = 'n'\r\nmodel = \"a/b\"\r\n", 3},
 		{"byte order mark", "\ufeff[assistant]\nname = 'n'\n", "assistant.model=a/b", "\ufeff[assistant]\nname = 'n'\nmodel = \"a/b\"\n", 3},
 		{"last in a list of tables of the same name", "[conversation.tools.x]\nrun = 'ask'\n[conversation.tools.x.parameters.y]\ntype = 'string'\n", "conversation.tools.x.run=deny",

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"jp/profiles/tomldoc"
+	"jp/tools/unseen"
 )
 
 // toolNames are the tools of other programs for which jp has one that can do no more.
@@ -106,8 +107,8 @@ func (f Agent) Profile(im Imported) []byte {
 func comment(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	s = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) {
-			return -1 // what could turn a line around
+		if unseen.Is(r) {
+			return -1 // it could turn a line around
 		}
 		return r
 	}, s)

@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 			t.Fatalf("splitKey(%s) = %q, %v, want %q", JoinKey(parts), got, ok, parts)
 		}
 	})
-	if got, want := JoinKey([]string{"a", "*", "b.c", `"\`, "\x1b\u202e", "", "ü"}), `a.*."b.c"."\"\\"."\U0000001B\U0000202E".""."ü"`; got != want {
+	if got, want := JoinKey([]string{"a", "*", "b.c", `"\`, "\x1b\u202e", "", "ü"}), `a.*."b.c"."\"\\"."\u001B\u202E".""."ü"`; got != want {
 		t.Errorf("joinKey = %s, want %s", got, want)
 	}
 }

@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"jp/tools/unseen"
 )
 
 // String writes a basic string. strconv.Quote has escapes that TOML has not.
 func String(p string) string {
 	var b strings.Builder
 	b.WriteByte('"')
-	for _, r := range p {
+	for r, seen := range unseen.Each(p) {
 		switch {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
@@ -24,8 +25,8 @@ func String(p string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case !strconv.IsPrint(r):
-			fmt.Fprintf(&b, `\U%08X`, r)
+		case !seen:
+			escape(&b, r)
 		default:
 			b.WriteRune(r)
 		}
@@ -34,28 +35,37 @@ func String(p string) string {
 	return b.String()
 }
 
+// escape writes a character that who reads the text would not see, or not for what it is.
+func escape(b *strings.Builder, r rune) {
+	if r > 0xffff {
+		fmt.Fprintf(b, `\U%08X`, r)
+	} else {
+		fmt.Fprintf(b, `\u%04X`, r)
+	}
+}
+
 // Lines writes a text as a multi-line string: what a person can read and change.
 func Lines(s string) string {
 	var b strings.Builder
 	b.WriteString("\"\"\"\n")
 	last := rune(0)
-	for i, r := range s {
+	body, quote := strings.CutSuffix(s, `"`)
+	for r, seen := range unseen.Each(body) {
 		switch {
-		case r == '\\' || r == '"' && (last == '"' || i == len(s)-1):
+		case r == '\\' || r == '"' && last == '"':
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r == '\n' || r == '\t':
 			b.WriteRune(r)
-		case r < ' ' || r == 0x7f || unicode.Is(unicode.Cf, r):
-			if r > 0xffff {
-				fmt.Fprintf(&b, "\\U%08X", r)
-			} else {
-				fmt.Fprintf(&b, "\\u%04X", r)
-			}
+		case !seen:
+			escape(&b, r)
 		default:
 			b.WriteRune(r)
 		}
 		last = r
+	}
+	if quote {
+		b.WriteString(`\"`)
 	}
 	b.WriteString("\n\"\"\"")
 	return b.String()

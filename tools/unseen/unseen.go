@@ -8,6 +8,7 @@ package unseen
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"unicode"
@@ -119,6 +120,24 @@ func Strip(s string) string {
 
 // Shows reports whether a person sees r for what it is. A space is seen; other white space, and signs that are blank, are not.
 func Shows(r rune) bool { return unicode.IsPrint(r) && r != 0x2800 && !Is(r) }
+
+// Each yields the characters of s, each with whether it shows or belongs to the spelling of those beside it, as [Filter] has it.
+func Each(s string) iter.Seq2[rune, bool] {
+	return func(yield func(rune, bool) bool) {
+		var f Filter
+		for i, r := range s {
+			_, n := utf8.DecodeRuneInString(s[i:])
+			next := rune(0)
+			if i+n < len(s) {
+				next, _ = utf8.DecodeRuneInString(s[i+n:])
+			}
+			kept := f.Keeps(r, next)
+			if !yield(r, Shows(r) || Is(r) && kept) {
+				return
+			}
+		}
+	}
+}
 
 // Hides returns the characters of s that do not show, tab and line break apart, each as U+NNNN.
 func Hides(s string) []string {

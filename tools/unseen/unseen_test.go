@@ -127,3 +127,25 @@ func BenchmarkDefang(b *testing.B) {
 		})
 	}
 }
+
+// TestEach: what does not show is marked, but for what belongs to the spelling of what is around it.
+func TestEach(t *testing.T) {
+	for s, want := range map[string]string{
+		"a b":                      "a b",
+		"é 😀\u200d♂ می\u200cخواهم": "é 😀\u200d♂ می\u200cخواهم",
+		"a\u200bb\u202ec\x1b\t":    "a?b?c??",
+		"\u200d\ufeff\u00a0":       "???",
+		"\U000e0041x":              "?x",
+	} {
+		got := ""
+		for r, seen := range Each(s) {
+			if !seen {
+				r = '?'
+			}
+			got += string(r)
+		}
+		if got != want {
+			t.Errorf("Each(%q) = %q, want %q", s, got, want)
+		}
+	}
+}

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/wording"
+	"jp/profiles/tomldoc"
+	"jp/tools/unseen"
 )
 
 // Recorded is the [recorded] table of a script that nobody wrote.
@@ -254,7 +255,10 @@ func setting(b *bytes.Buffer, key, value string) { b.WriteString(key + " = " + q
 // quote writes a TOML string, in the form that is read best.
 func quote(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	plain := !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && unseen(r) })
+	plain := true
+	for r, seen := range unseen.Each(s) {
+		plain = plain && (seen || r == '\n' || r == '\t')
+	}
 	lines := strings.Contains(s, "\n")
 	switch {
 	case plain && !lines && !strings.ContainsAny(s, `"\`):
@@ -264,29 +268,5 @@ func quote(s string) string {
 	case plain && !strings.Contains(s, "'''") && !strings.HasSuffix(s, "'"):
 		return "'''\n" + s + "'''"
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r > 0xFFFF && unseen(r):
-			fmt.Fprintf(&b, `\U%08X`, r)
-		case unseen(r):
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// unseen reports whether who reads a file does not see r, or sees what stands beside it in another order: controls, line and
-// paragraph separators, marks of direction, tags.
-func unseen(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF' || r >= 0xE0000 && r <= 0xE007F
+	return tomldoc.String(s)
 }
