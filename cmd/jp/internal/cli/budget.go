@@ -50,7 +50,14 @@ func (q *query) again() string {
 	if q.delegated { // its limits are its caller's
 		return (&queryOptions{}).again(q.conv.ID)
 	}
-	return q.o.again(q.conv.ID)
+	line := q.o.again(q.conv.ID)
+	if role := q.o.role; role != "" && role != q.conv.Role { // it was for this run alone
+		line += " --role " + role
+	}
+	if q.app.con.Globals.Workspace.Set { // the person may be elsewhere
+		line += " -w '" + strings.ReplaceAll(q.workspace, "'", `'\''`) + "'"
+	}
+	return line
 }
 
 // sessionFlags are those of flagDirectives that limit sub-agents, for a person who delegates on behalf of a conversation.

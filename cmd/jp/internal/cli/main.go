@@ -13,7 +13,6 @@ package cli
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,14 +31,12 @@ import (
 
 // app is one run of jp.
 type app struct {
-	con      *console.Console
-	tree     *command.Tree
-	ws       *workspace.Workspace
-	plain    int           // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
-	patience time.Duration // for the store's lock; 0 = the store's own
-	subagent bool          // this process is one: it waits for the store as long as it lives
-	guest    *guest        // this command line came from a jp inside a tool; nil for all others
-	mcp      mcpUse
+	con   *console.Console
+	tree  *command.Tree
+	ws    *workspace.Workspace
+	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
+	guest *guest // this command line came from a jp inside a tool; nil for all others
+	mcp   mcpUse
 
 	tape *record.Tape // that records or replays this run; nil = none does
 }
