@@ -3,6 +3,8 @@ package trust
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -130,10 +132,10 @@ func TestContributedLinks(t *testing.T) {
 	a, skill := DataStamp([]byte("a")), DataStamp([]byte("skill"))
 	want := map[string]string{
 		".jp/real/a.toml": a, ".jp/config/x": DataStamp(nil), ".agents/skills/x": DataStamp(nil),
-		".jp/config/a.toml": "link:../real/a.toml " + a, ".jp/config/dir": "link:../real", ".jp/config/dir/a.toml": a,
-		".jp/config/up": "link:..", ".jp/config/out": "link:../../docs", ".jp/config/abs": "link:" + root + "/.jp/real",
-		".jp/config/gone": "link:nowhere", ".agents/skills/docs": "link:../../docs", ".agents/skills/docs/SKILL.md": skill,
-		".agents/skills/above": "link:../../..",
+		".jp/config/a.toml": `link:"../real/a.toml" ` + a, ".jp/config/dir": `link:"../real"`, ".jp/config/dir/a.toml": a,
+		".jp/config/up": `link:".."`, ".jp/config/out": `link:"../../docs"`, ".jp/config/abs": `link:"` + root + `/.jp/real"`,
+		".jp/config/gone": `link:"nowhere"`, ".agents/skills/docs": `link:"../../docs"`, ".agents/skills/docs/SKILL.md": skill,
+		".agents/skills/above": `link:"../../.."`,
 	}
 	if !maps.Equal(c.Stamps, want) {
 		t.Errorf("stamps:\n got %v\nwant %v", c.Stamps, want)
@@ -430,6 +432,43 @@ func TestUnfit(t *testing.T) {
 	} {
 		if r := console.Explain(c.Unfit(".jp/x", test.err)); r.Message != test.want || r.Status != test.is {
 			t.Errorf("unfit(%v) = %q, status %d; want %q, %d", test.err, r.Message, r.Status, test.want, test.is)
+		}
+	}
+}
+
+// TestLinkStampsDiffer: a link whose target reads like the stamp of another link and its content is not
+// taken for that.
+func TestLinkStampsDiffer(t *testing.T) {
+	const text = "[assistant]\n"
+	sum := sha256.Sum256([]byte(text))
+	for _, target := range []string{
+		"notes.txt sha256:" + hex.EncodeToString(sum[:]),
+		`notes.txt" sha256:` + hex.EncodeToString(sum[:]),
+		`notes.txt\" sha256:` + hex.EncodeToString(sum[:]),
+	} {
+		g, root := gateAt(t, map[string]string{".jp/notes.txt": text})
+		link := filepath.Join(root, ".jp", "config.toml")
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		j, err := g.Judge(context.Background(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Record(context.Background(), j); err != nil {
+			t.Fatal(err)
+		}
+		if j.Files.Holds(".jp/config.toml", hex.EncodeToString(sum[:])) {
+			t.Errorf("%s: holds what it does not lead to", target)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("notes.txt", link); err != nil {
+			t.Fatal(err)
+		}
+		if j, err = g.Judge(context.Background(), root); err != nil || j.OK() {
+			t.Errorf("%s: %s, %v; want changed", target, j.Status(), err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -45,10 +46,12 @@ type Files struct {
 
 // fileStamp is the stamp of a regular file. A stamp says what a path holds, so that equal stamps mean equal content:
 //
-//	sha256:HEX               a regular file
-//	link:TARGET sha256:HEX   a symbolic link to one that stays inside
-//	link:TARGET              any other symbolic link; jp does not read through it
-//	a FIFO, a socket, ...    never opened
+//	sha256:HEX                 a regular file
+//	link:"TARGET" sha256:HEX   a symbolic link to one that stays inside
+//	link:"TARGET"              any other symbolic link; jp does not read through it
+//	a FIFO, a socket, ...      never opened
+//
+// TARGET is quoted as in Go, so that no target reads like another one and what it leads to.
 func fileStamp(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
 // DataStamp is the stamp of a regular file with these bytes.
@@ -117,7 +120,7 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 		if err != nil {
 			return c.Unfit(key, err)
 		}
-		link = "link:" + to
+		link = "link:" + strconv.Quote(to)
 		if info, err = root.Stat(name); err != nil {
 			c.Stamps[key] = link // out of the jail, in a circle, or to nothing
 			return nil
