@@ -1,12 +1,11 @@
-// Package cli is the command line of jp: its commands, flags, formats and exit statuses, and the only place where the other
-// packages are wired together.
+// Package cli is the command line of jp: its commands, and the only place where the other packages are wired together.
 //
-// Main is the entrance. It puts the arguments in order (arrange), lets cli/v2 parse and dispatch them, and turns whatever
-// error comes back into words and an exit status (explain). A command is a spec: an options struct filled by its flags, and a
-// run function that takes the context and the positional arguments. What a command needs beside its options (streams, config,
-// workspace, store) it gets from app, which opens nothing before it is asked: `jp version`, help and completion read no file.
+// Main is the entrance. Package command puts the arguments in order, cli/v2 parses and dispatches them, and package console says
+// what went wrong and gives the exit status. A command is a command.Spec: an options struct that its flags fill, and a run function
+// that takes the context and the positional arguments. What else it needs it gets from app: a console, and a workspace that opens
+// nothing before it is asked. `jp version`, help and completion read no file.
 //
-// A new command adds a constructor to commands, tells in its spec which statuses it ends with and an example, and extends
+// A new command adds a constructor to commands, says in its Spec which statuses it ends with and gives an example, and extends
 // docs/cli.md by `go generate`.
 package cli
 

@@ -49,7 +49,7 @@ type reader struct {
 	out  Line
 }
 
-// Arrange reads args, which do not hold the program's name. Its errors are *failure with exit.Usage; what was read before
+// Arrange reads args, which do not hold the program's name. Its errors are *exit.Error with exit.Usage; what was read before
 // the error is in the result nevertheless.
 func (t *Tree) Arrange(args []string) (*Line, error) {
 	r := &reader{tree: t, args: args}

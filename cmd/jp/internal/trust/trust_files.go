@@ -59,7 +59,7 @@ func DataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 
 // look reads everything that the workspace at root could have jp load: all of .jp, and below root itself the skills,
 // instructions and MCP servers. Links are followed as loaders follow them, inside .jp or the workspace and not out of it.
-// Nothing is opened but regular files and folders. A *failure tells what cannot be trusted; another error, what jp lacks to read it.
+// Nothing is opened but regular files and folders. An *exit.Error says what cannot be trusted, another error what jp lacks to read it.
 func look(root string) (*Files, error) {
 	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
 	if err := c.tree(filepath.Join(root, ".jp"), ".jp", "."); err != nil {
