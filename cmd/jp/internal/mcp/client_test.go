@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,14 +131,14 @@ func TestHTTP(t *testing.T) {
 func TestAddressHidden(t *testing.T) {
 	const token = "s3cr3t t0k3n"
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return mcptest.New("plain") }, nil)
-	fail, away := false, false
+	var fail, away atomic.Bool
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path != "/of/"+token || r.URL.RawQuery != "key=s3cr3t+t0k3n&a=b":
 			t.Errorf("asked for %s", r.URL)
-		case away:
+		case away.Load():
 			http.Redirect(w, r, "/of/"+token+"/now", http.StatusTemporaryRedirect)
-		case fail:
+		case fail.Load():
 			panic(http.ErrAbortHandler)
 		}
 		handler.ServeHTTP(w, r)
@@ -159,11 +160,11 @@ func TestAddressHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	echo, _ := find(list, "echo")
-	fail = true
+	fail.Store(true)
 	r, err := c.Call(t.Context(), echo, json.RawMessage(`{"text":"two"}`))
 	check("a call that breaks off", fmt.Sprint(r.Text, err))
 	c.Close()
-	away = true
+	away.Store(true)
 	_, _, err = open(t, s, o).List(t.Context())
 	check("a redirect", fmt.Sprint(err))
 	srv.CloseClientConnections()
