@@ -219,6 +219,32 @@ func TestLocateReplaced(t *testing.T) {
 	}
 }
 
+// TestLocateMadeBeside renames a workspace, or a folder that it is in, and makes another one at its
+// path, which is used first: the store goes with the one that it belongs to.
+func TestLocateMadeBeside(t *testing.T) {
+	for _, top := range []string{"a", "in/a"} {
+		p := newPlaces(t)
+		makeWorkspace(t, p.path(top))
+		dir := p.use(top)
+		moved, _, _ := strings.Cut(top, "/")
+		p.rename(moved, moved+".old")
+		makeWorkspace(t, p.path(top))
+		other := p.use(top)
+		if other == dir {
+			t.Errorf("%s: one made anew has the store of one that was renamed", top)
+		}
+		old := strings.Replace(top, moved, moved+".old", 1)
+		for range 2 {
+			if got := p.use(old); got != dir {
+				t.Errorf("%s: %s, want %s", old, got, dir)
+			}
+			if got := p.use(top); got != other {
+				t.Errorf("%s: %s, want %s", top, got, other)
+			}
+		}
+	}
+}
+
 // TestLocateOther makes a folder that might be taken for another one: made anew at
 // the same place, or copied.
 func TestLocateOther(t *testing.T) {

@@ -155,21 +155,64 @@ func find(base, path string) (dir, renamed string, err error) {
 		}
 		return other.dir, renamed, err
 	}
-	// A .jp that was made anew, as by a checkout, has another identity.
-	if known && here.Path == path && !here.Left {
-		renamed, err = claim(dir, here, path, me)
-		return dir, renamed, err
+	// A .jp that was made anew, as by a checkout, has another identity, and the
+	// store of the one before; but not where that one was only renamed.
+	if known {
+		others = append([]storeRecord{{dir, here}}, others...)
 	}
-	for _, other := range others {
-		if other.Path == path && !other.Left {
+	for i, other := range others {
+		if other.Path != path || other.Left || i > 0 && known && other.dir == dir {
+			continue
+		}
+		if !beside(path, other.identity) {
 			renamed, err = claim(other.dir, other.workspaceRecord, path, me)
 			return other.dir, renamed, err
 		}
+		other.Left = true
+		_ = writeWorkspace(other.dir, other.workspaceRecord)
 	}
 	if known { // its workspace moved away from here and took the store along
 		dir = filepath.Join(base, folderName(path, fmt.Sprintf("%d:%d:%d", me.Dev, me.Ino, me.Born)))
 	}
 	return dir, "", nil
+}
+
+// besideMost bounds how many folders are looked at for a renamed workspace.
+const besideMost = 10_000
+
+// beside reports whether a workspace that was at path is in a folder beside it
+// now, or under its own name in a folder beside the one that path is in: it, or
+// that folder, was renamed.
+func beside(path string, id identity) bool {
+	parent, name := filepath.Split(path)
+	parent = filepath.Clean(parent)
+	at := func(folder string) bool {
+		there, err := identify(folder)
+		return err == nil && there.same(id)
+	}
+	for _, folder := range folders(parent) {
+		if at(filepath.Join(parent, folder)) {
+			return true
+		}
+	}
+	above := filepath.Dir(parent)
+	for _, folder := range folders(above) {
+		if at(filepath.Join(above, folder, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// folders returns the names in a folder, as far as it can be read.
+func folders(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	names, _ := f.Readdirnames(besideMost)
+	return names
 }
 
 // storeRecord is the record in a store's folder.
