@@ -29,26 +29,6 @@ func Delta(old, new []byte) (json.RawMessage, error) {
 	return tomldoc.Canonical(patch), nil
 }
 
-// Apply returns the stored config that delta makes of old. Nil stands for an empty config and for no change.
-func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
-	tree, err := storedTable(old)
-	if err != nil {
-		return nil, err
-	}
-	if delta == nil {
-		return tomldoc.Canonical(tree), nil
-	}
-	v, err := tomldoc.ParseJSON(delta, true)
-	if err != nil {
-		return nil, &Error{Layer: "config delta", Msg: err.Error(), Err: err}
-	}
-	patch, ok := v.(map[string]any)
-	if !ok {
-		return nil, &Error{Layer: "config delta", Msg: "must be a table, not " + nameKind(v)}
-	}
-	return tomldoc.Canonical(patched(tree, patch)), nil
-}
-
 func storedTable(data []byte) (map[string]any, error) {
 	if data == nil {
 		return map[string]any{}, nil
@@ -86,22 +66,4 @@ func difference(from, to map[string]any) map[string]any {
 		}
 	}
 	return patch
-}
-
-func patched(tree, patch map[string]any) map[string]any {
-	for k, v := range patch {
-		switch v := v.(type) {
-		case nil:
-			delete(tree, k)
-		case map[string]any:
-			below, ok := tree[k].(map[string]any)
-			if !ok {
-				below = map[string]any{}
-			}
-			tree[k] = patched(below, v)
-		default:
-			tree[k] = v
-		}
-	}
-	return tree
 }

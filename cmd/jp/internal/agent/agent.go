@@ -30,7 +30,7 @@ type Loop struct {
 	Log      *convstore.Log
 	Ask      model.Stream
 	Model    string       // full id, as recorded with each call
-	Provider string       // whose reasoning may be replayed
+	Provider string       // provider whose reasoning may be replayed
 	Name     string       // the provider's own id of the model
 	Price    *model.Price // nil = unknown
 	Replayed bool         // a recording answers, for nothing
@@ -120,7 +120,7 @@ type turn struct {
 	mends   int               // answers that were sent back for not matching the schema
 	tools   tools.Executor    // what this turn may call
 	system  []model.Section   // the prompt of this turn, context and schema left out
-	schema  *schema.Answer    // that the answer must match; nil = free text
+	schema  *schema.Answer    // form of the answer; nil = free text
 	limit   int64             // estimated tokens of a request that is not compacted; 0 = any
 	retried bool              // after a request that was too long for the provider
 	stuck   bool              // no summary could be had

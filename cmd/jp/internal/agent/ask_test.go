@@ -29,7 +29,7 @@ func TestNothingIsBegunWhileACallWaits(t *testing.T) {
 		first []model.Part // of the attempt that fails
 		gate  model.Gate
 		waits int
-		calls int // that are stored
+		calls int // stored calls
 	}{
 		"refused":                {waits: 1, calls: 1},
 		"failed, having used":    {first: []model.Part{{Usage: &convstore.Usage{Input: 7, Output: 1}}}, waits: 1, calls: 2},

@@ -273,3 +273,8 @@ func TestForkOfACutReply(t *testing.T) {
 		})
 	}
 }
+
+// Thread is what a model is sent of stored events.
+func Thread(events []convstore.Event, provider string) []model.Message {
+	return choose(events, 0).thread(provider)
+}

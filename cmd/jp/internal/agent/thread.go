@@ -15,13 +15,8 @@ import (
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
 const interrupted = "error: interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
 
-// Thread turns stored events into what a model is sent. Results stand in call order, a call without a result gets one
-// that says so, and reasoning goes back only to the provider that made it. What a compaction has left out is left out.
-func Thread(events []convstore.Event, provider string) []model.Message {
-	return choose(events, 0).thread(provider)
-}
-
-// thread is what the model is sent of s.
+// thread is what the model is sent of s. Results stand in call order, a call without a result gets one that says so, and
+// reasoning goes back only to the provider that made it. What a compaction has left out is left out.
 func (s sent) thread(provider string) []model.Message {
 	var (
 		msgs  []model.Message

@@ -37,7 +37,7 @@ type app struct {
 	guest *guest // this command line came from a jp inside a tool; nil for all others
 	mcp   mcpUse
 
-	tape *record.Tape // that records or replays this run; nil = none does
+	tape *record.Tape // recording or replay of this run; nil = none
 }
 
 // Env is everything that jp takes from its process.

@@ -44,7 +44,7 @@ func onlyConfines(s profiles.MCPServer) bool {
 // confineServer makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
 // without a person looking on.
 func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
-	if _, err := a.ws.Store(ctx); err != nil { // whose folder no server reaches
+	if _, err := a.ws.Store(ctx); err != nil { // no server reaches its folder
 		return nil, err
 	}
 	box, can, err := a.commandEnv(nil, nil).Box(r.Definition())

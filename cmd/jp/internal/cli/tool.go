@@ -182,7 +182,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 			q := &query{app: a, workspace: root}
 			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
 		}
-		if _, err := a.ws.Store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.Store(ctx); err != nil { // no tool reaches its folder
 			return tools.Tool{}, err
 		}
 		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: a.ws.Closed(), Sealed: a.ws.Sealed(), Growing: a.ws.Growing()}, d)
@@ -191,7 +191,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		}
 		return ts[0], nil
 	case tools.SourceLocal:
-		if _, err := a.ws.Store(ctx); err != nil { // whose folder no tool reaches
+		if _, err := a.ws.Store(ctx); err != nil { // no tool reaches its folder
 			return tools.Tool{}, err
 		}
 		env := a.commandEnv(host, nil)

@@ -18,17 +18,18 @@ import (
 // sees one name per flag and keeps the order of what was given.
 type Option struct {
 	Name    string
-	Short   []string               // other spellings, with one rune or several
-	Arg     string                 // what the value is called in help; "" = a switch, which takes none
-	Maybe   bool                   // the value may be left out, and is given with = only
-	Fits    func(word string) bool // of maybe: reports whether a word that follows looks like the value
+	Short   []string // other spellings, of one rune or several
+	Arg     string   // name of the value in help; "" = a switch, which takes none
 	Usage   string
-	Choices []string                             // the only values, for the check, the help and completion
-	group   string                               // the heading that help shows it under; "" = flags
-	Take    func(value string, given bool) error // hands over a value
+	Choices []string // the only values, for the check, the help and completion
+	Maybe   bool     // the value may be left out, and is given with = only
 
-	seen bool
-	err  error // of set: package flag would keep its text only
+	Fits func(word string) bool               // reports for Maybe whether a word that follows looks like the value
+	Take func(value string, given bool) error // stores a value; given is false for a switch and a value left out
+
+	group string // heading in help; "" = flags
+	seen  bool
+	err   error // error of Take: package flag would keep its text only
 }
 
 // Alias adds other spellings: one rune for -x, more for --xy.

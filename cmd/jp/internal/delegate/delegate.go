@@ -93,7 +93,7 @@ type request struct {
 	Ask
 	query     string
 	overrides []string
-	schema    *schema.Answer // that the answer must match; nil = free text
+	schema    *schema.Answer // form of the answer; nil = free text
 	context   string         // to ask the context tool for; "" = nothing
 }
 
