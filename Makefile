@@ -17,11 +17,12 @@ build: ## bin/jp, static
 demo: build ## the whole job, on this source tree, with scripted models
 	./scripts/demo.sh
 
-test: ## everything that needs only Go and make
+test: build ## everything that needs only Go and make
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 15m ./...
 	$(TOOLS) depguard ./...
+	@out=$$(./scripts/demo.sh 2>&1) || { echo "$$out"; exit 1; }
 	@echo "left to 'make check-extra': the race detector (a C compiler), shell texts in bash and dash where they are missing here, examples of docs where jq is, completion in zsh and fish, groff, the trace page in a browser"
 
 race: ## the packages where goroutines share state
