@@ -19,7 +19,6 @@ import (
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
-	"jp/profiles"
 	"jp/tools"
 	"jp/tools/environ"
 	"jp/tools/proc"
@@ -439,20 +438,4 @@ func (a *app) closeServers() {
 	if err := host.Close(); err != nil {
 		a.con.Warn("MCP servers: %v", err)
 	}
-}
-
-// kept is what the ceiling of a conversation says of the tools of MCP servers before their pins are known: only name and
-// source count.
-func (q *query) kept() (func(tools.Definition) bool, error) {
-	own, err := profiles.Role(q.conv.Role)
-	if err != nil {
-		return nil, err
-	}
-	now, err := profiles.Role(q.o.role)
-	if err != nil {
-		return nil, err
-	}
-	return func(d tools.Definition) bool {
-		return own.Matches(d.Name, d.Source) && now.Matches(d.Name, d.Source) && (q.conv.Grant == nil || slices.Contains(q.conv.Grant.Tools, d.Name))
-	}, nil
 }

@@ -101,9 +101,11 @@ func (a *app) standFor(ctx context.Context, id convstore.ID, ds, flags []profile
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
 	st.caller.Limits, st.caller.Priced = limits(r.Config), a.priced(r.Config)
-	if st.caller.Tools, err = effective(conv, defs); err != nil {
+	ceiling, err := delegate.CeilingOf(conv.Grant, conv.Role)
+	if err != nil {
 		return st, err
 	}
+	st.caller.Tools = ceiling.Names(defs)
 	st.tool = delegates(defs, st.caller.Tools)
 	if st.scope, err = store.Below(ctx, id); err != nil {
 		return st, err

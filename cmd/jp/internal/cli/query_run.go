@@ -43,11 +43,11 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	keep, err := q.kept()
+	ceiling, err := delegate.CeilingOf(q.conv.Grant, q.conv.Role, q.o.role)
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.app.settledTools(ctx, defs, keep); err != nil {
+	if defs, err = q.app.settledTools(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -64,9 +64,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if set, err = q.narrow(ctx, set); err != nil {
-		return nil, nil, err
-	}
+	set = q.narrow(ctx, set, ceiling)
 	if q.app.con.Globals.NoPersist {
 		if err := lone(set); err != nil {
 			return nil, nil, err

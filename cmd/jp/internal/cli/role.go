@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"jp/convstore"
+	"jp/cmd/jp/internal/delegate"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -15,59 +15,19 @@ func personRoles() []string {
 	return []string{profiles.RoleMain, profiles.RoleScheduled, profiles.RoleSynthesis}
 }
 
-// ceiling is what bounds the tools of a conversation, whatever its config enables: the tool profile of its role, that of
-// the role chosen for this run, and its grant. A role that this version does not know is refused.
-func ceiling(conv convstore.Conversation, chosen string) (keep func(d tools.Definition) bool, role string, err error) {
-	own, err := profiles.Role(conv.Role)
-	if err != nil {
-		return nil, "", err
-	}
-	now, err := profiles.Role(chosen)
-	if err != nil {
-		return nil, "", err
-	}
-	role = own.Name()
-	if now.Name() != own.Name() && now.Name() != profiles.RoleMain {
-		role += " as " + now.Name()
-	}
-	return func(d tools.Definition) bool {
-		return own.Matches(d.Name, d.Source) && now.Matches(d.Name, d.Source) &&
-			(conv.Grant == nil || slices.Contains(conv.Grant.Tools, d.Name) && conv.Grant.Authority[d.Name] == d.Authority())
-	}, role, nil
-}
-
 // narrow is the one place where what the config enables becomes what can be offered and called.
-func (q *query) narrow(ctx context.Context, set tools.Set) (tools.Set, error) {
-	keep, role, err := ceiling(q.conv, q.o.role)
-	if err != nil {
-		return tools.Set{}, err
-	}
+func (q *query) narrow(ctx context.Context, set tools.Set, ceiling delegate.Ceiling) tools.Set {
 	held := set.Narrow(func(name, source string) bool {
 		t, _ := set.Get(name)
-		return keep(t.Definition) && (q.resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
+		return ceiling.Holds(t.Definition) && (q.resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
 	})
 	log := q.app.con.Logger()
-	log.Info("tools", "conversation", q.conv.ID, "role", role, "allowed", held.Len(), "denied", set.Len()-held.Len())
+	log.Info("tools", "conversation", q.conv.ID, "role", ceiling.Role(), "allowed", held.Len(), "denied", set.Len()-held.Len())
 	if log.Enabled(ctx, slog.LevelDebug) {
 		denied := slices.DeleteFunc(set.Names(), func(name string) bool { _, ok := held.Get(name); return ok })
 		log.Debug("tools", "conversation", q.conv.ID, "allowed", held.Names(), "denied", denied)
 	}
-	return held, nil
-}
-
-// effective are the names of the tools that another conversation may hold now.
-func effective(conv convstore.Conversation, defs []tools.Definition) ([]string, error) {
-	keep, _, err := ceiling(conv, "")
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, d := range defs {
-		if keep(d) {
-			names = append(names, d.Name)
-		}
-	}
-	return names, nil
+	return held
 }
 
 // sourcesOf maps the names of tools to their sources.

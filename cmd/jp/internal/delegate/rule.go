@@ -157,14 +157,14 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 
 	// 1. Depth. A grant carries the deepest level allowed below it, already cut to that of every ancestor.
-	ceiling := ceilingOf(p, c.Limits.MaxDepth)
+	deepest := deepestBelow(p, c.Limits.MaxDepth)
 	for _, up := range s.Ancestors {
 		if up.Grant != nil {
-			ceiling = min(ceiling, up.Grant.MaxDepth)
+			deepest = min(deepest, up.Grant.MaxDepth)
 		}
 	}
-	if depth > ceiling {
-		return convstore.Child{}, refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(ceiling, 0))
+	if depth > deepest {
+		return convstore.Child{}, refuse(CodeDepth, "a sub-agent here would be at depth %d and at most %d is allowed; do the work with your own tools", depth, max(deepest, 0))
 	}
 
 	// 2. Tool.
@@ -180,19 +180,19 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		return convstore.Child{}, refuse(CodeProfile, "%s runs under the profile %q, not %q", a.ID, child.Profile, a.Profile.Name)
 	}
 	held, is, may := a.Profile.Config.Tools, a.Profile.Authority, a.Profile.Leave
-	if a.ID != 0 && child.Grant != nil {
-		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
-	}
-	role, err := profiles.Role(roleSubagent)
+	ceiling, err := CeilingOf(p.Grant, roleSubagent)
 	if err != nil {
 		return convstore.Child{}, err
 	}
+	within := func(t string) bool { return ceiling.holds(t, a.Profile.Sources[t], is[t]) }
+	if a.ID != 0 && child.Grant != nil {
+		// What a child holds that goes on was cut to its role when it was forked.
+		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
+		within = func(t string) bool { return covers(p.Grant, t, is[t]) }
+	}
 	granted, authority, leave := make([]string, 0, len(held)), make(map[string]string, len(held)), make(map[string]string, len(held))
 	for _, t := range held {
-		// What a child holds that goes on was cut to its role when it was forked.
-		ceiling := a.ID != 0 && child.Grant != nil || role.Matches(t, a.Profile.Sources[t])
-		// A tool that only bears the name of one that the caller holds is another tool.
-		if ceiling && (p.Grant == nil || slices.Contains(p.Grant.Tools, t) && p.Grant.Authority[t] == is[t]) {
+		if within(t) {
 			unasked, above := may[t], ""
 			if p.Grant != nil {
 				above = p.Grant.Leave[t]
@@ -231,7 +231,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		parallel = p.Grant.MaxParallel
 	}
 	grant := convstore.Grant{
-		Tools: granted, Authority: authority, Leave: leave, MaxDepth: min(ceiling, own), MaxParallel: parallel,
+		Tools: granted, Authority: authority, Leave: leave, MaxDepth: min(deepest, own), MaxParallel: parallel,
 		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
 	}
 	if a.ID != 0 {
@@ -276,8 +276,8 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 	return over
 }
 
-// ceilingOf is the deepest level that a delegation by p may have.
-func ceilingOf(p convstore.Conversation, configured int) int {
+// deepestBelow is the deepest level that a delegation by p may have.
+func deepestBelow(p convstore.Conversation, configured int) int {
 	if p.Grant != nil {
 		return min(DepthCeiling, p.Grant.MaxDepth)
 	}

@@ -1,0 +1,79 @@
+package delegate
+
+import (
+	"slices"
+
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// Ceiling is the most that a conversation may hold of the tools that its config enables. Each of its roles must match the tool
+// by name and source, and its grant, if it has one, must list the tool by name and authority. All that offers or calls tools
+// asks it: a run, a person who delegates, and the one rule. It is an immutable value; the zero Ceiling lets nothing through.
+type Ceiling struct {
+	roles []profiles.ToolProfile
+	grant *convstore.Grant // nil = none, as at a root
+}
+
+// CeilingOf returns the ceiling of a conversation with this grant, nil for none, in these roles: its own first, then those that
+// it takes on for a run. "" is main. A role that this version does not know is refused.
+func CeilingOf(grant *convstore.Grant, roles ...string) (Ceiling, error) {
+	c := Ceiling{grant: grant}
+	for _, role := range roles {
+		p, err := profiles.Role(role)
+		if err != nil {
+			return Ceiling{}, err
+		}
+		c.roles = append(c.roles, p)
+	}
+	return c, nil
+}
+
+// Holds reports whether the conversation may hold a tool.
+func (c Ceiling) Holds(d tools.Definition) bool { return c.holds(d.Name, d.Source, d.Authority()) }
+
+// MayHold is Holds for a tool whose authority is not complete, as that of an MCP server's tool is before its pin is filled in: only
+// name and source count. Holds still decides once the pin is there.
+func (c Ceiling) MayHold(d tools.Definition) bool {
+	return c.inRole(d.Name, d.Source) && (c.grant == nil || slices.Contains(c.grant.Tools, d.Name))
+}
+
+// Names returns the names of those among defs that the conversation may hold, in the order of defs.
+func (c Ceiling) Names(defs []tools.Definition) []string {
+	var names []string
+	for _, d := range defs {
+		if c.Holds(d) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// Role names the roles for the log: "scheduled", or "scheduled as synthesis" for a run in another role.
+func (c Ceiling) Role() string {
+	var text string
+	for i, p := range c.roles {
+		switch {
+		case i == 0:
+			text = p.Name()
+		case p.Name() != c.roles[0].Name() && p.Name() != profiles.RoleMain:
+			text += " as " + p.Name()
+		}
+	}
+	return text
+}
+
+func (c Ceiling) holds(name, source, authority string) bool {
+	return c.inRole(name, source) && covers(c.grant, name, authority)
+}
+
+func (c Ceiling) inRole(name, source string) bool {
+	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p profiles.ToolProfile) bool { return !p.Matches(name, source) })
+}
+
+// covers reports whether a grant lists a tool; no grant lists every tool. A tool that only has the name of a granted one is another
+// tool.
+func covers(g *convstore.Grant, name, authority string) bool {
+	return g == nil || slices.Contains(g.Tools, name) && g.Authority[name] == authority
+}
