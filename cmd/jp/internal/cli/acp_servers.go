@@ -15,9 +15,6 @@ import (
 	"jp/tools"
 )
 
-// ofEditor is the origin of an MCP server that an editor brings along.
-const ofEditor = "the editor"
-
 // maxEditorServers bounds how many an editor may bring.
 const maxEditorServers = 64
 
@@ -30,7 +27,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.app.mcpServers(ctx)
+	known, err := q.app.mcp.mcpServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,7 +151,7 @@ func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
 		if !ok {
 			continue
 		}
-		if s, err := a.mcpServer(ctx, server); err == nil && s.Origin == ofEditor {
+		if s, err := a.mcp.mcpServer(ctx, server); err == nil && s.Origin == ofEditor {
 			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
 				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
 		}

@@ -148,7 +148,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer q.app.closeServers()
+	defer q.app.mcp.closeServers()
 	q.host = host
 	t, err := q.prompted(ctx, prompt)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -48,22 +49,10 @@ func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definiti
 	}
 }
 
-// ownProgram is the file of this program, "" when it cannot be told.
-func ownProgram() string {
-	program, err := os.Executable()
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
-	if err != nil {
-		return ""
-	}
-	return program
-}
-
 // ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
 // which no rule of access.fs covers: no tool can put something else there.
 func (a *app) ownFolder() (dir string, err error) {
-	program, state := ownProgram(), a.con.StateDir()
+	program, state := workspace.OwnProgram(), a.con.StateDir()
 	switch {
 	case program == "":
 		return "", errors.New("the file of this program is gone")

@@ -35,7 +35,7 @@ type app struct {
 	ws    *workspace.Workspace
 	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest *guest // this command line came from a jp inside a tool; nil for all others
-	mcp   mcpUse
+	mcp   *mcpUse
 
 	tape *record.Tape // recording or replay of this run; nil = none
 }
@@ -56,7 +56,7 @@ func Main(ctx context.Context, env console.Env) int {
 	ctx, lastTraces := a.traced(ctx)
 	defer lastTraces()
 	err := a.run(ctx, env.Args)
-	a.closeServers()
+	a.mcp.closeServers()
 	if err == nil {
 		return int(exit.OK)
 	}
@@ -75,6 +75,7 @@ func newApp(env console.Env) *app {
 // newAppAt returns jp at a console, without commands.
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
+	a.mcp = newServers(con, a.ws)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {

@@ -65,7 +65,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 	}
 	reach := serverReach(s.Server)
 	v.Reaches, v.Network, v.Sandbox, v.Unenforced = reach.Access, reach.Network, reach.Sandbox, reach.Unenforced
-	switch r, err := a.approved(ctx, s); {
+	switch r, err := a.mcp.approved(ctx, s); {
 	case err != nil:
 		return v, err
 	case r != nil:
@@ -73,7 +73,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 		v.Tools, v.Left = append(v.Tools, r.Tools...), append(v.Left, r.Left...)
 		return v, nil
 	}
-	r, err := a.mcpRecord(ctx, name)
+	r, err := a.mcp.mcpRecord(ctx, name)
 	if r != nil {
 		v.Status = "changed"
 	}
@@ -91,7 +91,7 @@ func newMCPListCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.mcpServers(ctx)
+			all, err := a.mcp.mcpServers(ctx)
 			if err != nil {
 				return err
 			}
@@ -126,13 +126,13 @@ func newMCPShowCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.mcpServers(ctx)
+			all, err := a.mcp.mcpServers(ctx)
 			if err != nil {
 				return err
 			}
 			s, ok := all[args[0]]
 			if !ok {
-				_, err := a.mcpServer(ctx, args[0])
+				_, err := a.mcp.mcpServer(ctx, args[0])
 				return err
 			}
 			return a.writeMCPServer(ctx, args[0], s)
@@ -233,11 +233,11 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return err
 	}
-	s, err := a.mcpServer(ctx, name)
+	s, err := a.mcp.mcpServer(ctx, name)
 	if err != nil {
 		return err
 	}
-	before, err := a.mcpRecord(ctx, name)
+	before, err := a.mcp.mcpRecord(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 			return err
 		}
 	}
-	list, left, err := a.mcpClient(s).List(ctx)
+	list, left, err := a.mcp.mcpClient(s).List(ctx)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -275,7 +275,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.writeMCPRecord(ctx, s.Server, list, left, false); err != nil {
+	if _, err := a.mcp.writeMCPRecord(ctx, s.Server, list, left, false); err != nil {
 		return err
 	}
 	return a.writeMCPServer(ctx, name, s)

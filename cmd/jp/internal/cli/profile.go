@@ -104,7 +104,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			for _, w := range r.Warnings {
 				a.con.Warn("%s", w)
 			}
-			ts := shownTools(r, defs, a.serversFor(files))
+			ts := shownTools(r, defs, a.mcp.serversFor(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {

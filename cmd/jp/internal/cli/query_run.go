@@ -21,7 +21,6 @@ import (
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/fs"
-	"jp/tools/proc"
 )
 
 // assemble joins config, model, tools and store into the loop of this run.
@@ -47,7 +46,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.app.settledTools(ctx, defs, ceiling.MayHold); err != nil {
+	if defs, err = q.app.mcp.settledTools(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -118,7 +117,7 @@ func (q *query) temperature(cfg profiles.Config, info model.Info) *float64 {
 // arm gives every definition what runs it.
 func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.Delegator) (tools.Set, error) {
 	fs := fs.Env{Workspace: q.workspace, Deny: q.app.ws.Closed(), Sealed: q.app.ws.Sealed(), Growing: q.app.ws.Growing()}
-	env := q.app.commandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
+	env := q.app.ws.CommandEnv(q.host, map[string]any{"conversation_id": q.conv.ID.String()})
 	env.Main = q.talksAsMain()
 	env.JP = q.line(d)
 	armed := make([]tools.Tool, 0, len(defs))
@@ -141,7 +140,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 			if def.Pin == "" {
 				continue // what this run may not hold was not looked up: see settledTools
 			}
-			t, err := q.app.serverTool(ctx, def)
+			t, err := q.app.mcp.serverTool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -201,25 +200,6 @@ func (q *query) withinLeave(d tools.Definition) tools.Definition {
 func (q *query) talksAsMain() bool {
 	main := func(role string) bool { return role == "" || role == profiles.RoleMain }
 	return main(q.conv.Role) && main(q.o.role) && q.conv.Grant == nil
-}
-
-// commandEnv is what local tools run in.
-func (a *app) commandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
-	ws, _ := a.ws.Root()
-	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
-	for k, v := range extra {
-		context[k] = v
-	}
-	var secrets []string
-	if m, err := a.ws.Machine(); err == nil {
-		for _, p := range m.Providers.LLM {
-			secrets = append(secrets, p.APIKeyEnv)
-		}
-	}
-	return tools.CommandEnv{
-		Host: host, Dir: ws, Environ: a.con.Env.Environ, Context: context, Secrets: secrets,
-		Notice: tools.Once(func(text string) { a.con.Warn("%s", text) }), Deny: a.ws.Closed(), Sealed: a.ws.Sealed(), Growing: a.ws.Growing(), Program: ownProgram(),
-	}
 }
 
 // system is the prompt: the config's own, then how to use sub-agents where there are such tools.
@@ -315,7 +295,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 		err = a.reachable(ctx, defs)
 	}
 	if err == nil { // so that the sub-agent is granted tools as they were approved
-		defs, err = a.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+		defs, err = a.mcp.settledTools(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
 		return delegate.Profile{}, err

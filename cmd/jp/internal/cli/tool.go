@@ -57,7 +57,7 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs, a.servers(ctx))
+			ts := shownTools(r, defs, a.mcp.known(ctx))
 			if a.con.JSON() {
 				return a.con.Document(ts)
 			}
@@ -126,7 +126,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		return err
 	}
 	if _, ok := d.MCP(); ok && d.Pin == "" {
-		defs, err := a.settledTools(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		defs, err := a.mcp.settledTools(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -194,12 +194,12 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		if _, err := a.ws.Store(ctx); err != nil { // no tool reaches its folder
 			return tools.Tool{}, err
 		}
-		env := a.commandEnv(host, nil)
+		env := a.ws.CommandEnv(host, nil)
 		env.Main = true // a person runs it
 		return tools.Command(d, env)
 	}
 	if _, ok := d.MCP(); ok {
-		return a.serverTool(ctx, d)
+		return a.mcp.serverTool(ctx, d)
 	}
 	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		WithHint("`jp query` lets an agent call it")

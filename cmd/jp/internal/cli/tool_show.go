@@ -48,7 +48,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			servers := a.servers(ctx)
+			servers := a.mcp.known(ctx)
 			reach := toolReach(d, servers)
 			t := toolDetail{
 				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), servers), Schema: d.Schema,

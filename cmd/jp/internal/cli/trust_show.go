@@ -179,7 +179,7 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
-	servers := a.serversFor(c)
+	servers := a.mcp.serversFor(c)
 	for _, d := range defs {
 		shown := showTool(d, "", servers)
 		s.Tools = append(s.Tools, toolGrant{
@@ -254,7 +254,7 @@ func (a *app) serversShown(c *trust.Files) []string {
 	if _, err := mcp.ParseFile(data, c.Root); err != nil {
 		return append(list, trust.MCPFile+": cannot be read")
 	}
-	for name, s := range a.serversFor(c) {
+	for name, s := range a.mcp.serversFor(c) {
 		if s.Origin != trust.MCPFile {
 			continue
 		}

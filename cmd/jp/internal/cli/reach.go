@@ -99,9 +99,9 @@ func (r programReach) text() string {
 	return "sandbox " + r.sandbox() + ", network " + r.Network + ", access " + cmp.Or(strings.Join(r.Access, ", "), noFiles)
 }
 
-// servers are those that tools may be of, as far as they are known by now.
-func (a *app) servers(ctx context.Context) map[string]mcpServer {
-	all, err := a.mcpServers(ctx)
+// known are those that tools may be of, as far as they are known by now.
+func (u *mcpUse) known(ctx context.Context) map[string]mcpServer {
+	all, err := u.mcpServers(ctx)
 	if err != nil {
 		return nil // whoever uses one of them says so
 	}
@@ -109,8 +109,8 @@ func (a *app) servers(ctx context.Context) map[string]mcpServer {
 }
 
 // serversFor are those of a workspace that is looked at, trusted or not.
-func (a *app) serversFor(c *trust.Files) map[string]mcpServer {
-	all, _, _, err := a.serversOf(c.Root, c.Data[trust.MCPFile])
+func (u *mcpUse) serversFor(c *trust.Files) map[string]mcpServer {
+	all, _, _, err := u.serversOf(c.Root, c.Data[trust.MCPFile])
 	if err != nil {
 		return nil // the user's own config cannot be read, which is said elsewhere
 	}

@@ -2,30 +2,32 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/version"
-	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
 	"jp/tools"
 	"jp/tools/environ"
 	"jp/tools/proc"
 )
 
-// mcpUse is what this process has to do with MCP servers. Nothing is read or started before a tool of one is held.
+// ofEditor is the origin of an MCP server that an editor brings along.
+const ofEditor = "the editor"
+
+// mcpUse is what this process has to do with the MCP servers of a workspace. It may be used by several goroutines.
 type mcpUse struct {
+	con *console.Console
+	ws  *workspace.Workspace
+
 	mu      sync.Mutex
 	servers map[string]mcpServer // nil = not read yet
 	fileErr error                // what is wrong with .mcp.json as a whole
@@ -39,6 +41,11 @@ type mcpUse struct {
 	approve func(ctx context.Context, s mcpServer, list []mcp.Tool) error
 }
 
+// newServers returns the MCP servers of a workspace. Nothing is read or started before a tool of one is held.
+func newServers(con *console.Console, ws *workspace.Workspace) *mcpUse {
+	return &mcpUse{con: con, ws: ws}
+}
+
 // mcpServer is a server that tools may name.
 type mcpServer struct {
 	mcp.Entry
@@ -50,22 +57,21 @@ type mcpServer struct {
 // mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
 // user's config may confine. A delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval
 // does not show.
-func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
-	u := &a.mcp
+func (u *mcpUse) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.servers != nil {
 		return u.servers, nil
 	}
-	root, err := a.ws.Root()
+	root, err := u.ws.Root()
 	if err != nil {
 		return nil, err
 	}
-	data, err := a.ws.Gate.MCPServers(root)
+	data, err := u.ws.Gate.MCPServers(root)
 	if err != nil {
 		return nil, err
 	}
-	all, confines, fileErr, err := a.serversOf(root, data)
+	all, confines, fileErr, err := u.serversOf(root, data)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +96,8 @@ func (a *app) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 
 // serversOf are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
 // the user's own that say what one of .mcp.json or an editor may reach; fileErr is what is wrong with .mcp.json as a whole.
-func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
-	m, err := a.ws.Machine()
+func (u *mcpUse) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
+	m, err := u.ws.Machine()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -137,85 +143,11 @@ func (a *app) serversOf(root string, data []byte) (all map[string]mcpServer, con
 	return all, confines, fileErr, nil
 }
 
-// mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
-// JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
-func (a *app) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
-	root, err := a.ws.Root()
-	if err != nil {
-		return "", err
-	}
-	trust, canonical, err := a.ws.Gate.RecordPath(ctx, root)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(canonical + "\x00" + name))
-	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+wording.Either(unasked, "-unasked", "")+".json"), nil
-}
-
-// mcpRecord returns what was approved of a server under its name, nil when nothing was.
-func (a *app) mcpRecord(ctx context.Context, name string) (*mcp.Record, error) {
-	return a.readMCPRecord(ctx, name, false)
-}
-
-func (a *app) readMCPRecord(ctx context.Context, name string, unasked bool) (*mcp.Record, error) {
-	file, err := a.mcpRecordPath(ctx, name, unasked)
-	if err != nil {
-		return nil, err
-	}
-	data, complaint := trust.ReadOwn(file)
-	r := &mcp.Record{}
-	switch {
-	case complaint == "" && data == nil:
-		return nil, nil
-	case complaint == "" && json.Unmarshal(data, r) != nil:
-		complaint = "it is damaged"
-	case complaint == "" && (r.Version != mcp.RecordVersion || r.Server.Name != name):
-		complaint = "it is that of another server, or of another version of jp"
-	}
-	if complaint != "" {
-		a.con.Warn("MCP server %s: record %s: not used: %s", name, file, complaint)
-		return nil, nil
-	}
-	return r, nil
-}
-
-// writeMCPRecord records what a person approved, or, of a server in their own config, what it has. What is unasked counts only as
-// long as JP_TRUST_WORKSPACE says so.
-func (a *app) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
-	file, err := a.mcpRecordPath(ctx, s.Name, unasked)
-	if err != nil {
-		return nil, err
-	}
-	r := &mcp.Record{Version: mcp.RecordVersion, Server: s, Approved: time.Now().UTC().Truncate(time.Second), Tools: list, Left: left}
-	data, err := json.Marshal(r) // not indented: schemas are compared byte by byte
-	if err != nil {
-		return nil, err
-	}
-	if err := trust.WriteOwn(file, data); err != nil {
-		return nil, fmt.Errorf("MCP server %s: record: %w", s.Name, err)
-	}
-	return r, nil
-}
-
-// approved returns the record of s as it is now, nil when there is none or it is that of another entry.
-func (a *app) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
-	for _, unasked := range []bool{false, true} {
-		if unasked && !a.ws.Gate.ByEnv() {
-			break
-		}
-		r, err := a.readMCPRecord(ctx, s.Server.Name, unasked)
-		if err != nil || r != nil && r.Server.Digest() == s.Server.Digest() {
-			return r, err
-		}
-	}
-	return nil, nil
-}
-
 // pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
 // approved stays as it is, see settled.
-func (a *app) pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
-	return a.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
-		all, err := a.mcpServers(ctx)
+func (u *mcpUse) pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
+	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
+		all, err := u.mcpServers(ctx)
 		if err != nil {
 			return d, err
 		}
@@ -223,7 +155,7 @@ func (a *app) pinned(ctx context.Context, defs []tools.Definition) ([]tools.Defi
 		if !ok || s.Err != nil {
 			return d, nil
 		}
-		r, err := a.approved(ctx, s)
+		r, err := u.approved(ctx, s)
 		if err != nil || r == nil {
 			return d, err
 		}
@@ -241,7 +173,7 @@ func pin(d tools.Definition, r *mcp.Record) (tools.Definition, error) {
 }
 
 // eachMCP replaces the tools of MCP servers among defs by what f makes of them.
-func (a *app) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
+func (u *mcpUse) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
 	var out []tools.Definition
 	for i, d := range defs {
 		server, ok := d.MCP()
@@ -265,18 +197,18 @@ func (a *app) eachMCP(defs []tools.Definition, f func(d tools.Definition, server
 // settledTools makes the tools of MCP servers among defs that keep lets through fit to be offered. One of a server in the
 // user's own config is looked up there, which starts the server, when that has not been done before. Anything else that nobody
 // approved is refused.
-func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
-	return a.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
+func (u *mcpUse) settledTools(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
+	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
 		if d.Pin != "" || !keep(d) {
 			return d, nil
 		}
-		s, err := a.mcpServer(ctx, server)
+		s, err := u.mcpServer(ctx, server)
 		if err != nil {
 			return d, fmt.Errorf("tool %s: %w", d.Name, err)
 		}
-		r, err := a.approved(ctx, s)
+		r, err := u.approved(ctx, s)
 		if err == nil && r == nil {
-			r, err = a.firstUse(ctx, s)
+			r, err = u.firstUse(ctx, s)
 		}
 		if err == nil {
 			d, err = pin(d, r)
@@ -293,41 +225,41 @@ func (a *app) settledTools(ctx context.Context, defs []tools.Definition, keep fu
 }
 
 // firstUse records the tools of a server that needs nobody's approval.
-func (a *app) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
+func (u *mcpUse) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
 	switch {
-	case s.Own, a.ws.Gate.ByEnv():
-	case s.Origin == ofEditor && a.mcp.approve != nil:
-		if err := a.mcp.approve(ctx, s, nil); err != nil {
+	case s.Own, u.ws.Gate.ByEnv():
+	case s.Origin == ofEditor && u.approve != nil:
+		if err := u.approve(ctx, s, nil); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
 			WithHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
 	}
-	if a.mcp.look {
+	if u.look {
 		return nil, exit.NotFoundf("MCP server %s: was never used, so its tools are not known", s.Server.Name).
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
-	list, left, err := a.mcpClient(s).List(ctx)
-	if err == nil && s.Origin == ofEditor && !a.ws.Gate.ByEnv() && len(list) > 0 {
-		err = a.mcp.approve(ctx, s, list)
+	list, left, err := u.mcpClient(s).List(ctx)
+	if err == nil && s.Origin == ofEditor && !u.ws.Gate.ByEnv() && len(list) > 0 {
+		err = u.approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.writeMCPRecord(ctx, s.Server, list, left, !s.Own && a.ws.Gate.ByEnv())
+	return u.writeMCPRecord(ctx, s.Server, list, left, !s.Own && u.ws.Gate.ByEnv())
 }
 
 // mcpServer finds a server by name.
-func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
-	all, err := a.mcpServers(ctx)
+func (u *mcpUse) mcpServer(ctx context.Context, name string) (mcpServer, error) {
+	all, err := u.mcpServers(ctx)
 	if err != nil {
 		return mcpServer{}, err
 	}
 	s, ok := all[name]
 	switch {
-	case !ok && a.mcp.fileErr != nil:
-		return s, exit.Refusedf("%s: %v", trust.MCPFile, a.mcp.fileErr)
+	case !ok && u.fileErr != nil:
+		return s, exit.Refusedf("%s: %v", trust.MCPFile, u.fileErr)
 	case !ok:
 		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
 			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+trust.MCPFile+", names one"))
@@ -338,8 +270,7 @@ func (a *app) mcpServer(ctx context.Context, name string) (mcpServer, error) {
 }
 
 // mcpClient returns the one client of a server in this process.
-func (a *app) mcpClient(s mcpServer) *mcp.Client {
-	u := &a.mcp
+func (u *mcpUse) mcpClient(s mcpServer) *mcp.Client {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if c, ok := u.clients[s.Server.Name]; ok {
@@ -350,21 +281,21 @@ func (a *app) mcpClient(s mcpServer) *mcp.Client {
 	}
 	name := s.Server.Name
 	c := mcp.NewClient(s.Server, mcp.Options{
-		Host: u.host, Environ: a.con.Env.Environ, Refuse: a.keptFromServers, Version: version.Version,
-		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return a.confineServer(ctx, name, r) },
-		Tell:    func(line string) { a.con.Verbosef("MCP server %s: %s", name, line) },
+		Host: u.host, Environ: u.con.Env.Environ, Refuse: u.keptFromServers, Version: version.Version,
+		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return u.confineServer(ctx, name, r) },
+		Tell:    func(line string) { u.con.Verbosef("MCP server %s: %s", name, line) },
 	})
 	u.clients[name] = c
 	return c
 }
 
 // keptFromServers says why a variable is never handed to an MCP server.
-func (a *app) keptFromServers(name string) string {
+func (u *mcpUse) keptFromServers(name string) string {
 	const why = "is the key of a model provider, or jp's own, and no server gets it"
 	if environ.IsProviderKey(name) {
 		return why
 	}
-	m, err := a.ws.Machine()
+	m, err := u.ws.Machine()
 	if err != nil {
 		return err.Error()
 	}
@@ -377,10 +308,10 @@ func (a *app) keptFromServers(name string) string {
 }
 
 // mcpVariables are the variables that approved servers take from the environment, for sub-agents that use them too.
-func (a *app) mcpVariables(ctx context.Context) []string {
-	all, err := a.mcpServers(ctx)
+func (u *mcpUse) mcpVariables(ctx context.Context) []string {
+	all, err := u.mcpServers(ctx)
 	if err != nil {
-		a.con.Warn("MCP servers: %v", err)
+		u.con.Warn("MCP servers: %v", err)
 	}
 	var names []string
 	for _, s := range all {
@@ -388,22 +319,22 @@ func (a *app) mcpVariables(ctx context.Context) []string {
 		if len(vars) == 0 || s.Err != nil {
 			continue
 		}
-		if r, err := a.approved(ctx, s); err != nil || r == nil {
+		if r, err := u.approved(ctx, s); err != nil || r == nil {
 			continue
 		}
-		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return a.keptFromServers(name) != "" })...)
+		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return u.keptFromServers(name) != "" })...)
 	}
 	return names
 }
 
 // serverTool is a pinned tool with what runs it.
-func (a *app) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
+func (u *mcpUse) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
 	server, _ := d.MCP()
-	s, err := a.mcpServer(ctx, server)
+	s, err := u.mcpServer(ctx, server)
 	if err != nil {
 		return tools.Tool{}, err
 	}
-	r, err := a.approved(ctx, s)
+	r, err := u.approved(ctx, s)
 	if err != nil {
 		return tools.Tool{}, err
 	}
@@ -414,15 +345,14 @@ func (a *app) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, e
 	if !ok || d.Pin != r.Server.Digest()+want.Digest() {
 		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
 	}
-	client := a.mcpClient(s)
+	client := u.mcpClient(s)
 	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		return client.Call(ctx, want, c.Arguments)
 	}}, nil
 }
 
 // closeServers ends the MCP servers that this process started, all at the same time. Another run starts its own.
-func (a *app) closeServers() {
-	u := &a.mcp
+func (u *mcpUse) closeServers() {
 	u.mu.Lock()
 	clients, host := u.clients, u.host
 	u.clients, u.host = nil, nil
@@ -436,6 +366,6 @@ func (a *app) closeServers() {
 		return
 	}
 	if err := host.Close(); err != nil {
-		a.con.Warn("MCP servers: %v", err)
+		u.con.Warn("MCP servers: %v", err)
 	}
 }

@@ -43,11 +43,11 @@ func onlyConfines(s profiles.MCPServer) bool {
 
 // confineServer makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
 // without a person looking on.
-func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
-	if _, err := a.ws.Store(ctx); err != nil { // no server reaches its folder
+func (u *mcpUse) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
+	if _, err := u.ws.Store(ctx); err != nil { // no server reaches its folder
 		return nil, err
 	}
-	box, can, err := a.commandEnv(nil, nil).Box(r.Definition())
+	box, can, err := u.ws.CommandEnv(nil, nil).Box(r.Definition())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (a *app) confineServer(ctx context.Context, name string, r mcp.Reach) (*pro
 	case !can.Files():
 		return nil, errors.New("it is to be confined, and this system cannot enforce " + missing)
 	case missing != "":
-		a.con.Warn("MCP server %s runs with less of a sandbox than it asks for: this system cannot enforce %s", name, missing)
+		u.con.Warn("MCP server %s runs with less of a sandbox than it asks for: this system cannot enforce %s", name, missing)
 	}
 	return box, nil
 }

@@ -1,0 +1,40 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+
+	"jp/tools"
+	"jp/tools/proc"
+)
+
+// CommandEnv is what local tools run in. extra joins what their templates may name. A nil host starts nothing.
+func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
+	ws, _ := w.Root()
+	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}
+	for k, v := range extra {
+		context[k] = v
+	}
+	var secrets []string
+	if m, err := w.Machine(); err == nil {
+		for _, p := range m.Providers.LLM {
+			secrets = append(secrets, p.APIKeyEnv)
+		}
+	}
+	return tools.CommandEnv{
+		Host: host, Dir: ws, Environ: w.Con.Env.Environ, Context: context, Secrets: secrets,
+		Notice: tools.Once(func(text string) { w.Con.Warn("%s", text) }), Deny: w.Closed(), Sealed: w.Sealed(), Growing: w.Growing(), Program: OwnProgram(),
+	}
+}
+
+// OwnProgram is the file of this program, "" when it cannot be told.
+func OwnProgram() string {
+	program, err := os.Executable()
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		return ""
+	}
+	return program
+}
