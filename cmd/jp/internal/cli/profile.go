@@ -188,17 +188,17 @@ type toolShown struct {
 }
 
 // shownTools are the tools that a config holds.
-func shownTools(r *profiles.Resolved, defs []tools.Definition, servers map[string]mcpServer) []toolShown {
+func shownTools(r *profiles.Resolved, defs []tools.Definition, known map[string]mcpServer) []toolShown {
 	out := make([]toolShown, 0, len(defs))
 	for _, d := range defs {
 		t := r.Tools[d.Name]
-		out = append(out, showTool(d, t.Pos("").String(), servers))
+		out = append(out, showTool(d, t.Pos("").String(), known))
 	}
 	return out
 }
 
-func showTool(d tools.Definition, origin string, servers map[string]mcpServer) toolShown {
-	reach := toolReach(d, servers)
+func showTool(d tools.Definition, origin string, known map[string]mcpServer) toolShown {
+	reach := toolReach(d, known)
 	s := toolShown{
 		Name: d.Name, Source: wording.Either(d.Remote == "", d.Source, d.Declared()), Run: cmp.Or(string(d.Run), string(tools.RunAsk)), Result: cmp.Or(string(d.Result), string(tools.ResultUnattended)),
 		Timeout: wording.Either(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,

@@ -46,8 +46,8 @@ func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string
 	return r
 }
 
-// toolReach is what a tool reaches; servers are those that it may be one of.
-func toolReach(d tools.Definition, servers map[string]mcpServer) programReach {
+// toolReach is what a tool reaches; known are those that it may be one of.
+func toolReach(d tools.Definition, known map[string]mcpServer) programReach {
 	rules := []string{}
 	for _, rule := range d.Reach() {
 		rules = append(rules, string(rule.Mode)+" "+rule.Path)
@@ -56,7 +56,7 @@ func toolReach(d tools.Definition, servers map[string]mcpServer) programReach {
 		return newReach(d.Sandbox, d.Network, rules, d.Env)
 	}
 	if name, ok := d.MCP(); ok {
-		if s, found := servers[name]; found {
+		if s, found := known[name]; found {
 			return serverReach(s.Server)
 		}
 	}

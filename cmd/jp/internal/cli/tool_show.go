@@ -48,10 +48,10 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			servers := a.mcp.known(ctx)
-			reach := toolReach(d, servers)
+			known := a.mcp.known(ctx)
+			reach := toolReach(d, known)
 			t := toolDetail{
-				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), servers), Schema: d.Schema,
+				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
 				Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
 			}
 			if len(t.Schema) == 0 {

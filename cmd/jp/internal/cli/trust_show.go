@@ -179,13 +179,13 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
-	servers := a.mcp.serversFor(c)
+	known := a.mcp.serversFor(c)
 	for _, d := range defs {
-		shown := showTool(d, "", servers)
+		shown := showTool(d, "", known)
 		s.Tools = append(s.Tools, toolGrant{
 			Name: d.Name, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
 			Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
-			Unenforced: toolReach(d, servers).Unenforced,
+			Unenforced: toolReach(d, known).Unenforced,
 		})
 	}
 	slices.SortStableFunc(s.Tools, func(a, b toolGrant) int { return a.rank() - b.rank() })
