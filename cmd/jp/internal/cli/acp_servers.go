@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 )
@@ -18,7 +19,7 @@ import (
 // maxEditorServers bounds how many an editor may bring.
 const maxEditorServers = 64
 
-// serversOf keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
+// servers.Parse keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
 // before a tool that the config enables needs it, and a person said yes. What is left out is said.
 func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) error {
 	if len(setup.Servers) == 0 {
@@ -27,11 +28,11 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.app.mcp.mcpServers(ctx)
+	known, err := q.app.mcp.All(ctx)
 	if err != nil {
 		return err
 	}
-	s.servers = map[string]mcpServer{}
+	s.servers = map[string]servers.Server{}
 	own, err := q.app.ws.Machine()
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	for _, m := range setup.Servers {
 		e := editorServer(m, q.workspace)
 		have, taken := known[e.Server.Name]
-		taken = taken && !(have.Own && onlyConfines(own.Providers.MCP[e.Server.Name])) // that waits for one to confine
+		taken = taken && !(have.Own && servers.OnlyConfines(own.Providers.MCP[e.Server.Name])) // that waits for one to confine
 		if _, twice := s.servers[e.Server.Name]; twice {
 			e.Err = errors.New("two have this name")
 		}
@@ -50,7 +51,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 		case taken:
 			q.app.con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
-			s.servers[e.Server.Name] = mcpServer{Entry: e, Origin: ofEditor}
+			s.servers[e.Server.Name] = servers.Server{Entry: e, Origin: servers.OfEditor}
 		}
 	}
 	return nil
@@ -92,7 +93,7 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 }
 
 // approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
-func (s *acpShow) approve(ctx context.Context, server mcpServer, list []mcp.Tool) error {
+func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
 	shown, err := s.query.app.mcpShown(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func (s *acpSession) unused(q *query, set tools.Set) {
 
 // reachable refuses to a sub-agent the tools of servers that only this process knows.
 func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
-	if len(a.mcp.editor) == 0 {
+	if len(a.mcp.Editor) == 0 {
 		return nil
 	}
 	for _, d := range defs {
@@ -151,7 +152,7 @@ func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
 		if !ok {
 			continue
 		}
-		if s, err := a.mcp.mcpServer(ctx, server); err == nil && s.Origin == ofEditor {
+		if s, err := a.mcp.Find(ctx, server); err == nil && s.Origin == servers.OfEditor {
 			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
 				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
 		}

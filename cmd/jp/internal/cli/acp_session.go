@@ -7,6 +7,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -22,8 +23,8 @@ type acpSession struct {
 	replay  func(context.Context, func(acp.Update)) error
 	title   string // that the editor knows
 	notices *notices
-	servers map[string]mcpServer // that the editor brings along
-	told    bool                 // which of these are not used
+	servers map[string]servers.Server // that the editor brings along
+	told    bool                      // which of these are not used
 	options acpOptionsOf
 }
 
@@ -59,7 +60,7 @@ func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err erro
 	if err := s.server.within(own); err != nil {
 		return nil, nil, err
 	}
-	own.mcp.editor = s.servers
+	own.mcp.Editor = s.servers
 	q, err = own.place(ctx, nil)
 	switch {
 	case err != nil:
@@ -148,7 +149,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer q.app.mcp.closeServers()
+	defer q.app.mcp.Close()
 	q.host = host
 	t, err := q.prompted(ctx, prompt)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 			client.Tell(acp.NewChosen(s.Options()))
 		}
 	}()
-	q.asks, q.app.mcp.approve = show, show.approve
+	q.asks, q.app.mcp.Approve = show, show.approve
 	loop, d, err := q.assemble(ctx)
 	if err != nil {
 		return "", err

@@ -123,9 +123,9 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	}
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
-		r, err := a.mcp.mcpRecord(ctx, server)
+		r, err := a.mcp.Record(ctx, server)
 		if err == nil && r == nil && a.ws.Gate.ByEnv() {
-			r, err = a.mcp.readMCPRecord(ctx, server, true)
+			r, err = a.mcp.ReadRecord(ctx, server, true)
 		}
 		if err != nil {
 			return nil // without a state folder there are none

@@ -86,9 +86,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 			return []error{err}
 		}
 	}
-	asks, look := a.con.Globals.NonInteractive, a.mcp.look
-	a.con.Globals.NonInteractive, a.mcp.look = true, true
-	defer func() { a.con.Globals.NonInteractive, a.mcp.look = asks, look }()
+	asks, look := a.con.Globals.NonInteractive, a.mcp.Look
+	a.con.Globals.NonInteractive, a.mcp.Look = true, true
+	defer func() { a.con.Globals.NonInteractive, a.mcp.Look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
 	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}

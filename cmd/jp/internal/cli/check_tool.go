@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
@@ -229,7 +230,7 @@ func (l *linter) servers() map[string]bool {
 	names := map[string]bool{}
 	if m, err := l.app.ws.Machine(); err == nil {
 		for name, s := range m.Providers.MCP {
-			if !onlyConfines(s) {
+			if !servers.OnlyConfines(s) {
 				names[name] = true
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -35,7 +36,7 @@ type app struct {
 	ws    *workspace.Workspace
 	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest *guest // this command line came from a jp inside a tool; nil for all others
-	mcp   *mcpUse
+	mcp   *servers.Set
 
 	tape *record.Tape // recording or replay of this run; nil = none
 }
@@ -56,7 +57,7 @@ func Main(ctx context.Context, env console.Env) int {
 	ctx, lastTraces := a.traced(ctx)
 	defer lastTraces()
 	err := a.run(ctx, env.Args)
-	a.mcp.closeServers()
+	a.mcp.Close()
 	if err == nil {
 		return int(exit.OK)
 	}
@@ -75,7 +76,7 @@ func newApp(env console.Env) *app {
 // newAppAt returns jp at a console, without commands.
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
-	a.mcp = newServers(con, a.ws)
+	a.mcp = servers.New(con, a.ws)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {

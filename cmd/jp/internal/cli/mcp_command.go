@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
@@ -51,7 +52,7 @@ type mcpShown struct {
 	Left       []string          `json:"left"`        // what it has and cannot be used
 }
 
-func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown, error) {
+func (a *app) mcpShown(ctx context.Context, name string, s servers.Server) (mcpShown, error) {
 	v := mcpShown{
 		Name: name, Origin: s.Origin, Transport: s.Server.Transport(), Address: s.Server.Address(), Env: map[string]string{}, Headers: map[string]string{},
 		Variables: append([]string{}, s.Server.Variables()...), Status: "unapproved", Tools: []mcp.Tool{}, Left: []string{},
@@ -63,9 +64,9 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 		v.Status, v.Problem = "unusable", s.Err.Error()
 		return v, nil
 	}
-	reach := serverReach(s.Server)
+	reach := servers.ReachOfServer(s.Server)
 	v.Reaches, v.Network, v.Sandbox, v.Unenforced = reach.Access, reach.Network, reach.Sandbox, reach.Unenforced
-	switch r, err := a.mcp.approved(ctx, s); {
+	switch r, err := a.mcp.Approved(ctx, s); {
 	case err != nil:
 		return v, err
 	case r != nil:
@@ -73,7 +74,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s mcpServer) (mcpShown,
 		v.Tools, v.Left = append(v.Tools, r.Tools...), append(v.Left, r.Left...)
 		return v, nil
 	}
-	r, err := a.mcp.mcpRecord(ctx, name)
+	r, err := a.mcp.Record(ctx, name)
 	if r != nil {
 		v.Status = "changed"
 	}
@@ -91,12 +92,12 @@ func newMCPListCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.mcp.mcpServers(ctx)
+			all, err := a.mcp.All(ctx)
 			if err != nil {
 				return err
 			}
-			if a.mcp.fileErr != nil {
-				a.con.Warn("%s: %v", trust.MCPFile, a.mcp.fileErr)
+			if a.mcp.FileErr != nil {
+				a.con.Warn("%s: %v", trust.MCPFile, a.mcp.FileErr)
 			}
 			list := []mcpShown{}
 			rows := [][]string{}
@@ -126,13 +127,13 @@ func newMCPShowCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.mcp.mcpServers(ctx)
+			all, err := a.mcp.All(ctx)
 			if err != nil {
 				return err
 			}
 			s, ok := all[args[0]]
 			if !ok {
-				_, err := a.mcp.mcpServer(ctx, args[0])
+				_, err := a.mcp.Find(ctx, args[0])
 				return err
 			}
 			return a.writeMCPServer(ctx, args[0], s)
@@ -141,7 +142,7 @@ func newMCPShowCommand(a *app) *cli.Command {
 }
 
 // writeMCPServer writes one server to stdout.
-func (a *app) writeMCPServer(ctx context.Context, name string, s mcpServer) error {
+func (a *app) writeMCPServer(ctx context.Context, name string, s servers.Server) error {
 	v, err := a.mcpShown(ctx, name, s)
 	if err != nil {
 		return err
@@ -192,15 +193,15 @@ func mcpText(v mcpShown) string {
 		row("variables", strings.Join(v.Variables, " "))
 	}
 	if v.Sandbox != "" {
-		reach := programReach{Sandbox: v.Sandbox, Unenforced: v.Unenforced}
+		reach := servers.Reach{Sandbox: v.Sandbox, Unenforced: v.Unenforced}
 		for _, rule := range v.Reaches {
 			row("access", rule)
 		}
 		if len(v.Reaches) == 0 {
-			row("access", noFiles)
+			row("access", servers.NoFiles)
 		}
 		row("network", v.Network)
-		row("sandbox", reach.sandbox())
+		row("sandbox", reach.SandboxText())
 	}
 	for _, left := range v.Left {
 		row("left out", left)
@@ -233,11 +234,11 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return err
 	}
-	s, err := a.mcp.mcpServer(ctx, name)
+	s, err := a.mcp.Find(ctx, name)
 	if err != nil {
 		return err
 	}
-	before, err := a.mcp.mcpRecord(ctx, name)
+	before, err := a.mcp.Record(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -250,13 +251,13 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 		text := mcpText(shown)
 		if before != nil {
 			text += "It was approved with another entry: " + unseen.Spell(before.Server.Address()) +
-				wording.Either(before.Server.Command != "", " ("+serverReach(before.Server).text()+")", "") + "\n"
+				wording.Either(before.Server.Command != "", " ("+servers.ReachOfServer(before.Server).Text()+")", "") + "\n"
 		}
 		if err := a.askApproval(ctx, name, text, "Start it and look at its tools? [y/N] "); err != nil {
 			return err
 		}
 	}
-	list, left, err := a.mcp.mcpClient(s).List(ctx)
+	list, left, err := a.mcp.Client(s).List(ctx)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -275,7 +276,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.mcp.writeMCPRecord(ctx, s.Server, list, left, false); err != nil {
+	if _, err := a.mcp.WriteRecord(ctx, s.Server, list, left, false); err != nil {
 		return err
 	}
 	return a.writeMCPServer(ctx, name, s)

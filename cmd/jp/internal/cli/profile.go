@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -104,7 +105,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			for _, w := range r.Warnings {
 				a.con.Warn("%s", w)
 			}
-			ts := shownTools(r, defs, a.mcp.serversFor(files))
+			ts := shownTools(r, defs, a.mcp.In(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
@@ -144,7 +145,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 			continue
 		}
 		if t.Sandbox == string(tools.SandboxOff) {
-			fmt.Fprintf(w, "    %s\n", unconfined)
+			fmt.Fprintf(w, "    %s\n", servers.Unconfined)
 		}
 		if t.Command != "" {
 			fmt.Fprintf(w, "    runs %s\n", unseen.Spell(t.Command))
@@ -188,7 +189,7 @@ type toolShown struct {
 }
 
 // shownTools are the tools that a config holds.
-func shownTools(r *profiles.Resolved, defs []tools.Definition, known map[string]mcpServer) []toolShown {
+func shownTools(r *profiles.Resolved, defs []tools.Definition, known map[string]servers.Server) []toolShown {
 	out := make([]toolShown, 0, len(defs))
 	for _, d := range defs {
 		t := r.Tools[d.Name]
@@ -197,8 +198,8 @@ func shownTools(r *profiles.Resolved, defs []tools.Definition, known map[string]
 	return out
 }
 
-func showTool(d tools.Definition, origin string, known map[string]mcpServer) toolShown {
-	reach := toolReach(d, known)
+func showTool(d tools.Definition, origin string, known map[string]servers.Server) toolShown {
+	reach := servers.ReachOfTool(d, known)
 	s := toolShown{
 		Name: d.Name, Source: wording.Either(d.Remote == "", d.Source, d.Declared()), Run: cmp.Or(string(d.Run), string(tools.RunAsk)), Result: cmp.Or(string(d.Result), string(tools.ResultUnattended)),
 		Timeout: wording.Either(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,
@@ -206,7 +207,7 @@ func showTool(d tools.Definition, origin string, known map[string]mcpServer) too
 		Command: commandText(d.Command), Env: reach.Env, Sandbox: reach.Sandbox,
 		Detached: cmp.Or(string(d.Detached.Run), string(tools.DetachedDeny)),
 	}
-	if len(d.Access.FS) > 0 || reach.off() || !d.Local() && reach.Sandbox != "" {
+	if len(d.Access.FS) > 0 || reach.Off() || !d.Local() && reach.Sandbox != "" {
 		s.Access = reach.Access
 	}
 	for _, verb := range d.Access.JP {

@@ -434,7 +434,7 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 // finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no
 // reason to keep the answer back.
 func (q *query) finish(ctx context.Context, out agent.Outcome) (left error) {
-	q.app.mcp.closeServers()
+	q.app.mcp.Close()
 	left = q.host.Close()
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})

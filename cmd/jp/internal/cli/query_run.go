@@ -46,7 +46,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.app.mcp.settledTools(ctx, defs, ceiling.MayHold); err != nil {
+	if defs, err = q.app.mcp.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -138,9 +138,9 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		}
 		if _, ok := def.MCP(); ok {
 			if def.Pin == "" {
-				continue // what this run may not hold was not looked up: see settledTools
+				continue // what this run may not hold was not looked up: see servers.Ready
 			}
-			t, err := q.app.mcp.serverTool(ctx, def)
+			t, err := q.app.mcp.Tool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -295,7 +295,7 @@ func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profi
 		err = a.reachable(ctx, defs)
 	}
 	if err == nil { // so that the sub-agent is granted tools as they were approved
-		defs, err = a.mcp.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+		defs, err = a.mcp.Ready(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
 		return delegate.Profile{}, err

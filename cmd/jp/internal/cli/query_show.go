@@ -89,7 +89,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	}
 }
 
-// serversOf are the MCP servers that tools of a set are of.
+// servers.Parse are the MCP servers that tools of a set are of.
 func serversOf(set tools.Set) []stream.ServerStatus {
 	list := []stream.ServerStatus{}
 	for t := range set.All() {

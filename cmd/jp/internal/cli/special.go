@@ -104,7 +104,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 	}
 	defs, err := q.app.definitions(ctx, r)
 	if err == nil {
-		defs, err = q.app.mcp.settledTools(ctx, defs, func(tools.Definition) bool { return true })
+		defs, err = q.app.mcp.Ready(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
 		return delegate.Special{}, err

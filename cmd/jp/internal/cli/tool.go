@@ -57,7 +57,7 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs, a.mcp.known(ctx))
+			ts := shownTools(r, defs, a.mcp.Known(ctx))
 			if a.con.JSON() {
 				return a.con.Document(ts)
 			}
@@ -126,7 +126,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		return err
 	}
 	if _, ok := d.MCP(); ok && d.Pin == "" {
-		defs, err := a.mcp.settledTools(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		defs, err := a.mcp.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		return tools.Command(d, env)
 	}
 	if _, ok := d.MCP(); ok {
-		return a.mcp.serverTool(ctx, d)
+		return a.mcp.Tool(ctx, d)
 	}
 	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		WithHint("`jp query` lets an agent call it")

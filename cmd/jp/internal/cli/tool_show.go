@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 	"jp/tools/proc"
@@ -30,7 +31,7 @@ type toolDetail struct {
 	ScriptFile string          `json:"script_file"`
 	Schema     json.RawMessage `json:"schema"`
 
-	reach programReach
+	reach servers.Reach
 }
 
 func newToolShowCommand(a *app) *cli.Command {
@@ -48,8 +49,8 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			known := a.mcp.known(ctx)
-			reach := toolReach(d, known)
+			known := a.mcp.Known(ctx)
+			reach := servers.ReachOfTool(d, known)
 			t := toolDetail{
 				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
 				Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
@@ -90,7 +91,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 		row("access", rule+wording.Either(len(t.Access) == 0, "  (the default)", ""))
 	}
 	if t.Sandbox != "" && len(t.Reaches) == 0 {
-		row("access", noFiles)
+		row("access", servers.NoFiles)
 	}
 	if t.Command != "" {
 		if t.Script == "" {
@@ -104,7 +105,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	}
 	if t.Sandbox != "" {
 		row("network", t.Network)
-		row("sandbox", t.reach.sandbox())
+		row("sandbox", t.reach.SandboxText())
 	}
 	if variables := wording.Either(t.Command != "", t.Variables, t.Env); len(variables) > 0 {
 		row("variables", strings.Join(variables, " "))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -176,7 +177,7 @@ func (s trustShown) unconfined() []string {
 	if more := len(list) - most; more > 0 {
 		list = append(list[:most], fmt.Sprintf("  and %d more", more))
 	}
-	return append([]string{unconfined}, list...)
+	return append([]string{servers.Unconfined}, list...)
 }
 
 // title names the agent.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -179,13 +180,13 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
-	known := a.mcp.serversFor(c)
+	known := a.mcp.In(c)
 	for _, d := range defs {
 		shown := showTool(d, "", known)
 		s.Tools = append(s.Tools, toolGrant{
 			Name: d.Name, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
 			Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
-			Unenforced: toolReach(d, known).Unenforced,
+			Unenforced: servers.ReachOfTool(d, known).Unenforced,
 		})
 	}
 	slices.SortStableFunc(s.Tools, func(a, b toolGrant) int { return a.rank() - b.rank() })
@@ -208,7 +209,7 @@ func (t toolGrant) off() bool { return t.Sandbox == string(tools.SandboxOff) }
 
 // text is the tool on one line; what can do harm stands first, what its author wrote last.
 func (t toolGrant) text() string {
-	line := wording.Either(t.off(), unconfined+"; ", "") + t.Source + ", " + t.Run
+	line := wording.Either(t.off(), servers.Unconfined+"; ", "") + t.Source + ", " + t.Run
 	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
 		line += ", but runs where nobody can be asked"
 	}
@@ -254,7 +255,7 @@ func (a *app) serversShown(c *trust.Files) []string {
 	if _, err := mcp.ParseFile(data, c.Root); err != nil {
 		return append(list, trust.MCPFile+": cannot be read")
 	}
-	for name, s := range a.mcp.serversFor(c) {
+	for name, s := range a.mcp.In(c) {
 		if s.Origin != trust.MCPFile {
 			continue
 		}
@@ -263,7 +264,7 @@ func (a *app) serversShown(c *trust.Files) []string {
 			text += " (with " + strings.Join(v, " ") + ")"
 		}
 		if s.Server.Command != "" {
-			text += ", " + serverReach(s.Server).text()
+			text += ", " + servers.ReachOfServer(s.Server).Text()
 		}
 		if s.Err != nil {
 			text = unseen.Word(name) + ": cannot be used: " + s.Err.Error()

@@ -20,7 +20,7 @@ func (a *app) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.De
 	if err != nil {
 		return nil, err
 	}
-	return a.mcp.pinned(ctx, defs)
+	return a.mcp.Pinned(ctx, defs)
 }
 
 // definitions joins a config to the definitions in files of their own.

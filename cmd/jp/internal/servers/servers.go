@@ -1,4 +1,11 @@
-package cli
+// Package servers is the MCP servers that tools of one workspace may be of: those of the user's config, of the workspace's
+// .mcp.json as far as it passed the trust gate, and those that an editor brings along.
+//
+// A Set reads and starts nothing before a tool of a server is held. A person approves a server with the tools that it has; the
+// record of that is kept beside the workspace's record of trust, and a tool is pinned to it: one that the server describes in
+// another way later is not offered. A server in the user's own config needs no approval. Reach says what a tool or a server
+// reaches when it runs, and every page that says something of a sandbox takes it from there.
+package servers
 
 import (
 	"context"
@@ -20,44 +27,43 @@ import (
 	"jp/tools/proc"
 )
 
-// ofEditor is the origin of an MCP server that an editor brings along.
-const ofEditor = "the editor"
+// OfEditor is the origin of an MCP server that an editor brings along.
+const OfEditor = "the editor"
 
-// mcpUse is what this process has to do with the MCP servers of a workspace. It may be used by several goroutines.
-type mcpUse struct {
+// Set is what this process has to do with the MCP servers of a workspace. It may be used by several goroutines.
+type Set struct {
 	con *console.Console
 	ws  *workspace.Workspace
 
 	mu      sync.Mutex
-	servers map[string]mcpServer // nil = not read yet
-	fileErr error                // what is wrong with .mcp.json as a whole
-	host    *proc.Host           // that their processes are below
+	servers map[string]Server // nil = not read yet
+	FileErr error             // mistake that makes .mcp.json unreadable as a whole; nil = none, or not read yet
+	host    *proc.Host        // of their processes
 	clients map[string]*mcp.Client
 
-	editor map[string]mcpServer // those that an editor brings along
-	look   bool                 // nothing is started: see startable
-	// approve asks whether one of these may be started, and, with the tools that it has then, whether they may be used; nil =
-	// nobody can be asked.
-	approve func(ctx context.Context, s mcpServer, list []mcp.Tool) error
+	Editor map[string]Server // servers of the editor; set before first use
+	Look   bool              // start no server: what is not on record is not known
+	// Approve asks a person whether a server of the editor may be started, with a nil list, and then whether its tools may be
+	// used. nil = nobody can be asked.
+	Approve func(ctx context.Context, s Server, list []mcp.Tool) error
 }
 
-// newServers returns the MCP servers of a workspace. Nothing is read or started before a tool of one is held.
-func newServers(con *console.Console, ws *workspace.Workspace) *mcpUse {
-	return &mcpUse{con: con, ws: ws}
+// New returns the MCP servers of a workspace. Nothing is read or started before a tool of one is held.
+func New(con *console.Console, ws *workspace.Workspace) *Set {
+	return &Set{con: con, ws: ws}
 }
 
-// mcpServer is a server that tools may name.
-type mcpServer struct {
+// Server is a server that tools may name.
+type Server struct {
 	mcp.Entry
-	Origin string // "config.toml", ".mcp.json" or ofEditor
-	// Own says that the user's own config has it, which is consent to start it.
-	Own bool
+	Origin string // "config.toml", ".mcp.json" or OfEditor
+	Own    bool   // in the user's own config, which is consent to start it
 }
 
-// mcpServers are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
+// All are the servers of the user's config, and those of the workspace's .mcp.json as far as it passed the gate, which the
 // user's config may confine. A delegated run, whose caller has, reads that file alone: it starts nothing that a record of approval
 // does not show.
-func (u *mcpUse) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
+func (u *Set) All(ctx context.Context) (map[string]Server, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.servers != nil {
@@ -71,14 +77,14 @@ func (u *mcpUse) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, confines, fileErr, err := u.serversOf(root, data)
+	all, confines, fileErr, err := u.Parse(root, data)
 	if err != nil {
 		return nil, err
 	}
 	if data != nil {
-		u.fileErr = fileErr
+		u.FileErr = fileErr
 	}
-	for name, s := range u.editor {
+	for name, s := range u.Editor {
 		have, taken := all[name]
 		limit, limited := confines[name]
 		switch {
@@ -94,14 +100,14 @@ func (u *mcpUse) mcpServers(ctx context.Context) (map[string]mcpServer, error) {
 	return all, nil
 }
 
-// serversOf are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
-// the user's own that say what one of .mcp.json or an editor may reach; fileErr is what is wrong with .mcp.json as a whole.
-func (u *mcpUse) serversOf(root string, data []byte) (all map[string]mcpServer, confines map[string]mcp.Entry, fileErr, err error) {
+// Parse are the servers of the user's config and of a .mcp.json with this content, nil for none. confines are those entries of
+// the user's own that say what one of .mcp.json or an editor may reach; FileErr is what is wrong with .mcp.json as a whole.
+func (u *Set) Parse(root string, data []byte) (all map[string]Server, confines map[string]mcp.Entry, fileErr, err error) {
 	m, err := u.ws.Machine()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	all, confines = map[string]mcpServer{}, map[string]mcp.Entry{}
+	all, confines = map[string]Server{}, map[string]mcp.Entry{}
 	for name, s := range m.Providers.MCP {
 		e := mcp.Entry{Server: mcp.Server{Name: name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}}
 		if s.Command != "" {
@@ -112,13 +118,13 @@ func (u *mcpUse) serversOf(root string, data []byte) (all map[string]mcpServer, 
 		case !mcp.ValidName(name):
 			e.Err = errors.New("the name of a server has at most 64 letters, digits, - and _")
 		case e.Err != nil:
-		case onlyConfines(s):
+		case OnlyConfines(s):
 			confines[name] = e
 			e.Err = fmt.Errorf("it confines a server of %s, and there is none of this name here", trust.MCPFile)
 		default:
 			e.Err = e.Server.Check()
 		}
-		all[name] = mcpServer{Entry: e, Origin: "config.toml", Own: true}
+		all[name] = Server{Entry: e, Origin: "config.toml", Own: true}
 	}
 	if data == nil {
 		return all, confines, nil, nil
@@ -133,21 +139,21 @@ func (u *mcpUse) serversOf(root string, data []byte) (all map[string]mcpServer, 
 			if e.Err == nil {
 				e.Err = e.Server.Check()
 			}
-		case taken && onlyConfines(m.Providers.MCP[name]):
+		case taken && OnlyConfines(m.Providers.MCP[name]):
 			e.Err = own.Err
 		case taken:
 			e.Err = fmt.Errorf("your own config.toml and %s both have it: rename one", trust.MCPFile)
 		}
-		all[name] = mcpServer{Entry: e, Origin: trust.MCPFile}
+		all[name] = Server{Entry: e, Origin: trust.MCPFile}
 	}
 	return all, confines, fileErr, nil
 }
 
-// pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
+// Pinned fills in what was approved of the tools of MCP servers among defs. It starts nothing; a tool of which nothing was
 // approved stays as it is, see settled.
-func (u *mcpUse) pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
+func (u *Set) Pinned(ctx context.Context, defs []tools.Definition) ([]tools.Definition, error) {
 	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
-		all, err := u.mcpServers(ctx)
+		all, err := u.All(ctx)
 		if err != nil {
 			return d, err
 		}
@@ -155,7 +161,7 @@ func (u *mcpUse) pinned(ctx context.Context, defs []tools.Definition) ([]tools.D
 		if !ok || s.Err != nil {
 			return d, nil
 		}
-		r, err := u.approved(ctx, s)
+		r, err := u.Approved(ctx, s)
 		if err != nil || r == nil {
 			return d, err
 		}
@@ -173,7 +179,7 @@ func pin(d tools.Definition, r *mcp.Record) (tools.Definition, error) {
 }
 
 // eachMCP replaces the tools of MCP servers among defs by what f makes of them.
-func (u *mcpUse) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
+func (u *Set) eachMCP(defs []tools.Definition, f func(d tools.Definition, server string) (tools.Definition, error)) ([]tools.Definition, error) {
 	var out []tools.Definition
 	for i, d := range defs {
 		server, ok := d.MCP()
@@ -194,19 +200,19 @@ func (u *mcpUse) eachMCP(defs []tools.Definition, f func(d tools.Definition, ser
 	return out, nil
 }
 
-// settledTools makes the tools of MCP servers among defs that keep lets through fit to be offered. One of a server in the
+// Ready makes the tools of MCP servers among defs that keep lets through fit to be offered. One of a server in the
 // user's own config is looked up there, which starts the server, when that has not been done before. Anything else that nobody
 // approved is refused.
-func (u *mcpUse) settledTools(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
+func (u *Set) Ready(ctx context.Context, defs []tools.Definition, keep func(tools.Definition) bool) ([]tools.Definition, error) {
 	return u.eachMCP(defs, func(d tools.Definition, server string) (tools.Definition, error) {
 		if d.Pin != "" || !keep(d) {
 			return d, nil
 		}
-		s, err := u.mcpServer(ctx, server)
+		s, err := u.Find(ctx, server)
 		if err != nil {
 			return d, fmt.Errorf("tool %s: %w", d.Name, err)
 		}
-		r, err := u.approved(ctx, s)
+		r, err := u.Approved(ctx, s)
 		if err == nil && r == nil {
 			r, err = u.firstUse(ctx, s)
 		}
@@ -225,41 +231,41 @@ func (u *mcpUse) settledTools(ctx context.Context, defs []tools.Definition, keep
 }
 
 // firstUse records the tools of a server that needs nobody's approval.
-func (u *mcpUse) firstUse(ctx context.Context, s mcpServer) (*mcp.Record, error) {
+func (u *Set) firstUse(ctx context.Context, s Server) (*mcp.Record, error) {
 	switch {
 	case s.Own, u.ws.Gate.ByEnv():
-	case s.Origin == ofEditor && u.approve != nil:
-		if err := u.approve(ctx, s, nil); err != nil {
+	case s.Origin == OfEditor && u.Approve != nil:
+		if err := u.Approve(ctx, s, nil); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of %s: not approved", s.Server.Name, s.Origin)}).
 			WithHint("`jp mcp approve %s` shows what it would run, and asks", s.Server.Name)
 	}
-	if u.look {
+	if u.Look {
 		return nil, exit.NotFoundf("MCP server %s: was never used, so its tools are not known", s.Server.Name).
 			WithHint("`jp mcp approve %s` asks it for them, and so does the first query", s.Server.Name)
 	}
-	list, left, err := u.mcpClient(s).List(ctx)
-	if err == nil && s.Origin == ofEditor && !u.ws.Gate.ByEnv() && len(list) > 0 {
-		err = u.approve(ctx, s, list)
+	list, left, err := u.Client(s).List(ctx)
+	if err == nil && s.Origin == OfEditor && !u.ws.Gate.ByEnv() && len(list) > 0 {
+		err = u.Approve(ctx, s, list)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return u.writeMCPRecord(ctx, s.Server, list, left, !s.Own && u.ws.Gate.ByEnv())
+	return u.WriteRecord(ctx, s.Server, list, left, !s.Own && u.ws.Gate.ByEnv())
 }
 
-// mcpServer finds a server by name.
-func (u *mcpUse) mcpServer(ctx context.Context, name string) (mcpServer, error) {
-	all, err := u.mcpServers(ctx)
+// Find finds a server by name.
+func (u *Set) Find(ctx context.Context, name string) (Server, error) {
+	all, err := u.All(ctx)
 	if err != nil {
-		return mcpServer{}, err
+		return Server{}, err
 	}
 	s, ok := all[name]
 	switch {
-	case !ok && u.fileErr != nil:
-		return s, exit.Refusedf("%s: %v", trust.MCPFile, u.fileErr)
+	case !ok && u.FileErr != nil:
+		return s, exit.Refusedf("%s: %v", trust.MCPFile, u.FileErr)
 	case !ok:
 		return s, exit.NotFoundf("MCP server %s: there is none of this name", name).
 			WithHint("%s", command.DidYouMean(name, slices.Sorted(maps.Keys(all)), "[providers.mcp."+name+"] in your config.toml, or "+trust.MCPFile+", names one"))
@@ -269,8 +275,8 @@ func (u *mcpUse) mcpServer(ctx context.Context, name string) (mcpServer, error) 
 	return s, nil
 }
 
-// mcpClient returns the one client of a server in this process.
-func (u *mcpUse) mcpClient(s mcpServer) *mcp.Client {
+// Client returns the one client of a server in this process.
+func (u *Set) Client(s Server) *mcp.Client {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if c, ok := u.clients[s.Server.Name]; ok {
@@ -281,16 +287,16 @@ func (u *mcpUse) mcpClient(s mcpServer) *mcp.Client {
 	}
 	name := s.Server.Name
 	c := mcp.NewClient(s.Server, mcp.Options{
-		Host: u.host, Environ: u.con.Env.Environ, Refuse: u.keptFromServers, Version: version.Version,
-		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return u.confineServer(ctx, name, r) },
+		Host: u.host, Environ: u.con.Env.Environ, Refuse: u.Withheld, Version: version.Version,
+		Confine: func(ctx context.Context, r mcp.Reach) (*proc.Confine, error) { return u.confine(ctx, name, r) },
 		Tell:    func(line string) { u.con.Verbosef("MCP server %s: %s", name, line) },
 	})
 	u.clients[name] = c
 	return c
 }
 
-// keptFromServers says why a variable is never handed to an MCP server.
-func (u *mcpUse) keptFromServers(name string) string {
+// Withheld says why a variable is never handed to an MCP server.
+func (u *Set) Withheld(name string) string {
 	const why = "is the key of a model provider, or jp's own, and no server gets it"
 	if environ.IsProviderKey(name) {
 		return why
@@ -307,9 +313,9 @@ func (u *mcpUse) keptFromServers(name string) string {
 	return ""
 }
 
-// mcpVariables are the variables that approved servers take from the environment, for sub-agents that use them too.
-func (u *mcpUse) mcpVariables(ctx context.Context) []string {
-	all, err := u.mcpServers(ctx)
+// Variables are the variables that approved servers take from the environment, for sub-agents that use them too.
+func (u *Set) Variables(ctx context.Context) []string {
+	all, err := u.All(ctx)
 	if err != nil {
 		u.con.Warn("MCP servers: %v", err)
 	}
@@ -319,22 +325,22 @@ func (u *mcpUse) mcpVariables(ctx context.Context) []string {
 		if len(vars) == 0 || s.Err != nil {
 			continue
 		}
-		if r, err := u.approved(ctx, s); err != nil || r == nil {
+		if r, err := u.Approved(ctx, s); err != nil || r == nil {
 			continue
 		}
-		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return u.keptFromServers(name) != "" })...)
+		names = append(names, slices.DeleteFunc(vars, func(name string) bool { return u.Withheld(name) != "" })...)
 	}
 	return names
 }
 
-// serverTool is a pinned tool with what runs it.
-func (u *mcpUse) serverTool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
+// Tool is a pinned tool with what runs it.
+func (u *Set) Tool(ctx context.Context, d tools.Definition) (tools.Tool, error) {
 	server, _ := d.MCP()
-	s, err := u.mcpServer(ctx, server)
+	s, err := u.Find(ctx, server)
 	if err != nil {
 		return tools.Tool{}, err
 	}
-	r, err := u.approved(ctx, s)
+	r, err := u.Approved(ctx, s)
 	if err != nil {
 		return tools.Tool{}, err
 	}
@@ -345,14 +351,14 @@ func (u *mcpUse) serverTool(ctx context.Context, d tools.Definition) (tools.Tool
 	if !ok || d.Pin != r.Server.Digest()+want.Digest() {
 		return tools.Tool{}, exit.Refusedf("tool %s: MCP server %s was approved anew meanwhile", d.Name, server)
 	}
-	client := u.mcpClient(s)
+	client := u.Client(s)
 	return tools.Tool{Definition: d, Func: func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		return client.Call(ctx, want, c.Arguments)
 	}}, nil
 }
 
-// closeServers ends the MCP servers that this process started, all at the same time. Another run starts its own.
-func (u *mcpUse) closeServers() {
+// Close ends the MCP servers that this process started, all at the same time. Another run starts its own.
+func (u *Set) Close() {
 	u.mu.Lock()
 	clients, host := u.clients, u.host
 	u.clients, u.host = nil, nil

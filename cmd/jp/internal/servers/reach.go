@@ -1,4 +1,4 @@
-package cli
+package servers
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"jp/tools/proc"
 )
 
-// programReach is what a program reaches when it runs, that of a local tool or of an MCP server: what holds, and not what its
+// Reach is what a program reaches when it runs, that of a local tool or of an MCP server: what holds, and not what its
 // definition would like. Every page and document that says something of a sandbox, a network, files or variables says this.
-type programReach struct {
+type Reach struct {
 	Sandbox    string   // auto, require, or off: unconfined; "" = no program: jp itself, or an address
 	Network    string   // none or any
 	Access     []string // "ro PATH" or "rw PATH"
@@ -26,14 +26,14 @@ type programReach struct {
 // anyFile is the access of a program that nothing confines.
 const anyFile = "rw /"
 
-// unconfined is said loudest, and first.
+// Unconfined is said loudest, and first.
 const (
-	unconfined = "runs UNCONFINED: it can do what you can do"
-	noFiles    = "no files of yours"
+	Unconfined = "runs UNCONFINED: it can do what you can do"
+	NoFiles    = "no files of yours"
 )
 
-func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string) programReach {
-	r := programReach{
+func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string) Reach {
+	r := Reach{
 		Sandbox: cmp.Or(string(sandbox), string(tools.SandboxAuto)), Network: cmp.Or(string(network), string(tools.NetworkNone)),
 		Access: append([]string{}, access...), Env: append([]string{}, env...), Unenforced: []string{},
 	}
@@ -46,8 +46,8 @@ func newReach(sandbox tools.Sandbox, network tools.Network, access, env []string
 	return r
 }
 
-// toolReach is what a tool reaches; known are those that it may be one of.
-func toolReach(d tools.Definition, known map[string]mcpServer) programReach {
+// ReachOfTool is what a tool reaches; known are those that it may be one of.
+func ReachOfTool(d tools.Definition, known map[string]Server) Reach {
 	rules := []string{}
 	for _, rule := range d.Reach() {
 		rules = append(rules, string(rule.Mode)+" "+rule.Path)
@@ -57,14 +57,14 @@ func toolReach(d tools.Definition, known map[string]mcpServer) programReach {
 	}
 	if name, ok := d.MCP(); ok {
 		if s, found := known[name]; found {
-			return serverReach(s.Server)
+			return ReachOfServer(s.Server)
 		}
 	}
-	return programReach{Network: string(tools.NetworkNone), Access: rules, Env: []string{}, Unenforced: []string{}}
+	return Reach{Network: string(tools.NetworkNone), Access: rules, Env: []string{}, Unenforced: []string{}}
 }
 
-// serverReach is what an MCP server reaches.
-func serverReach(s mcp.Server) programReach {
+// ReachOfServer is what an MCP server reaches.
+func ReachOfServer(s mcp.Server) Reach {
 	env := s.Variables()
 	for name := range s.Env {
 		env = append(env, name)
@@ -73,44 +73,44 @@ func serverReach(s mcp.Server) programReach {
 	env = slices.Compact(env)
 	switch {
 	case s.Command == "":
-		return programReach{Network: string(tools.NetworkAny), Access: []string{}, Env: append([]string{}, env...), Unenforced: []string{}}
+		return Reach{Network: string(tools.NetworkAny), Access: []string{}, Env: append([]string{}, env...), Unenforced: []string{}}
 	case s.Reach == nil:
 		return newReach(tools.SandboxOff, tools.NetworkAny, nil, env)
 	}
 	return newReach(s.Reach.Sandbox, s.Reach.Network, s.Reach.Files(), env)
 }
 
-// off reports whether nothing confines the program.
-func (r programReach) off() bool { return r.Sandbox == string(tools.SandboxOff) }
+// Off reports whether nothing confines the program.
+func (r Reach) Off() bool { return r.Sandbox == string(tools.SandboxOff) }
 
-// sandbox is Sandbox in words.
-func (r programReach) sandbox() string {
-	if r.off() {
-		return "off: " + unconfined
+// SandboxText is Sandbox in words.
+func (r Reach) SandboxText() string {
+	if r.Off() {
+		return "off: " + Unconfined
 	}
 	return r.Sandbox + wording.Either(len(r.Unenforced) > 0, "; this system cannot enforce "+strings.Join(r.Unenforced, ", "), "")
 }
 
-// text is all of it but the variables, on one line.
-func (r programReach) text() string {
-	if r.off() {
-		return unconfined
+// Text is all of it but the variables, on one line.
+func (r Reach) Text() string {
+	if r.Off() {
+		return Unconfined
 	}
-	return "sandbox " + r.sandbox() + ", network " + r.Network + ", access " + cmp.Or(strings.Join(r.Access, ", "), noFiles)
+	return "sandbox " + r.SandboxText() + ", network " + r.Network + ", access " + cmp.Or(strings.Join(r.Access, ", "), NoFiles)
 }
 
-// known are those that tools may be of, as far as they are known by now.
-func (u *mcpUse) known(ctx context.Context) map[string]mcpServer {
-	all, err := u.mcpServers(ctx)
+// Known are those that tools may be of, as far as they are known by now.
+func (u *Set) Known(ctx context.Context) map[string]Server {
+	all, err := u.All(ctx)
 	if err != nil {
 		return nil // whoever uses one of them says so
 	}
 	return all
 }
 
-// serversFor are those of a workspace that is looked at, trusted or not.
-func (u *mcpUse) serversFor(c *trust.Files) map[string]mcpServer {
-	all, _, _, err := u.serversOf(c.Root, c.Data[trust.MCPFile])
+// In are those of a workspace that is looked at, trusted or not.
+func (u *Set) In(c *trust.Files) map[string]Server {
+	all, _, _, err := u.Parse(c.Root, c.Data[trust.MCPFile])
 	if err != nil {
 		return nil // the user's own config cannot be read, which is said elsewhere
 	}

@@ -1,4 +1,4 @@
-package cli
+package servers
 
 import (
 	"context"
@@ -6,16 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"time"
+
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
-	"path/filepath"
-	"time"
 )
 
-// mcpRecordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
+// recordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
 // JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
-func (u *mcpUse) mcpRecordPath(ctx context.Context, name string, unasked bool) (string, error) {
+func (u *Set) recordPath(ctx context.Context, name string, unasked bool) (string, error) {
 	root, err := u.ws.Root()
 	if err != nil {
 		return "", err
@@ -28,13 +29,13 @@ func (u *mcpUse) mcpRecordPath(ctx context.Context, name string, unasked bool) (
 	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+wording.Either(unasked, "-unasked", "")+".json"), nil
 }
 
-// mcpRecord returns what was approved of a server under its name, nil when nothing was.
-func (u *mcpUse) mcpRecord(ctx context.Context, name string) (*mcp.Record, error) {
-	return u.readMCPRecord(ctx, name, false)
+// Record returns what was approved of a server under its name, nil when nothing was.
+func (u *Set) Record(ctx context.Context, name string) (*mcp.Record, error) {
+	return u.ReadRecord(ctx, name, false)
 }
 
-func (u *mcpUse) readMCPRecord(ctx context.Context, name string, unasked bool) (*mcp.Record, error) {
-	file, err := u.mcpRecordPath(ctx, name, unasked)
+func (u *Set) ReadRecord(ctx context.Context, name string, unasked bool) (*mcp.Record, error) {
+	file, err := u.recordPath(ctx, name, unasked)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +56,10 @@ func (u *mcpUse) readMCPRecord(ctx context.Context, name string, unasked bool) (
 	return r, nil
 }
 
-// writeMCPRecord records what a person approved, or, of a server in their own config, what it has. What is unasked counts only as
+// WriteRecord records what a person approved, or, of a server in their own config, what it has. What is unasked counts only as
 // long as JP_TRUST_WORKSPACE says so.
-func (u *mcpUse) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
-	file, err := u.mcpRecordPath(ctx, s.Name, unasked)
+func (u *Set) WriteRecord(ctx context.Context, s mcp.Server, list []mcp.Tool, left []string, unasked bool) (*mcp.Record, error) {
+	file, err := u.recordPath(ctx, s.Name, unasked)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +74,13 @@ func (u *mcpUse) writeMCPRecord(ctx context.Context, s mcp.Server, list []mcp.To
 	return r, nil
 }
 
-// approved returns the record of s as it is now, nil when there is none or it is that of another entry.
-func (u *mcpUse) approved(ctx context.Context, s mcpServer) (*mcp.Record, error) {
+// Approved returns the record of s as it is now, nil when there is none or it is that of another entry.
+func (u *Set) Approved(ctx context.Context, s Server) (*mcp.Record, error) {
 	for _, unasked := range []bool{false, true} {
 		if unasked && !u.ws.Gate.ByEnv() {
 			break
 		}
-		r, err := u.readMCPRecord(ctx, s.Server.Name, unasked)
+		r, err := u.ReadRecord(ctx, s.Server.Name, unasked)
 		if err != nil || r != nil && r.Server.Digest() == s.Server.Digest() {
 			return r, err
 		}

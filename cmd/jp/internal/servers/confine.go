@@ -1,4 +1,4 @@
-package cli
+package servers
 
 import (
 	"context"
@@ -36,14 +36,14 @@ func reachOf(name string, s profiles.MCPServer) (*mcp.Reach, error) {
 	return &mcp.Reach{FS: d.Reach(), Network: d.Network, Sandbox: d.Sandbox}, nil
 }
 
-// onlyConfines reports whether an entry of [providers.mcp] names no server of its own: it says what one of .mcp.json may reach.
-func onlyConfines(s profiles.MCPServer) bool {
+// OnlyConfines reports whether an entry of [providers.mcp] names no server of its own: it says what one of .mcp.json may reach.
+func OnlyConfines(s profiles.MCPServer) bool {
 	return s.Command == "" && s.URL == "" && len(s.Args)+len(s.Env)+len(s.Headers) == 0 && (s.Access != nil || s.Network+s.Sandbox != "")
 }
 
-// confineServer makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
+// confine makes the confinement of a server. What a sub-agent's tool is refused for is refused here too: a server runs
 // without a person looking on.
-func (u *mcpUse) confineServer(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
+func (u *Set) confine(ctx context.Context, name string, r mcp.Reach) (*proc.Confine, error) {
 	if _, err := u.ws.Store(ctx); err != nil { // no server reaches its folder
 		return nil, err
 	}
