@@ -108,11 +108,9 @@ var ErrNothingToResume = errors.New("the last turn is complete; there is nothing
 // turn is the state of one running turn.
 type turn struct {
 	*Loop
-	events []convstore.Event // of the whole conversation
-	from   int               // where this turn's events begin
-	turns  int               // how many there are, this one included
+	history *history
+	bill    bill
 
-	unsaved []convstore.Event // the last of events, to be stored with the next step
 	kept    *convstore.Budget // set aside for the closing call, where another model than this one makes it
 	meter   model.Meter       // of what the model is sent
 	cut     *limit            // why the reply that is being made is shorter than it could be
@@ -126,8 +124,6 @@ type turn struct {
 	stuck   bool              // no summary could be had
 	told    bool              // that the thread could not be made shorter
 	out     Outcome
-	priced  bool
-	cost    int64
 }
 
 // Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
@@ -141,7 +137,7 @@ func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 		return Outcome{}, err
 	}
 	// Calls that a crash left open are answered in the events too, so that the history reads as what happened.
-	if err := t.save(ctx, abandoned(t.events)...); err != nil {
+	if err := t.history.save(ctx, abandoned(t.history.events)...); err != nil {
 		return Outcome{}, err
 	}
 	if err := t.open(msg); err != nil {
@@ -162,15 +158,15 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	start, end := lastTurn(t.events)
+	start, end := lastTurn(t.history.events)
 	switch {
 	case start < 0 || end != nil && end.State == convstore.StateOK:
 		return Outcome{}, ErrNothingToResume
 	case end != nil:
-		if err := t.save(ctx, abandoned(t.events)...); err != nil {
+		if err := t.history.save(ctx, abandoned(t.history.events)...); err != nil {
 			return Outcome{}, err
 		}
-		again := convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(t.events[start:])}
+		again := convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(t.history.events[start:])}
 		if err := t.open(again); err != nil {
 			return Outcome{}, err
 		}
@@ -184,7 +180,7 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	if calls := pending(t.events[start:]); len(calls) > 0 && !t.spent() {
+	if calls := pending(t.history.events[start:]); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
 		var lost []convstore.Body
 		for _, c := range calls {
@@ -194,13 +190,13 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 				lost = append(lost, convstore.ToolResult{ID: c.ID, Text: interrupted, IsError: true})
 			}
 		}
-		if err := t.save(ctx, lost...); err != nil {
+		if err := t.history.save(ctx, lost...); err != nil {
 			return Outcome{}, err
 		}
 		if err := t.call(ctx, again); err != nil {
 			return Outcome{}, err
 		}
-		if len(again) > 0 && l.late(again, resultsOf(t.events[start:])) {
+		if len(again) > 0 && l.late(again, resultsOf(t.history.events[start:])) {
 			if err := t.note(ctx, convstore.Note{Kind: NoteSynthesis, Text: "late results are folded in: for the rest of this turn nothing is held but what reads"}); err != nil {
 				return Outcome{}, err
 			}
@@ -210,45 +206,36 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 	return t.run(ctx)
 }
 
+// load begins the state of a turn with what is stored.
 func (l *Loop) load(ctx context.Context) (*turn, error) {
-	t := &turn{Loop: l, priced: true, tools: l.Tools, system: l.System, limit: l.Compact.Limit}
-	if l.Log.Blank() {
-		return t, nil
+	h, err := readHistory(ctx, l.Log)
+	if err != nil {
+		return nil, err
 	}
-	for ev, err := range l.Log.Events(ctx, convstore.Range{}) {
-		if err != nil {
-			return nil, err
-		}
-		t.events = append(t.events, ev)
-		t.turns = ev.Turn
-	}
-	return t, nil
+	return &turn{Loop: l, history: h, tools: l.Tools, system: l.System, limit: l.Compact.Limit}, nil
 }
 
 // open begins a new turn, which is stored with its first step.
 func (t *turn) open(msg convstore.UserMessage) error {
-	t.from = len(t.events)
 	if err := t.hold(msg.Schema); err != nil { // before anything is stored
 		return err
 	}
-	t.turns++
-	t.out.Turn = t.turns
-	t.unsaved = t.made(convstore.TurnStart{Limits: t.Limits}, msg)
-	t.events = append(t.events, t.unsaved...)
+	t.history.begin(convstore.TurnStart{Limits: t.Limits}, msg)
+	t.out.Turn = t.history.turn
 	return nil
 }
 
 // adopt goes on in the turn whose events begin at start.
 func (t *turn) adopt(start int) error {
-	t.from = start
-	t.out.Turn = t.events[start].Turn
+	t.history.from = start
+	t.out.Turn = t.history.turn
 	called := false
-	for _, ev := range t.events[start:] {
+	for _, ev := range t.history.events[start:] {
 		switch b := ev.Body.(type) {
 		case convstore.ToolCall:
 			called = called || !isFetch(b.ID)
 		case convstore.ModelCall:
-			t.account(b)
+			t.bill.add(b)
 			if called {
 				t.rounds++
 			}
@@ -262,50 +249,18 @@ func (t *turn) adopt(start int) error {
 			}
 		}
 	}
-	return t.hold(schemaOf(t.events[start:]))
-}
-
-// made are new events of this turn.
-func (t *turn) made(bodies ...convstore.Body) []convstore.Event {
-	events := make([]convstore.Event, len(bodies))
-	for i, b := range bodies {
-		events[i] = convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Turn: t.turns, Body: b}
-	}
-	return events
-}
-
-// save commits events; what happened is recorded even when the run is being stopped.
-func (t *turn) save(ctx context.Context, bodies ...convstore.Body) error {
-	if len(bodies) == 0 {
-		return nil
-	}
-	events := t.made(bodies...)
-	if err := t.Log.Append(ctx, slices.Concat(t.unsaved, events)...); err != nil {
-		return err
-	}
-	t.unsaved = nil
-	t.events = append(t.events, events...)
-	return nil
+	return t.hold(schemaOf(t.history.events[start:]))
 }
 
 // note commits a remark.
 func (t *turn) note(ctx context.Context, n convstore.Note) error {
-	if err := t.save(ctx, n); err != nil {
+	if err := t.history.save(ctx, n); err != nil {
 		return err
 	}
 	if t.Watch.Note != nil {
 		t.Watch.Note(n)
 	}
 	return nil
-}
-
-func (t *turn) account(c convstore.ModelCall) {
-	t.out.Usage = t.out.Usage.Add(c.Usage)
-	if c.CostNano == nil {
-		t.priced = false
-	} else {
-		t.cost = convstore.Sum(t.cost, *c.CostNano)
-	}
 }
 
 // run asks and calls until the turn ends.
@@ -355,7 +310,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			}
 			continue
 		}
-		if err := t.save(ctx, r.bodies(t.Loop)...); err != nil {
+		if err := t.history.save(ctx, r.bodies(t.Loop)...); err != nil {
 			return Outcome{}, err
 		}
 		t.tell(r)
@@ -375,12 +330,12 @@ func (t *turn) spent() bool { return t.MaxRounds > 0 && t.rounds > t.MaxRounds }
 // close ends a turn at a limit: the pending calls are not run, and the model is asked once more, without tools, to hand in
 // what it has.
 func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
-	calls := pending(t.events[t.from:])
+	calls := pending(t.history.current())
 	refused := make([]convstore.Body, len(calls))
 	for i, c := range calls {
 		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.told, IsError: true}
 	}
-	if err := t.save(ctx, refused...); err != nil {
+	if err := t.history.save(ctx, refused...); err != nil {
 		return Outcome{}, err
 	}
 	if l.state != convstore.StateTimeout { // there is no time for a summary
@@ -427,10 +382,10 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 
 // tell accounts for a saved reply and shows it.
 func (t *turn) tell(r reply) {
-	t.account(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
+	t.bill.add(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
 	if t.Watch.Message != nil {
 		m := Message{Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
-		for _, ev := range slices.Backward(t.events) {
+		for _, ev := range slices.Backward(t.history.events) {
 			if _, ok := ev.Body.(convstore.ModelCall); ok {
 				m.ID = ev.ID
 				break
@@ -443,7 +398,7 @@ func (t *turn) tell(r reply) {
 // mend commits an answer that does not match, and what is wrong with it for the model to read.
 func (t *turn) mend(ctx context.Context, r reply) error {
 	n := complaint(r.bad)
-	if err := t.save(ctx, append(r.bodies(t.Loop), n)...); err != nil {
+	if err := t.history.save(ctx, append(r.bodies(t.Loop), n)...); err != nil {
 		return err
 	}
 	t.mends++
@@ -460,7 +415,7 @@ func (t *turn) keep(ctx context.Context, r reply) error {
 		return nil
 	}
 	r.cutOff()
-	if err := t.save(ctx, r.bodies(t.Loop)...); err != nil {
+	if err := t.history.save(ctx, r.bodies(t.Loop)...); err != nil {
 		return err
 	}
 	t.tell(r)
@@ -503,22 +458,20 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		bodies = r.bodies(t.Loop)
 	}
 	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
-	if saveErr := t.save(ctx, bodies...); saveErr != nil {
+	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {
 		return t.unstored(r, saveErr)
 	}
 	if len(bodies) > 1 {
 		t.tell(r)
 	}
 	t.out.State, t.out.Reason, t.out.Err = state, reason, failed
-	t.out.First = state == convstore.StateOK && !slices.ContainsFunc(t.events[:t.from], endedWell)
+	t.out.First = state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell)
 	if state != convstore.StateOK && r.limit != nil {
 		t.out.Limit = r.limit.kind
 	}
-	t.out.Text = Answer(t.events[t.from:])
+	t.out.Text = Answer(t.history.current())
 	t.out.Structured = r.data
-	if t.priced {
-		t.out.Cost = &t.cost
-	}
+	t.out.Usage, t.out.Cost = t.bill.usage, t.bill.cost()
 	return t.out, nil
 }
 
@@ -539,9 +492,7 @@ func (t *turn) unstored(r reply, err error) (Outcome, error) {
 	t.tell(r)
 	t.out.State, t.out.Reason, t.out.Err = convstore.StateError, failed.Error(), failed
 	t.out.Text, t.out.Structured = r.text, r.data
-	if t.priced {
-		t.out.Cost = &t.cost
-	}
+	t.out.Usage, t.out.Cost = t.bill.usage, t.bill.cost()
 	return t.out, failed
 }
 

@@ -42,15 +42,15 @@ func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Req
 	loop := *t.Loop
 	loop.Ask, loop.Model, loop.Name, loop.Price, loop.Output, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.Output, Watch{}
 	kept := Closing(t.Price)
-	own := &turn{Loop: &loop, unsaved: t.unsaved, turns: t.turns, kept: &kept}
+	own := &turn{Loop: &loop, history: &history{log: t.Log, unsaved: t.history.unsaved, turn: t.history.turn}, kept: &kept}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {
 		return r, call, broken.error
 	}
-	t.unsaved = own.unsaved
-	t.events = append(t.events, own.events...) // attempts that failed
-	for _, ev := range own.events {
-		t.account(ev.Body.(convstore.ModelCall))
+	t.history.unsaved = own.history.unsaved
+	t.history.events = append(t.history.events, own.history.events...) // attempts that failed
+	for _, ev := range own.history.events {
+		t.bill.add(ev.Body.(convstore.ModelCall))
 	}
 	if short != nil {
 		return r, call, &AsideError{What: what, Reason: short.told, Limit: true}
@@ -62,7 +62,7 @@ func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Req
 	if asked != nil && !r.any {
 		call.CostNano = new(int64) // nothing came, whatever its price
 	}
-	t.account(call)
+	t.bill.add(call)
 	none := &AsideError{What: what, Err: asked}
 	switch {
 	case asked != nil:
@@ -73,7 +73,7 @@ func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Req
 	default:
 		return r, call, nil
 	}
-	if err := t.save(ctx, call); err != nil {
+	if err := t.history.save(ctx, call); err != nil {
 		return r, call, err
 	}
 	return r, call, none

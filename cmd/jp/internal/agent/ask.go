@@ -114,9 +114,8 @@ func (a *asking) waits(ctx context.Context, lost model.Lost) error {
 	if u := lost.Usage; u != nil {
 		failed := reply{usage: *u, told: lost.Cost, guessed: lost.Estimated, stop: StopBroken, took: time.Since(a.reply.began)}
 		call := failed.call(a.Loop)
-		a.unsaved = append(a.unsaved, a.made(call)...)
-		a.events = append(a.events, a.unsaved[len(a.unsaved)-1])
-		a.account(call)
+		a.history.add(call)
+		a.bill.add(call)
 	}
 	a.reply = reply{began: time.Now()}
 	a.text.Reset()

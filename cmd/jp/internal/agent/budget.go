@@ -87,9 +87,9 @@ func (t *turn) begin(ctx context.Context, req *model.Request, closing, now bool)
 		}
 		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}
 	}
-	err = t.Log.Begin(ctx, bound, t.unsaved...)
+	err = t.Log.Begin(ctx, bound, t.history.unsaved...)
 	if err == nil {
-		t.unsaved = nil
+		t.history.unsaved = nil
 	}
 	return stop, err
 }
@@ -138,7 +138,7 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 // foreseen is what a call without a price may cost, as far as anybody can say: as much as the dearest of this turn whose cost
 // the server has told, and the same again for the closing call.
 func (t *turn) foreseen(closing bool) (most int64) {
-	for _, ev := range t.events[t.from:] {
+	for _, ev := range t.history.current() {
 		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == t.Model && c.CostNano != nil {
 			most = max(most, *c.CostNano)
 		}

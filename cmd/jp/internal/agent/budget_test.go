@@ -54,12 +54,12 @@ func TestAfford(t *testing.T) {
 		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
 		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
 	} {
-		tr := turn{Loop: &Loop{}}
+		tr := turn{Loop: &Loop{}, history: &history{}}
 		if test.priced {
 			tr.Price = pricey()
 		}
 		for _, n := range test.told {
-			tr.events = append(tr.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
+			tr.history.events = append(tr.history.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
 		}
 		req := worth(1000)
 		req.MaxTokens = test.own
@@ -84,7 +84,7 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	for _, n := range []int{3000, 20, 6000, 900} {
 		req.Messages = append(req.Messages, model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{Text: strings.Repeat("r", n)}}}})
 	}
-	tr := turn{Loop: &Loop{}}
+	tr := turn{Loop: &Loop{}, history: &history{}}
 	in, out, stop := tr.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
 	if stop != nil || out < closingLeast || in.Tokens+out > 1200 {
 		t.Fatalf("in %d, out %d, %v", in, out, stop)
@@ -112,7 +112,7 @@ func TestAsideOfAWriter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.out.Turn = tr.turns
+		tr.out.Turn = tr.history.turn
 		left := int64(100_000) + tt.want // for the writer's call, when that is set aside
 		if err := r.loop.Log.Limit(t.Context(), convstore.Limits{Run: convstore.Budget{CostNano: &left}}); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAsideOfAWriter(t *testing.T) {
 // TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		tr := turn{Loop: &Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}}
+		tr := turn{Loop: &Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}, history: &history{}}
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")

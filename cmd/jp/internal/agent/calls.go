@@ -56,7 +56,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 		for i, r := range results {
 			bodies[i] = r
 		}
-		if err := t.save(ctx, bodies...); err != nil {
+		if err := t.history.save(ctx, bodies...); err != nil {
 			stop()
 			for range ended { // until nothing of it is running
 			}

@@ -54,18 +54,18 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	if err != nil {
 		return c, usage, err
 	}
-	t.out.Turn = t.turns
-	start, end := lastTurn(t.events)
+	t.out.Turn = t.history.turn
+	start, end := lastTurn(t.history.events)
 	keep := o.Keep
 	if start >= 0 && end == nil {
 		keep = max(keep, 1)
 	}
-	t.from = max(start, 0)
-	at := len(t.events)
+	t.history.from = max(start, 0)
+	at := len(t.history.events)
 	if keep > 0 {
-		at = window(t.events, keep-1)
+		at = window(t.history.events, keep-1)
 		if keep == 1 {
-			at = t.from
+			at = t.history.from
 		}
 	}
 	c = convstore.Compaction{Reason: compactAsked, Before: t.sized(), Results: t.old(at)}
@@ -83,7 +83,7 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	}
 	if !summarize {
 		c.After = t.sized(c)
-		return c, usage, t.save(ctx, c)
+		return c, usage, t.history.save(ctx, c)
 	}
 	if l.Limits != nil {
 		if err := l.Log.Limit(ctx, *l.Limits); err != nil {
@@ -124,7 +124,7 @@ func (t *turn) refused(ctx context.Context, req model.Request, err error) (bool,
 // written that leaves half of limit. It reports whether anything was left out; a note says why not.
 func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) (bool, error) {
 	last := 0
-	for i, begins := range beginnings(t.events) {
+	for i, begins := range beginnings(t.history.events) {
 		if begins {
 			last = i
 		}
@@ -166,7 +166,7 @@ func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) 
 
 // compacted stores a compaction, behind what was to be stored anyway, and tells of it.
 func (t *turn) compacted(ctx context.Context, c convstore.Compaction, before ...convstore.Body) error {
-	if err := t.save(ctx, append(before, c)...); err != nil {
+	if err := t.history.save(ctx, append(before, c)...); err != nil {
 		return err
 	}
 	if t.Watch.Compacted != nil {
@@ -177,19 +177,19 @@ func (t *turn) compacted(ctx context.Context, c convstore.Compaction, before ...
 
 // sized estimates the next request, as it would be after further compactions.
 func (t *turn) sized(more ...convstore.Compaction) int64 {
-	was := t.events
-	defer func() { t.events = was }()
-	t.events = slices.Clone(was)
+	was := t.history.events
+	defer func() { t.history.events = was }()
+	t.history.events = slices.Clone(was)
 	for _, c := range more {
-		t.events = append(t.events, convstore.Event{Turn: t.turns, Body: c})
+		t.history.events = append(t.history.events, convstore.Event{Turn: t.history.turn, Body: c})
 	}
 	return t.request().Estimate()
 }
 
 // old are the calls before an event whose results are sent whole and are long enough for a stub, the oldest first.
 func (t *turn) old(before int) (calls []string) {
-	s := choose(t.events, t.Window)
-	results := resultsOf(t.events)
+	s := choose(t.history.events, t.Window)
+	results := resultsOf(t.history.events)
 	for i := s.from; i < before; i++ {
 		c, ok := s.all[i].Body.(convstore.ToolCall)
 		if !ok || isFetch(c.ID) || s.short[c.ID] {
@@ -204,7 +204,7 @@ func (t *turn) old(before int) (calls []string) {
 
 // bare is how many events from the beginning hold nothing that a summary could cover, beside what the last one covers.
 func (t *turn) bare() int {
-	s := choose(t.events, t.Window)
+	s := choose(t.history.events, t.Window)
 	for i, ev := range s.all[s.from:] {
 		switch ev.Body.(type) {
 		case convstore.UserMessage, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
@@ -216,7 +216,7 @@ func (t *turn) bare() int {
 
 // covering is c with a summary of what is before an event, to be estimated.
 func (t *turn) covering(c convstore.Compaction, at int) convstore.Compaction {
-	c.Covered, c.Kept = count(t.events[:at]), count(t.events[at:])
+	c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
 	c.Summary = expected(c.Before)
 	c.Conversations = t.conversations(context.Background(), at)
 	return c
@@ -230,7 +230,7 @@ func expected(tokens int64) string {
 // place finds where the events begin that a summary leaves: the earliest place, at most last, with which the request has at most
 // want tokens. Where none has, it is last; 0 where the request would not become shorter by a tenth.
 func (t *turn) place(c convstore.Compaction, want int64, last int) int {
-	begins := beginnings(t.events)
+	begins := beginnings(t.history.events)
 	var places []int
 	for i := t.bare() + 1; i <= last; i++ {
 		if begins[i] {
@@ -242,7 +242,7 @@ func (t *turn) place(c convstore.Compaction, want int64, last int) int {
 	}
 	listed := t.conversations(context.Background(), last)
 	size := func(at int) int64 {
-		c.Covered, c.Kept = count(t.events[:at]), count(t.events[at:])
+		c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
 		c.Summary, c.Conversations = expected(c.Before), listed
 		return t.sized(c)
 	}

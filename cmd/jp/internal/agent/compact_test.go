@@ -262,13 +262,13 @@ func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := newRun(b, "[[rule]]\ntext = \"x\"\n")
-			t := &turn{Loop: r.loop, tools: r.loop.Tools, turns: n}
+			t := &turn{Loop: r.loop, tools: r.loop.Tools, history: &history{log: r.loop.Log, turn: n}}
 			for i := range n {
-				t.events = append(t.events, t.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
+				t.history.events = append(t.history.events, t.history.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
 			}
 			c := convstore.Compaction{Before: t.sized()}
 			for b.Loop() {
-				if t.place(c, c.Before/2, len(t.events)-3) == 0 {
+				if t.place(c, c.Before/2, len(t.history.events)-3) == 0 {
 					b.Fatal("no place")
 				}
 			}

@@ -59,13 +59,13 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 		return err
 	}
 	c := convstore.ToolCall{ID: fetched + convstore.NewEventID(), Name: tool.Name, Source: tool.Source, Arguments: args}
-	if err := t.save(ctx, c); err != nil {
+	if err := t.history.save(ctx, c); err != nil {
 		return err
 	}
 	if err := t.call(ctx, []convstore.ToolCall{c}); err != nil {
 		return err
 	}
-	r := resultsOf(t.events[t.from:])[c.ID]
+	r := resultsOf(t.history.current())[c.ID]
 	switch {
 	case r.IsError:
 		line, _, _ := strings.Cut(strings.TrimPrefix(r.Text, "error: "), "\n")

@@ -33,27 +33,16 @@ type reply struct {
 // request is the next call of the model.
 func (t *turn) request() model.Request {
 	req := model.Request{
-		Model: t.Name, System: slices.Concat(t.system, quoted(t.events[t.from:], t.Fetch.Tokens)),
-		Messages: choose(t.events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
+		Model: t.Name, System: slices.Concat(t.system, quoted(t.history.current(), t.Fetch.Tokens)),
+		Messages: choose(t.history.events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
 		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
-		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: t.callIDs(),
+		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: t.history.callIDs(),
 	}
 	if t.schema != nil {
 		req.Schema = t.schema.JSON()
 		req.System = append(req.System, form(t.schema))
 	}
 	return req
-}
-
-// callIDs are those of all calls of the conversation: each names what its call started.
-func (t *turn) callIDs() map[string]bool {
-	ids := map[string]bool{}
-	for _, ev := range t.events {
-		if c, ok := ev.Body.(convstore.ToolCall); ok {
-			ids[c.ID] = true
-		}
-	}
-	return ids
 }
 
 func offer(set tools.Set) []model.Tool {

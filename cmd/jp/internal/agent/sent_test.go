@@ -13,9 +13,9 @@ import (
 	"jp/convstore"
 )
 
-// history draws the events of a conversation: turns of some rounds, calls with and without results, compactions as they are
+// drawEvents draws the events of a conversation: turns of some rounds, calls with and without results, compactions as they are
 // made and as an import could bring them. The last turn waits for the model.
-func history(t *rapid.T) (events []convstore.Event) {
+func drawEvents(t *rapid.T) (events []convstore.Event) {
 	turn, calls := 0, 0
 	add := func(bodies ...convstore.Body) {
 		for _, b := range bodies {
@@ -85,7 +85,7 @@ func history(t *rapid.T) (events []convstore.Event) {
 // first, every call with its result after it, every result with its call, reasoning as it was.
 func TestThreadStaysValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		events := history(t)
+		events := drawEvents(t)
 		if rapid.Bool().Draw(t, "fork") {
 			first := rapid.IntRange(1, events[len(events)-1].Turn).Draw(t, "first")
 			events = slices.DeleteFunc(events, func(ev convstore.Event) bool {

@@ -47,7 +47,7 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 	req := model.Request{
 		Model: w.Name, System: []model.Section{{Text: summarySystem}}, MaxTokens: summaryTokens, Profile: t.Profile, Turn: t.out.Turn,
 		Messages: []model.Message{{Role: model.User, Content: []model.Content{{
-			Text: "<record>\n" + record(choose(t.events, t.Window), at, room*3) + "</record>\n\nWrite the summary now.",
+			Text: "<record>\n" + record(choose(t.history.events, t.Window), at, room*3) + "</record>\n\nWrite the summary now.",
 		}}}},
 	}
 	r, call, err := t.consult(ctx, "summary", w, req)
@@ -59,10 +59,10 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 		text = brief.Prefix(text, summaryBytes) + "\n[the summary was cut here]"
 	}
 	c.Summary, c.Model = text, w.Model
-	c.Covered, c.Kept = count(t.events[:at]), count(t.events[at:])
+	c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
 	c.Conversations = t.conversations(ctx, at)
 	if c.After = t.sized(*c); c.After >= c.Before {
-		if err := t.save(ctx, call); err != nil {
+		if err := t.history.save(ctx, call); err != nil {
 			return call, err
 		}
 		return call, &AsideError{What: "summary", Reason: "with it the conversation would not be shorter"}
@@ -83,13 +83,13 @@ func (t *turn) conversations(ctx context.Context, at int) (list []convstore.Comp
 		}
 	}
 	calls := map[string]convstore.ToolCall{}
-	for _, ev := range t.events[:at] {
+	for _, ev := range t.history.events[:at] {
 		if c, ok := ev.Body.(convstore.ToolCall); ok {
 			calls[c.ID] = c
 		}
 	}
 	var named []convstore.CompactedConversation
-	for _, ev := range slices.Backward(t.events[:at]) {
+	for _, ev := range slices.Backward(t.history.events[:at]) {
 		var found []convstore.CompactedConversation
 		switch b := ev.Body.(type) {
 		case convstore.Compaction:

@@ -38,13 +38,13 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", err
 	}
-	t.out.Turn = t.turns
+	t.out.Turn = t.history.turn
 	conv, err := l.Log.Get(ctx)
 	if err != nil {
 		return "", err
 	}
 	asked := ""
-	for _, ev := range t.events {
+	for _, ev := range t.history.events {
 		if u, ok := ev.Body.(convstore.UserMessage); ok {
 			asked = u.Text
 			break
@@ -57,9 +57,9 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", &AsideError{What: "title", Err: err}
 	}
-	start, _ := lastTurn(t.events)
+	start, _ := lastTurn(t.history.events)
 	lines := ""
-	for _, e := range []entry{{User: asked}, {Assistant: Answer(t.events[max(start, 0):])}} {
+	for _, e := range []entry{{User: asked}, {Assistant: Answer(t.history.events[max(start, 0):])}} {
 		line, _ := json.Marshal(e.cut(titleBytes)) // escapes <, > and &
 		lines += string(line) + "\n"
 	}
@@ -72,13 +72,13 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.save(ctx, call); err != nil {
+	if err := t.history.save(ctx, call); err != nil {
 		return "", err
 	}
 	if title = n.Line(bare(r.text)); !visible(title) {
 		return "", &AsideError{What: "title", Reason: "nothing that the model said can be one"}
 	}
-	note := t.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
+	note := t.history.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
 	changed, err := l.Log.Retitle(ctx, conv.Title, title, note...)
 	if err == nil && !changed {
 		return "", nil // a person was faster

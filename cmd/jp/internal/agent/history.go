@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"jp/convstore"
+)
+
+// history is a conversation as a running turn knows it: the events in the store, and behind them those that go into it with the
+// next step.
+type history struct {
+	log     *convstore.Log
+	events  []convstore.Event // of the whole conversation
+	unsaved []convstore.Event // the last of events, not stored yet
+	from    int               // where the events of the running turn begin
+	turn    int               // number of the running turn; before it begins that of the last one
+}
+
+// readHistory reads a conversation from the store.
+func readHistory(ctx context.Context, log *convstore.Log) (*history, error) {
+	h := &history{log: log}
+	if log.Blank() {
+		return h, nil
+	}
+	for ev, err := range log.Events(ctx, convstore.Range{}) {
+		if err != nil {
+			return nil, err
+		}
+		h.events = append(h.events, ev)
+		h.turn = ev.Turn
+	}
+	return h, nil
+}
+
+// current returns the events of the running turn.
+func (h *history) current() []convstore.Event { return h.events[h.from:] }
+
+// begin begins a new turn with these events, which are stored with its first step.
+func (h *history) begin(bodies ...convstore.Body) {
+	h.from = len(h.events)
+	h.turn++
+	h.add(bodies...)
+}
+
+// add puts events behind the others, to be stored with the next step.
+func (h *history) add(bodies ...convstore.Body) {
+	made := h.made(bodies...)
+	h.unsaved = append(h.unsaved, made...)
+	h.events = append(h.events, made...)
+}
+
+// save stores events, and those before them that are not stored yet, in one transaction. What has happened
+// is stored even when the run is being stopped.
+func (h *history) save(ctx context.Context, bodies ...convstore.Body) error {
+	if len(bodies) == 0 {
+		return nil
+	}
+	made := h.made(bodies...)
+	if err := h.log.Append(ctx, slices.Concat(h.unsaved, made)...); err != nil {
+		return err
+	}
+	h.unsaved = nil
+	h.events = append(h.events, made...)
+	return nil
+}
+
+// made returns new events of the running turn, which are in no list yet.
+func (h *history) made(bodies ...convstore.Body) []convstore.Event {
+	events := make([]convstore.Event, len(bodies))
+	for i, b := range bodies {
+		events[i] = convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Turn: h.turn, Body: b}
+	}
+	return events
+}
+
+// callIDs are those of all calls of the conversation: each names what its call started.
+func (h *history) callIDs() map[string]bool {
+	ids := map[string]bool{}
+	for _, ev := range h.events {
+		if c, ok := ev.Body.(convstore.ToolCall); ok {
+			ids[c.ID] = true
+		}
+	}
+	return ids
+}
+
+// bill adds up what the calls of the model in a turn have used. The zero value is a turn without calls.
+type bill struct {
+	usage    convstore.Usage
+	nano     int64 // cost of the calls whose cost is known, in nano-dollars
+	unpriced bool  // the cost of a call is not known
+}
+
+func (b *bill) add(c convstore.ModelCall) {
+	b.usage = b.usage.Add(c.Usage)
+	if c.CostNano == nil {
+		b.unpriced = true
+	} else {
+		b.nano = convstore.Sum(b.nano, *c.CostNano)
+	}
+}
+
+// cost returns the cost in nano-dollars, nil where that of a call is not known.
+func (b *bill) cost() *int64 {
+	if b.unpriced {
+		return nil
+	}
+	nano := b.nano
+	return &nano
+}
