@@ -10,7 +10,8 @@ type Env = file.Env
 // Locate returns the folder of a workspace's store: $JP_STORE, else the
 // Override, else one below $XDG_STATE_HOME/jp that is named after the workspace
 // and a hash of its path. A workspace that was renamed is recognised by its .jp
-// folder and keeps its store.
+// folder and keeps its store. One that lost it to another workspace, made at the
+// path that it had, gets a *TakenError.
 //
 // It makes nothing. Open judges whether the place is fit.
 func Locate(env Env, workspace string) (string, error) { return file.Locate(env, workspace) }
@@ -23,6 +24,10 @@ func DiskOf(dir string) (Disk, error) { return file.DiskOf(dir) }
 
 // PlaceError says that a store must not be kept at Path, and why.
 type PlaceError = file.PlaceError
+
+// TakenError says that the store Dir, which was Workspace's, is that of another workspace, By, now.
+// Adopt takes it back, Leave gives it up.
+type TakenError = file.TakenError
 
 // ErrGone is wrapped by the error for a store whose file was there and is not any more: it was
 // removed, or its folder was moved away. No other store takes its place while this one is in use.

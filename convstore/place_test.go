@@ -245,6 +245,93 @@ func TestLocateMadeBeside(t *testing.T) {
 	}
 }
 
+// TestLocateMovedFar moves a workspace to where nobody looks for it, and makes another one at its path,
+// which is used first and so has its store: the one that was moved says so, and gets it back.
+func TestLocateMovedFar(t *testing.T) {
+	moved := func(t *testing.T) (p *places, env Env, dir string) {
+		p = newPlaces(t)
+		env = p.env("XDG_STATE_HOME", p.path("state"))
+		makeWorkspace(t, p.path("a"))
+		dir = p.use("a")
+		if err := os.MkdirAll(p.path("far/away/from"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p.rename("a", "far/away/from/here")
+		makeWorkspace(t, p.path("a"))
+		if got := p.use("a"); got != dir {
+			t.Fatalf("made anew: %s, want %s", got, dir)
+		}
+		p.wantTold("workspace " + p.path("a") + ": its .jp was made anew, and its conversations are still those in " + dir +
+			". If the workspace that was here was moved, run `jp store adopt " + p.path("a") + "` there")
+		return p, env, dir
+	}
+	taken := func(p *places, env Env, workspace, by, dir string) {
+		p.t.Helper()
+		var e *TakenError
+		got, err := Locate(env, p.path(workspace))
+		if want := (TakenError{Workspace: p.path(workspace), Dir: dir, By: p.path(by)}); !errors.As(err, &e) || *e != want {
+			p.t.Fatalf("%s: %s, %v, want %v", workspace, got, err, &want)
+		}
+	}
+	const far = "far/away/from/here"
+	t.Run("back", func(t *testing.T) {
+		p, env, dir := moved(t)
+		taken(p, env, far, "a", dir)
+		if got, err := Adopt(t.Context(), env, p.path(far), p.path("a")); got != dir || err != nil {
+			t.Fatalf("Adopt = %s, %v, want %s", got, err, dir)
+		}
+		if got := p.use(far); got != dir {
+			t.Errorf("%s: %s, want %s", far, got, dir)
+		}
+		taken(p, env, "a", far, dir) // it had the store too
+		if got, err := Leave(env, p.path("a"), dir); got == dir || err != nil {
+			t.Fatalf("Leave = %s, %v", got, err)
+		}
+		if got := p.use("a"); got == dir {
+			t.Errorf("the new one has the store of the other one again")
+		}
+		if got := p.use(far); got != dir {
+			t.Errorf("%s: %s, want %s", far, got, dir)
+		}
+	})
+	t.Run("left", func(t *testing.T) {
+		p, env, dir := moved(t)
+		var place *PlaceError
+		makeWorkspace(t, p.path("b"))
+		if got, err := Leave(env, p.path("b"), dir); !errors.As(err, &place) {
+			t.Errorf("Leave of what was never its own = %s, %v", got, err)
+		}
+		if got, err := Leave(env, p.path(far), p.path("a")); got == dir || err != nil {
+			t.Fatalf("Leave = %s, %v", got, err)
+		}
+		other := p.use(far)
+		if other == dir || p.use("a") != dir || p.use(far) != other {
+			t.Errorf("%s has %s, and a has %s", far, other, p.use("a"))
+		}
+		if _, err := Adopt(t.Context(), env, p.path(far), p.path("a")); !errors.As(err, &place) {
+			t.Errorf("Adopt after Leave: %v", err)
+		}
+	})
+	t.Run("the other one is removed", func(t *testing.T) {
+		p, _, dir := moved(t)
+		if err := os.RemoveAll(p.path("a")); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.use(far); got != dir {
+			t.Errorf("%s: %s, want %s", far, got, dir)
+		}
+	})
+	t.Run("the other one is renamed", func(t *testing.T) {
+		p, env, dir := moved(t)
+		p.rename("a", "b")
+		taken(p, env, far, "a", dir)
+		if got := p.use("b"); got != dir {
+			t.Errorf("b: %s, want %s", got, dir)
+		}
+		taken(p, env, far, "b", dir)
+	})
+}
+
 // TestLocateOther makes a folder that might be taken for another one: made anew at
 // the same place, or copied.
 func TestLocateOther(t *testing.T) {
@@ -258,6 +345,10 @@ func TestLocateOther(t *testing.T) {
 	if got := p.use("a"); got != dir {
 		t.Errorf("made anew: %s, want %s", got, dir)
 	}
+	if len(p.told) != 1 || !strings.Contains(p.told[0], "was made anew") {
+		t.Errorf("told %q, want once that it was made anew", p.told)
+	}
+	p.told = nil
 	makeWorkspace(t, p.path("b"))
 	if got := p.use("b"); got == dir {
 		t.Errorf("another workspace has the same store")

@@ -122,10 +122,10 @@ func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (
 	return l, nil
 }
 
-// Adopt makes the store of another workspace, which is gone, that of workspace, and
-// returns its folder. From names the store's folder or the path that its workspace
-// had. Conversations that workspace has already keep it from adopting others; an
-// empty store of its own is moved aside. A *PlaceError says why not.
+// Adopt makes the store of another workspace that of workspace, and returns its folder. The other one
+// is gone, or took the store over from this one, see TakenError. From names the store's folder or the
+// path that its workspace had. Conversations that workspace has already keep it from adopting others;
+// an empty store of its own is moved aside. A *PlaceError says why not.
 func Adopt(ctx context.Context, env Env, workspace, from string) (string, error) {
 	return file.Adopt(env, workspace, from, func(dir string) (bool, error) {
 		s, err := Open(dir, Options{ReadOnly: true})
@@ -136,6 +136,10 @@ func Adopt(ctx context.Context, env Env, workspace, from string) (string, error)
 		return len(some) == 0, err
 	})
 }
+
+// Leave gives the store that workspace lost up for good to the workspace that has it now. From is as
+// for Adopt. It returns the folder in which workspace begins a store of its own, or a *PlaceError.
+func Leave(env Env, workspace, from string) (string, error) { return file.Leave(env, workspace, from) }
 
 // Outlast returns a context that ends half a minute after ctx has: in it what has been done is recorded,
 // and read, also while a run is being stopped.

@@ -8,46 +8,80 @@ import (
 	"path/filepath"
 )
 
-// Adopt makes the store of another workspace, which is gone, that of workspace, and returns its folder.
-// Empty reports whether the store in a folder holds no conversation.
+// Adopt makes the store of another workspace that of workspace, and returns its folder. The other one
+// must be gone, unless it took the store over from this one. Empty reports whether the store in a
+// folder holds no conversation.
 func Adopt(env Env, workspace, from string, empty func(dir string) (bool, error)) (string, error) {
-	if env.Override != "" || env.Get != nil && env.Get("JP_STORE") != "" {
-		return "", &PlaceError{Path: from, Reason: "cannot be adopted while $JP_STORE or store.path says where this workspace's store is"}
-	}
-	own, err := Locate(env, workspace)
-	if err != nil {
-		return "", err
-	}
-	path, err := canonical(workspace)
-	if err != nil {
-		return "", fmt.Errorf("workspace %s: %w", workspace, err)
-	}
-	me, err := identify(path)
-	if err != nil {
-		return "", fmt.Errorf("workspace %s: %w", path, err)
-	}
-	base := filepath.Dir(own)
-	dir, owner, err := adoptable(base, from)
-	if err != nil {
-		return "", err
-	}
+	a, err := adoption(env, workspace, from)
 	switch {
-	case dir == own:
-		return own, nil
-	case owner.Path != "" && owner.lives():
-		return "", &PlaceError{Path: dir, Reason: fmt.Sprintf("belongs to the workspace %s, which is still there", owner.Path)}
-	}
-	if err := setAside(own, empty); err != nil {
+	case err != nil:
 		return "", err
+	case a.dir == a.own:
+		return a.own, nil
+	case a.owner.Path != "" && a.owner.lives() && !a.owner.had(a.me):
+		return "", &PlaceError{Path: a.dir, Reason: fmt.Sprintf("belongs to the workspace %s, which is still there", a.owner.Path)}
 	}
-	if err := recordWorkspace(dir, path); err != nil {
-		return "", fmt.Errorf("store %s: %w", dir, err)
+	if a.own != "" {
+		if err := setAside(a.own, empty); err != nil {
+			return "", err
+		}
+	}
+	if err := writeWorkspace(a.dir, a.owner.handTo(a.path, a.me)); err != nil {
+		return "", fmt.Errorf("store %s: %w", a.dir, err)
 	}
 	// What was written down is what finding goes by.
-	if found, _, err := find(base, path); err != nil || found != dir {
-		return "", errors.Join(err, &PlaceError{Path: dir, Reason: fmt.Sprintf("was not recognised as that of %s (%d:%d)", path, me.Dev, me.Ino)})
+	if found, _, err := find(filepath.Dir(a.dir), a.path); err != nil || found != a.dir {
+		return "", errors.Join(err, &PlaceError{Path: a.dir, Reason: fmt.Sprintf("was not recognised as that of %s (%d:%d)", a.path, a.me.Dev, a.me.Ino)})
 	}
-	return dir, nil
+	return a.dir, nil
+}
+
+// Leave gives the store that workspace lost up for good to the workspace that has it now, and
+// returns the folder in which workspace begins a store of its own.
+func Leave(env Env, workspace, from string) (string, error) {
+	a, err := adoption(env, workspace, from)
+	if err != nil {
+		return "", err
+	}
+	if !a.owner.had(a.me) {
+		return "", &PlaceError{Path: a.dir, Reason: fmt.Sprintf("was never the store of %s", a.path)}
+	}
+	if err := writeWorkspace(a.dir, a.owner.without(a.me)); err != nil {
+		return "", fmt.Errorf("store %s: %w", a.dir, err)
+	}
+	return Locate(env, workspace)
+}
+
+// adopted is a store that a workspace asks for.
+type adopted struct {
+	path  string // of the workspace
+	me    identity
+	own   string // folder of its own store, "" = it lost that
+	dir   string // of the store that it asks for
+	owner workspaceRecord
+}
+
+func adoption(env Env, workspace, from string) (a adopted, err error) {
+	if env.Override != "" || env.Get != nil && env.Get("JP_STORE") != "" {
+		return a, &PlaceError{Path: from, Reason: "cannot be adopted while $JP_STORE or store.path says where this workspace's store is"}
+	}
+	if a.path, err = canonical(workspace); err != nil {
+		return a, fmt.Errorf("workspace %s: %w", workspace, err)
+	}
+	if a.me, err = identify(a.path); err != nil {
+		return a, fmt.Errorf("workspace %s: %w", a.path, err)
+	}
+	a.own, err = Locate(Env{Get: env.Get}, workspace)
+	base := filepath.Dir(a.own)
+	var taken *TakenError
+	if errors.As(err, &taken) {
+		base, err = filepath.Dir(taken.Dir), nil
+	}
+	if err != nil {
+		return a, err
+	}
+	a.dir, a.owner, err = adoptable(base, from)
+	return a, err
 }
 
 // adoptable finds a store below base by its folder or by its workspace's path.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,13 +21,14 @@ import (
 type Env struct {
 	Get      func(string) string // looks up an environment variable, as os.Getenv
 	Override string              // the user's store.path, "" = none
-	Notice   func(string)        // told when a renamed workspace was recognised
+	Notice   func(string)        // told when a workspace was renamed, or made anew at its path
 }
 
 // Locate returns the folder of a workspace's store: $JP_STORE, else the
 // Override, else one below $XDG_STATE_HOME/jp that is named after the workspace
 // and a hash of its path. A workspace that was renamed is recognised by its .jp
-// folder and keeps its store.
+// folder and keeps its store. One that lost it to another workspace, made at the
+// path that it had, gets a *TakenError.
 //
 // It makes nothing. Open judges whether the place is fit.
 func Locate(env Env, workspace string) (string, error) {
@@ -51,14 +53,23 @@ func Locate(env Env, workspace string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("workspace %s: %w", workspace, err)
 	}
-	dir, renamed, err := find(filepath.Join(home, "jp"), path)
+	dir, notice, err := find(filepath.Join(home, "jp"), path)
 	if err != nil {
 		return "", err
 	}
-	if renamed != "" && env.Notice != nil {
-		env.Notice(fmt.Sprintf("workspace %s was %s before: its conversations are still those in %s", path, renamed, dir))
+	if notice != "" && env.Notice != nil {
+		env.Notice(notice)
 	}
 	return dir, nil
+}
+
+// TakenError says that the store Dir, which was Workspace's, is that of another workspace, By, now.
+type TakenError struct {
+	Workspace, Dir, By string
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("workspace %s: its conversations are in %s, which is the store of %s now", e.Workspace, e.Dir, e.By)
 }
 
 // identity is what a workspace's .jp folder keeps when it is moved within its
@@ -80,7 +91,30 @@ func (a identity) same(b identity) bool {
 type workspaceRecord struct {
 	Path string `json:"path"`
 	identity
-	Left bool `json:"left,omitempty"` // another workspace, with a store of its own, is at Path now
+	Left   bool       `json:"left,omitempty"`   // another workspace, with a store of its own, is at Path now
+	Before []identity `json:"before,omitempty"` // of the workspaces that had the store before, the last one last
+}
+
+// beforeMost bounds how many workspaces that had a store before are kept in mind.
+const beforeMost = 32
+
+// had reports whether the store was that of a workspace before.
+func (r workspaceRecord) had(me identity) bool { return slices.ContainsFunc(r.Before, me.same) }
+
+// without returns the record of a store that a workspace gave up for good.
+func (r workspaceRecord) without(me identity) workspaceRecord {
+	r.Before = slices.DeleteFunc(slices.Clone(r.Before), me.same)
+	return r
+}
+
+// handTo returns the record once the store is that of another workspace.
+func (r workspaceRecord) handTo(path string, me identity) workspaceRecord {
+	next := workspaceRecord{Path: path, identity: me, Before: r.without(me).Before}
+	if r.Path != "" && !r.same(me) {
+		next.Before = append(slices.DeleteFunc(next.Before, r.same), r.identity)
+		next.Before = next.Before[max(len(next.Before)-beforeMost, 0):]
+	}
+	return next
 }
 
 // lives reports whether the recorded workspace is still where it was.
@@ -103,7 +137,7 @@ func readWorkspace(dir string) (workspaceRecord, bool) {
 	return r, true
 }
 
-// recordWorkspace writes down whose store dir is.
+// recordWorkspace writes down whose new store dir is.
 func recordWorkspace(dir, workspace string) error {
 	path, err := canonical(workspace)
 	if err != nil {
@@ -124,10 +158,10 @@ func writeWorkspace(dir string, r workspaceRecord) error {
 	return files.Replace(filepath.Join(dir, WorkspaceName), append(data, '\n'), 0o600)
 }
 
-// find returns the store's folder of the workspace at path, below base, and,
-// when it has just been recognised under a new name, the path it had before. The
-// store that the workspace brought along counts before one that was here.
-func find(base, path string) (dir, renamed string, err error) {
+// find returns the store's folder of the workspace at path, below base, and what
+// there is to say when it has just been recognised. The store that the workspace
+// brought along counts before one that was here.
+func find(base, path string) (dir, notice string, err error) {
 	dir = filepath.Join(base, folderName(path, ""))
 	me, err := identify(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -138,8 +172,7 @@ func find(base, path string) (dir, renamed string, err error) {
 	}
 	here, known := readWorkspace(dir)
 	if known && here.same(me) {
-		renamed, err = claim(dir, here, path, me)
-		return dir, renamed, err
+		return dir, claim(dir, here, path, me), nil
 	}
 	others, err := records(base)
 	if err != nil {
@@ -149,11 +182,21 @@ func find(base, path string) (dir, renamed string, err error) {
 		if !other.same(me) {
 			continue
 		}
-		if renamed, err = claim(other.dir, other.workspaceRecord, path, me); renamed != "" && known && here.Path == path {
+		notice = claim(other.dir, other.workspaceRecord, path, me)
+		if notice != "" && known && here.Path == path {
 			here.Left = true // the workspace that was here may come back, or be found elsewhere
 			_ = writeWorkspace(dir, here)
 		}
-		return other.dir, renamed, err
+		return other.dir, notice, nil
+	}
+	for _, other := range others {
+		if !other.had(me) {
+			continue
+		}
+		if other.Left || other.lives() || beside(other.Path, other.identity) {
+			return "", "", &TakenError{Workspace: path, Dir: other.dir, By: other.Path}
+		}
+		return other.dir, claim(other.dir, other.workspaceRecord, path, me), nil
 	}
 	// A .jp that was made anew, as by a checkout, has another identity, and the
 	// store of the one before; but not where that one was only renamed.
@@ -165,8 +208,7 @@ func find(base, path string) (dir, renamed string, err error) {
 			continue
 		}
 		if !beside(path, other.identity) {
-			renamed, err = claim(other.dir, other.workspaceRecord, path, me)
-			return other.dir, renamed, err
+			return other.dir, claim(other.dir, other.workspaceRecord, path, me), nil
 		}
 		other.Left = true
 		_ = writeWorkspace(other.dir, other.workspaceRecord)
@@ -236,21 +278,25 @@ func records(base string) (list []storeRecord, err error) {
 	return list, nil
 }
 
-// claim brings the record of a store up to date with where its workspace is now.
-// The record only helps to find the store: on a disk that cannot be written to,
+// claim brings the record of a store up to date with where its workspace is now, and says what
+// changed for a person. The record only helps to find the store: on a disk that cannot be written to,
 // the old one does for this time.
-func claim(dir string, owner workspaceRecord, path string, me identity) (renamed string, err error) {
-	if owner.Path == path {
-		if owner.identity != me || owner.Left {
-			_ = recordWorkspace(dir, path)
-		}
-		return "", nil
+func claim(dir string, owner workspaceRecord, path string, me identity) (notice string) {
+	if owner.Path == path && owner.identity == me && !owner.Left {
+		return ""
 	}
-	if owner.lives() {
-		return "", nil // one folder under two names, a bind mount
+	if owner.Path != path && owner.lives() {
+		return "" // one folder under two names, a bind mount
 	}
-	_ = recordWorkspace(dir, path)
-	return owner.Path, nil
+	_ = writeWorkspace(dir, owner.handTo(path, me))
+	switch {
+	case owner.Path != path:
+		return fmt.Sprintf("workspace %s was %s before: its conversations are still those in %s", path, owner.Path, dir)
+	case !owner.same(me):
+		return fmt.Sprintf("workspace %s: its .jp was made anew, and its conversations are still those in %s. "+
+			"If the workspace that was here was moved, run `jp store adopt %s` there", path, dir, path)
+	}
+	return ""
 }
 
 // folderName is the base name of the workspace, where it is plain, and a hash.

@@ -46,6 +46,7 @@ func Explain(err error) Report {
 		as(&r, err, explainImport) ||
 		as(&r, err, explainConflict) ||
 		as(&r, err, explainPlace) ||
+		as(&r, err, explainTaken) ||
 		as(&r, err, explainSchema) ||
 		as(&r, err, explainDamaged) ||
 		as(&r, err, explainConfig) ||
@@ -124,6 +125,10 @@ func explainPlace(r *Report, e *convstore.PlaceError) {
 	}
 	r.is("store_place", exit.Usage, fmt.Sprintf("%s, outside of %s; or move %s away, which makes that folder a workspace",
 		elsewhere, e.Workspace, filepath.Join(e.Workspace, ".jp")))
+}
+
+func explainTaken(r *Report, e *convstore.TakenError) {
+	r.is("store_taken", exit.Failed, fmt.Sprintf("`jp store adopt %[1]s` takes the store back with all that is in it; `jp store adopt --leave %[1]s` begins a new one", e.By))
 }
 
 func explainSchema(r *Report, e *convstore.SchemaError) {

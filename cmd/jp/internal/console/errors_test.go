@@ -38,6 +38,7 @@ func TestExplain(t *testing.T) {
 		{&convstore.PatternError{Pattern: "(", Err: errors.New("x")}, "pattern", exit.Usage},
 		{&convstore.RangeError{ID: 1}, "usage", exit.Usage},
 		{&convstore.PlaceError{Path: "/x", Reason: "y"}, "store_place", exit.Usage},
+		{&convstore.TakenError{Workspace: "/x", Dir: "/y", By: "/z"}, "store_taken", exit.Failed},
 		{&convstore.SchemaError{Path: "/x", Have: 9, Want: 1}, "store_schema", exit.Failed},
 		{&convstore.DamagedError{Path: "/x", Err: errors.New("y")}, "store_damaged", exit.Failed},
 		{convstore.ErrReadOnly, "read_only", exit.Usage},
