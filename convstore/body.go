@@ -508,7 +508,7 @@ func typeOf(raw []byte) (string, error) {
 		Type *string `json:"type"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return "", fmt.Errorf("event: %w", plainJSON(err))
+		return "", fmt.Errorf("event: %w", jsondoc.Explain(err))
 	}
 	if t.Type == nil {
 		return "", fmt.Errorf("event: no type")

@@ -112,33 +112,13 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 // withoutMembers returns a JSON object without some of its members, in whatever
 // case their names are, the others as they were.
 func withoutMembers(object []byte, names ...string) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(object))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.Join(errors.New("not an object"), err)
+	members, err := jsondoc.Members(object)
+	if err != nil {
+		return nil, err
 	}
-	out := []byte{'{'}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name.(string)) }) { // as they are read
-			continue
-		}
-		key, err := jsondoc.Encode(name)
-		if err != nil {
-			return nil, err
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	return append(out, '}'), nil
+	return jsondoc.Object(slices.DeleteFunc(members, func(m jsondoc.Member) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, m.Name) }) // as they are read
+	})), nil
 }
 
 // Stored form of an event, the value in the bucket "events":

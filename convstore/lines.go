@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -214,7 +213,7 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 	if !d.open {
 		return Piece{}, d.first(line)
 	}
-	if err := strictJSON(line, &l); err != nil {
+	if err := jsondoc.Strict(line, &l); err != nil {
 		return Piece{}, err
 	}
 	n := 0
@@ -294,36 +293,6 @@ func fastEvent(line []byte) (*ExportedEvent, bool) {
 		return nil, false
 	}
 	return &ExportedEvent{ID: string(id), Time: t, Body: rest[:len(rest)-2]}, true
-}
-
-// strictJSON decodes a line whose members are all known: one that is not would be
-// lost.
-func strictJSON(line []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return fmt.Errorf("column %d: %w", syntax.Offset, err)
-		}
-		return plainJSON(err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("column %d: more than one value", dec.InputOffset()+1)
-	}
-	return nil
-}
-
-// plainJSON says what a decoder did not like without naming types of ours.
-func plainJSON(err error) error {
-	var typed *json.UnmarshalTypeError
-	switch {
-	case !errors.As(err, &typed):
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	case typed.Field == "":
-		return fmt.Errorf("cannot be of type %s", typed.Value)
-	}
-	return fmt.Errorf("%s: cannot be of type %s", typed.Field, typed.Value)
 }
 
 // ImportError says what is wrong with something that was to be imported. Nothing

@@ -130,7 +130,7 @@ func (c *checker) texts(l leaf) {
 		case !ok:
 			msg = "must be text, not " + nameKind(item)
 		case seen[s] && !l.row.repeats:
-			msg = "stands there twice"
+			msg = "is there twice"
 		}
 		if msg != "" {
 			c.fail(at, subject+msg, "")

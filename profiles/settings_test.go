@@ -84,7 +84,7 @@ func TestSettings(t *testing.T) {
 		{"conversation.tools.parallel", "2", func(c Config) any { return c.Conversation.Parallel }, 2, map[string]string{"0": "must be between 1 and 1024"}},
 		{"delegation.enabled", "0", func(c Config) any { return c.Delegation.Enabled }, false, map[string]string{"": "must be true or false"}},
 		{"delegation.profiles", `:["a/b","builtin:agent/x"]`, func(c Config) any { return c.Delegation.Profiles }, []string{"a/b", "builtin:agent/x"}, map[string]string{
-			`:["./a.toml"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>", `:["a","a"]`: "item 2 stands there twice",
+			`:["./a.toml"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>", `:["a","a"]`: "item 2 is there twice",
 			`:["NONE"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>", `:["a.toml"]`: "item 1 must be the name of a profile such as agent/researcher, or builtin:<name>"}},
 		{"delegation.models", `:["a/b","c"]`, func(c Config) any { return c.Delegation.Models }, []string{"a/b", "c"}, map[string]string{`:[""]`: "item 1 must be provider/model or an alias, without spaces"}},
 		{"delegation.inline_result", "1", func(c Config) any { return c.Delegation.InlineResult }, 1, map[string]string{"0": "must be between 1 and 2097152"}},

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -324,12 +323,8 @@ func (c command) envelope(stdout *head) Result {
 		Transient bool            `json:"transient"`
 		Question  json.RawMessage `json:"question"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(stdout.b))
-	if err := dec.Decode(&e); err != nil {
-		return bad("%v", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return bad("something follows the object")
+	if err := json.Unmarshal(stdout.b, &e); err != nil {
+		return bad("%v", jsondoc.Explain(err))
 	}
 	switch e.Type {
 	case "success":

@@ -194,9 +194,9 @@ func TestCommandEnvelope(t *testing.T) {
 		{`{"type":"needs_input","question":{"id":"q","text":"?"}}`, ``, failed("the tool asks a question, which is not supported yet in this version")},
 		{`{"type":"maybe"}`, ``, failed(broken + `type is "maybe", not success, error or needs_input`)},
 		{`{}`, ``, failed(broken + `type is "", not success, error or needs_input`)},
-		{``, ``, failed(broken + "EOF")},
+		{``, ``, failed(broken + "unexpected end of JSON input")},
 		{`text`, ``, failed(broken + "invalid character 'e' in literal true (expecting 'r')")},
-		{`{"type":"success"}{}`, ``, failed(broken + "something follows the object")},
+		{`{"type":"success"}{}`, ``, failed(broken + "invalid character '{' after top-level value")},
 		{`{"type":"success","content":"` + strings.Repeat("x", DefaultBatchBytes) + `"}`, ``, failed(broken + "it is larger than 2 MB")},
 		// The status outranks what it says.
 		{`{"type":"success","content":"fine"}`, `{"x":"4"}`, failed("exit status 4\nstdout:\n" + `{"type":"success","content":"fine"}`)},

@@ -1,91 +1,63 @@
 package tomldoc
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
-// ParseJSON reads one JSON value as a document has it, with nulls only where they are allowed. Repeated keys and
-// deep nesting are refused: the standard decoder would take the last of two keys in silence.
+// ParseJSON reads one JSON value into the values of a [Tree]. nulls says whether it may hold nulls.
+// Repeated keys, empty keys and nesting deeper than [MaxNesting] are errors.
 func ParseJSON(data []byte, nulls bool) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8 text")
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	v, err := jsonValue(dec, nulls, 0)
+	v, err := jsondoc.Decode(data)
 	if err != nil {
-		var se *json.SyntaxError
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, errors.New("not valid JSON: it ends too early")
-		case errors.As(err, &se):
-			return nil, fmt.Errorf("not valid JSON: %s", OneLine(err.Error()))
-		}
 		return nil, err
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("not valid JSON: text after the value")
+	if key, twice := jsondoc.RepeatedKey(data); twice {
+		return nil, fmt.Errorf("key %s is there twice", QuotePart(key))
 	}
-	return v, nil
+	return fromJSON(v, nulls, 0)
 }
 
-func jsonValue(dec *json.Decoder, nulls bool, depth int) (any, error) {
+// fromJSON turns what jsondoc decodes into values of a tree, in place.
+func fromJSON(v any, nulls bool, depth int) (_ any, err error) {
 	if depth > MaxNesting {
 		return nil, ErrNesting
 	}
-	t, err := dec.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch t := t.(type) {
+	switch v := v.(type) {
 	case nil:
-		if nulls {
-			return nil, nil
+		if !nulls {
+			return nil, errors.New("null is no value of a setting")
 		}
-		return nil, errors.New("null is no value of a setting")
 	case json.Number:
-		return Number(string(t))
-	case json.Delim:
-		if t == '[' {
-			list := []any{}
-			for dec.More() {
-				v, err := jsonValue(dec, nulls, depth+1)
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, v)
-			}
-			_, err := dec.Token()
-			return list, err
-		}
-		table := map[string]any{}
-		for dec.More() {
-			k, err := dec.Token()
-			if err != nil {
+		return Number(v.String())
+	case []any:
+		for i := range v {
+			if v[i], err = fromJSON(v[i], nulls, depth+1); err != nil {
 				return nil, err
 			}
-			name := k.(string) // the decoder has checked that a key is a string
-			if name == "" {
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if k == "" {
 				return nil, ErrEmptyKey
 			}
-			if _, twice := table[name]; twice {
-				return nil, fmt.Errorf("key %s stands twice", QuotePart(name))
-			}
-			if table[name], err = jsonValue(dec, nulls, depth+1); err != nil {
+			if v[k], err = fromJSON(v[k], nulls, depth+1); err != nil {
 				return nil, err
 			}
 		}
-		_, err := dec.Token()
-		return table, err
 	}
-	return t, nil // string or bool
+	return v, nil
 }
 
 // Number keeps whole numbers apart from others by how they are written, as TOML does.

@@ -1,5 +1,9 @@
-// Package jsondoc reads and writes JSON of strangers: one value and nothing behind it, numbers as they are written, keys that
-// stand twice found, errors in words of JSON.
+// Package jsondoc reads and writes JSON of strangers: one value and nothing behind it, numbers as
+// they are written, errors in words of JSON.
+//
+// [Decode] makes a tree of values, [Strict] fills a struct, [Members] and [Object] keep the order of an object. The
+// standard decoder takes the last of two equal keys and says nothing: [RepeatedKey] finds them at
+// any depth, and Strict refuses them.
 package jsondoc
 
 import (
@@ -10,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -30,39 +35,116 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
-// RepeatedKey returns the first key that an object of b, which is JSON, has twice.
-func RepeatedKey(b []byte) (twice string, ok bool) {
+// RepeatedKey returns the first key that an object has twice. b is JSON; the object is b or is in it.
+func RepeatedKey(b []byte) (key string, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(b))
-	var open []map[string]bool // keys of the objects around; nil for a list
-	for key := false; ; {      // key: a string is one here
+	var open []map[string]bool // keys of each object that is open; nil for a list
+	for wantKey := false; ; {
 		t, err := dec.Token()
 		if err != nil {
 			return "", false // the end
 		}
-		switch v := t.(type) {
-		case json.Delim:
-			switch v {
-			case '{':
-				open = append(open, map[string]bool{})
-			case '[':
-				open = append(open, nil)
-			default:
-				open = open[:len(open)-1]
+		name, isText := t.(string)
+		switch {
+		case isText && wantKey:
+			keys := open[len(open)-1]
+			if keys[name] {
+				return name, true
 			}
-			key = len(open) > 0 && open[len(open)-1] != nil
+			keys[name], wantKey = true, false
 			continue
-		case string:
-			if key {
-				in := open[len(open)-1]
-				if in[v] {
-					return v, true
-				}
-				in[v], key = true, false
-				continue
-			}
+		case t == json.Delim('{'):
+			open = append(open, map[string]bool{})
+		case t == json.Delim('['):
+			open = append(open, nil)
+		case t == json.Delim('}'), t == json.Delim(']'):
+			open = open[:len(open)-1]
 		}
-		key = len(open) > 0 && open[len(open)-1] != nil
+		wantKey = len(open) > 0 && open[len(open)-1] != nil
 	}
+}
+
+// Strict decodes one JSON value into v and refuses what would be lost: a key that v has no field for,
+// a key that the outermost object has twice (in any case, as encoding/json reads keys), and what
+// follows the value. Errors say on which line and in which column, both from 1, where that is known.
+func Strict(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		var syntax *json.SyntaxError
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return errors.New("it ends in the middle")
+		case errors.As(err, &syntax):
+			return at(b, syntax.Offset-1, err.Error())
+		}
+		return errors.New(strings.TrimPrefix(Explain(err).Error(), "json: "))
+	}
+	if rest := bytes.TrimLeft(b[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return at(b, int64(len(b)-len(rest)), "more than one value")
+	}
+	members, err := Members(b)
+	if err != nil {
+		return nil // no object
+	}
+	for i, m := range members {
+		if slices.ContainsFunc(members[:i], func(earlier Member) bool { return strings.EqualFold(earlier.Name, m.Name) }) {
+			return fmt.Errorf("%s: is there twice", m.Name)
+		}
+	}
+	return nil
+}
+
+// at is an error about the byte at offset of b.
+func at(b []byte, offset int64, text string) error {
+	before := b[:max(offset, 0)]
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	if line := 1 + bytes.Count(before, []byte("\n")); line > 1 {
+		return fmt.Errorf("line %d, column %d: %s", line, column, text)
+	}
+	return fmt.Errorf("column %d: %s", column, text)
+}
+
+// Member is a member of an object, with its value as it is written.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// Members returns the members of an object in their order. Names that are there twice are returned
+// twice. It is an error if b begins with no whole object; what follows the object is not read.
+func Members(b []byte) ([]Member, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.Join(errors.New("not an object"), err)
+	}
+	var ms []Member
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := Member{}
+		m.Name, _ = t.(string)
+		if err := dec.Decode(&m.Value); err != nil {
+			return nil, err
+		}
+		ms = append(ms, m)
+	}
+	_, err := dec.Token()
+	return ms, err
+}
+
+// Object writes an object of members in their order, with their values as they are.
+func Object(ms []Member) []byte {
+	out := []byte{'{'}
+	for i, m := range ms {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, Text(m.Name)...), ':'), m.Value...)
+	}
+	return append(out, '}')
 }
 
 // Encode writes v with sorted keys and without escapes for HTML.
@@ -76,8 +158,17 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Each returns a copy of v, which is as [Decode] makes it, with f of each element in the place of the element. What is no list
-// and no object has none, and is returned as it is.
+// Text writes a text as [Encode] does.
+func Text(s string) []byte {
+	b, err := Encode(s)
+	if err != nil {
+		panic(err) // a text always encodes
+	}
+	return b
+}
+
+// Each returns a copy of v, a value that [Decode] has made, in which f(e) replaces each element e of
+// the list or object. A value that is neither is returned as it is.
 func Each(v any, f func(any) any) any {
 	switch v := v.(type) {
 	case []any:

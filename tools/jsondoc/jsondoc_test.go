@@ -42,3 +42,70 @@ func TestExplain(t *testing.T) {
 		t.Error("no error is explained")
 	}
 }
+
+func TestRepeatedKey(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1,"b":{"a":2},"c":[{"a":3},{"a":4}]}`: "",
+		`{"a":"a","b":"b"}`:                         "",
+		`["a","a"]`:                                 "",
+		`{"a":1,"A":2}`:                             "",
+		`{"a":1,"a":2}`:                             "a",
+		`{"a":[{"b":{}},{"c":[],"c":1}]}`:           "c",
+		`{"a":{"x":1},"b":[],"a":{}}`:               "a",
+		`{"a":1,"\u0061":2}`:                        "a",
+	} {
+		if key, ok := RepeatedKey([]byte(in)); key != want || ok != (want != "") {
+			t.Errorf("RepeatedKey(%s) = %q, %t, want %q", in, key, ok, want)
+		}
+	}
+}
+
+func TestStrict(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{`{"query":"q","below":{"a":1,"a":2}}`, ""},
+		{" {} \n", ""},
+		{``, "it ends in the middle"},
+		{`{"query":`, "it ends in the middle"},
+		{`{"query":"a" x}`, "column 14: invalid character 'x' after object key:value pair"},
+		{"{\n \"query\": x}", "line 2, column 11: invalid character 'x' looking for beginning of value"},
+		{`{}{}`, "column 3: more than one value"},
+		{"{}\n\n  {}", "line 3, column 3: more than one value"},
+		{`{"other":1}`, `unknown field "other"`},
+		{`{"query":1}`, "query: want a string, not a number"},
+		{`[]`, "want an object, not a list"},
+		{`{"query":"a","query":"b"}`, "query: is there twice"},
+		{`{"query":"a","QUERY":"b"}`, "QUERY: is there twice"},
+	} {
+		var v struct {
+			Query string          `json:"query"`
+			Below json.RawMessage `json:"below"`
+		}
+		got := ""
+		if err := Strict([]byte(tt.in), &v); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("Strict(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+	var text string
+	if err := Strict([]byte(`"a"`), &text); err != nil || text != "a" {
+		t.Errorf("Strict of a text: %q, %v", text, err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	const object = `{"b":{ "x" : 1 },"a":[2],"b":null,"<":1e5}`
+	ms, err := Members([]byte(object + " rest"))
+	if err != nil || len(ms) != 4 || ms[0].Name != "b" || string(ms[0].Value) != `{ "x" : 1 }` || ms[3].Name != "<" {
+		t.Errorf("Members = %v, %v", ms, err)
+	}
+	if got := string(Object(ms)); got != object {
+		t.Errorf("Object(Members(%s)) = %s", object, got)
+	}
+	for _, in := range []string{``, `[]`, `1`, `{`, `{"a"`, `{"a":1`, `{"a":1]`} {
+		if ms, err := Members([]byte(in)); err == nil {
+			t.Errorf("Members(%q) = %v", in, ms)
+		}
+	}
+}

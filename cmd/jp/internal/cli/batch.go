@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -100,23 +99,15 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 			return exit.Usagef("batch: line %d: %s", n, fmt.Sprintf(format, args...))
 		}
 		var l batchLine
-		dec := json.NewDecoder(strings.NewReader(line))
-		dec.DisallowUnknownFields()
 		into := any(&l)
-		if line[0] == '"' {
+		switch {
+		case line[0] == '"':
 			into = &l.Query
-		}
-		if line[0] != '"' && line[0] != '{' && json.Valid([]byte(line)) {
+		case line[0] != '{' && json.Valid([]byte(line)):
 			return nil, bad("want a string or an object")
 		}
-		if err := dec.Decode(into); err != nil {
-			return nil, bad("%v", strings.TrimPrefix(jsondoc.Explain(err).Error(), "json: "))
-		}
-		if _, err := dec.Token(); err != io.EOF {
-			return nil, bad("more than one value")
-		}
-		if key := repeatedKey(line); key != "" {
-			return nil, bad("%s: stands there twice", key)
+		if err := jsondoc.Strict([]byte(line), into); err != nil {
+			return nil, bad("%v", err)
 		}
 		it := delegate.Item{Query: l.Query, Config: l.Config, ID: l.ID, Context: l.Context}
 		switch {
@@ -150,25 +141,6 @@ func readBatch(text string, o batchOptions) ([]delegate.Item, error) {
 		return nil, exit.Usagef("batch: no query on stdin").WithHint(`one JSON string or object on each line, such as "What is this?"`)
 	}
 	return items, nil
-}
-
-// repeatedKey returns a key that an object of texts has twice, in whatever case as they are read; "" when there is none.
-func repeatedKey(object string) string {
-	dec := json.NewDecoder(strings.NewReader(object))
-	if open, _ := dec.Token(); open != json.Delim('{') {
-		return ""
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		key, _ := dec.Token()
-		name, _ := key.(string)
-		if name = strings.ToLower(name); seen[name] {
-			return name
-		}
-		seen[name] = true
-		_, _ = dec.Token() // its value, which is a text
-	}
-	return ""
 }
 
 // profileName reports whether a profile is named, and not a file by its path or a directive.

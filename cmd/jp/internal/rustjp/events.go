@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/tools/jsondoc"
 )
 
 // reader turns the entries of one events.json into events. Their ids tell their place, so that reading again gives the same.
@@ -69,57 +70,16 @@ func (f *folder) events(name string, id convstore.ID) error {
 	return r.endTurn(r.last)
 }
 
-// member is a member of a JSON object, in order.
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// parseObject reads an object; false when it is none.
-func parseObject(raw []byte) (ms []member, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, false
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, false
-		}
-		var m member
-		m.name, _ = name.(string)
-		if err := dec.Decode(&m.value); err != nil {
-			return nil, false
-		}
-		ms = append(ms, m)
-	}
-	return ms, true
-}
-
-func (m member) text() (s string, ok bool) {
-	return s, json.Unmarshal(m.value, &s) == nil && len(m.value) > 0 && m.value[0] == '"'
+// text returns the text that a JSON value is; false when it is something else.
+func text(value json.RawMessage) (s string, ok bool) {
+	return s, json.Unmarshal(value, &s) == nil && len(value) > 0 && value[0] == '"'
 }
 
 // encode writes an object whose first member is its type.
-func encode(kind string, ms []member) ([]byte, error) {
-	out := append([]byte(`{"type":`), quote(kind)...)
-	for _, m := range ms {
-		out = append(append(append(append(out, ','), quote(m.name)...), ':'), m.value...)
-	}
+func encode(kind string, ms []jsondoc.Member) ([]byte, error) {
 	var b bytes.Buffer
-	err := json.Compact(&b, append(out, '}'))
+	err := json.Compact(&b, jsondoc.Object(slices.Concat([]jsondoc.Member{{Name: "type", Value: jsondoc.Text(kind)}}, ms)))
 	return b.Bytes(), err
-}
-
-// quote encodes a text as JSON, leaving <, > and & as they are.
-func quote(s string) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // a string always encodes
-	}
-	return bytes.TrimSpace(b.Bytes())
 }
 
 // typeStrange is what an entry is kept as that is no object with a type.
@@ -128,22 +88,22 @@ const typeStrange = "jp_rust_entry"
 // entry takes one entry.
 func (r *reader) entry(raw json.RawMessage) error {
 	kind, at := "", time.Time{}
-	ms, _ := parseObject(raw)
-	var rest []member
+	ms, _ := jsondoc.Members(raw) // none of what is no object
+	var rest []jsondoc.Member
 	for _, m := range ms {
-		switch text, isText := m.text(); {
-		case m.name == "type" && isText:
+		switch text, isText := text(m.Value); {
+		case m.Name == "type" && isText:
 			kind = text
 			continue
-		case m.name == "timestamp" && isText:
+		case m.Name == "timestamp" && isText:
 			var ok bool
 			if at, ok = parseTime(text); ok {
 				continue
 			}
 			r.f.kept.Times++
-			m.name = "original_timestamp"
-		case slices.Contains([]string{"timestamp", "event_id", "seq", "turn"}, m.name):
-			m.name = "original_" + m.name // an event has these of its own
+			m.Name = "original_timestamp"
+		case slices.Contains([]string{"timestamp", "event_id", "seq", "turn"}, m.Name):
+			m.Name = "original_" + m.Name // an event has these of its own
 		}
 		rest = append(rest, m)
 	}
@@ -152,7 +112,7 @@ func (r *reader) entry(raw json.RawMessage) error {
 	}
 	r.last = at
 	if kind == "" {
-		kind, rest = typeStrange, []member{{"value", raw}}
+		kind, rest = typeStrange, []jsondoc.Member{{Name: "value", Value: raw}}
 	}
 	r.decode(kind, rest)
 	if err := r.turn(kind, rest, at); err != nil {
@@ -173,14 +133,14 @@ func (r *reader) entry(raw json.RawMessage) error {
 }
 
 // decode undoes the base64 in what is known to hold it.
-func (r *reader) decode(kind string, ms []member) {
+func (r *reader) decode(kind string, ms []jsondoc.Member) {
 	for i, m := range ms {
 		switch {
-		case kind == "tool_call_request" && m.name == "arguments":
-			ms[i].value = r.strings(m.value, 0)
-		case kind == "tool_call_response" && m.name == "content":
-			if _, ok := m.text(); ok {
-				ms[i].value = r.strings(m.value, 0)
+		case kind == "tool_call_request" && m.Name == "arguments":
+			ms[i].Value = r.strings(m.Value, 0)
+		case kind == "tool_call_response" && m.Name == "content":
+			if _, ok := text(m.Value); ok {
+				ms[i].Value = r.strings(m.Value, 0)
 			}
 		}
 	}
@@ -188,7 +148,7 @@ func (r *reader) decode(kind string, ms []member) {
 
 // turn begins and ends turns: JP has no entry for their end, and older files have none for their beginning, each request of
 // which was one.
-func (r *reader) turn(kind string, ms []member, at time.Time) error {
+func (r *reader) turn(kind string, ms []jsondoc.Member, at time.Time) error {
 	begins := kind == "turn_start"
 	r.turns = r.turns || begins
 	switch kind {
@@ -201,7 +161,7 @@ func (r *reader) turn(kind string, ms []member, at time.Time) error {
 			return r.yield("-start", at, []byte(`{"type":"turn_start"}`))
 		}
 	case "chat_response":
-		r.answered = r.answered || slices.ContainsFunc(ms, func(m member) bool { return m.name == "message" || m.name == "data" })
+		r.answered = r.answered || slices.ContainsFunc(ms, func(m jsondoc.Member) bool { return m.Name == "message" || m.Name == "data" })
 	case "tool_call_request":
 		r.answered = false
 	case "turn_end":

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/tools/jsondoc"
 )
 
 func TestParseTime(t *testing.T) {
@@ -96,7 +97,7 @@ func FuzzText(f *testing.F) {
 			r := reader{f: &folder{kept: &Kept{}}}
 			encoded := enc.EncodeToString([]byte(s))
 			var got, plain string
-			if err := json.Unmarshal(r.strings(quote(encoded), 0), &got); err != nil {
+			if err := json.Unmarshal(r.strings(jsondoc.Text(encoded), 0), &got); err != nil {
 				t.Fatal(err)
 			}
 			if json.Unmarshal(want, &plain) == nil && plain != s {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"time"
 	"unicode/utf8"
+
+	"jp/tools/jsondoc"
 )
 
 // maxNesting is how deep arguments are looked into.
@@ -23,18 +25,14 @@ func (r *reader) strings(raw json.RawMessage, depth int) json.RawMessage {
 	case raw[0] == '"':
 		return r.text(raw)
 	case raw[0] == '{':
-		ms, ok := parseObject(raw)
-		if !ok {
+		ms, err := jsondoc.Members(raw)
+		if err != nil {
 			return raw
 		}
-		out := []byte{'{'}
 		for i, m := range ms {
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = append(append(append(out, quote(m.name)...), ':'), r.strings(m.value, depth+1)...)
+			ms[i].Value = r.strings(m.Value, depth+1)
 		}
-		return append(out, '}')
+		return jsondoc.Object(ms)
 	case raw[0] == '[':
 		var values []json.RawMessage
 		if json.Unmarshal(raw, &values) != nil {
@@ -60,7 +58,7 @@ func (r *reader) text(raw json.RawMessage) json.RawMessage {
 	}
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 		if b, err := enc.Strict().DecodeString(s); err == nil && utf8.Valid(b) {
-			return quote(string(b))
+			return jsondoc.Text(string(b))
 		}
 	}
 	r.f.kept.Text++

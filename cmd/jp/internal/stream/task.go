@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"jp/tools/jsondoc"
@@ -25,19 +24,15 @@ type Context struct {
 	Query string `json:"query"`
 }
 
-// ReadTask reads a task. Unknown keys are errors, and so is what follows the object.
+// ReadTask reads a task. Unknown keys are errors, and so are keys that are there twice and what follows
+// the object.
 func ReadTask(b []byte) (Task, error) {
 	var t Task
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	switch err := dec.Decode(&t); {
-	case errors.Is(err, io.EOF):
+	if len(bytes.TrimSpace(b)) == 0 {
 		return t, errors.New("task: empty; want one JSON object")
-	case err != nil:
-		return t, fmt.Errorf("task: %w", jsondoc.Explain(err))
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return t, errors.New("task: something follows the object")
+	if err := jsondoc.Strict(b, &t); err != nil {
+		return t, fmt.Errorf("task: %w", err)
 	}
 	switch {
 	case strings.TrimSpace(t.Query) == "":
