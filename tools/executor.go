@@ -39,9 +39,11 @@ type Executor struct {
 	// Started is told of each call just before it runs; nil is nobody. It may
 	// be called concurrently.
 	Started func(Call)
-	// Context returns the context that a call runs in, made from the one that
-	// it would run in; nil changes none. It may be called concurrently.
-	Context func(ctx context.Context, c Call) context.Context
+	// Around is told of each call, in call order and before any of them runs, and
+	// of its tool, which is the zero Tool where the Set has none of that name. It
+	// returns the context that the call runs in, made from ctx, and what is told
+	// the result before Run yields it. nil is nobody. Calls have different ids.
+	Around func(ctx context.Context, t Tool, c Call) (context.Context, func(Result))
 }
 
 // Run runs the calls and yields each with its result as it finishes: one
@@ -64,6 +66,7 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 			slots:    make(chan struct{}, orDefault(e.Parallel, DefaultParallel)),
 			done:     make(chan finished, len(calls)),
 		}
+		b.surround(ctx, calls)
 		room := orDefault(e.BatchBytes, DefaultBatchBytes)
 		how := fmt.Sprintf("the results of one reply are together at most %s: ask for less at a time", brief.Size(room))
 
@@ -78,13 +81,13 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 		left := len(calls)
 		stopped := false
 		for f := range b.done {
-			if stopped {
-				continue
-			}
 			left--
 			f.result.Text = bound(f.result.Text, batchShare(room, left), how)
 			room -= len(f.result.Text)
-			if !yield(f.call, f.result) {
+			if told := b.around[f.call.ID].told; told != nil {
+				told(f.result)
+			}
+			if !stopped && !yield(f.call, f.result) {
 				stopped = true
 				cancel()
 			}
@@ -108,8 +111,28 @@ func orDefault(n, def int) int {
 // batch is one Run.
 type batch struct {
 	Executor
-	slots chan struct{}
-	done  chan finished
+	slots  chan struct{}
+	done   chan finished
+	around map[string]around // by call; nil where nobody is told
+}
+
+// around is what Around said of a call.
+type around struct {
+	ctx  context.Context
+	told func(Result)
+}
+
+// surround tells Around of the calls.
+func (b *batch) surround(ctx context.Context, calls []Call) {
+	if b.Around == nil {
+		return
+	}
+	b.around = make(map[string]around, len(calls))
+	for _, c := range calls {
+		t, _ := b.Set.Get(c.Name)
+		within, told := b.Around(ctx, t, c)
+		b.around[c.ID] = around{within, told}
+	}
 }
 
 type finished struct {
@@ -231,8 +254,8 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 	if b.Started != nil {
 		b.Started(j.orig)
 	}
-	if b.Context != nil {
-		ctx = b.Context(ctx, j.orig)
+	if within := b.around[j.orig.ID].ctx; within != nil {
+		ctx = within
 	}
 	if j.tool.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -396,6 +396,42 @@ func TestExecutorStarted(t *testing.T) {
 	}
 }
 
+// TestExecutorAround: each call runs in the context that it was given, and its result is told, also of one that is not run and
+// after the consumer has stopped.
+func TestExecutorAround(t *testing.T) {
+	type key struct{}
+	var begun, told []string
+	e := Executor{
+		Set: setOf(t,
+			tool("where", func(ctx context.Context, _ Call) (Result, error) { return Result{Text: ctx.Value(key{}).(string)}, nil },
+				func(d *Definition) { d.Parallel = false }),
+			tool("asks", say("never"), func(d *Definition) { d.Run = RunAsk })),
+		Around: func(ctx context.Context, tl Tool, c Call) (context.Context, func(Result)) {
+			begun = append(begun, c.ID+" of "+tl.Source)
+			return context.WithValue(ctx, key{}, "within "+c.ID), func(r Result) { told = append(told, fmt.Sprintf("%s: %.9s %v", c.ID, r.Text, r.Refused)) }
+		},
+	}
+	for range e.Run(t.Context(), []Call{{ID: "1", Name: "where"}, {ID: "2", Name: "asks"}, {ID: "3", Name: "none"}, {ID: "4", Name: "where"}}) {
+		if len(told) == 0 {
+			t.Error("a result is yielded that was not told")
+		}
+	}
+	if want := []string{"1 of local", "2 of local", "3 of ", "4 of local"}; !slices.Equal(begun, want) {
+		t.Errorf("begun = %q, want %q", begun, want)
+	}
+	slices.Sort(told)
+	if want := []string{"1: within 1 false", "2: error: re true", "3: error: un true", "4: within 4 false"}; !slices.Equal(told, want) {
+		t.Errorf("told = %q, want %q", told, want)
+	}
+	begun, told = nil, nil
+	for range e.Run(t.Context(), []Call{{ID: "1", Name: "none"}, {ID: "2", Name: "where"}}) {
+		break
+	}
+	if len(begun) != 2 || len(told) != 2 {
+		t.Errorf("a consumer that stops: begun %q, told %q", begun, told)
+	}
+}
+
 func TestBound(t *testing.T) {
 	for _, tt := range []struct {
 		in    string

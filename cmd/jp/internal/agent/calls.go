@@ -35,15 +35,12 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
-	spans := t.spans(ctx, calls)
-	defer spans.close()
 	executor := t.tools
-	executor.Context = spans.within
+	executor.Around = toolSpan
 	ended := make(chan convstore.ToolResult, len(list)) // has room for all, so that no call waits for the store
 	go func() {
 		defer close(ended)
 		for c, res := range executor.Run(run, list) {
-			spans.end(c.ID, res)
 			ended <- convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
 		}
 	}()

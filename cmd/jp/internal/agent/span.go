@@ -41,38 +41,14 @@ func (l *Loop) traced(ctx context.Context, turn func(context.Context) (Outcome, 
 	return out, nil
 }
 
-// toolSpans are the spans of the calls of one reply, by call; empty where nothing is traced.
-type toolSpans map[string]*otel.Span
-
-// spans begins them.
-func (t *turn) spans(ctx context.Context, calls []convstore.ToolCall) toolSpans {
+// toolSpan is tools.Executor.Around: a span for each call, where the context is traced.
+func toolSpan(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
 	if otel.Current(ctx) == nil {
-		return nil
+		return ctx, func(tools.Result) {}
 	}
-	spans := toolSpans{}
-	for _, c := range calls {
-		_, spans[c.ID] = otel.ExecuteTool(ctx, otel.Tool{
-			Name: c.Name, Source: c.Source, Call: c.ID, Arguments: string(rawArguments(c.Arguments)),
-		})
-	}
-	return spans
-}
-
-// within is the context that a call runs in.
-func (s toolSpans) within(ctx context.Context, c tools.Call) context.Context {
-	return otel.With(ctx, s[c.ID])
-}
-
-// end ends the span of a call.
-func (s toolSpans) end(call string, r tools.Result) {
-	s[call].Answered(r.Text, r.IsError, r.Refused)
-	s[call].End()
-}
-
-// close ends those whose calls have no result.
-func (s toolSpans) close() {
-	for _, span := range s {
-		span.Fail("interrupted", "")
+	ctx, span := otel.ExecuteTool(ctx, otel.Tool{Name: c.Name, Source: t.Source, Call: c.ID, Arguments: string(c.Arguments)})
+	return ctx, func(r tools.Result) {
+		span.Answered(r.Text, r.IsError, r.Refused)
 		span.End()
 	}
 }
