@@ -65,7 +65,7 @@ func TestNothingIsBegunWhileACallWaits(t *testing.T) {
 			}
 			r.loop.Ask = model.Retry(flaky, model.RetryOptions{
 				Gate: tt.gate,
-				Notice: func(model.Retrying) {
+				Notice: func(context.Context, model.Retrying) {
 					waits++
 					if n := begun(); n != 0 {
 						t.Errorf("a call waits, and %d tokens stand for it", n)

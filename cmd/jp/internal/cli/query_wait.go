@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -10,20 +11,20 @@ import (
 
 // modelWaits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
 type modelWaits struct {
-	begin func(model.Retrying)
-	end   func()
+	begin func(context.Context, model.Retrying)
+	end   func(context.Context)
 }
 
 // waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
 func (q *query) waits() modelWaits {
 	return modelWaits{
-		begin: func(r model.Retrying) {
+		begin: func(_ context.Context, r model.Retrying) {
 			q.tree.Around(func() { q.app.con.Note("%s", waitText(r)) })
 			if q.lines != nil {
 				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
-		end: func() {
+		end: func(context.Context) {
 			if q.lines != nil {
 				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String()})
 			}

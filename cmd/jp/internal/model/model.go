@@ -65,6 +65,16 @@ type Request struct {
 	// Again is asked before the request is sent after that. It returns the request to send, which may be shorter; an error ends
 	// the call. nil = the same request is sent.
 	Again func(context.Context) (Request, error)
+	// Named is told how the provider names the reply, and the model that makes it, once it says so; attempts that fail are told
+	// of too. Either may be "". nil = nobody.
+	Named func(id, model string)
+}
+
+// Name tells r.Named what a provider said.
+func (r Request) Name(id, model string) {
+	if r.Named != nil && (id != "" || model != "") {
+		r.Named(id, model)
+	}
 }
 
 // Lost is an attempt that failed and is to be repeated; the zero value is one that was held back.

@@ -472,7 +472,7 @@ text = "at last"
 		s := model.Retry(open(t, id, server.URL), model.RetryOptions{
 			Base:   time.Millisecond,
 			Rand:   func() float64 { return 0 },
-			Notice: func(r model.Retrying) { told = append(told, r) },
+			Notice: func(_ context.Context, r model.Retrying) { told = append(told, r) },
 		})
 		got := collect(t, s, t.Context(), ask("x"))
 		if got.err != nil || got.text != "at last" {

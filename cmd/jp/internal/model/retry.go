@@ -18,8 +18,8 @@ type RetryOptions struct {
 	MaxAfter time.Duration // longest wait that a provider may ask for, longer ones are cut; 0 = 2 min
 
 	Gate   Gate                                             // waits for all who share a limit; nil = each waits by itself
-	Notice func(Retrying)                                   // told before each wait; nil = nobody
-	Goes   func()                                           // told when a request goes after a wait; nil = nobody
+	Notice func(context.Context, Retrying)                  // told before each wait; nil = nobody
+	Goes   func(context.Context)                            // told when a request goes after a wait; nil = nobody
 	Sleep  func(ctx context.Context, d time.Duration) error // nil = a timer; returns the context's cause
 	Rand   func() float64                                   // in [0, 1), for jitter; nil = math/rand
 }
@@ -75,7 +75,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 		o.MaxAfter = 2 * time.Minute
 	}
 	if o.Notice == nil {
-		o.Notice = func(Retrying) {}
+		o.Notice = func(context.Context, Retrying) {}
 	}
 	if o.Sleep == nil {
 		o.Sleep = sleep
@@ -84,7 +84,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 		o.Rand = rand.Float64
 	}
 	if o.Goes == nil {
-		o.Goes = func() {}
+		o.Goes = func(context.Context) {}
 	}
 	if o.Gate == nil {
 		o.Gate = noGate{}
@@ -170,12 +170,12 @@ func (o RetryOptions) begin(ctx context.Context, r Retrying) {
 		kind = r.Err.Kind
 	}
 	otel.Current(ctx).Waits(r.Attempt, string(kind), r.Wait.Seconds())
-	o.Notice(r)
+	o.Notice(ctx, r)
 }
 
 func (o RetryOptions) end(ctx context.Context) {
 	otel.Current(ctx).GoesOn()
-	o.Goes()
+	o.Goes(ctx)
 }
 
 // limited tells the gate of a limit that attempt n met, and reports whether it takes care of the wait.
@@ -258,7 +258,7 @@ func (r Request) again(ctx context.Context) (Request, error) {
 		return r, nil
 	}
 	next, err := r.Again(ctx)
-	next.Waits, next.Again, next.Run = r.Waits, r.Again, r.Run
+	next.Waits, next.Again, next.Named, next.Run = r.Waits, r.Again, r.Named, r.Run
 	return next, err
 }
 

@@ -63,10 +63,10 @@ func TestRetryThroughGate(t *testing.T) {
 			sleeps := 0
 			_, err := drain(t.Context(), Retry(s, RetryOptions{
 				Gate: &tt.gate, Rand: func() float64 { return 0 },
-				Notice: func(r Retrying) {
+				Notice: func(_ context.Context, r Retrying) {
 					tt.gate.said = append(tt.gate.said, fmt.Sprintf("waits %d %v %v", r.Attempt, r.Wait, r.Err))
 				},
-				Goes:  func() { tt.gate.said = append(tt.gate.said, "goes") },
+				Goes:  func(context.Context) { tt.gate.said = append(tt.gate.said, "goes") },
 				Sleep: func(context.Context, time.Duration) error { sleeps++; return nil },
 			}))
 			if !errors.Is(err, tt.err) {

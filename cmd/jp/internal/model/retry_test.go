@@ -97,7 +97,7 @@ func TestRetryWaits(t *testing.T) {
 				s, n := play(append(attempts, []step{text("x"), done})...)
 				var told []time.Duration
 				tt.options.Rand = func() float64 { return tt.rand }
-				tt.options.Notice = func(r Retrying) { told = append(told, r.Wait.Round(time.Millisecond)) }
+				tt.options.Notice = func(_ context.Context, r Retrying) { told = append(told, r.Wait.Round(time.Millisecond)) }
 				start := time.Now()
 				_, err := drain(t.Context(), Retry(s, tt.options))
 				if (err != nil) != tt.fails || tt.fails && err != error(tt.first) {

@@ -24,7 +24,9 @@ func Traced(s Stream, info Info) Stream {
 			}
 			t := traced{span: span, said: otel.Message{Role: string(Assistant)}}
 			defer t.end(ctx, r)
-			for p, err := range s(ctx, r.Anew(t.forget)) {
+			asked := r.Anew(t.forget)
+			asked.Named = span.Responded
+			for p, err := range s(ctx, asked) {
 				t.hear(p, err)
 				if !yield(p, err) {
 					return

@@ -22,7 +22,6 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 )
 
@@ -63,10 +62,9 @@ func (p provider) stream(ctx context.Context, r model.Request) iter.Seq2[model.P
 		defer func() { _ = events.Close() }()
 
 		reply := reply{config: p.config, yield: yield, blocks: make(map[int64]*block), calls: model.NewCalls(r)}
-		span := otel.Current(ctx)
 		for !reply.complete && events.Next() {
 			e := events.Current()
-			span.Responded(e.Message.ID, e.Message.Model)
+			r.Name(e.Message.ID, e.Message.Model)
 			if err := reply.event(e); err == errConsumer {
 				return
 			} else if err != nil {

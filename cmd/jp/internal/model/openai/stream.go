@@ -10,7 +10,6 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/otel"
 )
 
 // api is one of the vendor's two APIs: P are the parameters of a request, E the events of a reply.
@@ -50,10 +49,9 @@ func (a api[P, E]) stream(ctx context.Context, r model.Request) iter.Seq2[model.
 		defer func() { _ = events.Close() }()
 
 		reply := a.answer(r, yield)
-		span := otel.Current(ctx)
 		for !reply.whole() && events.Next() {
 			e := events.Current()
-			span.Responded(reply.origin(e))
+			r.Name(reply.origin(e))
 			if !reply.event(e) {
 				return
 			}
