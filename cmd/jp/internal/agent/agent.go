@@ -109,21 +109,40 @@ var ErrNothingToResume = errors.New("the last turn is complete; there is nothing
 type turn struct {
 	*Loop
 	history *history
-	bill    bill
+	bill    *bill
+	asker   *asker
+	schema  *schema.Answer // form of the answer; nil = free text
 
-	kept    *convstore.Budget // set aside for the closing call, where another model than this one makes it
-	meter   model.Meter       // of what the model is sent
-	cut     *limit            // why the reply that is being made is shorter than it could be
-	rounds  int               // replies that asked for tools
-	mends   int               // answers that were sent back for not matching the schema
-	tools   tools.Executor    // what this turn may call
-	system  []model.Section   // the prompt of this turn, context and schema left out
-	schema  *schema.Answer    // form of the answer; nil = free text
-	limit   int64             // estimated tokens of a request that is not compacted; 0 = any
-	retried bool              // after a request that was too long for the provider
-	stuck   bool              // no summary could be had
-	told    bool              // that the thread could not be made shorter
+	tools  tools.Executor  // what this turn may call
+	system []model.Section // the prompt of this turn, context and schema left out
+	rounds int             // replies that asked for tools
+	mends  int             // answers that were sent back for not matching the schema
+
+	limit   int64 // estimated tokens of a request that is not compacted; 0 = any
+	retried bool  // after a request that was too long for the provider
+	stuck   bool  // no summary could be had
+	told    bool  // that the thread could not be made shorter
 	out     Outcome
+}
+
+// newTurn returns the turn whose events begin at history.from, and whose answer has this form, nil for free text.
+func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
+	t := &turn{Loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System, limit: l.Compact.Limit}
+	t.out.Turn = h.turn
+	t.asker = l.newAsker(h, t.bill)
+	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
+	if form != nil {
+		t.asker.text = nil // it is no answer before it was checked
+	}
+	return t
+}
+
+// newAsker returns what asks the model of the loop. The calls of the turn that begins at history.from say what a call may cost.
+func (l *Loop) newAsker(h *history, b *bill) *asker {
+	return &asker{
+		model:    Writer{Ask: l.Ask, Model: l.Model, Name: l.Name, Price: l.Price, Output: l.Output},
+		replayed: l.Replayed, history: h, bill: b, aside: Closing(l.Price), since: h.from,
+	}
 }
 
 // Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
@@ -132,15 +151,16 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 }
 
 func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
-	t, err := l.load(ctx)
+	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
 	}
 	// Calls that a crash left open are answered in the events too, so that the history reads as what happened.
-	if err := t.history.save(ctx, abandoned(t.history.events)...); err != nil {
+	if err := h.save(ctx, abandoned(h.events)...); err != nil {
 		return Outcome{}, err
 	}
-	if err := t.open(msg); err != nil {
+	t, err := l.open(h, msg)
+	if err != nil {
 		return Outcome{}, err
 	}
 	if err := t.fetch(ctx, l.Fetch); err != nil {
@@ -154,25 +174,27 @@ func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) { return l.traced(ctx, l.resume) }
 
 func (l *Loop) resume(ctx context.Context) (Outcome, error) {
-	t, err := l.load(ctx)
+	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
 	}
-	start, end := lastTurn(t.history.events)
+	start, end := lastTurn(h.events)
 	switch {
 	case start < 0 || end != nil && end.State == convstore.StateOK:
 		return Outcome{}, ErrNothingToResume
 	case end != nil:
-		if err := t.history.save(ctx, abandoned(t.history.events)...); err != nil {
+		if err := h.save(ctx, abandoned(h.events)...); err != nil {
 			return Outcome{}, err
 		}
-		again := convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(t.history.events[start:])}
-		if err := t.open(again); err != nil {
+		t, err := l.open(h, convstore.UserMessage{Text: "Continue where you stopped.", Schema: schemaOf(h.events[start:])})
+		if err != nil {
 			return Outcome{}, err
 		}
 		return t.run(ctx)
 	}
-	if err := t.adopt(start); err != nil {
+	h.from = start
+	t, err := l.adopt(h)
+	if err != nil {
 		return Outcome{}, err
 	}
 	if l.Limits != nil {
@@ -180,7 +202,7 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	if calls := pending(t.history.events[start:]); len(calls) > 0 && !t.spent() {
+	if calls := pending(h.current()); len(calls) > 0 && !t.spent() {
 		var again []convstore.ToolCall
 		var lost []convstore.Body
 		for _, c := range calls {
@@ -196,7 +218,7 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 		if err := t.call(ctx, again); err != nil {
 			return Outcome{}, err
 		}
-		if len(again) > 0 && l.late(again, resultsOf(t.history.events[start:])) {
+		if len(again) > 0 && l.late(again, resultsOf(h.current())) {
 			if err := t.note(ctx, convstore.Note{Kind: NoteSynthesis, Text: "late results are folded in: for the rest of this turn nothing is held but what reads"}); err != nil {
 				return Outcome{}, err
 			}
@@ -206,31 +228,25 @@ func (l *Loop) resume(ctx context.Context) (Outcome, error) {
 	return t.run(ctx)
 }
 
-// load begins the state of a turn with what is stored.
-func (l *Loop) load(ctx context.Context) (*turn, error) {
-	h, err := readHistory(ctx, l.Log)
+// open begins a new turn, which is stored with its first step.
+func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
+	form, err := parseForm(msg.Schema) // before anything is stored
 	if err != nil {
 		return nil, err
 	}
-	return &turn{Loop: l, history: h, tools: l.Tools, system: l.System, limit: l.Compact.Limit}, nil
+	h.begin(convstore.TurnStart{Limits: l.Limits}, msg)
+	return l.newTurn(h, form), nil
 }
 
-// open begins a new turn, which is stored with its first step.
-func (t *turn) open(msg convstore.UserMessage) error {
-	if err := t.hold(msg.Schema); err != nil { // before anything is stored
-		return err
+// adopt goes on in the turn whose events begin at history.from.
+func (l *Loop) adopt(h *history) (*turn, error) {
+	form, err := parseForm(schemaOf(h.current()))
+	if err != nil {
+		return nil, err
 	}
-	t.history.begin(convstore.TurnStart{Limits: t.Limits}, msg)
-	t.out.Turn = t.history.turn
-	return nil
-}
-
-// adopt goes on in the turn whose events begin at start.
-func (t *turn) adopt(start int) error {
-	t.history.from = start
-	t.out.Turn = t.history.turn
+	t := l.newTurn(h, form)
 	called := false
-	for _, ev := range t.history.events[start:] {
+	for _, ev := range h.current() {
 		switch b := ev.Body.(type) {
 		case convstore.ToolCall:
 			called = called || !isFetch(b.ID)
@@ -249,7 +265,7 @@ func (t *turn) adopt(start int) error {
 			}
 		}
 	}
-	return t.hold(schemaOf(t.history.events[start:]))
+	return t, nil
 }
 
 // note commits a remark.
@@ -310,7 +326,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			}
 			continue
 		}
-		if err := t.history.save(ctx, r.bodies(t.Loop)...); err != nil {
+		if err := t.history.save(ctx, r.bodies(t.asker.record(r))...); err != nil {
 			return Outcome{}, err
 		}
 		t.tell(r)
@@ -324,6 +340,17 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// ask makes one call of the turn's model.
+func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
+	r, stop, err := t.asker.ask(ctx, req, closing)
+	for i, c := range r.calls {
+		if tool, ok := t.tools.Set.Get(c.Name); ok {
+			r.calls[i].Source = tool.Source
+		}
+	}
+	return r, stop, err
+}
+
 // spent reports whether the model has asked for more tool rounds than there are.
 func (t *turn) spent() bool { return t.MaxRounds > 0 && t.rounds > t.MaxRounds }
 
@@ -333,7 +360,7 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	calls := pending(t.history.current())
 	refused := make([]convstore.Body, len(calls))
 	for i, c := range calls {
-		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.told, IsError: true}
+		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.notice, IsError: true}
 	}
 	if err := t.history.save(ctx, refused...); err != nil {
 		return Outcome{}, err
@@ -344,7 +371,7 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		}
 	}
 	req := t.request()
-	say := "Stop here: " + l.told + ". No tool can be called any more. Hand in now what you have found"
+	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
 	if t.schema != nil {
 		say += ": one JSON value in the form of the answer, and no other word."
 	} else {
@@ -398,7 +425,7 @@ func (t *turn) tell(r reply) {
 // mend commits an answer that does not match, and what is wrong with it for the model to read.
 func (t *turn) mend(ctx context.Context, r reply) error {
 	n := complaint(r.bad)
-	if err := t.history.save(ctx, append(r.bodies(t.Loop), n)...); err != nil {
+	if err := t.history.save(ctx, append(r.bodies(t.asker.record(r)), n)...); err != nil {
 		return err
 	}
 	t.mends++
@@ -415,7 +442,7 @@ func (t *turn) keep(ctx context.Context, r reply) error {
 		return nil
 	}
 	r.cutOff()
-	if err := t.history.save(ctx, r.bodies(t.Loop)...); err != nil {
+	if err := t.history.save(ctx, r.bodies(t.asker.record(r))...); err != nil {
 		return err
 	}
 	t.tell(r)
@@ -426,7 +453,7 @@ func (t *turn) keep(ctx context.Context, r reply) error {
 func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	state, reason, failed := convstore.StateOK, "", err
 	if r.limit == nil && r.stop == model.StopMaxTokens {
-		r.limit = t.cut
+		r.limit = t.asker.cut
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
@@ -455,7 +482,7 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 		if err != nil {
 			r.cutOff()
 		}
-		bodies = r.bodies(t.Loop)
+		bodies = r.bodies(t.asker.record(r))
 	}
 	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
 	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {

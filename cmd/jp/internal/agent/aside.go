@@ -35,34 +35,26 @@ func (e *AsideError) Error() string {
 
 func (e *AsideError) Unwrap() error { return e.Err }
 
-// consult makes one call of w, which is one of this conversation like others: with a bound, within the limits. Nobody watches
-// what it says. The caller has to store the record of the call: until then its bound stands. Where nothing came of it that is
-// done already, and the error is an *AsideError about what was wanted; other errors are of the store.
-func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
-	loop := *t.Loop
-	loop.Ask, loop.Model, loop.Name, loop.Price, loop.Output, loop.Watch = w.Ask, w.Model, w.Name, w.Price, w.Output, Watch{}
-	kept := Closing(t.Price)
-	own := &turn{Loop: &loop, history: &history{log: t.Log, unsaved: t.history.unsaved, turn: t.history.turn}, kept: &kept}
+// consult makes one call of w for this conversation, with a bound and within the limits as any other. Nobody watches the reply. The
+// caller has to store the record of the call: until then its bound is in the account. Where nothing came of it that is done already,
+// and the error is an *AsideError about what was wanted; other errors are the store's.
+func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
+	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, aside: a.aside, since: len(a.history.events)}
 	r, short, asked := own.ask(ctx, req, false)
 	if broken := (storeError{}); errors.As(asked, &broken) {
 		return r, call, broken.error
 	}
-	t.history.unsaved = own.history.unsaved
-	t.history.events = append(t.history.events, own.history.events...) // attempts that failed
-	for _, ev := range own.history.events {
-		t.bill.add(ev.Body.(convstore.ModelCall))
-	}
 	if short != nil {
-		return r, call, &AsideError{What: what, Reason: short.told, Limit: true}
+		return r, call, &AsideError{What: what, Reason: short.notice, Limit: true}
 	}
 	if asked != nil {
 		r.cutOff()
 	}
-	call = r.call(&loop)
+	call = own.record(r)
 	if asked != nil && !r.any {
 		call.CostNano = new(int64) // nothing came, whatever its price
 	}
-	t.bill.add(call)
+	a.bill.add(call)
 	none := &AsideError{What: what, Err: asked}
 	switch {
 	case asked != nil:
@@ -73,7 +65,7 @@ func (t *turn) consult(ctx context.Context, what string, w Writer, req model.Req
 	default:
 		return r, call, nil
 	}
-	if err := t.history.save(ctx, call); err != nil {
+	if err := a.history.save(ctx, call); err != nil {
 		return r, call, err
 	}
 	return r, call, none

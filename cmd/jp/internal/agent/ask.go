@@ -11,22 +11,20 @@ import (
 	"jp/convstore"
 )
 
-// asking is one call of the model with all its attempts. Each attempt is begun in the account before it is sent, and no longer
-// begun while the call waits: what an attempt that failed has used is charged in the transaction that takes its bound back, and
-// finds whether there is room for the next one.
-type asking struct {
-	*turn
-	wanted  model.Request // before it was cut to what is left
-	sent    model.Request // the latest attempt
-	closing bool
+// asker makes calls of one model in a conversation, each within what the account has left. A turn has one. What another model
+// writes beside the turn is asked for by an asker of its own, on the same history and bill, see consult.
+type asker struct {
+	model    Writer
+	replayed bool
+	history  *history
+	bill     *bill
+	aside    convstore.Budget // for the closing call of the turn, which other calls leave alone
+	since    int              // index in history from which calls of the model say what the next one may cost
 
-	reply          reply
-	text, thinking strings.Builder
-	shown          bool // somebody saw a part of what the reply says
+	text, reasoning func(delta string) // somebody who watches the reply; nil = nobody
 
-	lost *model.Error // why the latest attempt failed; nil = none did
-	stop *limit       // no further attempt fits into what is left
-	err  error        // of the store
+	meter model.Meter // of what the model is sent
+	cut   *limit      // why the latest reply may be shorter than was wanted; nil = it may not
 }
 
 // storeError is an error of the store, which ends a run whatever the model said.
@@ -34,37 +32,73 @@ type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }
 
-// ask makes one call of the model. A limit means that it was not made, or not once more: then nothing of it is left to be
-// stored. With an error the reply holds what had come by then; a storeError is the store's.
-func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
-	a := &asking{turn: t, wanted: req, closing: closing}
-	if stop, err := t.begin(ctx, &req, closing, true); err != nil {
+// ask makes one call of the model. A limit means that the call was not made, or not once more: then nothing of it is left to be
+// stored. With an error the reply holds what had come by then; a storeError is the store's. The caller stores the reply, and the
+// bound of the call is in the account until it does.
+func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
+	c := &asking{asker: a, wanted: req, closing: closing}
+	if stop, err := a.begin(ctx, &req, closing, true); err != nil {
 		return reply{}, nil, storeError{err}
 	} else if stop != nil {
 		return reply{}, stop, nil
 	}
-	req.Waits, req.Again, a.sent = a.waits, a.again, req
-	a.reply.began = time.Now()
-	err := a.hear(t.Ask(ctx, req))
-	a.reply.text = a.text.String()
-	a.reply.took = time.Since(a.reply.began)
+	req.Waits, req.Again, c.sent = c.waits, c.again, req
+	c.reply.began = time.Now()
+	err := c.hear(a.model.Ask(ctx, req))
+	c.reply.text = c.text.String()
+	c.reply.took = time.Since(c.reply.began)
 	switch {
-	case a.err != nil:
-		return reply{}, nil, storeError{a.err}
-	case a.stop != nil:
-		return reply{}, a.stop, nil
+	case c.err != nil:
+		return reply{}, nil, storeError{c.err}
+	case c.stop != nil:
+		return reply{}, c.stop, nil
 	case err != nil:
-		a.reply.calls = nil
-		a.reply.any = a.reply.any || a.thinking.Len() > 0
-	case !a.reply.guessed:
-		t.meter.Told(a.sent, a.reply.usage)
+		c.reply.calls = nil
+		c.reply.any = c.reply.any || c.thinking.Len() > 0
+	case !c.reply.guessed:
+		a.meter.Told(c.sent, c.reply.usage)
 	}
-	return a.reply, nil, err
+	c.reply.cost = a.cost(&c.reply)
+	return c.reply, nil, err
+}
+
+// cost returns the cost of a reply, nil = unknown. What a provider says of it counts where no price is known.
+func (a *asker) cost(r *reply) *int64 {
+	if a.model.Price == nil {
+		return r.reported
+	}
+	cost := a.model.Price.Cost(r.usage)
+	return &cost
+}
+
+// record returns the event of the call that a reply came from.
+func (a *asker) record(r reply) convstore.ModelCall {
+	return convstore.ModelCall{
+		Model: a.model.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Replayed: a.replayed, Duration: r.took,
+	}
+}
+
+// asking is one call of the model with all its attempts. An attempt is in the account from before it is sent until it fails: none is
+// there while the call waits for the next one. The transaction that takes the bound of a failed attempt out of the account charges
+// what it has used, and finds whether there is room for another.
+type asking struct {
+	asker   *asker
+	wanted  model.Request // before it was cut to what is left
+	sent    model.Request // the latest attempt
+	closing bool
+
+	reply          reply
+	text, thinking strings.Builder
+	shown          bool // somebody saw a part of the reply
+
+	lost *model.Error // why the latest attempt failed; nil = none did
+	stop *limit       // why no further attempt fits into what is left
+	err  error        // of the store
 }
 
 // hear reads the parts of the reply.
-func (a *asking) hear(parts func(func(model.Part, error) bool)) error {
-	r := &a.reply
+func (c *asking) hear(parts func(func(model.Part, error) bool)) error {
+	r := &c.reply
 	for part, err := range parts {
 		if err != nil {
 			return err
@@ -72,30 +106,20 @@ func (a *asking) hear(parts func(func(model.Part, error) bool)) error {
 		switch {
 		case part.Text != "":
 			r.any = true
-			a.text.WriteString(part.Text)
-			if a.Watch.Text != nil && a.schema == nil { // else it is no answer before it was checked
-				a.shown = true
-				a.Watch.Text(part.Text)
-			}
+			c.text.WriteString(part.Text)
+			c.show(c.asker.text, part.Text)
 		case part.ReasoningDelta != "":
-			a.thinking.WriteString(part.ReasoningDelta)
-			if a.Watch.Reasoning != nil {
-				a.shown = true
-				a.Watch.Reasoning(part.ReasoningDelta)
-			}
+			c.thinking.WriteString(part.ReasoningDelta)
+			c.show(c.asker.reasoning, part.ReasoningDelta)
 		case part.Reasoning != nil:
 			r.any = true
 			r.reasoning = append(r.reasoning, *part.Reasoning)
 		case part.Call != nil:
 			r.any = true
-			c := convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)}
-			if tool, ok := a.tools.Set.Get(c.Name); ok {
-				c.Source = tool.Source
-			}
-			r.calls = append(r.calls, c)
+			r.calls = append(r.calls, convstore.ToolCall{ID: part.Call.ID, Name: part.Call.Name, Arguments: storedArguments(part.Call.Arguments)})
 		case part.Usage != nil:
 			r.any = true
-			r.usage, r.told, r.guessed = *part.Usage, part.Cost, part.Estimated
+			r.usage, r.reported, r.guessed = *part.Usage, part.Cost, part.Estimated
 		case part.Stop != "":
 			r.stop = part.Stop
 		}
@@ -103,48 +127,56 @@ func (a *asking) hear(parts func(func(model.Part, error) bool)) error {
 	return nil
 }
 
+func (c *asking) show(watch func(string), delta string) {
+	if watch != nil {
+		c.shown = true
+		watch(delta)
+	}
+}
+
 // errNoRoom ends a call whose next attempt does not fit into what is left.
 var errNoRoom = errors.New("no room for another attempt")
 
-// waits is model.Request.Waits: nothing is on its way, so nothing is begun.
-func (a *asking) waits(ctx context.Context, lost model.Lost) error {
-	if a.shown {
+// waits is model.Request.Waits: no attempt is on its way, so none is in the account.
+func (c *asking) waits(ctx context.Context, lost model.Lost) error {
+	if c.shown {
 		return model.ErrShown
 	}
 	if u := lost.Usage; u != nil {
-		failed := reply{usage: *u, told: lost.Cost, guessed: lost.Estimated, stop: StopBroken, took: time.Since(a.reply.began)}
-		call := failed.call(a.Loop)
-		a.history.add(call)
-		a.bill.add(call)
+		failed := reply{usage: *u, reported: lost.Cost, guessed: lost.Estimated, stop: StopBroken, took: time.Since(c.reply.began)}
+		failed.cost = c.asker.cost(&failed)
+		call := c.asker.record(failed)
+		c.asker.history.add(call)
+		c.asker.bill.add(call)
 	}
-	a.reply = reply{began: time.Now()}
-	a.text.Reset()
-	a.thinking.Reset()
-	a.lost = lost.Err
-	_, err := a.try(ctx, false)
+	c.reply = reply{began: time.Now()}
+	c.text.Reset()
+	c.thinking.Reset()
+	c.lost = lost.Err
+	_, err := c.try(ctx, false)
 	return err
 }
 
 // again is model.Request.Again.
-func (a *asking) again(ctx context.Context) (model.Request, error) {
-	req, err := a.try(ctx, true)
+func (c *asking) again(ctx context.Context) (model.Request, error) {
+	req, err := c.try(ctx, true)
 	if err == nil {
-		a.sent, a.reply.began = req, time.Now()
+		c.sent, c.reply.began = req, time.Now()
 	}
 	return req, err
 }
 
-// try finds whether an attempt fits into what is left, and begins it where it shall.
-func (a *asking) try(ctx context.Context, begin bool) (req model.Request, err error) {
-	req = a.wanted
-	a.stop, a.err = a.begin(ctx, &req, a.closing, begin)
+// try finds whether an attempt fits into what is left. It begins the attempt if it is to be sent now.
+func (c *asking) try(ctx context.Context, now bool) (req model.Request, err error) {
+	req = c.wanted
+	c.stop, c.err = c.asker.begin(ctx, &req, c.closing, now)
 	switch {
-	case a.err != nil:
-		return req, a.err
-	case a.stop == nil:
+	case c.err != nil:
+		return req, c.err
+	case c.stop == nil:
 		return req, nil
-	case a.lost != nil:
-		a.stop.reason += fmt.Sprintf(", after an attempt that failed: %v", a.lost)
+	case c.lost != nil:
+		c.stop.reason += fmt.Sprintf(", after an attempt that failed: %v", c.lost)
 	}
 	return req, errNoRoom
 }

@@ -34,7 +34,7 @@ const (
 type limit struct {
 	kind   Limit
 	reason string          // as the turn's end names it
-	told   string          // what is reached, to the model and as the result of calls that are not run
+	notice string          // what is reached, for the model: in the closing call, and as the result of calls that are not run
 	state  convstore.State // with nothing handed in
 }
 
@@ -64,11 +64,11 @@ func working(ctx context.Context) (context.Context, context.CancelFunc) {
 func (t *turn) reached(work context.Context) *limit {
 	switch {
 	case errors.Is(context.Cause(work), errLate):
-		return &limit{kind: LimitTime, reason: "deadline", told: "the time for this task is up", state: convstore.StateTimeout}
+		return &limit{kind: LimitTime, reason: "deadline", notice: "the time for this task is up", state: convstore.StateTimeout}
 	case t.spent():
 		return &limit{
 			kind: LimitTurns, reason: fmt.Sprintf("max_turns %d", t.MaxRounds), state: convstore.StateBudget,
-			told: fmt.Sprintf("the limit of %d tool rounds is reached", t.MaxRounds),
+			notice: fmt.Sprintf("the limit of %d tool rounds is reached", t.MaxRounds),
 		}
 	}
 	return nil
@@ -77,59 +77,63 @@ func (t *turn) reached(work context.Context) *limit {
 // begin stores what is not stored yet and records the bound of a call that is to be sent now; of one that is to be sent later no
 // bound stands any more. It lowers what the request may bring to what the account has left and, of a closing call, leaves out old
 // results until it fits. A limit means that the call must not be made.
-func (t *turn) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
-	t.cut = nil
-	bound := func(a convstore.Account) *convstore.Call {
+func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
+	a.cut = nil
+	bound := func(acc convstore.Account) *convstore.Call {
 		var in model.Bound
 		var out int64
-		if in, out, stop = t.afford(a, req, closing); stop != nil || !now {
+		if in, out, stop = a.afford(acc, req, closing); stop != nil || !now {
 			return nil
 		}
-		return &convstore.Call{Model: t.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: t.most(in, out), Replayed: t.Replayed}
+		return &convstore.Call{Model: a.model.Model, Usage: convstore.Usage{Input: in.Tokens, Output: out}, CostNano: a.most(in, out), Replayed: a.replayed}
 	}
-	err = t.Log.Begin(ctx, bound, t.history.unsaved...)
+	err = a.history.log.Begin(ctx, bound, a.history.unsaved...)
 	if err == nil {
-		t.history.unsaved = nil
+		a.history.unsaved = nil
 	}
 	return stop, err
 }
 
 // afford works out the most that a call uses: the bound of its input, and its output.
-func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in model.Bound, out int64, stop *limit) {
-	output := t.Output
+func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) (in model.Bound, out int64, stop *limit) {
+	output := a.model.Output
 	if output == nil {
 		output = model.Info{}.Output
 	}
 	want := int64(output(req.MaxTokens))
-	left, least := a.Left, min(want, callLeast)
+	left, least := acc.Left, min(want, callLeast)
 	if closing {
 		want, least = min(want, closingTokens), min(want, closingLeast)
 	}
-	if t.Price == nil {
-		if left.CostNano != nil && a.Limits != nil && a.Limits.Strict {
-			why := "the price of the model " + t.Model + " is not known, and a limit of cost is set"
-			return in, 0, &limit{kind: LimitCost, reason: why, told: why, state: convstore.StateBudget}
+	if a.model.Price == nil {
+		if left.CostNano != nil && acc.Limits != nil && acc.Limits.Strict {
+			why := "the price of the model " + a.model.Model + " is not known, and a limit of cost is set"
+			return in, 0, &limit{kind: LimitCost, reason: why, notice: why, state: convstore.StateBudget}
 		}
-		if left.CostNano != nil && *left.CostNano < t.foreseen(closing) {
-			return in, 0, t.shortOf(a, convstore.Budget{}, 0, 0)
+		if left.CostNano != nil && *left.CostNano < a.foreseen(closing) {
+			return in, 0, a.shortOf(acc, convstore.Budget{}, 0, 0)
 		}
 		left.CostNano = nil // what has no price is bounded by tokens, and by what its server tells that calls have cost
 	}
 	if !closing {
-		left = left.Minus(t.aside(left))
+		aside := a.aside
+		if left.CostNano == nil { // what is not limited needs nothing set aside
+			aside.CostNano = nil
+		}
+		left = left.Minus(aside)
 	}
-	for in = t.meter.Bound(*req); ; in = t.meter.Bound(*req) {
-		if out = t.room(left, in, want); out >= least || !closing || !leaveOut(req) {
+	for in = a.meter.Bound(*req); ; in = a.meter.Bound(*req) {
+		if out = a.room(left, in, want); out >= least || !closing || !leaveOut(req) {
 			break
 		}
 	}
 	if out < least {
-		return in, 0, t.shortOf(a, left, in.Tokens, least)
+		return in, 0, a.shortOf(acc, left, in.Tokens, least)
 	}
 	if out < want {
-		t.cut = t.shortOf(a, left, in.Tokens, want)
+		a.cut = a.shortOf(acc, left, in.Tokens, want)
 	}
-	if limited := left.Tokens != nil || left.CostNano != nil && *t.most(model.Bound{}, 1) > 0; limited || out < int64(output(0)) {
+	if limited := left.Tokens != nil || left.CostNano != nil && *a.most(model.Bound{}, 1) > 0; limited || out < int64(output(0)) {
 		req.MaxTokens = int(out) // else the model gives no more by itself, or nobody minds
 	}
 	return in, out, nil
@@ -137,9 +141,9 @@ func (t *turn) afford(a convstore.Account, req *model.Request, closing bool) (in
 
 // foreseen is what a call without a price may cost, as far as anybody can say: as much as the dearest of this turn whose cost
 // the server has told, and the same again for the closing call.
-func (t *turn) foreseen(closing bool) (most int64) {
-	for _, ev := range t.history.current() {
-		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == t.Model && c.CostNano != nil {
+func (a *asker) foreseen(closing bool) (most int64) {
+	for _, ev := range a.history.events[a.since:] {
+		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == a.model.Model && c.CostNano != nil {
 			most = max(most, *c.CostNano)
 		}
 	}
@@ -149,38 +153,26 @@ func (t *turn) foreseen(closing bool) (most int64) {
 	return 2 * most
 }
 
-// aside is Closing without what is not limited anyway.
-func (t *turn) aside(left convstore.Budget) convstore.Budget {
-	b := Closing(t.Price)
-	if t.kept != nil {
-		b = *t.kept
-	}
-	if left.CostNano == nil {
-		b.CostNano = nil
-	}
-	return b
-}
-
 // most is the highest cost of a call; nil where the price is unknown.
-func (t *turn) most(in model.Bound, out int64) *int64 {
-	if t.Price == nil {
+func (a *asker) most(in model.Bound, out int64) *int64 {
+	if a.model.Price == nil {
 		return nil
 	}
-	n := t.Price.Most(in, out)
+	n := a.model.Price.Most(in, out)
 	return &n
 }
 
 // room is how many tokens of output, at most want, fit into what is left beside the input; negative when that does not fit.
-func (t *turn) room(left convstore.Budget, in model.Bound, want int64) int64 {
+func (a *asker) room(left convstore.Budget, in model.Bound, want int64) int64 {
 	if left.Tokens != nil {
 		want = min(want, *left.Tokens-in.Tokens)
 	}
-	if left.CostNano == nil || want < 0 || *t.most(in, want) <= *left.CostNano {
+	if left.CostNano == nil || want < 0 || *a.most(in, want) <= *left.CostNano {
 		return want
 	}
 	low, high := int64(-1), want // the largest that fits is at least low and less than high
 	for high-low > 1 {
-		if mid := (low + high) / 2; *t.most(in, mid) <= *left.CostNano {
+		if mid := (low + high) / 2; *a.most(in, mid) <= *left.CostNano {
 			low = mid
 		} else {
 			high = mid
@@ -190,14 +182,14 @@ func (t *turn) room(left convstore.Budget, in model.Bound, want int64) int64 {
 }
 
 // shortOf names what a call of this size has too little of.
-func (t *turn) shortOf(a convstore.Account, left convstore.Budget, in, out int64) *limit {
-	l := &limit{kind: LimitCost, reason: "cost budget", told: "the cost budget is used up", state: convstore.StateBudget}
+func (a *asker) shortOf(acc convstore.Account, left convstore.Budget, in, out int64) *limit {
+	l := &limit{kind: LimitCost, reason: "cost budget", notice: "the cost budget is used up", state: convstore.StateBudget}
 	if left.Tokens != nil && *left.Tokens < in+out {
-		l.kind, l.reason, l.told = LimitTokens, "token budget", "the token budget is used up"
-		if n := a.Limit.Tokens; n != nil {
+		l.kind, l.reason, l.notice = LimitTokens, "token budget", "the token budget is used up"
+		if n := acc.Limit.Tokens; n != nil {
 			l.reason += fmt.Sprintf(" %d", *n)
 		}
-	} else if n := a.Limit.CostNano; n != nil {
+	} else if n := acc.Limit.CostNano; n != nil {
 		l.reason += fmt.Sprintf(" %.4g USD", float64(*n)/1e9)
 	}
 	return l

@@ -54,17 +54,18 @@ func TestAfford(t *testing.T) {
 		{name: "closing, unlimited", closing: true, out: 1024, send: 1024},
 		{name: "closing with too little", left: convstore.Budget{Tokens: some(1063)}, closing: true, stop: "token budget 9000"},
 	} {
-		tr := turn{Loop: &Loop{}, history: &history{}}
+		var l Loop
 		if test.priced {
-			tr.Price = pricey()
+			l.Price = pricey()
 		}
+		a := l.newAsker(&history{}, &bill{})
 		for _, n := range test.told {
-			tr.history.events = append(tr.history.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
+			a.history.events = append(a.history.events, convstore.Event{Body: convstore.ModelCall{CostNano: some(n)}})
 		}
 		req := worth(1000)
 		req.MaxTokens = test.own
-		a := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
-		in, out, stop := tr.afford(a, &req, test.closing)
+		acc := convstore.Account{Left: test.left, Limit: convstore.Budget{Tokens: some(9000), CostNano: some(5e8)}}
+		in, out, stop := a.afford(acc, &req, test.closing)
 		if stop != nil && len(test.told) > 0 {
 			in.Tokens = 1000 // not reckoned
 		}
@@ -84,8 +85,8 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	for _, n := range []int{3000, 20, 6000, 900} {
 		req.Messages = append(req.Messages, model.Message{Role: model.ToolRole, Content: []model.Content{{Result: &model.CallResult{Text: strings.Repeat("r", n)}}}})
 	}
-	tr := turn{Loop: &Loop{}, history: &history{}}
-	in, out, stop := tr.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
+	a := (&Loop{}).newAsker(&history{}, &bill{})
+	in, out, stop := a.afford(convstore.Account{Left: convstore.Budget{Tokens: some(1200)}}, &req, true)
 	if stop != nil || out < closingLeast || in.Tokens+out > 1200 {
 		t.Fatalf("in %d, out %d, %v", in, out, stop)
 	}
@@ -108,11 +109,10 @@ func TestAsideOfAWriter(t *testing.T) {
 		r := newRun(t, "[[rule]]\ntext = \"t\"")
 		r.send(t.Context(), "go")
 		r.loop.Price = tt.main
-		tr, err := r.loop.load(t.Context())
+		h, err := readHistory(t.Context(), r.loop.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.out.Turn = tr.history.turn
 		left := int64(100_000) + tt.want // for the writer's call, when that is set aside
 		if err := r.loop.Log.Limit(t.Context(), convstore.Limits{Run: convstore.Budget{CostNano: &left}}); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestAsideOfAWriter(t *testing.T) {
 			aside.CostNano = some(left - most)
 			return ask(ctx, req)
 		}
-		if _, _, err := tr.consult(t.Context(), "title", w, worth(1000)); err != nil {
+		if _, _, err := r.loop.newAsker(h, &bill{}).consult(t.Context(), "title", w, worth(1000)); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if got := *aside.CostNano; got < tt.want || got > tt.want+10 {
@@ -136,12 +136,12 @@ func TestAsideOfAWriter(t *testing.T) {
 // TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		tr := turn{Loop: &Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}, history: &history{}}
+		a := (&Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}).newAsker(&history{}, &bill{})
 		tokens, cost := rapid.Int64Range(-10, 1<<20).Draw(rt, "tokens"), rapid.Int64Range(-10, 1<<24).Draw(rt, "cost")
 		left := convstore.Budget{Tokens: &tokens, CostNano: &cost}
 		closing := rapid.Bool().Draw(rt, "closing")
 		req := worth(rapid.IntRange(9, 50_000).Draw(rt, "in"))
-		in, out, stop := tr.afford(convstore.Account{Left: left}, &req, closing)
+		in, out, stop := a.afford(convstore.Account{Left: left}, &req, closing)
 		if stop != nil {
 			return
 		}
@@ -149,8 +149,8 @@ func TestAffordFits(t *testing.T) {
 		if closing {
 			keep = convstore.Budget{Tokens: some(0), CostNano: some(0)}
 		}
-		if in.Tokens+out > tokens-*keep.Tokens || *tr.most(in, out) > cost-*keep.CostNano || out <= 0 {
-			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in.Tokens, out, *tr.most(in, out), tokens, cost)
+		if in.Tokens+out > tokens-*keep.Tokens || *a.most(in, out) > cost-*keep.CostNano || out <= 0 {
+			rt.Fatalf("in %d, out %d, cost %d; left %d and %d", in.Tokens, out, *a.most(in, out), tokens, cost)
 		}
 	})
 }
@@ -206,15 +206,15 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// TestToldCost: what a provider says of the cost counts where no price is known, and nowhere else.
-func TestToldCost(t *testing.T) {
-	r := reply{usage: convstore.Usage{Input: 2, Output: 1}, told: some(7)}
+// TestReportedCost: what a provider says of the cost counts where no price is known, and nowhere else.
+func TestReportedCost(t *testing.T) {
+	r := reply{usage: convstore.Usage{Input: 2, Output: 1}, reported: some(7)}
 	for name, tt := range map[string]struct {
 		loop Loop
 		want int64
 	}{"no price": {Loop{}, 7}, "a price": {Loop{Price: pricey()}, 16}} {
-		if c := r.call(&tt.loop); c.CostNano == nil || *c.CostNano != tt.want {
-			t.Errorf("%s: %+v, want a cost of %d", name, c, tt.want)
+		if cost := tt.loop.newAsker(&history{}, &bill{}).cost(&r); cost == nil || *cost != tt.want {
+			t.Errorf("%s: cost = %v, want %d", name, cost, tt.want)
 		}
 	}
 }

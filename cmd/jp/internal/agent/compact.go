@@ -50,24 +50,24 @@ var ErrNothingToCompact = errors.New("there is nothing to leave out")
 // Shorten compacts the conversation between two turns. A turn that can go on stays as it is. It returns what was stored or,
 // of a dry run, what would be: then with no summary, and After counts one of the expected size.
 func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compaction, usage convstore.ModelCall, err error) {
-	t, err := l.load(ctx)
+	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return c, usage, err
 	}
-	t.out.Turn = t.history.turn
-	start, end := lastTurn(t.history.events)
+	start, end := lastTurn(h.events)
 	keep := o.Keep
 	if start >= 0 && end == nil {
 		keep = max(keep, 1)
 	}
-	t.history.from = max(start, 0)
-	at := len(t.history.events)
+	h.from = max(start, 0)
+	at := len(h.events)
 	if keep > 0 {
-		at = window(t.history.events, keep-1)
+		at = window(h.events, keep-1)
 		if keep == 1 {
-			at = t.history.from
+			at = h.from
 		}
 	}
+	t := l.newTurn(h, nil)
 	c = convstore.Compaction{Reason: compactAsked, Before: t.sized(), Results: t.old(at)}
 	summarize := !o.ToolsOnly && at > t.bare()
 	switch {
@@ -83,7 +83,7 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	}
 	if !summarize {
 		c.After = t.sized(c)
-		return c, usage, t.history.save(ctx, c)
+		return c, usage, h.save(ctx, c)
 	}
 	if l.Limits != nil {
 		if err := l.Log.Limit(ctx, *l.Limits); err != nil {

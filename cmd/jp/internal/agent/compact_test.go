@@ -262,7 +262,7 @@ func BenchmarkPlace(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := newRun(b, "[[rule]]\ntext = \"x\"\n")
-			t := &turn{Loop: r.loop, tools: r.loop.Tools, history: &history{log: r.loop.Log, turn: n}}
+			t := r.loop.newTurn(&history{log: r.loop.Log, turn: n}, nil)
 			for i := range n {
 				t.history.events = append(t.history.events, t.history.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
 			}

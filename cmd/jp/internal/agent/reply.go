@@ -16,8 +16,8 @@ type reply struct {
 	reasoning []model.Reasoning
 	calls     []convstore.ToolCall
 	usage     convstore.Usage
-	cost      *int64
-	told      *int64 // cost that the provider told; nil = none
+	cost      *int64 // nano-dollars; nil = unknown
+	reported  *int64 // cost as the provider says; nil = it does not
 	stop      model.Stop
 	began     time.Time
 	took      time.Duration
@@ -53,8 +53,8 @@ func offer(set tools.Set) []model.Tool {
 	return list
 }
 
-// bodies are the events of a reply, ModelCall last.
-func (r *reply) bodies(l *Loop) []convstore.Body {
+// bodies returns the events of a reply, with the record of its call as the last.
+func (r *reply) bodies(call convstore.ModelCall) []convstore.Body {
 	var list []convstore.Body
 	for _, x := range r.reasoning {
 		list = append(list, convstore.Reasoning{Text: x.Text, Signature: x.Signature, Opaque: x.Opaque, Provider: x.Provider})
@@ -68,16 +68,7 @@ func (r *reply) bodies(l *Loop) []convstore.Body {
 	for _, c := range r.calls {
 		list = append(list, c)
 	}
-	return append(list, r.call(l))
-}
-
-// call is the record of the reply's call. What a provider says of the cost counts where no price is known.
-func (r *reply) call(l *Loop) convstore.ModelCall {
-	if r.cost = r.told; l.Price != nil {
-		cost := l.Price.Cost(r.usage)
-		r.cost = &cost
-	}
-	return convstore.ModelCall{Model: l.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Replayed: l.Replayed, Duration: r.took}
+	return append(list, call)
 }
 
 const (

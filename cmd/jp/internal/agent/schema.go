@@ -46,15 +46,16 @@ func schemaOf(turn []convstore.Event) json.RawMessage {
 	return nil
 }
 
-// hold holds the turn to a schema, if any. One that came with an imported conversation may be of no use.
-func (t *turn) hold(raw json.RawMessage) (err error) {
+// parseForm parses the schema of a turn, nil for none. One that came with an imported conversation may be of no use.
+func parseForm(raw json.RawMessage) (*schema.Answer, error) {
 	if len(raw) == 0 {
-		return nil
+		return nil, nil
 	}
-	if t.schema, err = schema.ParseAnswer(raw); err != nil {
-		return fmt.Errorf("the schema that the turn was asked to match: %w", err)
+	form, err := schema.ParseAnswer(raw)
+	if err != nil {
+		return nil, fmt.Errorf("the schema that the turn was asked to match: %w", err)
 	}
-	return nil
+	return form, nil
 }
 
 // form is what the model is told of the schema.

@@ -31,7 +31,7 @@ greeting and without comment on the task.`
 // summarize has a summary written of what is before an event, puts it into c and stores both with the record of the call. It
 // returns that record. The error is an *AsideError, or one of the store.
 func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
-	w := Writer{Ask: t.Ask, Model: t.Model, Name: t.Name, Price: t.Price, Output: t.Output}
+	w := t.asker.model
 	if t.Compact.Writer != nil {
 		if w, err = t.Compact.Writer(ctx); err != nil {
 			return call, &AsideError{What: "summary", Err: err}
@@ -50,7 +50,7 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 			Text: "<record>\n" + record(choose(t.history.events, t.Window), at, room*3) + "</record>\n\nWrite the summary now.",
 		}}}},
 	}
-	r, call, err := t.consult(ctx, "summary", w, req)
+	r, call, err := t.asker.consult(ctx, "summary", w, req)
 	if err != nil {
 		return call, err
 	}

@@ -34,17 +34,16 @@ type Naming struct {
 // neither Free nor the Line of its first request. It returns the title, "" where there is none to be given. The call is one like
 // others, with its bound, its cost and its event. The error is an *AsideError, or one of the store; the title is then as it was.
 func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
-	t, err := l.load(ctx)
+	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return "", err
 	}
-	t.out.Turn = t.history.turn
 	conv, err := l.Log.Get(ctx)
 	if err != nil {
 		return "", err
 	}
 	asked := ""
-	for _, ev := range t.history.events {
+	for _, ev := range h.events {
 		if u, ok := ev.Body.(convstore.UserMessage); ok {
 			asked = u.Text
 			break
@@ -57,14 +56,14 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", &AsideError{What: "title", Err: err}
 	}
-	start, _ := lastTurn(t.history.events)
+	start, _ := lastTurn(h.events)
 	lines := ""
-	for _, e := range []entry{{User: asked}, {Assistant: Answer(t.history.events[max(start, 0):])}} {
+	for _, e := range []entry{{User: asked}, {Assistant: Answer(h.events[max(start, 0):])}} {
 		line, _ := json.Marshal(e.cut(titleBytes)) // escapes <, > and &
 		lines += string(line) + "\n"
 	}
-	r, call, err := t.consult(ctx, "title", w, model.Request{
-		Model: w.Name, System: []model.Section{{Text: titleSystem}}, MaxTokens: titleTokens, Profile: t.Profile, Turn: t.out.Turn,
+	r, call, err := l.newAsker(h, &bill{}).consult(ctx, "title", w, model.Request{
+		Model: w.Name, System: []model.Section{{Text: titleSystem}}, MaxTokens: titleTokens, Profile: l.Profile, Turn: h.turn,
 		Messages: []model.Message{{Role: model.User, Content: []model.Content{{
 			Text: "<conversation>\n" + lines + "</conversation>\n\nWrite the title now.",
 		}}}},
@@ -72,13 +71,13 @@ func (l *Loop) Title(ctx context.Context, n Naming) (title string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.history.save(ctx, call); err != nil {
+	if err := h.save(ctx, call); err != nil {
 		return "", err
 	}
 	if title = n.Line(bare(r.text)); !visible(title) {
 		return "", &AsideError{What: "title", Reason: "nothing that the model said can be one"}
 	}
-	note := t.history.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
+	note := h.made(convstore.Note{Kind: NoteTitle, Text: "titled by " + w.Model + ": " + title})
 	changed, err := l.Log.Retitle(ctx, conv.Title, title, note...)
 	if err == nil && !changed {
 		return "", nil // a person was faster
