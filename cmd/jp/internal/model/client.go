@@ -197,6 +197,8 @@ func (c Config) Fail(ctx context.Context, err error) error {
 			return &copied
 		}
 		return e
+	case errors.Is(err, bufio.ErrTooLong): // of the SDKs' decoders; it would be as long the next time
+		return &Error{Provider: c.Name, Kind: KindTooLarge, Final: true, Message: "a line of the reply is too long", Err: err}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &opErr), errors.As(err, &timeout) && timeout.Timeout():
 		return &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}
 	}

@@ -17,11 +17,11 @@ func startsEvents(r *bufio.Reader) bool {
 type eventLines struct {
 	from io.Reader
 
-	line   []byte // beginning of what may become an empty data line; nil = it is none
-	inside bool   // in the rest of another line
-	cr     bool   // the last byte was a carriage return
-	out    []byte // to be handed out
-	buf    [4096]byte
+	line   []byte         // beginning of what may become an empty data line; nil = it is none
+	inside bool           // in the rest of another line
+	cr     bool           // the last byte was a carriage return
+	out    []byte         // to be handed out
+	buf    [32 << 10]byte // the decoders look through an unfinished line again after each read
 	err    error
 }
 

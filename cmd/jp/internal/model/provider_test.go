@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -447,6 +449,31 @@ func TestCeiling(t *testing.T) {
 		}
 		if len(got.text) == 0 || len(got.text) > 20_000 {
 			t.Errorf("%d bytes of text came through", len(got.text))
+		}
+	})
+}
+
+// TestEndlessLine: a line of an event stream that no decoder holds would be as long, and be paid for, the next time.
+func TestEndlessLine(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		chunk := []byte(strings.Repeat("x", 1<<20))
+		_, _ = io.WriteString(w, "data: ")
+		for range 33 {
+			_, _ = w.Write(chunk)
+		}
+	}))
+	t.Cleanup(server.Close)
+	formats(t, func(t *testing.T, id string) {
+		p := providers(server.URL)
+		p.MaxBytes = 64 << 20
+		s, _, err := model.Open(t.Context(), id, constructors, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := collect(t, s, t.Context(), ask("x"))
+		if e := got.want(t, model.KindTooLarge); e.Temporary() {
+			t.Errorf("%v is worth repeating", e)
 		}
 	})
 }
