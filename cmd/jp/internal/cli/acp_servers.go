@@ -28,7 +28,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.app.mcp.All(ctx)
+	known, err := q.app.env.servers.All(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,22 +140,4 @@ func (s *acpSession) unused(q *query, set tools.Set) {
 			q.app.con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
-}
-
-// reachable refuses to a sub-agent the tools of servers that only this process knows.
-func (a *app) reachable(ctx context.Context, defs []tools.Definition) error {
-	if len(a.mcp.Editor) == 0 {
-		return nil
-	}
-	for _, d := range defs {
-		server, ok := d.MCP()
-		if !ok {
-			continue
-		}
-		if s, err := a.mcp.Find(ctx, server); err == nil && s.Origin == servers.OfEditor {
-			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
-				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
-		}
-	}
-	return nil
 }

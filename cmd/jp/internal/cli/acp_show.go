@@ -85,7 +85,7 @@ func (s *acpShow) replied(m agent.Message) {
 
 // filled tells how full the model's window is, where it is known.
 func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.loop.Model, s.query.app.modelProviders(s.query.resolved.Config))
+	info, err := model.Lookup(s.loop.Model, s.query.app.env.modelProviders(s.query.resolved.Config))
 	if size := cmp.Or(s.query.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
 		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
 	}

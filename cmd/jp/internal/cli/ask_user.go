@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/term"
-	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
 )
@@ -87,9 +86,3 @@ func unasked(mode tools.DetachedMode, exclusive bool) tools.Result {
 
 // says reports whether the config gives a key of a tool, for it or for all.
 func (q *query) says(tool, key string) bool { return says(q.resolved, tool, key) }
-
-func says(r *profiles.Resolved, tool, key string) bool {
-	_, own := r.Tools[tool].Values[key]
-	_, all := r.Tools["*"].Values[key]
-	return own || all
-}

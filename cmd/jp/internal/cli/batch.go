@@ -170,12 +170,12 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 			err = command.ErrMixed("--resume", wording.Either(to != "", "--record", "--replay"))
 		}
 		if err == nil {
-			a.tape, err = record.Open(a.con, a.ws, to, replay)
+			a.env.tape, err = record.Open(a.con, a.ws, to, replay)
 		}
 		if err != nil {
 			return err
 		}
-		defer a.tape.Remove()
+		defer a.env.tape.Remove()
 		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
@@ -194,7 +194,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.tape.End(ctx, b.run(ctx, d))
+		return a.env.tape.End(ctx, b.run(ctx, d))
 	})
 }
 
@@ -227,7 +227,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.query.app.profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.query.app.env.profile(ctx, it.Config, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -246,7 +246,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if root, err = b.query.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.query.app.standFor(ctx, root, nil, nil)
+		st, err := b.query.app.env.standFor(ctx, root, nil, nil)
 		if err != nil {
 			return nil, err
 		}

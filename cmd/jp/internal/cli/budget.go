@@ -67,15 +67,6 @@ func (o *queryOptions) sessionFlags() []profiles.Directive {
 	})
 }
 
-// sessionLimits are what the sub-agents of a session may use, by the config of its root.
-func sessionLimits(cfg profiles.Config) convstore.Limits {
-	d := cfg.Delegation
-	return convstore.Limits{
-		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
-		Strict: d.MaxCostSet && d.MaxCostNano != nil, Children: d.MaxChildren, Parallel: d.MaxParallel,
-	}
-}
-
 // budget is what the session of this run may use: nil in a delegated conversation, whose grant says so.
 func (q *query) budget(cfg profiles.Config, info model.Info) (*convstore.Limits, error) {
 	if q.delegated || q.hand != nil {
@@ -94,22 +85,4 @@ func (q *query) boundable(info model.Info) error {
 	}
 	return exit.Refusedf("--max-cost: the price of the model %s is not known", info.ID).
 		WithHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
-}
-
-// caps are the limits that a profile sets itself: no run under it is granted more.
-func caps(cfg profiles.Config) convstore.Budget {
-	b := convstore.Budget{Tokens: cfg.Delegation.TokenBudget}
-	if cfg.Delegation.MaxCostSet {
-		b.CostNano = cfg.Delegation.MaxCostNano
-	}
-	return b
-}
-
-// priced tells whether the price of a model is known.
-func (a *app) priced(cfg profiles.Config) func(id string) bool {
-	p := a.modelProviders(cfg)
-	return func(id string) bool {
-		info, err := model.Lookup(id, p)
-		return err == nil && info.Price != nil
-	}
 }

@@ -123,9 +123,9 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	}
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
-		r, err := a.mcp.Record(ctx, server)
+		r, err := a.env.servers.Record(ctx, server)
 		if err == nil && r == nil && a.ws.Gate.ByEnv() {
-			r, err = a.mcp.ReadRecord(ctx, server, true)
+			r, err = a.env.servers.ReadRecord(ctx, server, true)
 		}
 		if err != nil {
 			return nil // without a state folder there are none
@@ -152,27 +152,27 @@ func (l *linter) add(err error) {
 		if file == "" && config.Layer != "" {
 			file = config.Layer
 		}
-		l.found = append(l.found, finding{File: l.app.relative(file), Line: config.Line, Key: config.Key, Reason: config.Msg, Hint: config.Hint})
+		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: config.Line, Key: config.Key, Reason: config.Msg, Hint: config.Hint})
 	case errors.As(err, &definition):
 		file, line := splitPosition(definition.Pos)
 		key := "tool " + definition.Tool
 		if definition.Key != "" {
 			key += ": " + definition.Key
 		}
-		l.found = append(l.found, finding{File: l.app.relative(file), Line: line, Key: key, Reason: definition.Msg, Hint: definition.Hint})
+		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: line, Key: key, Reason: definition.Msg, Hint: definition.Hint})
 	default:
 		file, reason, ok := strings.Cut(err.Error(), ": ")
 		if !ok || !filepath.IsAbs(file) {
 			file, reason = "", err.Error()
 		}
 		file, line := splitPosition(file)
-		l.found = append(l.found, finding{File: l.app.relative(file), Line: line, Reason: reason})
+		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: line, Reason: reason})
 	}
 }
 
 // say notes a finding at the place of a setting.
 func (l *linter) say(at profiles.Position, key, reason, hint string) {
-	l.found = append(l.found, finding{File: l.app.relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
+	l.found = append(l.found, finding{File: l.app.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
 }
 
 // splitPosition parts file:line.

@@ -86,9 +86,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 			return []error{err}
 		}
 	}
-	asks, look := a.con.Globals.NonInteractive, a.mcp.Look
-	a.con.Globals.NonInteractive, a.mcp.Look = true, true
-	defer func() { a.con.Globals.NonInteractive, a.mcp.Look = asks, look }()
+	asks, look := a.con.Globals.NonInteractive, a.env.servers.Look
+	a.con.Globals.NonInteractive, a.env.servers.Look = true, true
+	defer func() { a.con.Globals.NonInteractive, a.env.servers.Look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
 	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}
@@ -116,9 +116,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 
 // profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
 func (q *query) profileStarts(ctx context.Context, name string) error {
-	p, err := q.app.profile(ctx, name, "")
+	p, err := q.app.env.profile(ctx, name, "")
 	if err == nil {
-		_, _, err = q.app.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
+		_, _, err = q.app.env.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
 	}
 	var config *profiles.Error
 	var definition *tools.DefinitionError

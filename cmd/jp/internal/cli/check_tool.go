@@ -47,7 +47,7 @@ func (a *app) findModel(r *profiles.Resolved, key, name string) (model.Info, *pr
 	if errors.As(err, &e) {
 		return model.Info{}, wrong(e.Msg, e.Hint)
 	}
-	info, err := model.Lookup(id, a.modelProviders(r.Config))
+	info, err := model.Lookup(id, a.env.modelProviders(r.Config))
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
@@ -157,7 +157,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
 	too := "" // where else leave is to be given
-	own, _, off := l.app.offByUser(d)
+	own, _, off := l.app.env.offByUser(d)
 	if child && off {
 		d, too = d.WithLeaveOf(own), " in your own config.toml too"
 	}

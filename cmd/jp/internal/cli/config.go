@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -128,7 +127,7 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 	}
 	origin := "default"
 	if !v.Default {
-		origin = a.relative(v.Origin.String())
+		origin = a.ws.Relative(v.Origin.String())
 	}
 	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
 	comment := "  # " + unseen.Spell(origin)
@@ -136,14 +135,4 @@ func (a *app) writeValue(w *bufio.Writer, v profiles.Value) {
 		line = term.Cut(line, max(a.con.IO.Width-term.Width(comment), 20), a.con.IO.UTF8)
 	}
 	fmt.Fprintln(w, line+comment)
-}
-
-// relative shortens a place inside the workspace.
-func (a *app) relative(place string) string {
-	if root := a.ws.Found(); root != "" {
-		if rest, ok := strings.CutPrefix(place, root+string(filepath.Separator)); ok {
-			return rest
-		}
-	}
-	return place
 }

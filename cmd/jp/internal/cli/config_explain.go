@@ -152,7 +152,7 @@ func (a *app) writeExplained(w *bufio.Writer, e keyExplained) error {
 		line("not set")
 	}
 	for _, l := range e.Layers {
-		line(fmt.Sprintf("%-7s  %s  %s  # %s", l.State, l.Kind, text(l.Value), a.relative(l.Position.String())))
+		line(fmt.Sprintf("%-7s  %s  %s  # %s", l.State, l.Kind, text(l.Value), a.ws.Relative(l.Position.String())))
 	}
 	return nil
 }

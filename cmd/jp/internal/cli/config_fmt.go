@@ -76,7 +76,7 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 	}
 	names := make([]string, len(changed))
 	for i := range changed {
-		names[i] = a.relative(changed[i].name)
+		names[i] = a.ws.Relative(changed[i].name)
 		if check {
 			continue
 		}

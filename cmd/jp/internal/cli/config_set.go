@@ -109,7 +109,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			a.con.Note("%s: %s gives another value, which counts", w.Key, a.relative(last(r, w.Key).String()))
+			a.con.Note("%s: %s gives another value, which counts", w.Key, a.ws.Relative(last(r, w.Key).String()))
 		}
 	}
 	if a.con.JSON() {
@@ -121,7 +121,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s:%d: %s = %s", a.relative(s.File), s.Line, s.Key, strings.TrimSpace(string(b)))))
+			fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s:%d: %s = %s", a.ws.Relative(s.File), s.Line, s.Key, strings.TrimSpace(string(b)))))
 		}
 		return nil
 	})

@@ -59,7 +59,7 @@ func (a *app) workspaceConfig(files *trust.Files, key string) (editedFile, error
 	f := editedFile{app: a, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
 	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return f, exit.Refusedf("%s: is a symbolic link", a.relative(f.path)).WithHint("edit the file that it leads to")
+		return f, exit.Refusedf("%s: is a symbolic link", a.ws.Relative(f.path)).WithHint("edit the file that it leads to")
 	}
 	if err := f.read(); err != nil {
 		return f, err

@@ -94,7 +94,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.handOver(ctx, parent, o.directives, o.create.Title.Value, o.create.Hidden, "", new(queryOptions), nil)
+	hand, err := a.env.handOver(ctx, order{parent: parent, directives: o.directives, title: o.create.Title.Value, hidden: o.create.Hidden})
 	if err != nil {
 		return 0, err
 	}

@@ -19,8 +19,6 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/record"
-	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -36,9 +34,7 @@ type app struct {
 	ws    *workspace.Workspace
 	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest *guest // this command line came from a jp inside a tool; nil for all others
-	mcp   *servers.Set
-
-	tape *record.Tape // recording or replay of this run; nil = none
+	env   *runEnv
 }
 
 // Env is everything that jp takes from its process.
@@ -57,7 +53,7 @@ func Main(ctx context.Context, env console.Env) int {
 	ctx, lastTraces := a.traced(ctx)
 	defer lastTraces()
 	err := a.run(ctx, env.Args)
-	a.mcp.Close()
+	a.env.servers.Close()
 	if err == nil {
 		return int(exit.OK)
 	}
@@ -76,7 +72,7 @@ func newApp(env console.Env) *app {
 // newAppAt returns jp at a console, without commands.
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
-	a.mcp = servers.New(con, a.ws)
+	a.env = newEnv(con, a.ws)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {
@@ -91,7 +87,7 @@ func newAppAt(con *console.Console) *app {
 func (a *app) conversationGroup() *conversation.Group {
 	g := &conversation.Group{Con: a.con, WS: a.ws, Tree: a.tree}
 	g.Tools = func(ctx context.Context, r *profiles.Resolved) ([]string, error) {
-		defs, err := a.definitions(ctx, r)
+		defs, err := a.env.definitions(ctx, r)
 		return toolNames(defs), err
 	}
 	g.ForkInTool = func(ctx context.Context, o conversation.ForkOptions, words []string) error {

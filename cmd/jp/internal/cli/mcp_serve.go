@@ -108,7 +108,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		if err != nil {
 			return err
 		}
-		st, err := s.query.app.standFor(ctx, root, nil, nil)
+		st, err := s.query.app.env.standFor(ctx, root, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	defs, err := s.query.app.definitions(ctx, r)
+	defs, err := s.query.app.env.definitions(ctx, r)
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 

@@ -105,7 +105,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			for _, w := range r.Warnings {
 				a.con.Warn("%s", w)
 			}
-			ts := shownTools(r, defs, a.mcp.In(files))
+			ts := shownTools(r, defs, a.env.servers.In(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
@@ -134,7 +134,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		fmt.Fprintf(w, "  none\n")
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(a.relative(t.Origin)))
+		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(a.ws.Relative(t.Origin)))
 		if t.Run == string(tools.RunAsk) {
 			fmt.Fprintf(w, "    with nobody to ask: %s\n", t.Detached)
 		}

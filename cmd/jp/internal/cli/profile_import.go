@@ -247,7 +247,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	for _, key := range f.Left {
 		leave("key", key, "a profile has nothing for it")
 	}
-	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(a.relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
+	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(a.ws.Relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
 	im.TOML = string(im.data)
 	return im, nil
 }
@@ -296,7 +296,7 @@ func heldTools(names []string) ([]foreign.Held, error) {
 // foreignModel is what a file's model is called here, "" when that is not known.
 func (a *app) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
-		_, err := model.Lookup(id, a.modelProviders(cfg))
+		_, err := model.Lookup(id, a.env.modelProviders(cfg))
 		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
 	}
 	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window

@@ -61,7 +61,7 @@ func (q *query) scribe(ctx context.Context, cfg profiles.Config, key, id string,
 	if err != nil {
 		return agent.Writer{}, inKey(err, key)
 	}
-	stream, info, err := q.app.openModel(ctx, cfg, id, w)
+	stream, info, err := q.app.env.openModel(ctx, cfg, id, w)
 	if err == nil {
 		err = q.boundable(info)
 	}

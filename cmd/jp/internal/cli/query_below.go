@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"jp/convstore"
-	"jp/profiles"
 	"jp/tools/proc"
 )
 
@@ -38,24 +37,15 @@ func (a *app) delegating(ctx context.Context, f func(context.Context, *query) er
 		return err
 	}
 	defer q.close(ctx)
-	if q.resolved, err = a.implicit(ctx); err != nil {
+	if q.resolved, err = a.env.implicit(ctx); err != nil {
 		return err
 	}
 	return f(ctx, q)
 }
 
-// implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
-func (a *app) implicit(ctx context.Context) (*profiles.Resolved, error) {
-	src, err := a.ws.Sources(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return a.ws.Config(src, nil, nil)
-}
-
 // begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
 func (q *query) begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
-	defs, err := q.app.definitions(ctx, q.resolved)
+	defs, err := q.app.env.definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}

@@ -109,14 +109,14 @@ func (q *query) accept(ctx context.Context) (model string, config convstore.Conf
 	if model, err = q.resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
-	_, info, err := q.app.openModel(ctx, q.resolved.Config, model, modelWaits{})
+	_, info, err := q.app.env.openModel(ctx, q.resolved.Config, model, modelWaits{})
 	if err == nil {
 		err = q.sees(info)
 	}
 	if err != nil {
 		return "", config, err
 	}
-	defs, err := q.app.definitions(ctx, q.resolved)
+	defs, err := q.app.env.definitions(ctx, q.resolved)
 	return model, convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)}, err
 }
 

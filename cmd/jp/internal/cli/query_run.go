@@ -2,21 +2,14 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/model/anthropic"
-	"jp/cmd/jp/internal/model/gate"
-	"jp/cmd/jp/internal/model/openai"
-	"jp/cmd/jp/internal/model/script"
 	"jp/cmd/jp/internal/term"
-	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -38,7 +31,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	q.info = info
-	defs, err := q.app.definitions(ctx, q.resolved)
+	defs, err := q.app.env.definitions(ctx, q.resolved)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +39,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.app.mcp.Ready(ctx, defs, ceiling.MayHold); err != nil {
+	if defs, err = q.app.env.servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -91,7 +84,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
-		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.tape.Replays(),
+		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.env.tape.Replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -126,7 +119,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		def = q.withinLeave(def)
 		if def.Local() {
 			own := env
-			if users, program, off := q.app.offByUser(def); off && !env.Main {
+			if users, program, off := q.app.env.offByUser(def); off && !env.Main {
 				own.AllowOff, own.Found, def = true, program, def.WithLeaveOf(users)
 			}
 			t, err := tools.Command(def, own)
@@ -140,7 +133,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 			if def.Pin == "" {
 				continue // what this run may not hold was not looked up: see servers.Ready
 			}
-			t, err := q.app.mcp.Tool(ctx, def)
+			t, err := q.app.env.servers.Tool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -226,11 +219,11 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.priced(cfg), Replayed: q.app.tape.Replays(),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.env.priced(cfg), Replayed: q.app.env.tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: q.app.profile, Special: q.special, Host: q.host, Dir: q.workspace,
+		Resolve: q.app.env.profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return append(q.childEnviron(ctx, cfg, r), q.app.tape.Environ(r.Call, r.Query)...)
+			return append(q.childEnviron(ctx, cfg, r), q.app.env.tape.Environ(r.Call, r.Query)...)
 		},
 		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Checkpoint: q.app.con.Env.Checkpoint,
 	}
@@ -254,132 +247,6 @@ func (q *query) prompter() tools.Prompter {
 	}
 	q.tty = tty
 	return term.NewPrompter(tty, func(ask func()) { q.tree.Around(ask) })
-}
-
-func limits(cfg profiles.Config) delegate.Limits {
-	depth := 1
-	if cfg.Delegation.MaxDepth != nil {
-		depth = *cfg.Delegation.MaxDepth
-	}
-	return delegate.Limits{
-		MaxDepth: depth, MaxPerTurn: cfg.Delegation.MaxPerTurn, MaxChildren: cfg.Delegation.MaxChildren, MaxParallel: cfg.Delegation.MaxParallel,
-		Share: cfg.Delegation.BudgetInheritance, Timeout: cfg.Delegation.Timeout, Profiles: cfg.Delegation.Profiles,
-	}
-}
-
-// profile resolves an agent profile for a child, under NONE.
-func (a *app) profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
-	src, err := a.ws.Sources(ctx, wording.Either(a.ws.UsesNone(), underNone(""), nil))
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	found, err := profiles.Find(src, name)
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	directives := underNone(found.Arg)
-	var flags []profiles.Directive
-	if modelID != "" {
-		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
-	}
-	r, err := a.ws.Resolve(src, directives, flags)
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	resolvedModel, err := r.Config.RequireModel()
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	defs, err := a.definitions(ctx, r)
-	if err == nil {
-		err = a.reachable(ctx, defs)
-	}
-	if err == nil { // so that the sub-agent is granted tools as they were approved
-		defs, err = a.mcp.Ready(ctx, defs, func(tools.Definition) bool { return true })
-	}
-	if err != nil {
-		return delegate.Profile{}, err
-	}
-	depth := 0
-	if r.Config.Delegation.MaxDepth != nil {
-		depth = *r.Config.Delegation.MaxDepth
-	}
-	return delegate.Profile{
-		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}, Sources: sourcesOf(defs), Authority: authorityOf(defs), Leave: leaveOf(defs, r),
-		Caps: caps(r.Config),
-	}, nil
-}
-
-// openModel opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
-// opens none.
-func (a *app) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
-	p := a.modelProviders(cfg)
-	s, info, err := a.tape.Model(id, p, func() (model.Stream, model.Info, error) { return a.liveModel(ctx, cfg, id, p, w) })
-	if err != nil {
-		return nil, info, err
-	}
-	return model.Traced(s, info), info, nil
-}
-
-func (a *app) liveModel(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w modelWaits) (model.Stream, model.Info, error) {
-	s, info, err := model.Open(ctx, id, map[string]model.Provider{
-		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
-	}, p)
-	if err != nil {
-		return nil, model.Info{}, err
-	}
-	if !info.Images {
-		s = model.WithoutImages(s)
-	}
-	r := cfg.Assistant.Request
-	idle := r.StreamIdle
-	if idle == 0 {
-		idle = -1
-	}
-	limits := model.LimitOptions{Idle: idle, Quiet: r.ReplyIdle, Whole: r.Reply, MaxBytes: r.MaxResponseBytes}
-	if info.Local && idle > 0 {
-		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
-	}
-	s = model.Count(model.Limit(s, limits))
-	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
-	if dir := a.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
-		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { a.con.Warn("%v", err) })
-	}
-	return model.Retry(s, retry), info, nil
-}
-
-// modelProviders is what the models may know of this machine.
-func (a *app) modelProviders(cfg profiles.Config) model.Providers {
-	ws, _ := a.ws.Root()
-	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: a.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
-	p.LLM = map[string]model.Endpoint{}
-	for name, e := range cfg.Providers.LLM {
-		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv, API: e.API}
-	}
-	p.Prices = map[string]model.Price{}
-	for id, price := range cfg.Providers.Prices {
-		p.Prices[id] = modelPrice(price)
-	}
-	a.tape.AddPrices(&p)
-	return p
-}
-
-// cacheWrite is what a token that is written to the cache costs, in tokens of input, where nothing
-// else is said: as Anthropic bills it. No other format tells of such tokens.
-const cacheWrite = 1.25
-
-// modelPrice turns nano-dollars per million tokens into nano-dollars per token.
-func modelPrice(p profiles.Price) model.Price {
-	input := float64(p.Input) / 1e9
-	read, write := input, cacheWrite*input
-	if p.CacheRead != nil {
-		read = float64(*p.CacheRead) / 1e9
-	}
-	if p.CacheWrite != nil {
-		write = float64(*p.CacheWrite) / 1e9
-	}
-	return model.PerMillion(input, float64(p.Output)/1e9, read, write)
 }
 
 // expire settles what runs that died have left, and removes what has expired. It is never silent with -v, and never the reason for a

@@ -6,12 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
-	"jp/profiles/foreign"
-	"jp/tools"
 )
 
 // toggle turns --tool, --no-tool and their like into config.
@@ -62,24 +59,6 @@ func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
 
 // errNoTool says that no tool of a name is configured, and what may have been meant.
 func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
-	return q.app.unknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+	return q.app.env.unknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
-}
-
-// unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
-// enabled, or the nearest of the names that are known.
-func (a *app) unknownTool(f *exit.Error, name string, known []string, otherwise string) error {
-	for _, format := range foreign.Formats() {
-		if here, _ := (foreign.Agent{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
-			return f.WithHint("here it is called %s", here[0])
-		}
-	}
-	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
-	if file, ok := a.ws.Gate.DefinedTools()[name]; ok {
-		return f.WithHint("%s defines it; %s", file, enable)
-	}
-	if _, ok := tools.Embedded(name); ok {
-		return f.WithHint("it is built in; %s", enable)
-	}
-	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
 }

@@ -9,12 +9,6 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// modelWaits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
-type modelWaits struct {
-	begin func(context.Context, model.Retrying)
-	end   func(context.Context)
-}
-
 // waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
 func (q *query) waits() modelWaits {
 	return modelWaits{

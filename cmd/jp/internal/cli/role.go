@@ -29,33 +29,3 @@ func (q *query) narrow(ctx context.Context, set tools.Set, ceiling delegate.Ceil
 	}
 	return held
 }
-
-// sourcesOf maps the names of tools to their sources.
-func sourcesOf(defs []tools.Definition) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
-		m[d.Name] = d.Source
-	}
-	return m
-}
-
-// leaveOf says what each tool may do unasked, by name, as arm has it.
-func leaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
-		if d.Name == skillTool && !says(r, d.Name, "run") {
-			d.Run = tools.RunUnattended
-		}
-		m[d.Name] = d.Leave()
-	}
-	return m
-}
-
-// authorityOf says what each tool is, by name.
-func authorityOf(defs []tools.Definition) map[string]string {
-	m := make(map[string]string, len(defs))
-	for _, d := range defs {
-		m[d.Name] = d.Authority()
-	}
-	return m
-}

@@ -14,9 +14,6 @@ import (
 	"jp/tools"
 )
 
-// skillTool is the built-in tool that hands out skills.
-const skillTool = "skill"
-
 // maxSkillList bounds what the list of skills adds to every request, in bytes.
 const maxSkillList = 16 << 10
 
@@ -75,7 +72,7 @@ func (q *query) readSkill(list []profiles.Skill) tools.Func {
 		var names []string
 		for _, s := range list {
 			if s.Name == a.Name {
-				folder := filepath.ToSlash(q.app.relative(filepath.Dir(s.File)))
+				folder := filepath.ToSlash(q.app.ws.Relative(filepath.Dir(s.File)))
 				return tools.Result{Text: fmt.Sprintf("Skill %s, in the folder %s\n\n%s", s.Name, folder, s.Body)}, nil
 			}
 			names = append(names, s.Name)

@@ -53,17 +53,17 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			defs, err := a.definitions(ctx, r)
+			defs, err := a.env.definitions(ctx, r)
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs, a.mcp.Known(ctx))
+			ts := shownTools(r, defs, a.env.servers.Known(ctx))
 			if a.con.JSON() {
 				return a.con.Document(ts)
 			}
 			rows := make([][]string, len(ts))
 			for i, t := range ts {
-				rows[i] = []string{t.Name, t.Source, t.Run, a.relative(t.Origin)}
+				rows[i] = []string{t.Name, t.Source, t.Run, a.ws.Relative(t.Origin)}
 			}
 			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
 		},
@@ -76,7 +76,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
-	defs, err := a.definitions(ctx, r)
+	defs, err := a.env.definitions(ctx, r)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
@@ -86,7 +86,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 		}
 	}
 	f := exit.NotFoundf("tool %s: not held by this agent", name)
-	return tools.Definition{}, nil, a.unknownTool(f, name, toolNames(defs), "`jp tool ls` lists them")
+	return tools.Definition{}, nil, a.env.unknownTool(f, name, toolNames(defs), "`jp tool ls` lists them")
 }
 
 func newToolRunCommand(a *app) *cli.Command {
@@ -126,7 +126,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		return err
 	}
 	if _, ok := d.MCP(); ok && d.Pin == "" {
-		defs, err := a.mcp.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		defs, err := a.env.servers.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		return tools.Command(d, env)
 	}
 	if _, ok := d.MCP(); ok {
-		return a.mcp.Tool(ctx, d)
+		return a.env.servers.Tool(ctx, d)
 	}
 	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		WithHint("`jp query` lets an agent call it")

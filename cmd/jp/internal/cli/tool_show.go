@@ -49,7 +49,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			known := a.mcp.Known(ctx)
+			known := a.env.servers.Known(ctx)
 			reach := servers.ReachOfTool(d, known)
 			t := toolDetail{
 				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
@@ -79,7 +79,7 @@ func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
 	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("tool", t.Name)
 	row("source", t.Source)
-	row("enabled", a.relative(t.Origin))
+	row("enabled", a.ws.Relative(t.Origin))
 	if t.Defined != "" {
 		row("defined", t.Defined)
 	}

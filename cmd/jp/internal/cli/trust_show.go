@@ -75,15 +75,6 @@ func (a *app) reviewed(src profiles.Sources, c *trust.Files, ds []profiles.Direc
 	return r, defs, errors.Join(problems...)
 }
 
-// underNone are the directives that load one profile and nothing else.
-func underNone(arg string) []profiles.Directive {
-	ds := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
-	if arg != "" {
-		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: arg})
-	}
-	return ds
-}
-
 // trustShown is a workspace and what it would allow, as `jp trust` publishes it.
 type trustShown struct {
 	Workspace string         `json:"workspace"`
@@ -152,7 +143,7 @@ func (a *app) trustShown(j trust.Judgement) (trustShown, error) {
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
-			s.Agents = append(s.Agents, a.agentShown(src, j.Files, p.Name, a.relative(p.Arg), underNone(p.Arg)))
+			s.Agents = append(s.Agents, a.agentShown(src, j.Files, p.Name, a.ws.Relative(p.Arg), underNone(p.Arg)))
 		}
 	}
 	for _, f := range s.Files {
@@ -180,7 +171,7 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
-	known := a.mcp.In(c)
+	known := a.env.servers.In(c)
 	for _, d := range defs {
 		shown := showTool(d, "", known)
 		s.Tools = append(s.Tools, toolGrant{
@@ -255,7 +246,7 @@ func (a *app) serversShown(c *trust.Files) []string {
 	if _, err := mcp.ParseFile(data, c.Root); err != nil {
 		return append(list, trust.MCPFile+": cannot be read")
 	}
-	for name, s := range a.mcp.In(c) {
+	for name, s := range a.env.servers.In(c) {
 		if s.Origin != trust.MCPFile {
 			continue
 		}

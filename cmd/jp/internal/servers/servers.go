@@ -375,3 +375,21 @@ func (u *Set) Close() {
 		u.con.Warn("MCP servers: %v", err)
 	}
 }
+
+// ForSubagents refuses to a sub-agent the tools of servers that only this process knows.
+func (u *Set) ForSubagents(ctx context.Context, defs []tools.Definition) error {
+	if len(u.Editor) == 0 {
+		return nil
+	}
+	for _, d := range defs {
+		server, ok := d.MCP()
+		if !ok {
+			continue
+		}
+		if s, err := u.Find(ctx, server); err == nil && s.Origin == OfEditor {
+			return exit.Refusedf("tool %s: MCP server %s is the editor's, whose servers sub-agents cannot use", d.Name, server).
+				WithHint("[providers.mcp.%s] in your config.toml makes it one of jp's own", server)
+		}
+	}
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -253,3 +254,13 @@ func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, 
 
 // ErrInTool is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
 func ErrInTool() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }
+
+// Relative shortens a place inside the workspace.
+func (w *Workspace) Relative(place string) string {
+	if root := w.Found(); root != "" {
+		if rest, ok := strings.CutPrefix(place, root+string(filepath.Separator)); ok {
+			return rest
+		}
+	}
+	return place
+}

@@ -15,14 +15,14 @@ import (
 // stored config no longer tells who wrote it, and need not: a workspace or a profile that says "off" gets nothing by it, and one
 // that gives the user's tool another command has another tool. A program that the workspace brings along is never meant, wherever its
 // name was found.
-func (a *app) offByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
+func (env *runEnv) offByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
 	if !d.Local() || d.Sandbox != tools.SandboxOff {
 		return own, "", false
 	}
-	if program, ok = a.outsideProgram(d); !ok {
+	if program, ok = env.outsideProgram(d); !ok {
 		return own, "", false
 	}
-	src := a.ws.UserSources()
+	src := env.ws.UserSources()
 	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") }) // files only
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -37,12 +37,12 @@ func (a *app) offByUser(d tools.Definition) (own tools.Definition, program strin
 
 // outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
 // and lies behind no link of it.
-func (a *app) outsideProgram(d tools.Definition) (path string, ok bool) {
-	path, err := proc.LookPath(d.Command.Program, proc.Environ(a.con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
+func (env *runEnv) outsideProgram(d tools.Definition) (path string, ok bool) {
+	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false
 	}
-	ws, err := a.ws.Root()
+	ws, err := env.ws.Root()
 	if err != nil {
 		return path, true // there is none
 	}

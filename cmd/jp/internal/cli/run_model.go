@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/model/anthropic"
+	"jp/cmd/jp/internal/model/gate"
+	"jp/cmd/jp/internal/model/openai"
+	"jp/cmd/jp/internal/model/script"
+	"jp/profiles"
+)
+
+// openModel opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
+// opens none.
+func (env *runEnv) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
+	p := env.modelProviders(cfg)
+	s, info, err := env.tape.Model(id, p, func() (model.Stream, model.Info, error) { return env.liveModel(ctx, cfg, id, p, w) })
+	if err != nil {
+		return nil, info, err
+	}
+	return model.Traced(s, info), info, nil
+}
+
+func (env *runEnv) liveModel(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w modelWaits) (model.Stream, model.Info, error) {
+	s, info, err := model.Open(ctx, id, map[string]model.Provider{
+		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
+	}, p)
+	if err != nil {
+		return nil, model.Info{}, err
+	}
+	if !info.Images {
+		s = model.WithoutImages(s)
+	}
+	r := cfg.Assistant.Request
+	idle := r.StreamIdle
+	if idle == 0 {
+		idle = -1
+	}
+	limits := model.LimitOptions{Idle: idle, Quiet: r.ReplyIdle, Whole: r.Reply, MaxBytes: r.MaxResponseBytes}
+	if info.Local && idle > 0 {
+		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
+	}
+	s = model.Count(model.Limit(s, limits))
+	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
+	if dir := env.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
+		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.con.Warn("%v", err) })
+	}
+	return model.Retry(s, retry), info, nil
+}
+
+// modelProviders is what the models may know of this machine.
+func (env *runEnv) modelProviders(cfg profiles.Config) model.Providers {
+	ws, _ := env.ws.Root()
+	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: env.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
+	p.LLM = map[string]model.Endpoint{}
+	for name, e := range cfg.Providers.LLM {
+		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv, API: e.API}
+	}
+	p.Prices = map[string]model.Price{}
+	for id, price := range cfg.Providers.Prices {
+		p.Prices[id] = modelPrice(price)
+	}
+	env.tape.AddPrices(&p)
+	return p
+}
+
+// cacheWrite is what a token that is written to the cache costs, in tokens of input, where nothing
+// else is said: as Anthropic bills it. No other format tells of such tokens.
+const cacheWrite = 1.25
+
+// modelPrice turns nano-dollars per million tokens into nano-dollars per token.
+func modelPrice(p profiles.Price) model.Price {
+	input := float64(p.Input) / 1e9
+	read, write := input, cacheWrite*input
+	if p.CacheRead != nil {
+		read = float64(*p.CacheRead) / 1e9
+	}
+	if p.CacheWrite != nil {
+		write = float64(*p.CacheWrite) / 1e9
+	}
+	return model.PerMillion(input, float64(p.Output)/1e9, read, write)
+}
+
+// modelWaits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
+type modelWaits struct {
+	begin func(context.Context, model.Retrying)
+	end   func(context.Context)
+}
+
+// priced tells whether the price of a model is known.
+func (env *runEnv) priced(cfg profiles.Config) func(id string) bool {
+	p := env.modelProviders(cfg)
+	return func(id string) bool {
+		info, err := model.Lookup(id, p)
+		return err == nil && info.Price != nil
+	}
+}

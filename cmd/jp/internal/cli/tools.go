@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
+	"jp/profiles/foreign"
+	"jp/tools"
+)
+
+// definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
+// A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
+// source, or a name that nobody knows, defines its own.
+func (env *runEnv) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
+	files, err := env.ws.Gate.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defs, err := definitions(r, files)
+	if err != nil {
+		return nil, err
+	}
+	return env.servers.Pinned(ctx, defs)
+}
+
+// definitions joins a config to the definitions in files of their own.
+func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]tools.Definition, error) {
+	var names []string
+	for name, t := range r.Tools {
+		if name != "*" && tools.Enabled(t.Values) {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	files, err := withSpecializations(r, files)
+	if err != nil {
+		return nil, err
+	}
+	defs := make([]tools.Definition, 0, len(names))
+	for _, name := range names {
+		d, err := defined(name, r, files)
+		if err != nil {
+			return nil, err
+		}
+		defs = append(defs, d)
+	}
+	return defs, nil
+}
+
+// defined is the definition of one tool that a config enables.
+func defined(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
+	t := r.Tools[name]
+	d, err := tools.Define(name, t.Values, position(t), files)
+	if err != nil {
+		return d, err
+	}
+	if all, ok := r.Tools["*"]; ok {
+		if d, err = d.WithDefaults(all.Values, position(all)); err != nil {
+			return d, err
+		}
+	}
+	if d.Source == tools.SourceDelegation && !d.Local() {
+		switch name {
+		case "jp_query":
+			return d.WithEnum("config", r.Config.Delegation.Profiles)
+		case "jp_batch_query":
+			return d.WithEnum("queries.config", r.Config.Delegation.Profiles)
+		}
+	}
+	return d, nil
+}
+
+func position(t profiles.Table) func(string) string {
+	return func(key string) string { return t.Pos(key).String() }
+}
+
+// toolNames lists the names of definitions.
+func toolNames(defs []tools.Definition) []string {
+	names := make([]string, len(defs))
+	for i, d := range defs {
+		names[i] = d.Name
+	}
+	return names
+}
+
+// specializationTool is the definition of the tool of an INI section.
+func specializationTool(s profiles.Specialization) (tools.Definition, error) {
+	window := "the last " + wording.Plural(s.ContextWindow, "earlier turn")
+	if s.ContextWindow == 0 {
+		window = "all its earlier turns"
+	}
+	description := fmt.Sprintf("%s\n\nA sub-agent with the skill %s. It has one conversation with you (session %s), in which every call is a turn: "+
+		"it sees %s, and nothing of this conversation.", s.Skill.Description, s.Skill.Name, s.Session, window)
+	return tools.Decode(s.Tool, map[string]any{
+		"source": tools.SourceDelegation, "description": description,
+		"parameters": map[string]any{"query": map[string]any{
+			"type": "string", "required": true, "minLength": int64(1),
+			"description": "The task, with all that the sub-agent needs to know.",
+		}},
+	}, func(string) string { return s.Pos.String() })
+}
+
+// withSpecializations adds the tools of INI sections to the definitions in files of their own.
+func withSpecializations(r *profiles.Resolved, files map[string]tools.Definition) (map[string]tools.Definition, error) {
+	if len(r.Specializations) == 0 {
+		return files, nil
+	}
+	all := make(map[string]tools.Definition, len(files)+len(r.Specializations))
+	maps.Copy(all, files)
+	for name, s := range r.Specializations {
+		if _, taken := files[name]; taken {
+			return nil, &profiles.Error{File: s.Pos.File, Line: s.Pos.Line, Key: name, Msg: "a file of .jp/tools defines a tool of this name too"}
+		}
+		def, err := specializationTool(s)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = def
+	}
+	return all, nil
+}
+
+// sourcesOf maps the names of tools to their sources.
+func sourcesOf(defs []tools.Definition) map[string]string {
+	m := make(map[string]string, len(defs))
+	for _, d := range defs {
+		m[d.Name] = d.Source
+	}
+	return m
+}
+
+// leaveOf says what each tool may do unasked, by name, as arm has it.
+func leaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
+	m := make(map[string]string, len(defs))
+	for _, d := range defs {
+		if d.Name == skillTool && !says(r, d.Name, "run") {
+			d.Run = tools.RunUnattended
+		}
+		m[d.Name] = d.Leave()
+	}
+	return m
+}
+
+// authorityOf says what each tool is, by name.
+func authorityOf(defs []tools.Definition) map[string]string {
+	m := make(map[string]string, len(defs))
+	for _, d := range defs {
+		m[d.Name] = d.Authority()
+	}
+	return m
+}
+
+func says(r *profiles.Resolved, tool, key string) bool {
+	_, own := r.Tools[tool].Values[key]
+	_, all := r.Tools["*"].Values[key]
+	return own || all
+}
+
+// skillTool is the built-in tool that hands out skills.
+const skillTool = "skill"
+
+// unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
+// enabled, or the nearest of the names that are known.
+func (env *runEnv) unknownTool(f *exit.Error, name string, known []string, otherwise string) error {
+	for _, format := range foreign.Formats() {
+		if here, _ := (foreign.Agent{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
+			return f.WithHint("here it is called %s", here[0])
+		}
+	}
+	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
+	if file, ok := env.ws.Gate.DefinedTools()[name]; ok {
+		return f.WithHint("%s defines it; %s", file, enable)
+	}
+	if _, ok := tools.Embedded(name); ok {
+		return f.WithHint("it is built in; %s", enable)
+	}
+	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
+}
