@@ -28,7 +28,7 @@ func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) e
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.app.env.servers.All(ctx)
+	known, err := q.app.env.Servers.All(ctx)
 	if err != nil {
 		return err
 	}

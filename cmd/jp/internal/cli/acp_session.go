@@ -60,7 +60,7 @@ func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err erro
 	if err := s.server.within(own); err != nil {
 		return nil, nil, err
 	}
-	own.env.servers.Editor = s.servers
+	own.env.Servers.Editor = s.servers
 	q, err = own.place(ctx, nil)
 	switch {
 	case err != nil:
@@ -149,7 +149,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer q.app.env.servers.Close()
+	defer q.app.env.Servers.Close()
 	q.host = host
 	t, err := q.prompted(ctx, prompt)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 			client.Tell(acp.NewChosen(s.Options()))
 		}
 	}()
-	q.asks, q.app.env.servers.Approve = show, show.approve
+	q.asks, q.app.env.Servers.Approve = show, show.approve
 	loop, d, err := q.assemble(ctx)
 	if err != nil {
 		return "", err

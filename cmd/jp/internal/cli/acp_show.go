@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/turns"
@@ -85,7 +86,7 @@ func (s *acpShow) replied(m agent.Message) {
 
 // filled tells how full the model's window is, where it is known.
 func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.loop.Model, s.query.app.env.modelProviders(s.query.resolved.Config))
+	info, err := model.Lookup(s.loop.Model, s.query.app.env.Providers(s.query.resolved.Config))
 	if size := cmp.Or(s.query.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
 		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
 	}
@@ -190,7 +191,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 		for _, e := range args.Edits {
 			t.Content = append(t.Content, acp.DiffContent(path, &e.Old, e.New))
 		}
-	case c.Source == tools.SourceConversation, own && c.Name == skillTool:
+	case c.Source == tools.SourceConversation, own && c.Name == run.SkillTool:
 		t.ToolKind = acp.KindRead
 	case c.Source == tools.SourceDelegation && args.Query != "":
 		t.Title = callTitle(cmp.Or(args.Config, c.Name)+":", args.Query)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
 	"jp/tools/unseen"
@@ -85,4 +86,4 @@ func unasked(mode tools.DetachedMode, exclusive bool) tools.Result {
 }
 
 // says reports whether the config gives a key of a tool, for it or for all.
-func (q *query) says(tool, key string) bool { return says(q.resolved, tool, key) }
+func (q *query) says(tool, key string) bool { return run.Says(q.resolved, tool, key) }

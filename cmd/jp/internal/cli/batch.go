@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -170,12 +171,12 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 			err = command.ErrMixed("--resume", wording.Either(to != "", "--record", "--replay"))
 		}
 		if err == nil {
-			a.env.tape, err = record.Open(a.con, a.ws, to, replay)
+			a.env.Tape, err = record.Open(a.con, a.ws, to, replay)
 		}
 		if err != nil {
 			return err
 		}
-		defer a.env.tape.Remove()
+		defer a.env.Tape.Remove()
 		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
@@ -194,7 +195,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.env.tape.End(ctx, b.run(ctx, d))
+		return a.env.Tape.End(ctx, b.run(ctx, d))
 	})
 }
 
@@ -227,7 +228,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.query.app.env.profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.query.app.env.Profile(ctx, it.Config, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -239,18 +240,18 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	if !cfg.Delegation.Enabled {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
-	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: limits(cfg)}
+	scope, caller := convstore.Scope{}, delegate.Caller{Tools: []string{"jp_batch_query"}, Limits: run.LimitsOf(cfg)}
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
 		if root, err = b.query.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.query.app.env.standFor(ctx, root, nil, nil)
+		st, err := b.query.app.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return nil, err
 		}
-		scope, caller = st.scope, st.caller
+		scope, caller = st.Scope, st.Caller
 		b.parallel = caller.Limits.MaxParallel
 		if b.o.parallel.Set {
 			b.parallel = b.o.parallel.Value
@@ -265,7 +266,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 			l.MaxParallel = min(b.o.parallel.Value, convstore.MaxSlots)
 		}
 		b.parallel = l.MaxParallel
-		session := sessionLimits(cfg)
+		session := run.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		if b.o.tokens.Set {
 			session.Tokens = b.o.tokens.Value

@@ -8,6 +8,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -72,7 +73,7 @@ func (q *query) budget(cfg profiles.Config, info model.Info) (*convstore.Limits,
 	if q.delegated || q.hand != nil {
 		return nil, nil
 	}
-	l := sessionLimits(cfg)
+	l := run.SessionLimits(cfg)
 	l.Run = q.o.bounds()
 	l.Strict = l.Strict || l.Run.CostNano != nil
 	return &l, q.boundable(info)

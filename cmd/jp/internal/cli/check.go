@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
@@ -123,9 +124,9 @@ func (a *app) newLinter(ctx context.Context) (*linter, error) {
 	}
 	l := &linter{app: a, src: src, files: files}
 	l.record = func(server string) *mcp.Record {
-		r, err := a.env.servers.Record(ctx, server)
+		r, err := a.env.Servers.Record(ctx, server)
 		if err == nil && r == nil && a.ws.Gate.ByEnv() {
-			r, err = a.env.servers.ReadRecord(ctx, server, true)
+			r, err = a.env.Servers.ReadRecord(ctx, server, true)
 		}
 		if err != nil {
 			return nil // without a state folder there are none
@@ -274,7 +275,7 @@ func (l *linter) configs() []configFile {
 func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	if !at.main {
-		ds = underNone(at.path)
+		ds = run.UnderNone(at.path)
 	}
 	r, err := profiles.Resolve(l.src, ds, nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/proc"
@@ -86,9 +87,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 			return []error{err}
 		}
 	}
-	asks, look := a.con.Globals.NonInteractive, a.env.servers.Look
-	a.con.Globals.NonInteractive, a.env.servers.Look = true, true
-	defer func() { a.con.Globals.NonInteractive, a.env.servers.Look = asks, look }()
+	asks, look := a.con.Globals.NonInteractive, a.env.Servers.Look
+	a.con.Globals.NonInteractive, a.env.Servers.Look = true, true
+	defer func() { a.con.Globals.NonInteractive, a.env.Servers.Look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
 	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}
@@ -116,9 +117,9 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 
 // profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
 func (q *query) profileStarts(ctx context.Context, name string) error {
-	p, err := q.app.env.profile(ctx, name, "")
+	p, err := q.app.env.Profile(ctx, name, "")
 	if err == nil {
-		_, _, err = q.app.env.openModel(ctx, q.resolved.Config, p.Model, modelWaits{})
+		_, _, err = q.app.env.Model(ctx, q.resolved.Config, p.Model, run.Waits{})
 	}
 	var config *profiles.Error
 	var definition *tools.DefinitionError

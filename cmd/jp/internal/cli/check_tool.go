@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
@@ -47,7 +48,7 @@ func (a *app) findModel(r *profiles.Resolved, key, name string) (model.Info, *pr
 	if errors.As(err, &e) {
 		return model.Info{}, wrong(e.Msg, e.Hint)
 	}
-	info, err := model.Lookup(id, a.env.modelProviders(r.Config))
+	info, err := model.Lookup(id, a.env.Providers(r.Config))
 	var unknown *model.Error
 	switch {
 	case errors.As(err, &unknown):
@@ -104,7 +105,7 @@ func (l *linter) definitions() {
 
 // enabled checks the tools that a config enables.
 func (l *linter) enabled(r *profiles.Resolved, main bool) {
-	files, err := withSpecializations(r, l.tools)
+	files, err := run.WithSpecializations(r, l.tools)
 	if err != nil {
 		l.add(err)
 		return
@@ -113,7 +114,7 @@ func (l *linter) enabled(r *profiles.Resolved, main bool) {
 		if name == "*" || !tools.Enabled(t.Values) {
 			continue
 		}
-		d, err := defined(name, r, files)
+		d, err := run.Define(name, r, files)
 		if err != nil {
 			l.add(err)
 			continue
@@ -157,7 +158,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
 	too := "" // where else leave is to be given
-	own, _, off := l.app.env.offByUser(d)
+	own, _, off := l.app.env.OffByUser(d)
 	if child && off {
 		d, too = d.WithLeaveOf(own), " in your own config.toml too"
 	}

@@ -31,7 +31,7 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 	if prices := pricesFor(cfg.Providers.Prices); prices != "" {
 		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
 	}
-	allow = append(allow, q.app.env.servers.Variables(ctx)...)
+	allow = append(allow, q.app.env.Servers.Variables(ctx)...)
 	env = append(proc.Environ(q.app.con.Env.Environ, allow...), env...)
 	if say := q.app.ws.Gate.ForChild(); say != "" {
 		env = append(env, say)

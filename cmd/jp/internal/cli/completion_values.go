@@ -129,7 +129,7 @@ func (a *app) knownTools(ctx context.Context) []command.Candidate {
 // knownServers are the MCP servers of the user's config and of a workspace that is trusted.
 func (a *app) knownServers(ctx context.Context) []command.Candidate {
 	a.ws.Gate.PassUnasked(ctx)
-	all, err := a.env.servers.All(ctx)
+	all, err := a.env.Servers.All(ctx)
 	if err != nil {
 		return nil
 	}

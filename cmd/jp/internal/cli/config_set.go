@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools/unseen"
@@ -145,7 +146,7 @@ func (a *app) checkWritten(src profiles.Sources, c *trust.Files, file string, te
 	}
 	files, err := c.Tools()
 	if err == nil {
-		_, err = definitions(r, files)
+		_, err = run.DefineAll(r, files)
 	}
 	return r, err
 }

@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
@@ -166,7 +167,7 @@ func (q *query) reserveSummary(ctx context.Context) error {
 	id, _, err := q.accept(ctx)
 	if err == nil && q.writer != "" {
 		if id, err = q.resolved.Config.ResolveModel(q.writer); err == nil {
-			_, _, err = q.app.env.openModel(ctx, q.resolved.Config, id, modelWaits{})
+			_, _, err = q.app.env.Model(ctx, q.resolved.Config, id, run.Waits{})
 		}
 		err = inKey(err, "--model")
 	}
@@ -190,9 +191,9 @@ func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
 // modelOf opens the model of this run or, where it asks none, finds out what is known of it: that needs no key.
 func (q *query) modelOf(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
 	if !q.unasked {
-		return q.app.env.openModel(ctx, cfg, id, q.waits())
+		return q.app.env.Model(ctx, cfg, id, q.waits())
 	}
-	info, err := model.Lookup(id, q.app.env.modelProviders(cfg))
+	info, err := model.Lookup(id, q.app.env.Providers(cfg))
 	return noModel, info, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -94,18 +95,18 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.env.handOver(ctx, order{parent: parent, directives: o.directives, title: o.create.Title.Value, hidden: o.create.Hidden})
+	hand, err := a.env.HandOver(ctx, run.Order{Parent: parent, Directives: o.directives, Title: o.create.Title.Value, Hidden: o.create.Hidden})
 	if err != nil {
 		return 0, err
 	}
-	settled, err := hand.scope.Settle(ctx, hand.res, convstore.Outcome{
+	settled, err := hand.Scope.Settle(ctx, hand.Res, convstore.Outcome{
 		State: convstore.StateEmpty, Reason: "made without a run",
 	})
 	if err != nil {
 		return 0, err
 	}
 	delegate.LogEnd(a.con.Logger(), settled)
-	id := hand.res.Child.ID
+	id := hand.Res.Child.ID
 	if !o.create.Tmp.Set {
 		return id, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/profiles"
 )
 
@@ -72,7 +73,7 @@ func TestHold(t *testing.T) {
 	if src, err := b.ws.Sources(context.Background(), nil); src.Workspace != "" || console.Explain(err).Code != "untrusted" {
 		t.Errorf("sources of an untrusted workspace = %+v, %v", src, err)
 	}
-	if src, err := b.ws.Sources(context.Background(), underNone("")); src.Workspace != "" || err != nil {
+	if src, err := b.ws.Sources(context.Background(), run.UnderNone("")); src.Workspace != "" || err != nil {
 		t.Errorf("sources under NONE = %+v, %v", src, err)
 	}
 }

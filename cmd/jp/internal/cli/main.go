@@ -19,6 +19,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -34,7 +35,7 @@ type app struct {
 	ws    *workspace.Workspace
 	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest *guest // this command line came from a jp inside a tool; nil for all others
-	env   *runEnv
+	env   *run.Env
 }
 
 // Env is everything that jp takes from its process.
@@ -53,7 +54,7 @@ func Main(ctx context.Context, env console.Env) int {
 	ctx, lastTraces := a.traced(ctx)
 	defer lastTraces()
 	err := a.run(ctx, env.Args)
-	a.env.servers.Close()
+	a.env.Servers.Close()
 	if err == nil {
 		return int(exit.OK)
 	}
@@ -72,7 +73,7 @@ func newApp(env console.Env) *app {
 // newAppAt returns jp at a console, without commands.
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
-	a.env = newEnv(con, a.ws)
+	a.env = run.New(con, a.ws)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {
@@ -87,8 +88,8 @@ func newAppAt(con *console.Console) *app {
 func (a *app) conversationGroup() *conversation.Group {
 	g := &conversation.Group{Con: a.con, WS: a.ws, Tree: a.tree}
 	g.Tools = func(ctx context.Context, r *profiles.Resolved) ([]string, error) {
-		defs, err := a.env.definitions(ctx, r)
-		return toolNames(defs), err
+		defs, err := a.env.Definitions(ctx, r)
+		return run.Names(defs), err
 	}
 	g.ForkInTool = func(ctx context.Context, o conversation.ForkOptions, words []string) error {
 		return a.guest.fork(ctx, a, o, words)

@@ -66,7 +66,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s servers.Server) (mcpS
 	}
 	reach := servers.ReachOfServer(s.Server)
 	v.Reaches, v.Network, v.Sandbox, v.Unenforced = reach.Access, reach.Network, reach.Sandbox, reach.Unenforced
-	switch r, err := a.env.servers.Approved(ctx, s); {
+	switch r, err := a.env.Servers.Approved(ctx, s); {
 	case err != nil:
 		return v, err
 	case r != nil:
@@ -74,7 +74,7 @@ func (a *app) mcpShown(ctx context.Context, name string, s servers.Server) (mcpS
 		v.Tools, v.Left = append(v.Tools, r.Tools...), append(v.Left, r.Left...)
 		return v, nil
 	}
-	r, err := a.env.servers.Record(ctx, name)
+	r, err := a.env.Servers.Record(ctx, name)
 	if r != nil {
 		v.Status = "changed"
 	}
@@ -92,12 +92,12 @@ func newMCPListCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.env.servers.All(ctx)
+			all, err := a.env.Servers.All(ctx)
 			if err != nil {
 				return err
 			}
-			if a.env.servers.FileErr != nil {
-				a.con.Warn("%s: %v", trust.MCPFile, a.env.servers.FileErr)
+			if a.env.Servers.FileErr != nil {
+				a.con.Warn("%s: %v", trust.MCPFile, a.env.Servers.FileErr)
 			}
 			list := []mcpShown{}
 			rows := [][]string{}
@@ -127,13 +127,13 @@ func newMCPShowCommand(a *app) *cli.Command {
 			if _, err := a.ws.Gate.Pass(ctx); err != nil {
 				return err
 			}
-			all, err := a.env.servers.All(ctx)
+			all, err := a.env.Servers.All(ctx)
 			if err != nil {
 				return err
 			}
 			s, ok := all[args[0]]
 			if !ok {
-				_, err := a.env.servers.Find(ctx, args[0])
+				_, err := a.env.Servers.Find(ctx, args[0])
 				return err
 			}
 			return a.writeMCPServer(ctx, args[0], s)
@@ -234,11 +234,11 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if _, err := a.ws.Gate.Pass(ctx); err != nil {
 		return err
 	}
-	s, err := a.env.servers.Find(ctx, name)
+	s, err := a.env.Servers.Find(ctx, name)
 	if err != nil {
 		return err
 	}
-	before, err := a.env.servers.Record(ctx, name)
+	before, err := a.env.Servers.Record(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 			return err
 		}
 	}
-	list, left, err := a.env.servers.Client(s).List(ctx)
+	list, left, err := a.env.Servers.Client(s).List(ctx)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -276,7 +276,7 @@ func approveServer(ctx context.Context, a *app, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.env.servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
+	if _, err := a.env.Servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
 		return err
 	}
 	return a.writeMCPServer(ctx, name, s)

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/version"
@@ -101,18 +102,18 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
 	names := []string{"jp_query", "jp_batch_query"}
-	caller := delegate.Caller{Tools: names, Limits: limits(cfg)}
+	caller := delegate.Caller{Tools: names, Limits: run.LimitsOf(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
 		root, err := s.query.app.ws.Target(ctx, o.rootID.Value)
 		if err != nil {
 			return err
 		}
-		st, err := s.query.app.env.standFor(ctx, root, nil, nil)
+		st, err := s.query.app.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return err
 		}
-		scope, caller = st.scope, st.caller
+		scope, caller = st.Scope, st.Caller
 	} else {
 		if len(cfg.Delegation.Profiles) == 0 {
 			return exit.Refusedf("delegation.profiles: names nobody to delegate to").WithHint("list some profiles in .jp/config.toml; `jp profile ls` shows them")
@@ -121,7 +122,7 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		l := &caller.Limits
 		l.Share = 1 // nothing is kept for a main agent, and the calls share it evenly
 		l.MaxPerTurn = 10 * max(l.MaxChildren, 1)
-		session := sessionLimits(cfg)
+		session := run.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
 		if err := s.query.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
@@ -178,11 +179,11 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.query.app.ws.Resolve(src, underNone(found.Arg), nil)
+	r, err := s.query.app.ws.Resolve(src, run.UnderNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}
-	defs, err := s.query.app.env.definitions(ctx, r)
+	defs, err := s.query.app.env.Definitions(ctx, r)
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 

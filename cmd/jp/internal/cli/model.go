@@ -94,7 +94,7 @@ func (a *app) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 	for _, w := range r.Warnings {
 		a.con.Warn("%s", w)
 	}
-	c := &modelCatalog{app: a, config: r.Config, providers: a.env.modelProviders(r.Config), served: map[string]model.Served{}}
+	c := &modelCatalog{app: a, config: r.Config, providers: a.env.Providers(r.Config), served: map[string]model.Served{}}
 	c.servers = model.Local(ctx, c.providers)
 	for _, s := range c.servers {
 		_, configured := r.Config.Providers.LLM[s.Provider]

@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -98,14 +99,14 @@ func newProfileShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, defs, err := a.reviewed(src, files, underNone(p.Arg))
+			r, defs, err := a.reviewed(src, files, run.UnderNone(p.Arg))
 			if err != nil {
 				return err
 			}
 			for _, w := range r.Warnings {
 				a.con.Warn("%s", w)
 			}
-			ts := shownTools(r, defs, a.env.servers.In(files))
+			ts := shownTools(r, defs, a.env.Servers.In(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {

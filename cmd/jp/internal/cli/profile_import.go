@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
@@ -296,7 +297,7 @@ func heldTools(names []string) ([]foreign.Held, error) {
 // foreignModel is what a file's model is called here, "" when that is not known.
 func (a *app) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
-		_, err := model.Lookup(id, a.env.modelProviders(cfg))
+		_, err := model.Lookup(id, a.env.Providers(cfg))
 		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
 	}
 	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
@@ -332,7 +333,7 @@ func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imp
 	for _, im := range list {
 		file := filepath.Join(src.Workspace, filepath.FromSlash(im.Path))
 		src.Instead[file] = im.data
-		if _, err := profiles.Resolve(src, underNone(file), nil); err != nil {
+		if _, err := profiles.Resolve(src, run.UnderNone(file), nil); err != nil {
 			return err
 		}
 		written[im.Path] = im.data

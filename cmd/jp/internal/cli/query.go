@@ -218,14 +218,14 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		return err
 	}
 	if inherited.Lock != nil {
-		a.env.tape, err = record.Join(a.con, a.ws)
+		a.env.Tape, err = record.Join(a.con, a.ws)
 	} else {
 		err = q.beginTape(t.text)
 	}
 	if err != nil {
 		return err
 	}
-	defer a.env.tape.Remove()
+	defer a.env.Tape.Remove()
 	defer q.close(ctx)
 	if err := q.open(ctx, t.text, inherited.Lock); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 			defer a.con.IO.Unbound()
 		}
 	}
-	return a.env.tape.End(ctx, q.run(ctx, t))
+	return a.env.Tape.End(ctx, q.run(ctx, t))
 }
 
 // withGrant bounds a delegated run by its time, which runs from here. What is left of its caller's comes as --timeout.
@@ -434,7 +434,7 @@ func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outco
 // finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no
 // reason to keep the answer back.
 func (q *query) finish(ctx context.Context, out agent.Outcome) (left error) {
-	q.app.env.servers.Close()
+	q.app.env.Servers.Close()
 	left = q.host.Close()
 	if q.hand != nil {
 		q.settle(ctx, convstore.Outcome{State: out.State, Reason: out.Reason, PID: os.Getpid(), Started: q.began, Ended: time.Now()})

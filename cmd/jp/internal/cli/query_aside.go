@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/profiles"
 )
@@ -41,7 +42,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	defer cancel()
 	title, err := loop.Title(ctx, agent.Naming{
 		Line: delegate.Title, Free: q.free,
-		Writer: func(ctx context.Context) (agent.Writer, error) { return q.scribe(ctx, cfg, titleKey, id, modelWaits{}) },
+		Writer: func(ctx context.Context) (agent.Writer, error) { return q.scribe(ctx, cfg, titleKey, id, run.Waits{}) },
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -56,12 +57,12 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 }
 
 // scribe opens the model that key names, to write something beside the turns of this conversation.
-func (q *query) scribe(ctx context.Context, cfg profiles.Config, key, id string, w modelWaits) (agent.Writer, error) {
+func (q *query) scribe(ctx context.Context, cfg profiles.Config, key, id string, w run.Waits) (agent.Writer, error) {
 	id, err := cfg.ResolveModel(id)
 	if err != nil {
 		return agent.Writer{}, inKey(err, key)
 	}
-	stream, info, err := q.app.env.openModel(ctx, cfg, id, w)
+	stream, info, err := q.app.env.Model(ctx, cfg, id, w)
 	if err == nil {
 		err = q.boundable(info)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/tools/proc"
 )
@@ -37,7 +38,7 @@ func (a *app) delegating(ctx context.Context, f func(context.Context, *query) er
 		return err
 	}
 	defer q.close(ctx)
-	if q.resolved, err = a.env.implicit(ctx); err != nil {
+	if q.resolved, err = a.env.Implicit(ctx); err != nil {
 		return err
 	}
 	return f(ctx, q)
@@ -45,14 +46,14 @@ func (a *app) delegating(ctx context.Context, f func(context.Context, *query) er
 
 // begin makes a conversation that sub-agents run below without an agent, and begins its turn, with what its session may use.
 func (q *query) begin(ctx context.Context, title, about string, labels map[string]string, session convstore.Limits) error {
-	defs, err := q.app.env.definitions(ctx, q.resolved)
+	defs, err := q.app.env.Definitions(ctx, q.resolved)
 	if err != nil {
 		return err
 	}
 	r := q.resolved
 	if q.conv, err = q.store.Create(ctx, convstore.New{
 		Title: title, Labels: labels, Profile: r.Profile, ProfileArg: r.ProfileArg, ProfileHash: r.ProfileHash, Model: r.Config.Assistant.Model,
-		Config: convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)},
+		Config: convstore.Config{JSON: r.Stored(), Tools: run.Names(defs)},
 	}); err != nil {
 		return err
 	}

@@ -274,7 +274,7 @@ func (c *client) again() error {
 	switch {
 	case c.app.con.Globals.NoPersist:
 		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
-	case c.app.env.tape != nil:
+	case c.app.env.Tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
 	}
 	o.id = command.Given(c.run.id.String())

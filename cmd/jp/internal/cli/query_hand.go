@@ -11,6 +11,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
@@ -28,17 +29,17 @@ func (q *query) delegateByHand(ctx context.Context) error {
 		_, _, err := q.accept(ctx)
 		return err
 	}
-	hand, err := q.app.env.handOver(ctx, order{
-		parent: parent, directives: q.o.directives, session: q.o.sessionFlags(), model: q.o.model.Value,
-		title: q.o.title.Value, hidden: q.o.hidden, want: q.o.bounds(), check: check,
+	hand, err := q.app.env.HandOver(ctx, run.Order{
+		Parent: parent, Directives: q.o.directives, Session: q.o.sessionFlags(), Model: q.o.model.Value,
+		Title: q.o.title.Value, Hidden: q.o.hidden, Want: q.o.bounds(), Check: check,
 	})
 	if err != nil {
 		return err
 	}
-	if err := q.take(ctx, hand.scope, hand.res); err != nil {
+	if err := q.take(ctx, hand.Scope, hand.Res); err != nil {
 		return err
 	}
-	return q.resolve(ctx, hand.config, nil)
+	return q.resolve(ctx, hand.Config, nil)
 }
 
 // duplicate returns another descriptor of an open file.
@@ -79,23 +80,23 @@ func (q *query) goOn(ctx context.Context, text string) error {
 // that delegated it. model is the one that will be asked. run settles it.
 func (q *query) reserve(ctx context.Context, model string) error {
 	child := q.conv
-	st, err := q.app.env.standFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
+	st, err := q.app.env.StandFor(ctx, child.Parent, q.o.directives, q.o.sessionFlags())
 	if err != nil {
 		return err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: q.o.bounds()}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: q.o.bounds()}
 	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
 		ask.Tool, ask.Fixed = child.Profile, true
 	}
-	res, err := st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-		v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
-		v.Child.Replayed = q.app.env.tape.Replays()
+	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
+		v.Child.Replayed = q.app.env.Tape.Replays()
 		return []convstore.Child{v.Child}, v.Err
 	})
 	if err != nil {
 		return err
 	}
-	return q.take(ctx, st.scope, res[0])
+	return q.take(ctx, st.Scope, res[0])
 }
 
 // take makes a reservation the run of this process, in the conversation as it was reserved: with the grant of this run. What can be

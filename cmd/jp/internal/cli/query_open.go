@@ -9,6 +9,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/profiles"
 )
@@ -109,15 +110,15 @@ func (q *query) accept(ctx context.Context) (model string, config convstore.Conf
 	if model, err = q.resolved.Config.RequireModel(); err != nil {
 		return "", config, err
 	}
-	_, info, err := q.app.env.openModel(ctx, q.resolved.Config, model, modelWaits{})
+	_, info, err := q.app.env.Model(ctx, q.resolved.Config, model, run.Waits{})
 	if err == nil {
 		err = q.sees(info)
 	}
 	if err != nil {
 		return "", config, err
 	}
-	defs, err := q.app.env.definitions(ctx, q.resolved)
-	return model, convstore.Config{JSON: q.resolved.Stored(), Tools: toolNames(defs)}, err
+	defs, err := q.app.env.Definitions(ctx, q.resolved)
+	return model, convstore.Config{JSON: q.resolved.Stored(), Tools: run.Names(defs)}, err
 }
 
 // branch forks the target and goes on with the fork.

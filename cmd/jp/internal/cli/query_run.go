@@ -9,6 +9,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -31,7 +32,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	q.info = info
-	defs, err := q.app.env.definitions(ctx, q.resolved)
+	defs, err := q.app.env.Definitions(ctx, q.resolved)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +40,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	if err != nil {
 		return nil, nil, err
 	}
-	if defs, err = q.app.env.servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
+	if defs, err = q.app.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
 		return nil, nil, err
 	}
 	var below convstore.Scope // without a conversation, where only the way to one is tried
@@ -74,7 +75,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		return nil, nil, err
 	}
 	var skills []model.Section
-	if _, ok := set.Get(skillTool); ok {
+	if _, ok := set.Get(run.SkillTool); ok {
 		skills = offerSkills(q.offered)
 	}
 	policy := tools.NewPolicy(q.prompter())
@@ -84,7 +85,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
-		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.env.tape.Replays(),
+		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.env.Tape.Replays(),
 		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
 		Fetch: agent.Fetch{Tokens: contextTokens(q.conv)},
 	}
@@ -119,7 +120,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		def = q.withinLeave(def)
 		if def.Local() {
 			own := env
-			if users, program, off := q.app.env.offByUser(def); off && !env.Main {
+			if users, program, off := q.app.env.OffByUser(def); off && !env.Main {
 				own.AllowOff, own.Found, def = true, program, def.WithLeaveOf(users)
 			}
 			t, err := tools.Command(def, own)
@@ -133,7 +134,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 			if def.Pin == "" {
 				continue // what this run may not hold was not looked up: see servers.Ready
 			}
-			t, err := q.app.env.servers.Tool(ctx, def)
+			t, err := q.app.env.Servers.Tool(ctx, def)
 			if err != nil {
 				return tools.Set{}, err
 			}
@@ -142,7 +143,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		}
 		switch def.Source {
 		case tools.SourceBuiltin:
-			if def.Name == skillTool {
+			if def.Name == run.SkillTool {
 				if !q.says(def.Name, "run") {
 					def.Run = tools.RunUnattended // what it reads was trusted
 				}
@@ -219,11 +220,11 @@ func system(cfg profiles.Config, set tools.Set) []model.Section {
 // delegator is set up for this run; its tools and the model's children are filled in by assemble.
 func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.Delegator {
 	return &delegate.Delegator{
-		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: limits(cfg), Priced: q.app.env.priced(cfg), Replayed: q.app.env.tape.Replays(),
+		Scope: scope, Caller: scope.Caller(), Slot: q.slot, Limits: run.LimitsOf(cfg), Priced: q.app.env.Priced(cfg), Replayed: q.app.env.Tape.Replays(),
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
-		Resolve: q.app.env.profile, Special: q.special, Host: q.host, Dir: q.workspace,
+		Resolve: q.app.env.Profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return append(q.childEnviron(ctx, cfg, r), q.app.env.tape.Environ(r.Call, r.Query)...)
+			return append(q.childEnviron(ctx, cfg, r), q.app.env.Tape.Environ(r.Call, r.Query)...)
 		},
 		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Checkpoint: q.app.con.Env.Checkpoint,
 	}

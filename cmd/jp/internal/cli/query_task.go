@@ -201,6 +201,6 @@ func (q *query) beginTape(request string) error {
 	if err != nil {
 		return err
 	}
-	q.app.env.tape, err = record.Open(q.app.con, q.app.ws, to, replay)
+	q.app.env.Tape, err = record.Open(q.app.con, q.app.ws, to, replay)
 	return err
 }

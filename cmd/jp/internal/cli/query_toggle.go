@@ -59,6 +59,6 @@ func (q *query) meantOne(r *profiles.Resolved, t toggle) error {
 
 // errNoTool says that no tool of a name is configured, and what may have been meant.
 func (q *query) errNoTool(flag, name string, r *profiles.Resolved) error {
-	return q.app.env.unknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+	return q.app.env.UnknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
 		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
 }

@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 )
 
 // waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
-func (q *query) waits() modelWaits {
-	return modelWaits{
-		begin: func(_ context.Context, r model.Retrying) {
+func (q *query) waits() run.Waits {
+	return run.Waits{
+		Begin: func(_ context.Context, r model.Retrying) {
 			q.tree.Around(func() { q.app.con.Note("%s", waitText(r)) })
 			if q.lines != nil {
 				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
-		end: func(context.Context) {
+		End: func(context.Context) {
 			if q.lines != nil {
 				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String()})
 			}

@@ -126,7 +126,7 @@ func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegato
 
 func (q *query) modelUsage(u used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
-	p := q.app.env.modelProviders(q.resolved.Config)
+	p := q.app.env.Providers(q.resolved.Config)
 	for id, c := range u {
 		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
 		list[id] = stream.ModelUsage{

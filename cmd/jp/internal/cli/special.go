@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/profiles"
 	"jp/tools"
@@ -55,7 +56,7 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 		set("conversation.context_window", s.ContextWindow)
 		special.Session, special.Profile.Arg, special.Profile.Hash = s.Session, s.Arg, s.Hash
 	}
-	directives := underNone("")
+	directives := run.UnderNone("")
 	src, err := q.app.ws.Sources(ctx, directives)
 	if err != nil {
 		return delegate.Special{}, err
@@ -64,9 +65,9 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	defs, err := q.app.env.definitions(ctx, r)
+	defs, err := q.app.env.Definitions(ctx, r)
 	if err == nil {
-		defs, err = q.app.env.servers.Ready(ctx, defs, func(tools.Definition) bool { return true })
+		defs, err = q.app.env.Servers.Ready(ctx, defs, func(tools.Definition) bool { return true })
 	}
 	if err != nil {
 		return delegate.Special{}, err
@@ -76,8 +77,8 @@ func (q *query) special(ctx context.Context, tool string) (delegate.Special, err
 			return delegate.Special{}, exit.Refusedf("delegation.llm_query.tools: %s is of source %s: what works for an agent neither delegates nor asks people", d.Name, d.Source)
 		}
 	}
-	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: toolNames(defs)}
-	special.Profile.Sources, special.Profile.Authority, special.Profile.Leave = sourcesOf(defs), authorityOf(defs), leaveOf(defs, r)
+	special.Profile.Config = convstore.Config{JSON: r.Stored(), Tools: run.Names(defs)}
+	special.Profile.Sources, special.Profile.Authority, special.Profile.Leave = run.SourcesOf(defs), run.AuthorityOf(defs), run.LeaveOf(defs, r)
 	return special, nil
 }
 

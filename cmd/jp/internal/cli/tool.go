@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
@@ -53,11 +54,11 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			defs, err := a.env.definitions(ctx, r)
+			defs, err := a.env.Definitions(ctx, r)
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs, a.env.servers.Known(ctx))
+			ts := shownTools(r, defs, a.env.Servers.Known(ctx))
 			if a.con.JSON() {
 				return a.con.Document(ts)
 			}
@@ -76,7 +77,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
-	defs, err := a.env.definitions(ctx, r)
+	defs, err := a.env.Definitions(ctx, r)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}
@@ -86,7 +87,7 @@ func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.D
 		}
 	}
 	f := exit.NotFoundf("tool %s: not held by this agent", name)
-	return tools.Definition{}, nil, a.env.unknownTool(f, name, toolNames(defs), "`jp tool ls` lists them")
+	return tools.Definition{}, nil, a.env.UnknownTool(f, name, run.Names(defs), "`jp tool ls` lists them")
 }
 
 func newToolRunCommand(a *app) *cli.Command {
@@ -126,7 +127,7 @@ func runTool(ctx context.Context, a *app, o toolOptions, name, args string) erro
 		return err
 	}
 	if _, ok := d.MCP(); ok && d.Pin == "" {
-		defs, err := a.env.servers.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		defs, err := a.env.Servers.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		if err != nil {
 			return tools.Tool{}, err
 		}
-		if d.Name == skillTool {
+		if d.Name == run.SkillTool {
 			q := &query{app: a, workspace: root}
 			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
 		}
@@ -199,7 +200,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 		return tools.Command(d, env)
 	}
 	if _, ok := d.MCP(); ok {
-		return a.env.servers.Tool(ctx, d)
+		return a.env.Servers.Tool(ctx, d)
 	}
 	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
 		WithHint("`jp query` lets an agent call it")

@@ -49,7 +49,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			known := a.env.servers.Known(ctx)
+			known := a.env.Servers.Known(ctx)
 			reach := servers.ReachOfTool(d, known)
 			t := toolDetail{
 				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,

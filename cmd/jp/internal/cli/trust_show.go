@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/wording"
@@ -52,7 +53,7 @@ func (a *app) reviewed(src profiles.Sources, c *trust.Files, ds []profiles.Direc
 	}
 	files, err := c.Tools()
 	if err == nil {
-		files, err = withSpecializations(r, files)
+		files, err = run.WithSpecializations(r, files)
 	}
 	if err != nil {
 		return r, nil, err
@@ -65,7 +66,7 @@ func (a *app) reviewed(src profiles.Sources, c *trust.Files, ds []profiles.Direc
 		if name == "*" || !tools.Enabled(r.Tools[name].Values) {
 			continue
 		}
-		d, err := defined(name, r, files)
+		d, err := run.Define(name, r, files)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -143,7 +144,7 @@ func (a *app) trustShown(j trust.Judgement) (trustShown, error) {
 	}
 	for _, p := range found {
 		if p.Source == "workspace" {
-			s.Agents = append(s.Agents, a.agentShown(src, j.Files, p.Name, a.ws.Relative(p.Arg), underNone(p.Arg)))
+			s.Agents = append(s.Agents, a.agentShown(src, j.Files, p.Name, a.ws.Relative(p.Arg), run.UnderNone(p.Arg)))
 		}
 	}
 	for _, f := range s.Files {
@@ -171,7 +172,7 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Model = r.Config.Assistant.Model
 	s.Profiles = append(s.Profiles, r.Config.Delegation.Profiles...)
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
-	known := a.env.servers.In(c)
+	known := a.env.Servers.In(c)
 	for _, d := range defs {
 		shown := showTool(d, "", known)
 		s.Tools = append(s.Tools, toolGrant{
@@ -246,7 +247,7 @@ func (a *app) serversShown(c *trust.Files) []string {
 	if _, err := mcp.ParseFile(data, c.Root); err != nil {
 		return append(list, trust.MCPFile+": cannot be read")
 	}
-	for name, s := range a.env.servers.In(c) {
+	for name, s := range a.env.Servers.In(c) {
 		if s.Origin != trust.MCPFile {
 			continue
 		}

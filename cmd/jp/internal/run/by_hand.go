@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 // errTried rolls back a reservation that was only tried.
 var errTried = errors.New("tried")
 
-// stand is what a person has who delegates on behalf of a conversation.
-type stand struct {
-	scope  convstore.Scope
-	caller delegate.Caller
-	tool   string // that the person takes the place of
+// Stand is what a person has who delegates on behalf of a conversation.
+type Stand struct {
+	Scope  convstore.Scope
+	Caller delegate.Caller
+	Tool   string // that the person takes the place of
 }
 
-// standFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
+// StandFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
 // that config for now. The limits of the session are written anew where nobody runs the root.
-func (env *runEnv) standFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st stand, err error) {
+func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
 	store, err := env.ws.Store(ctx)
 	if err != nil {
 		return st, err
@@ -46,7 +46,7 @@ func (env *runEnv) standFor(ctx context.Context, id convstore.ID, ds, flags []pr
 	if err != nil {
 		return st, err
 	}
-	defs, err := env.definitions(ctx, r)
+	defs, err := env.Definitions(ctx, r)
 	if err != nil {
 		return st, err
 	}
@@ -54,17 +54,17 @@ func (env *runEnv) standFor(ctx context.Context, id convstore.ID, ds, flags []pr
 		defs = nil // nothing of it can be called
 	}
 	defs = slices.DeleteFunc(defs, func(d tools.Definition) bool { return d.Run == tools.RunDeny })
-	st.caller.Limits, st.caller.Priced = limits(r.Config), env.priced(r.Config)
+	st.Caller.Limits, st.Caller.Priced = LimitsOf(r.Config), env.Priced(r.Config)
 	ceiling, err := delegate.CeilingOf(conv.Grant, conv.Role)
 	if err != nil {
 		return st, err
 	}
-	st.caller.Tools = ceiling.Names(defs)
-	st.tool = delegates(defs, st.caller.Tools)
-	if st.scope, err = store.Below(ctx, id); err != nil {
+	st.Caller.Tools = ceiling.Names(defs)
+	st.Tool = delegates(defs, st.Caller.Tools)
+	if st.Scope, err = store.Below(ctx, id); err != nil {
 		return st, err
 	}
-	return st, st.scope.Limit(ctx, sessionLimits(r.Config))
+	return st, st.Scope.Limit(ctx, SessionLimits(r.Config))
 }
 
 // delegates names a tool, of those that are held, that sub-agents under profiles are asked with: jp_query where it is held, or where
@@ -83,34 +83,34 @@ func delegates(defs []tools.Definition, held []string) string {
 	return "jp_query"
 }
 
-// order is a delegation that a person asks for.
-type order struct {
-	parent     convstore.ID         // on whose behalf
-	directives []profiles.Directive // of --cfg: the profile
-	session    []profiles.Directive // flags that limit the sub-agents of the session
-	model      string               // "" = the profile's
-	title      string
-	hidden     bool
-	want       convstore.Budget          // what the run may use at most
-	check      func(config []byte) error // may refuse the profile's config before anything is made; nil = nothing is checked
+// Order is a delegation that a person asks for.
+type Order struct {
+	Parent     convstore.ID         // on whose behalf
+	Directives []profiles.Directive // of --cfg: the profile
+	Session    []profiles.Directive // flags that limit the sub-agents of the session
+	Model      string               // "" = the profile's
+	Title      string
+	Hidden     bool
+	Want       convstore.Budget          // what the run may use at most
+	Check      func(config []byte) error // may refuse the profile's config before anything is made; nil = nothing is checked
 }
 
-// handed is a delegation made by a person.
-type handed struct {
-	scope  convstore.Scope
-	res    *convstore.Reservation
-	config []byte
+// Handed is a delegation made by a person.
+type Handed struct {
+	Scope  convstore.Scope
+	Res    *convstore.Reservation
+	Config []byte
 }
 
-// handOver applies the one rule for a person who delegates on behalf of a conversation: its stored config says to whom it may
+// HandOver applies the one rule for a person who delegates on behalf of a conversation: its stored config says to whom it may
 // delegate and with which limits, the profile is the one that --cfg names.
-func (env *runEnv) handOver(ctx context.Context, o order) (*handed, error) {
-	st, err := env.standFor(ctx, o.parent, o.directives, o.session)
+func (env *Env) HandOver(ctx context.Context, o Order) (*Handed, error) {
+	st, err := env.StandFor(ctx, o.Parent, o.Directives, o.Session)
 	if err != nil {
 		return nil, err
 	}
 	name := ""
-	for _, d := range o.directives {
+	for _, d := range o.Directives {
 		if d.Text != "NONE" {
 			if name != "" {
 				return nil, exit.Usagef("--cfg %s: a delegation takes one profile", d.Text)
@@ -121,27 +121,27 @@ func (env *runEnv) handOver(ctx context.Context, o order) (*handed, error) {
 	if name == "" {
 		return nil, exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
-	profile, err := env.profile(ctx, name, o.model)
+	profile, err := env.Profile(ctx, name, o.Model)
 	if err != nil {
 		return nil, err
 	}
-	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.tool, Title: o.title, Profile: profile, Want: o.want}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, Title: o.Title, Profile: profile, Want: o.Want}
 	reserve := func(commit bool) ([]*convstore.Reservation, error) {
-		return st.scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
-			v := delegate.Decide(s, st.caller, []delegate.Ask{ask})[0]
+		return st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+			v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
 			if v.Err == nil && !commit {
 				v.Err = errTried
 			}
-			v.Child.Hidden = o.hidden
-			v.Child.Replayed = env.tape.Replays()
+			v.Child.Hidden = o.Hidden
+			v.Child.Replayed = env.Tape.Replays()
 			return []convstore.Child{v.Child}, v.Err
 		})
 	}
-	if o.check != nil { // what the rule refuses comes before what is wrong with the config
+	if o.Check != nil { // what the rule refuses comes before what is wrong with the config
 		if _, err := reserve(false); err != errTried {
 			return nil, err
 		}
-		if err := o.check(profile.Config.JSON); err != nil {
+		if err := o.Check(profile.Config.JSON); err != nil {
 			return nil, err
 		}
 	}
@@ -149,11 +149,11 @@ func (env *runEnv) handOver(ctx context.Context, o order) (*handed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handed{scope: st.scope, res: res[0], config: profile.Config.JSON}, nil
+	return &Handed{Scope: st.Scope, Res: res[0], Config: profile.Config.JSON}, nil
 }
 
-// sessionLimits are what the sub-agents of a session may use, by the config of its root.
-func sessionLimits(cfg profiles.Config) convstore.Limits {
+// SessionLimits are what the sub-agents of a session may use, by the config of its root.
+func SessionLimits(cfg profiles.Config) convstore.Limits {
 	d := cfg.Delegation
 	return convstore.Limits{
 		Budget: convstore.Budget{Tokens: d.TokenBudget, CostNano: d.MaxCostNano},
@@ -161,8 +161,8 @@ func sessionLimits(cfg profiles.Config) convstore.Limits {
 	}
 }
 
-// caps are the limits that a profile sets itself: no run under it is granted more.
-func caps(cfg profiles.Config) convstore.Budget {
+// capsOf are the limits that a profile sets itself: no run under it is granted more.
+func capsOf(cfg profiles.Config) convstore.Budget {
 	b := convstore.Budget{Tokens: cfg.Delegation.TokenBudget}
 	if cfg.Delegation.MaxCostSet {
 		b.CostNano = cfg.Delegation.MaxCostNano
@@ -170,7 +170,7 @@ func caps(cfg profiles.Config) convstore.Budget {
 	return b
 }
 
-func limits(cfg profiles.Config) delegate.Limits {
+func LimitsOf(cfg profiles.Config) delegate.Limits {
 	depth := 1
 	if cfg.Delegation.MaxDepth != nil {
 		depth = *cfg.Delegation.MaxDepth

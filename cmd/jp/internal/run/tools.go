@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 	"jp/tools"
 )
 
-// definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
+// Definitions is where profiles meet tools, for every command: the tools that a resolved config enables, sorted by name.
 // A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
 // source, or a name that nobody knows, defines its own.
-func (env *runEnv) definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
+func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
 	files, err := env.ws.Gate.Tools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defs, err := definitions(r, files)
+	defs, err := DefineAll(r, files)
 	if err != nil {
 		return nil, err
 	}
-	return env.servers.Pinned(ctx, defs)
+	return env.Servers.Pinned(ctx, defs)
 }
 
-// definitions joins a config to the definitions in files of their own.
-func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]tools.Definition, error) {
+// DefineAll joins a config to the definitions in files of their own.
+func DefineAll(r *profiles.Resolved, files map[string]tools.Definition) ([]tools.Definition, error) {
 	var names []string
 	for name, t := range r.Tools {
 		if name != "*" && tools.Enabled(t.Values) {
@@ -39,13 +39,13 @@ func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]too
 		}
 	}
 	sort.Strings(names)
-	files, err := withSpecializations(r, files)
+	files, err := WithSpecializations(r, files)
 	if err != nil {
 		return nil, err
 	}
 	defs := make([]tools.Definition, 0, len(names))
 	for _, name := range names {
-		d, err := defined(name, r, files)
+		d, err := Define(name, r, files)
 		if err != nil {
 			return nil, err
 		}
@@ -54,8 +54,8 @@ func definitions(r *profiles.Resolved, files map[string]tools.Definition) ([]too
 	return defs, nil
 }
 
-// defined is the definition of one tool that a config enables.
-func defined(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
+// Define is the definition of one tool that a config enables.
+func Define(name string, r *profiles.Resolved, files map[string]tools.Definition) (tools.Definition, error) {
 	t := r.Tools[name]
 	d, err := tools.Define(name, t.Values, position(t), files)
 	if err != nil {
@@ -81,8 +81,8 @@ func position(t profiles.Table) func(string) string {
 	return func(key string) string { return t.Pos(key).String() }
 }
 
-// toolNames lists the names of definitions.
-func toolNames(defs []tools.Definition) []string {
+// Names lists the names of definitions.
+func Names(defs []tools.Definition) []string {
 	names := make([]string, len(defs))
 	for i, d := range defs {
 		names[i] = d.Name
@@ -107,8 +107,8 @@ func specializationTool(s profiles.Specialization) (tools.Definition, error) {
 	}, func(string) string { return s.Pos.String() })
 }
 
-// withSpecializations adds the tools of INI sections to the definitions in files of their own.
-func withSpecializations(r *profiles.Resolved, files map[string]tools.Definition) (map[string]tools.Definition, error) {
+// WithSpecializations adds the tools of INI sections to the definitions in files of their own.
+func WithSpecializations(r *profiles.Resolved, files map[string]tools.Definition) (map[string]tools.Definition, error) {
 	if len(r.Specializations) == 0 {
 		return files, nil
 	}
@@ -127,8 +127,8 @@ func withSpecializations(r *profiles.Resolved, files map[string]tools.Definition
 	return all, nil
 }
 
-// sourcesOf maps the names of tools to their sources.
-func sourcesOf(defs []tools.Definition) map[string]string {
+// SourcesOf maps the names of tools to their sources.
+func SourcesOf(defs []tools.Definition) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
 		m[d.Name] = d.Source
@@ -136,11 +136,11 @@ func sourcesOf(defs []tools.Definition) map[string]string {
 	return m
 }
 
-// leaveOf says what each tool may do unasked, by name, as arm has it.
-func leaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
+// LeaveOf says what each tool may do unasked, by name, as arm has it.
+func LeaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
-		if d.Name == skillTool && !says(r, d.Name, "run") {
+		if d.Name == SkillTool && !Says(r, d.Name, "run") {
 			d.Run = tools.RunUnattended
 		}
 		m[d.Name] = d.Leave()
@@ -148,8 +148,8 @@ func leaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
 	return m
 }
 
-// authorityOf says what each tool is, by name.
-func authorityOf(defs []tools.Definition) map[string]string {
+// AuthorityOf says what each tool is, by name.
+func AuthorityOf(defs []tools.Definition) map[string]string {
 	m := make(map[string]string, len(defs))
 	for _, d := range defs {
 		m[d.Name] = d.Authority()
@@ -157,18 +157,18 @@ func authorityOf(defs []tools.Definition) map[string]string {
 	return m
 }
 
-func says(r *profiles.Resolved, tool, key string) bool {
+func Says(r *profiles.Resolved, tool, key string) bool {
 	_, own := r.Tools[tool].Values[key]
 	_, all := r.Tools["*"].Values[key]
 	return own || all
 }
 
-// skillTool is the built-in tool that hands out skills.
-const skillTool = "skill"
+// SkillTool is the built-in tool that hands out skills.
+const SkillTool = "skill"
 
-// unknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
+// UnknownTool gives an error about the name of a tool its hint: the name of the tool here, where it is defined and how it is
 // enabled, or the nearest of the names that are known.
-func (env *runEnv) unknownTool(f *exit.Error, name string, known []string, otherwise string) error {
+func (env *Env) UnknownTool(f *exit.Error, name string, known []string, otherwise string) error {
 	for _, format := range foreign.Formats() {
 		if here, _ := (foreign.Agent{Format: format, Tools: []string{name}}).MapTools(); len(here) > 0 {
 			return f.WithHint("here it is called %s", here[0])

@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"path/filepath"
@@ -10,12 +10,12 @@ import (
 	"jp/tools/proc"
 )
 
-// offByUser reports whether the user's own config.toml lets the tool d run without a sandbox for a sub-agent, and returns that
+// OffByUser reports whether the user's own config.toml lets the tool d run without a sandbox for a sub-agent, and returns that
 // tool and the path of its program: leave to run is what it gives at most. It does when it defines the very same tool, what is run, with which arguments and variables, and says sandbox = "off" there. A sub-agent's
 // stored config no longer tells who wrote it, and need not: a workspace or a profile that says "off" gets nothing by it, and one
 // that gives the user's tool another command has another tool. A program that the workspace brings along is never meant, wherever its
 // name was found.
-func (env *runEnv) offByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
+func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program string, ok bool) {
 	if !d.Local() || d.Sandbox != tools.SandboxOff {
 		return own, "", false
 	}
@@ -31,13 +31,13 @@ func (env *runEnv) offByUser(d tools.Definition) (own tools.Definition, program 
 	if _, ok := r.Tools[d.Name]; !ok {
 		return own, "", false
 	}
-	own, err = defined(d.Name, r, nil)
+	own, err = Define(d.Name, r, nil)
 	return own, program, err == nil && own.Sandbox == tools.SandboxOff && own.Authority() != "" && own.Authority() == d.Authority()
 }
 
 // outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
 // and lies behind no link of it.
-func (env *runEnv) outsideProgram(d tools.Definition) (path string, ok bool) {
+func (env *Env) outsideProgram(d tools.Definition) (path string, ok bool) {
 	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false

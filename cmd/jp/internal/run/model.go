@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 	"jp/profiles"
 )
 
-// openModel opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
+// Model opens a model with its retries, its limits and the gate that all runs of its account share. A run that is replayed
 // opens none.
-func (env *runEnv) openModel(ctx context.Context, cfg profiles.Config, id string, w modelWaits) (model.Stream, model.Info, error) {
-	p := env.modelProviders(cfg)
-	s, info, err := env.tape.Model(id, p, func() (model.Stream, model.Info, error) { return env.liveModel(ctx, cfg, id, p, w) })
+func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Waits) (model.Stream, model.Info, error) {
+	p := env.Providers(cfg)
+	s, info, err := env.Tape.Model(id, p, func() (model.Stream, model.Info, error) { return env.live(ctx, cfg, id, p, w) })
 	if err != nil {
 		return nil, info, err
 	}
 	return model.Traced(s, info), info, nil
 }
 
-func (env *runEnv) liveModel(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w modelWaits) (model.Stream, model.Info, error) {
+func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w Waits) (model.Stream, model.Info, error) {
 	s, info, err := model.Open(ctx, id, map[string]model.Provider{
 		"anthropic": anthropic.New, "openai": openai.New, "script": script.New,
 	}, p)
@@ -44,15 +44,15 @@ func (env *runEnv) liveModel(ctx context.Context, cfg profiles.Config, id string
 		limits.First = max(idle, 5*time.Minute) // a server that loads the model first says nothing meanwhile
 	}
 	s = model.Count(model.Limit(s, limits))
-	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.begin, Goes: w.end}
+	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.Begin, Goes: w.End}
 	if dir := env.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.con.Warn("%v", err) })
 	}
 	return model.Retry(s, retry), info, nil
 }
 
-// modelProviders is what the models may know of this machine.
-func (env *runEnv) modelProviders(cfg profiles.Config) model.Providers {
+// Providers is what the models may know of this machine.
+func (env *Env) Providers(cfg profiles.Config) model.Providers {
 	ws, _ := env.ws.Root()
 	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: env.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
 	p.LLM = map[string]model.Endpoint{}
@@ -61,9 +61,9 @@ func (env *runEnv) modelProviders(cfg profiles.Config) model.Providers {
 	}
 	p.Prices = map[string]model.Price{}
 	for id, price := range cfg.Providers.Prices {
-		p.Prices[id] = modelPrice(price)
+		p.Prices[id] = PriceOf(price)
 	}
-	env.tape.AddPrices(&p)
+	env.Tape.AddPrices(&p)
 	return p
 }
 
@@ -71,8 +71,8 @@ func (env *runEnv) modelProviders(cfg profiles.Config) model.Providers {
 // else is said: as Anthropic bills it. No other format tells of such tokens.
 const cacheWrite = 1.25
 
-// modelPrice turns nano-dollars per million tokens into nano-dollars per token.
-func modelPrice(p profiles.Price) model.Price {
+// PriceOf turns nano-dollars per million tokens into nano-dollars per token.
+func PriceOf(p profiles.Price) model.Price {
 	input := float64(p.Input) / 1e9
 	read, write := input, cacheWrite*input
 	if p.CacheRead != nil {
@@ -84,15 +84,15 @@ func modelPrice(p profiles.Price) model.Price {
 	return model.PerMillion(input, float64(p.Output)/1e9, read, write)
 }
 
-// modelWaits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
-type modelWaits struct {
-	begin func(context.Context, model.Retrying)
-	end   func(context.Context)
+// Waits is told when a request to a model has to wait, and when it goes after that. Both may be nil.
+type Waits struct {
+	Begin func(context.Context, model.Retrying)
+	End   func(context.Context)
 }
 
-// priced tells whether the price of a model is known.
-func (env *runEnv) priced(cfg profiles.Config) func(id string) bool {
-	p := env.modelProviders(cfg)
+// Priced tells whether the price of a model is known.
+func (env *Env) Priced(cfg profiles.Config) func(id string) bool {
+	p := env.Providers(cfg)
 	return func(id string) bool {
 		info, err := model.Lookup(id, p)
 		return err == nil && info.Price != nil

@@ -1,0 +1,95 @@
+// Package run is what a run of jp is made from: models with their retries and limits, the tools that a config defines, agent
+// profiles as a delegation resolves them, and the one rule for a person who delegates.
+//
+// An Env belongs to one workspace and reads nothing before it is needed.
+package run
+
+import (
+	"context"
+
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// Env is what runs are made from in one workspace: the console, what is known of the place, its MCP servers, and the recording or
+// replay that is under way.
+type Env struct {
+	con     *console.Console
+	ws      *workspace.Workspace
+	Servers *servers.Set
+	Tape    *record.Tape // nil = none
+}
+
+// New returns the Env of a workspace.
+func New(con *console.Console, ws *workspace.Workspace) *Env {
+	return &Env{con: con, ws: ws, Servers: servers.New(con, ws)}
+}
+
+// Implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
+func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
+	src, err := env.ws.Sources(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return env.ws.Config(src, nil, nil)
+}
+
+// Profile resolves an agent profile for a child, under NONE.
+func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
+	src, err := env.ws.Sources(ctx, wording.Either(env.ws.UsesNone(), UnderNone(""), nil))
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	found, err := profiles.Find(src, name)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	directives := UnderNone(found.Arg)
+	var flags []profiles.Directive
+	if modelID != "" {
+		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
+	}
+	r, err := env.ws.Resolve(src, directives, flags)
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	resolvedModel, err := r.Config.RequireModel()
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	defs, err := env.Definitions(ctx, r)
+	if err == nil {
+		err = env.Servers.ForSubagents(ctx, defs)
+	}
+	if err == nil { // so that the sub-agent is granted tools as they were approved
+		defs, err = env.Servers.Ready(ctx, defs, func(tools.Definition) bool { return true })
+	}
+	if err != nil {
+		return delegate.Profile{}, err
+	}
+	depth := 0
+	if r.Config.Delegation.MaxDepth != nil {
+		depth = *r.Config.Delegation.MaxDepth
+	}
+	return delegate.Profile{
+		Name: name, Arg: found.Arg, Hash: r.ProfileHash, Model: resolvedModel, MaxDepth: depth,
+		Config: convstore.Config{JSON: r.Stored(), Tools: Names(defs)}, Sources: SourcesOf(defs), Authority: AuthorityOf(defs), Leave: LeaveOf(defs, r),
+		Caps: capsOf(r.Config),
+	}, nil
+}
+
+// UnderNone are the directives that load one profile and nothing else.
+func UnderNone(arg string) []profiles.Directive {
+	ds := []profiles.Directive{{Flag: "--cfg", Text: "NONE"}}
+	if arg != "" {
+		ds = append(ds, profiles.Directive{Flag: "--cfg", Text: arg})
+	}
+	return ds
+}
