@@ -27,7 +27,7 @@ func newTrustCommand(a *app) *cli.Command {
 			"JP_TRUST_WORKSPACE=1 trusts whatever is there, for CI.",
 		Flags: []*command.Option{
 			command.Bool(&show, "show", "only show: what it would allow, and every file with its state"),
-			command.Bool(&revoke, "revoke", "take trust back"),
+			command.Bool(&revoke, "revoke", "take trust back, and the approvals of the workspace's MCP servers"),
 			command.Bool(&yes, "yes", "trust without a question"),
 		},
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
@@ -100,6 +100,9 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	defer unlock()
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("trust record: %w", err)
+	}
+	if err := a.env.Servers.Forget(ctx); err != nil {
+		return err
 	}
 	if a.con.JSON() {
 		return a.con.Document(map[string]string{"workspace": root, "status": "untrusted"})

@@ -5,8 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/mcp"
@@ -17,6 +21,15 @@ import (
 // recordPath is where the record of a server is: beside that of the workspace's trust, where no tool and no workspace reaches. What
 // JP_TRUST_WORKSPACE approved, which nobody was asked about, has a file of its own.
 func (u *Set) recordPath(ctx context.Context, name string, unasked bool) (string, error) {
+	prefix, err := u.recordPrefix(ctx)
+	if err != nil {
+		return "", err
+	}
+	return prefix + recordName(name, unasked), nil
+}
+
+// recordPrefix is how the paths of all records of the workspace begin.
+func (u *Set) recordPrefix(ctx context.Context) (string, error) {
 	root, err := u.ws.Root()
 	if err != nil {
 		return "", err
@@ -25,8 +38,51 @@ func (u *Set) recordPath(ctx context.Context, name string, unasked bool) (string
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(canonical + "\x00" + name))
-	return filepath.Join(filepath.Dir(trust), "mcp-"+hex.EncodeToString(sum[:8])+wording.Either(unasked, "-unasked", "")+".json"), nil
+	return filepath.Join(filepath.Dir(trust), "mcp-"+shortHash(canonical)+"-"), nil
+}
+
+func recordName(server string, unasked bool) string {
+	return shortHash(server) + wording.Either(unasked, "-unasked", "") + ".json"
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Forget removes the records of all servers of the workspace but those in the user's own config.
+func (u *Set) Forget(ctx context.Context) error {
+	root, err := u.ws.Root()
+	if err != nil {
+		return err
+	}
+	own, _, _, err := u.Parse(root, nil)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for name, s := range own {
+		keep[recordName(name, false)] = s.Err == nil // else it only confines a server of the workspace
+	}
+	prefix, err := u.recordPrefix(ctx)
+	if err != nil {
+		return err
+	}
+	dir, start := filepath.Split(prefix)
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("records of MCP servers: %w", err)
+	}
+	for _, f := range files {
+		rest, is := strings.CutPrefix(f.Name(), start)
+		if !is || keep[rest] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("record of an MCP server: %w", err)
+		}
+	}
+	return nil
 }
 
 // Record returns what was approved of a server under its name, nil when nothing was.
