@@ -113,26 +113,28 @@ type turn struct {
 	asker   *asker
 	schema  *schema.Answer // form of the answer; nil = free text
 
+	compactor *compactor
+
 	tools  tools.Executor  // what this turn may call
 	system []model.Section // the prompt of this turn, context and schema left out
 	rounds int             // replies that asked for tools
 	mends  int             // answers that were sent back for not matching the schema
 
-	limit   int64 // estimated tokens of a request that is not compacted; 0 = any
-	retried bool  // after a request that was too long for the provider
-	stuck   bool  // no summary could be had
-	told    bool  // that the thread could not be made shorter
-	out     Outcome
+	out Outcome
 }
 
 // newTurn returns the turn whose events begin at history.from, and whose answer has this form, nil for free text.
 func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
-	t := &turn{Loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System, limit: l.Compact.Limit}
+	t := &turn{Loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
 	t.out.Turn = h.turn
 	t.asker = l.newAsker(h, t.bill)
 	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
 	if form != nil {
 		t.asker.text = nil // it is no answer before it was checked
+	}
+	t.compactor = &compactor{
+		settings: l.Compact, limit: l.Compact.Limit, history: h, asker: t.asker, window: l.Window, profile: l.Profile,
+		request: t.request, note: t.note, watch: l.Watch.Compacted,
 	}
 	return t
 }
@@ -290,10 +292,10 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 		if l := t.reached(work); l != nil {
 			return t.close(ctx, l)
 		}
-		if err := t.fit(work); err != nil {
+		if err := t.compactor.fit(work); err != nil {
 			return Outcome{}, err
 		}
-		req := t.request()
+		req := t.request(t.history.events)
 		r, stop, err := t.ask(work, req, false)
 		if broken := (storeError{}); errors.As(err, &broken) {
 			return Outcome{}, broken.error
@@ -308,7 +310,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			continue
 		}
 		if err != nil && !r.any && ctx.Err() == nil {
-			if again, err := t.refused(work, req, err); err != nil {
+			if again, err := t.compactor.tooLong(work, req, err); err != nil {
 				return Outcome{}, err
 			} else if again {
 				continue
@@ -366,11 +368,11 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if l.state != convstore.StateTimeout { // there is no time for a summary
-		if err := t.fit(ctx); err != nil {
+		if err := t.compactor.fit(ctx); err != nil {
 			return Outcome{}, err
 		}
 	}
-	req := t.request()
+	req := t.request(t.history.events)
 	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
 	if t.schema != nil {
 		say += ": one JSON value in the form of the answer, and no other word."

@@ -67,22 +67,22 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 			at = h.from
 		}
 	}
-	t := l.newTurn(h, nil)
-	c = convstore.Compaction{Reason: compactAsked, Before: t.sized(), Results: t.old(at)}
-	summarize := !o.ToolsOnly && at > t.bare()
+	k := l.newTurn(h, nil).compactor
+	c = convstore.Compaction{Reason: compactAsked, Before: k.sized(), Results: k.old(at)}
+	summarize := !o.ToolsOnly && at > k.bare()
 	switch {
 	case !summarize && len(c.Results) == 0:
 		return c, usage, ErrNothingToCompact
 	case o.DryRun:
 		if summarize {
-			c = t.covering(c, at)
+			c = k.covering(c, at)
 		}
-		c.After = t.sized(c)
+		c.After = k.sized(c)
 		c.Summary = ""
 		return c, usage, nil
 	}
 	if !summarize {
-		c.After = t.sized(c)
+		c.After = k.sized(c)
 		return c, usage, h.save(ctx, c)
 	}
 	if l.Limits != nil {
@@ -90,106 +90,122 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 			return c, usage, err
 		}
 	}
-	usage, err = t.summarize(ctx, &c, at)
+	usage, err = k.summarize(ctx, &c, at)
 	return c, usage, err
 }
 
+// compactor keeps the requests of a turn within the window. It stores compactions in the history; the thread of the next request
+// follows them.
+type compactor struct {
+	settings Compact
+	history  *history
+	asker    *asker // writes summaries where the settings name no Writer, and consults that one
+	window   int    // earlier turns that the model is sent; 0 = all
+	profile  string
+	request  func(events []convstore.Event) model.Request // the next request, were these the events of the conversation
+	note     func(context.Context, convstore.Note) error
+	watch    func(convstore.Compaction) // nil = nobody
+
+	limit   int64 // estimated tokens of a request that is not compacted; 0 = any
+	retried bool  // after a request that was too long for the provider
+	stuck   bool  // no summary could be had
+	noted   bool  // that the thread could not be made shorter
+}
+
 // fit compacts before a request that would come near the window.
-func (t *turn) fit(ctx context.Context) error {
-	if t.Compact.Off || t.limit <= 0 || t.stuck {
+func (k *compactor) fit(ctx context.Context) error {
+	if k.settings.Off || k.limit <= 0 || k.stuck {
 		return nil
 	}
-	before := t.sized()
-	if before <= t.limit {
+	before := k.sized()
+	if before <= k.limit {
 		return nil
 	}
-	_, err := t.shorten(ctx, compactWindow, before, t.limit)
+	_, err := k.shorten(ctx, compactWindow, before, k.limit)
 	return err
 }
 
-// refused compacts after a request that the provider has found too long, once in a turn, and reports whether to ask again.
-func (t *turn) refused(ctx context.Context, req model.Request, err error) (bool, error) {
+// tooLong compacts after a request that the provider found too long, once in a turn. It reports whether to ask again.
+func (k *compactor) tooLong(ctx context.Context, req model.Request, err error) (bool, error) {
 	var e *model.Error
 	tooLong := errors.As(err, &e) && (e.Kind == model.KindContext || e.Kind == model.KindTooLarge && e.Status == 413)
-	if !tooLong || t.Compact.Off || t.retried {
+	if !tooLong || k.settings.Off || k.retried {
 		return false, nil
 	}
-	t.retried, t.stuck = true, false
+	k.retried, k.stuck = true, false
 	before := req.Estimate()
-	t.limit = before / 4 * 3
-	return t.shorten(ctx, compactProvider, before, t.limit)
+	k.limit = before / 4 * 3
+	return k.shorten(ctx, compactProvider, before, k.limit)
 }
 
 // shorten leaves out old results until the request has three quarters of limit. Where that is not enough it has a summary
 // written that leaves half of limit. It reports whether anything was left out; a note says why not.
-func (t *turn) shorten(ctx context.Context, reason string, before, limit int64) (bool, error) {
+func (k *compactor) shorten(ctx context.Context, reason string, before, limit int64) (bool, error) {
 	last := 0
-	for i, begins := range beginnings(t.history.events) {
+	for i, begins := range beginnings(k.history.events) {
 		if begins {
 			last = i
 		}
 	}
-	all := t.old(last)
+	all := k.old(last)
 	c := convstore.Compaction{Reason: reason, Before: before}
 	n := sort.Search(len(all), func(n int) bool {
 		c.Results = all[:n]
-		return t.sized(c) <= limit/4*3
+		return k.sized(c) <= limit/4*3
 	})
 	c.Results = all[:n]
-	c.After = t.sized(c)
+	c.After = k.sized(c)
 	if c.After <= limit/4*3 {
-		return true, t.compacted(ctx, c)
+		return true, k.store(ctx, c)
 	}
 	var none *AsideError
-	if at := t.place(c, limit/2, last); at > 0 {
+	if at := k.summaryEnd(c, limit/2, last); at > 0 {
 		short := c
-		_, err := t.summarize(ctx, &short, at)
+		_, err := k.summarize(ctx, &short, at)
 		if err == nil || !errors.As(err, &none) {
 			return err == nil, err
 		}
-		t.stuck = true // nobody is asked again in this turn
+		k.stuck = true // nobody is asked again in this turn
 	} else {
 		none = &AsideError{What: "summary", Reason: "what could be left out is too little"}
 	}
 	done := len(c.Results) > 0 && c.After < before
 	if done {
-		if err := t.compacted(ctx, c); err != nil {
+		if err := k.store(ctx, c); err != nil {
 			return false, err
 		}
 	}
-	if t.told {
+	if k.noted {
 		return done, nil
 	}
-	t.told = true
-	return done, t.note(ctx, convstore.Note{Kind: NoteCompaction, Text: fmt.Sprintf("the next request has about %d tokens: %v", wording.Either(done, c.After, before), none)})
+	k.noted = true
+	return done, k.note(ctx, convstore.Note{Kind: NoteCompaction, Text: fmt.Sprintf("the next request has about %d tokens: %v", wording.Either(done, c.After, before), none)})
 }
 
-// compacted stores a compaction, behind what was to be stored anyway, and tells of it.
-func (t *turn) compacted(ctx context.Context, c convstore.Compaction, before ...convstore.Body) error {
-	if err := t.history.save(ctx, append(before, c)...); err != nil {
+// store stores a compaction behind other events, and shows it.
+func (k *compactor) store(ctx context.Context, c convstore.Compaction, before ...convstore.Body) error {
+	if err := k.history.save(ctx, append(before, c)...); err != nil {
 		return err
 	}
-	if t.Watch.Compacted != nil {
-		t.Watch.Compacted(c)
+	if k.watch != nil {
+		k.watch(c)
 	}
 	return nil
 }
 
 // sized estimates the next request, as it would be after further compactions.
-func (t *turn) sized(more ...convstore.Compaction) int64 {
-	was := t.history.events
-	defer func() { t.history.events = was }()
-	t.history.events = slices.Clone(was)
+func (k *compactor) sized(more ...convstore.Compaction) int64 {
+	events := slices.Clone(k.history.events)
 	for _, c := range more {
-		t.history.events = append(t.history.events, convstore.Event{Turn: t.history.turn, Body: c})
+		events = append(events, convstore.Event{Turn: k.history.turn, Body: c})
 	}
-	return t.request().Estimate()
+	return k.request(events).Estimate()
 }
 
 // old are the calls before an event whose results are sent whole and are long enough for a stub, the oldest first.
-func (t *turn) old(before int) (calls []string) {
-	s := choose(t.history.events, t.Window)
-	results := resultsOf(t.history.events)
+func (k *compactor) old(before int) (calls []string) {
+	s := choose(k.history.events, k.window)
+	results := resultsOf(k.history.events)
 	for i := s.from; i < before; i++ {
 		c, ok := s.all[i].Body.(convstore.ToolCall)
 		if !ok || isFetch(c.ID) || s.short[c.ID] {
@@ -203,8 +219,8 @@ func (t *turn) old(before int) (calls []string) {
 }
 
 // bare is how many events from the beginning hold nothing that a summary could cover, beside what the last one covers.
-func (t *turn) bare() int {
-	s := choose(t.history.events, t.Window)
+func (k *compactor) bare() int {
+	s := choose(k.history.events, k.window)
 	for i, ev := range s.all[s.from:] {
 		switch ev.Body.(type) {
 		case convstore.UserMessage, convstore.AssistantMessage, convstore.Structured, convstore.ToolCall:
@@ -215,10 +231,10 @@ func (t *turn) bare() int {
 }
 
 // covering is c with a summary of what is before an event, to be estimated.
-func (t *turn) covering(c convstore.Compaction, at int) convstore.Compaction {
-	c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
+func (k *compactor) covering(c convstore.Compaction, at int) convstore.Compaction {
+	c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
 	c.Summary = expected(c.Before)
-	c.Conversations = t.conversations(context.Background(), at)
+	c.Conversations = k.conversations(context.Background(), at)
 	return c
 }
 
@@ -227,12 +243,12 @@ func expected(tokens int64) string {
 	return strings.Repeat("xxx", int(min(summaryTokens/4, tokens/8)))
 }
 
-// place finds where the events begin that a summary leaves: the earliest place, at most last, with which the request has at most
-// want tokens. Where none has, it is last; 0 where the request would not become shorter by a tenth.
-func (t *turn) place(c convstore.Compaction, want int64, last int) int {
-	begins := beginnings(t.history.events)
+// summaryEnd finds the first event that a summary shall not cover: the earliest, and at most last, with which the request has at
+// most want tokens. Where none has, it is the latest there is; 0 where the request would not become shorter by a tenth.
+func (k *compactor) summaryEnd(c convstore.Compaction, want int64, last int) int {
+	begins := beginnings(k.history.events)
 	var places []int
-	for i := t.bare() + 1; i <= last; i++ {
+	for i := k.bare() + 1; i <= last; i++ {
 		if begins[i] {
 			places = append(places, i)
 		}
@@ -240,11 +256,11 @@ func (t *turn) place(c convstore.Compaction, want int64, last int) int {
 	if len(places) == 0 {
 		return 0
 	}
-	listed := t.conversations(context.Background(), last)
+	listed := k.conversations(context.Background(), last)
 	size := func(at int) int64 {
-		c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
+		c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
 		c.Summary, c.Conversations = expected(c.Before), listed
-		return t.sized(c)
+		return k.sized(c)
 	}
 	n := sort.Search(len(places), func(n int) bool { return size(places[n]) <= want })
 	at := places[min(n, len(places)-1)]

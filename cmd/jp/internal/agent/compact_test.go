@@ -257,18 +257,18 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace finds where a summary ends in conversations of a few bytes an event.
-func BenchmarkPlace(b *testing.B) {
+// BenchmarkSummaryEnd finds where a summary ends in conversations of a few bytes an event.
+func BenchmarkSummaryEnd(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := newRun(b, "[[rule]]\ntext = \"x\"\n")
-			t := r.loop.newTurn(&history{log: r.loop.Log, turn: n}, nil)
+			k := r.loop.newTurn(&history{log: r.loop.Log, turn: n}, nil).compactor
 			for i := range n {
-				t.history.events = append(t.history.events, t.history.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
+				k.history.events = append(k.history.events, k.history.made(convstore.TurnStart{}, convstore.UserMessage{Text: fmt.Sprint("question ", i)}, convstore.AssistantMessage{Text: "answer"})...)
 			}
-			c := convstore.Compaction{Before: t.sized()}
+			c := convstore.Compaction{Before: k.sized()}
 			for b.Loop() {
-				if t.place(c, c.Before/2, len(t.history.events)-3) == 0 {
+				if k.summaryEnd(c, c.Before/2, len(k.history.events)-3) == 0 {
 					b.Fatal("no place")
 				}
 			}

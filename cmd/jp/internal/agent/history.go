@@ -75,10 +75,10 @@ func (h *history) made(bodies ...convstore.Body) []convstore.Event {
 	return events
 }
 
-// callIDs are those of all calls of the conversation: each names what its call started.
-func (h *history) callIDs() map[string]bool {
+// callIDs returns the ids of all calls: each names what its call started, so that no later call may have it.
+func callIDs(events []convstore.Event) map[string]bool {
 	ids := map[string]bool{}
-	for _, ev := range h.events {
+	for _, ev := range events {
 		if c, ok := ev.Body.(convstore.ToolCall); ok {
 			ids[c.ID] = true
 		}

@@ -30,13 +30,13 @@ type reply struct {
 	bad  *SchemaError    // why one does not match
 }
 
-// request is the next call of the model.
-func (t *turn) request() model.Request {
+// request returns the next request to the model, were these the events of the conversation.
+func (t *turn) request(events []convstore.Event) model.Request {
 	req := model.Request{
-		Model: t.Name, System: slices.Concat(t.system, quoted(t.history.current(), t.Fetch.Tokens)),
-		Messages: choose(t.history.events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
+		Model: t.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.Fetch.Tokens)),
+		Messages: choose(events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
 		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
-		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: t.history.callIDs(),
+		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: callIDs(events),
 	}
 	if t.schema != nil {
 		req.Schema = t.schema.JSON()

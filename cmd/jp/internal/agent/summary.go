@@ -30,10 +30,10 @@ greeting and without comment on the task.`
 
 // summarize has a summary written of what is before an event, puts it into c and stores both with the record of the call. It
 // returns that record. The error is an *AsideError, or one of the store.
-func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
-	w := t.asker.model
-	if t.Compact.Writer != nil {
-		if w, err = t.Compact.Writer(ctx); err != nil {
+func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
+	w := k.asker.model
+	if k.settings.Writer != nil {
+		if w, err = k.settings.Writer(ctx); err != nil {
 			return call, &AsideError{What: "summary", Err: err}
 		}
 	}
@@ -45,12 +45,12 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 		room = c.Before / 2
 	}
 	req := model.Request{
-		Model: w.Name, System: []model.Section{{Text: summarySystem}}, MaxTokens: summaryTokens, Profile: t.Profile, Turn: t.out.Turn,
+		Model: w.Name, System: []model.Section{{Text: summarySystem}}, MaxTokens: summaryTokens, Profile: k.profile, Turn: k.history.turn,
 		Messages: []model.Message{{Role: model.User, Content: []model.Content{{
-			Text: "<record>\n" + record(choose(t.history.events, t.Window), at, room*3) + "</record>\n\nWrite the summary now.",
+			Text: "<record>\n" + record(choose(k.history.events, k.window), at, room*3) + "</record>\n\nWrite the summary now.",
 		}}}},
 	}
-	r, call, err := t.asker.consult(ctx, "summary", w, req)
+	r, call, err := k.asker.consult(ctx, "summary", w, req)
 	if err != nil {
 		return call, err
 	}
@@ -59,22 +59,22 @@ func (t *turn) summarize(ctx context.Context, c *convstore.Compaction, at int) (
 		text = brief.Prefix(text, summaryBytes) + "\n[the summary was cut here]"
 	}
 	c.Summary, c.Model = text, w.Model
-	c.Covered, c.Kept = count(t.history.events[:at]), count(t.history.events[at:])
-	c.Conversations = t.conversations(ctx, at)
-	if c.After = t.sized(*c); c.After >= c.Before {
-		if err := t.history.save(ctx, call); err != nil {
+	c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
+	c.Conversations = k.conversations(ctx, at)
+	if c.After = k.sized(*c); c.After >= c.Before {
+		if err := k.history.save(ctx, call); err != nil {
 			return call, err
 		}
 		return call, &AsideError{What: "summary", Reason: "with it the conversation would not be shorter"}
 	}
-	return call, t.compacted(ctx, *c, call)
+	return call, k.store(ctx, *c, call)
 }
 
 // conversations are the sub-conversations that a summary of what is before an event may have to name: those that the store
 // knows, the latest where there are many, and others that old results or summaries name.
-func (t *turn) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
+func (k *compactor) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
 	seen := map[string]bool{}
-	known, err := t.Log.Below().List(ctx, convstore.Filter{Children: t.Log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
+	known, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
 	if err == nil { // else those that were named before have to do
 		for _, c := range slices.Backward(known) {
 			id := c.ID.String()
@@ -83,13 +83,13 @@ func (t *turn) conversations(ctx context.Context, at int) (list []convstore.Comp
 		}
 	}
 	calls := map[string]convstore.ToolCall{}
-	for _, ev := range t.history.events[:at] {
+	for _, ev := range k.history.events[:at] {
 		if c, ok := ev.Body.(convstore.ToolCall); ok {
 			calls[c.ID] = c
 		}
 	}
 	var named []convstore.CompactedConversation
-	for _, ev := range slices.Backward(t.history.events[:at]) {
+	for _, ev := range slices.Backward(k.history.events[:at]) {
 		var found []convstore.CompactedConversation
 		switch b := ev.Body.(type) {
 		case convstore.Compaction:
