@@ -1,12 +1,21 @@
-// Package agent is the turn loop: stored events become a thread, the thread a request, the model's reply events again,
-// its tool calls results, until it answers without calling a tool.
+// Package agent is the turn loop. It asks a model and runs the tools that the model calls, until it answers without a call.
 //
-// Each step is committed before the next begins: the user's message before the model is asked, a whole reply in one
-// transaction, each tool result as its call ends. A crash loses at most the reply that was streaming. What a stopped run
-// had said is kept, and a Loop on the same conversation goes on from there.
+//	    ┌─────────────────── history: the events of the conversation ◄──────────────────┐
+//	    ▼                                                                               │
+//	request ── compactor: shorter, where it would come near the window ── asker ──► reply
+//	                                                                                    │
+//	history ◄── results ◄── call: Admit, the tools, Release ◄── it calls tools ◄────────┤
+//	history ◄── answer and end of the turn ◄── verdict ◄── it answers, or a limit ◄─────┘
 //
-// Sub-agents are tools like others here. The one thing the loop does for them is to hand all calls of a reply to Admit
-// before it runs any.
+// A history is stored in steps, each before the next one begins: the user's message before the model is asked, a whole reply in one
+// transaction, each result as its call ends. A crash loses at most the reply that was streaming. What a stopped run had received is
+// stored, and a Loop on the same conversation resumes from there.
+//
+// An asker makes one call of the model, with its retries. The bound of each attempt is in the account of the tree while it is on its
+// way, so that no call can use more than what is left. At a limit the turn is closed: one last call, without tools, for which tokens
+// and time are set aside from the start. Its answer makes the turn partial.
+//
+// The loop knows nothing of sub-agents but this: all calls of a reply are passed to Admit before the first of them runs.
 package agent
 
 import (
@@ -14,7 +23,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/model"
@@ -22,7 +30,6 @@ import (
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/schema"
-	"jp/tools/unseen"
 )
 
 // Loop runs turns of one locked conversation. Fields are set before the first turn and not changed.
@@ -105,28 +112,25 @@ type Outcome struct {
 // ErrNothingToResume is returned by Resume when the last turn was answered.
 var ErrNothingToResume = errors.New("the last turn is complete; there is nothing to resume")
 
-// turn is the state of one running turn.
+// turn is a running turn. newTurn makes a valid one.
 type turn struct {
-	*Loop
+	loop    *Loop
 	history *history
 	bill    *bill
 	asker   *asker
-	schema  *schema.Answer // form of the answer; nil = free text
 
 	compactor *compactor
 
+	schema *schema.Answer  // form of the answer; nil = free text
 	tools  tools.Executor  // what this turn may call
 	system []model.Section // the prompt of this turn, context and schema left out
 	rounds int             // replies that asked for tools
 	mends  int             // answers that were sent back for not matching the schema
-
-	out Outcome
 }
 
 // newTurn returns the turn whose events begin at history.from, and whose answer has this form, nil for free text.
 func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
-	t := &turn{Loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
-	t.out.Turn = h.turn
+	t := &turn{loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
 	t.asker = l.newAsker(h, t.bill)
 	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
 	if form != nil {
@@ -270,13 +274,13 @@ func (l *Loop) adopt(h *history) (*turn, error) {
 	return t, nil
 }
 
-// note commits a remark.
+// note stores a note and shows it.
 func (t *turn) note(ctx context.Context, n convstore.Note) error {
 	if err := t.history.save(ctx, n); err != nil {
 		return err
 	}
-	if t.Watch.Note != nil {
-		t.Watch.Note(n)
+	if t.loop.Watch.Note != nil {
+		t.loop.Watch.Note(n)
 	}
 	return nil
 }
@@ -304,7 +308,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			return t.close(ctx, stop)
 		}
 		if err != nil && ctx.Err() == nil && t.reached(work) != nil {
-			if err := t.keep(ctx, r); err != nil {
+			if err := t.storeCut(ctx, r); err != nil {
 				return Outcome{}, err
 			}
 			continue
@@ -328,10 +332,9 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 			}
 			continue
 		}
-		if err := t.history.save(ctx, r.bodies(t.asker.record(r))...); err != nil {
+		if err := t.store(ctx, r); err != nil {
 			return Outcome{}, err
 		}
-		t.tell(r)
 		t.rounds++
 		if t.spent() {
 			continue
@@ -354,185 +357,53 @@ func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply,
 }
 
 // spent reports whether the model has asked for more tool rounds than there are.
-func (t *turn) spent() bool { return t.MaxRounds > 0 && t.rounds > t.MaxRounds }
+func (t *turn) spent() bool { return t.loop.MaxRounds > 0 && t.rounds > t.loop.MaxRounds }
 
-// close ends a turn at a limit: the pending calls are not run, and the model is asked once more, without tools, to hand in
-// what it has.
-func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
-	calls := pending(t.history.current())
-	refused := make([]convstore.Body, len(calls))
-	for i, c := range calls {
-		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.notice, IsError: true}
+// store stores a reply, and what comes behind it, and shows it.
+func (t *turn) store(ctx context.Context, r reply, behind ...convstore.Body) error {
+	if err := t.history.save(ctx, append(r.bodies(t.asker.record(r)), behind...)...); err != nil {
+		return err
 	}
-	if err := t.history.save(ctx, refused...); err != nil {
-		return Outcome{}, err
-	}
-	if l.state != convstore.StateTimeout { // there is no time for a summary
-		if err := t.compactor.fit(ctx); err != nil {
-			return Outcome{}, err
-		}
-	}
-	req := t.request(t.history.events)
-	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
-	if t.schema != nil {
-		say += ": one JSON value in the form of the answer, and no other word."
-	} else {
-		say += ", and say what is missing."
-	}
-	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
-		say += "\n\nYour reply was cut off after this:\n"
-		for _, c := range req.Messages[n-1].Content {
-			say += c.Text
-		}
-		req.Messages = req.Messages[:n-1]
-	}
-	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
-	req.ToolChoice = "none"
-	r, short, err := t.ask(ctx, req, true)
-	if broken := (storeError{}); errors.As(err, &broken) {
-		return Outcome{}, broken.error
-	}
-	if short != nil {
-		return t.end(ctx, reply{limit: l, none: true}, nil)
-	}
-	r.calls, r.limit = nil, l
-	if err != nil && ctx.Err() == nil { // that it could not be handed in is no other end
-		if err := t.keep(ctx, r); err != nil {
-			return Outcome{}, err
-		}
-		l.reason += "; nothing could be handed in: " + err.Error()
-		return t.end(ctx, reply{limit: l, none: true}, nil)
-	}
-	if err == nil {
-		t.match(&r)
-	}
-	return t.end(ctx, r, err)
+	t.show(r)
+	return nil
 }
 
-// tell accounts for a saved reply and shows it.
-func (t *turn) tell(r reply) {
+// show adds a reply to the bill and shows it.
+func (t *turn) show(r reply) {
 	t.bill.add(convstore.ModelCall{Usage: r.usage, CostNano: r.cost})
-	if t.Watch.Message != nil {
-		m := Message{Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
-		for _, ev := range slices.Backward(t.history.events) {
-			if _, ok := ev.Body.(convstore.ModelCall); ok {
-				m.ID = ev.ID
-				break
-			}
-		}
-		t.Watch.Message(m)
+	if t.loop.Watch.Message == nil {
+		return
 	}
+	m := Message{Text: r.text, Calls: r.calls, Usage: r.usage, Cost: r.cost, Stop: r.stop, Took: r.took}
+	for _, ev := range slices.Backward(t.history.events) {
+		if _, ok := ev.Body.(convstore.ModelCall); ok {
+			m.ID = ev.ID
+			break
+		}
+	}
+	t.loop.Watch.Message(m)
 }
 
-// mend commits an answer that does not match, and what is wrong with it for the model to read.
+// mend stores an answer that does not match the schema, and for the model what is wrong with it.
 func (t *turn) mend(ctx context.Context, r reply) error {
 	n := complaint(r.bad)
-	if err := t.history.save(ctx, append(r.bodies(t.asker.record(r)), n)...); err != nil {
+	if err := t.store(ctx, r, n); err != nil {
 		return err
 	}
 	t.mends++
-	t.tell(r)
-	if t.Watch.Note != nil {
-		t.Watch.Note(n)
+	if t.loop.Watch.Note != nil {
+		t.loop.Watch.Note(n)
 	}
 	return nil
 }
 
-// keep stores a reply that was cut off for the closing call.
-func (t *turn) keep(ctx context.Context, r reply) error {
+// storeCut stores what came of a reply that was cut off, for the closing call.
+func (t *turn) storeCut(ctx context.Context, r reply) error {
 	if !r.any {
 		return nil
 	}
 	r.cutOff()
-	if err := t.history.save(ctx, r.bodies(t.asker.record(r))...); err != nil {
-		return err
-	}
-	t.tell(r)
-	return nil
-}
-
-// end closes the turn in the transaction that stores its last reply.
-func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
-	state, reason, failed := convstore.StateOK, "", err
-	if r.limit == nil && r.stop == model.StopMaxTokens {
-		r.limit = t.asker.cut
-	}
-	switch {
-	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		state, reason = convstore.StateTimeout, "the deadline passed"
-	case err != nil && ctx.Err() != nil:
-		state, reason = convstore.StateCancelled, context.Cause(ctx).Error()
-	case err != nil:
-		state, reason = convstore.StateError, err.Error()
-	case r.stop == model.StopRefusal:
-		state, reason = convstore.StateRefused, "the model refused"
-	case !visible(r.text) && r.limit != nil:
-		state, reason = r.limit.state, r.limit.reason
-	case !visible(r.text) && r.stop == model.StopMaxTokens:
-		state, reason = convstore.StateBudget, "max_tokens"
-	case !visible(r.text):
-		state, reason = convstore.StateEmpty, "the model said nothing"
-	case r.bad != nil:
-		state, reason, failed = convstore.StateError, r.bad.Error(), r.bad
-	case r.limit != nil:
-		state, reason = convstore.StatePartial, r.limit.reason
-	case r.stop == model.StopMaxTokens:
-		state, reason = convstore.StatePartial, "max_tokens"
-	}
-	var bodies []convstore.Body
-	if !r.none && (err == nil || r.any) {
-		if err != nil {
-			r.cutOff()
-		}
-		bodies = r.bodies(t.asker.record(r))
-	}
-	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
-	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {
-		return t.unstored(r, saveErr)
-	}
-	if len(bodies) > 1 {
-		t.tell(r)
-	}
-	t.out.State, t.out.Reason, t.out.Err = state, reason, failed
-	t.out.First = state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell)
-	if state != convstore.StateOK && r.limit != nil {
-		t.out.Limit = r.limit.kind
-	}
-	t.out.Text = Answer(t.history.current())
-	t.out.Structured = r.data
-	t.out.Usage, t.out.Cost = t.bill.usage, t.bill.cost()
-	return t.out, nil
-}
-
-// NotStoredError says that the model has answered, and that this could not be stored. The Outcome beside it has the answer.
-type NotStoredError struct{ Err error }
-
-func (e *NotStoredError) Error() string { return "the answer was not stored: " + e.Err.Error() }
-
-// Unwrap returns why not.
-func (e *NotStoredError) Unwrap() error { return e.Err }
-
-// unstored shows a last reply that the store did not take: it was paid for. In the store the turn is open.
-func (t *turn) unstored(r reply, err error) (Outcome, error) {
-	if !visible(r.text) {
-		return Outcome{}, err
-	}
-	failed := &NotStoredError{err}
-	t.tell(r)
-	t.out.State, t.out.Reason, t.out.Err = convstore.StateError, failed.Error(), failed
-	t.out.Text, t.out.Structured = r.text, r.data
-	t.out.Usage, t.out.Cost = t.bill.usage, t.bill.cost()
-	return t.out, failed
-}
-
-func endedWell(ev convstore.Event) bool {
-	end, ok := ev.Body.(convstore.TurnEnd)
-	return ok && end.State == convstore.StateOK
-}
-
-// visible reports whether a text shows anything at all.
-func visible(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unseen.Shows(r) })
+	return t.store(ctx, r)
 }
 
 // lastTurn finds where the last turn begins (-1: no turn yet) and how it ended (nil: it is open).

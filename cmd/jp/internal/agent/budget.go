@@ -67,8 +67,8 @@ func (t *turn) reached(work context.Context) *limit {
 		return &limit{kind: LimitTime, reason: "deadline", notice: "the time for this task is up", state: convstore.StateTimeout}
 	case t.spent():
 		return &limit{
-			kind: LimitTurns, reason: fmt.Sprintf("max_turns %d", t.MaxRounds), state: convstore.StateBudget,
-			notice: fmt.Sprintf("the limit of %d tool rounds is reached", t.MaxRounds),
+			kind: LimitTurns, reason: fmt.Sprintf("max_turns %d", t.loop.MaxRounds), state: convstore.StateBudget,
+			notice: fmt.Sprintf("the limit of %d tool rounds is reached", t.loop.MaxRounds),
 		}
 	}
 	return nil

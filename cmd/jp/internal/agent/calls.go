@@ -19,19 +19,19 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	for i, c := range calls {
 		list[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: rawArguments(c.Arguments)}
 		byID[c.ID] = c
-		if t.Watch.Call != nil {
-			t.Watch.Call(c)
+		if t.loop.Watch.Call != nil {
+			t.loop.Watch.Call(c)
 		}
 	}
 	began := time.Now()
-	if t.Admit != nil {
-		t.Admit(ctx, slices.DeleteFunc(slices.Clone(list), func(c tools.Call) bool {
+	if t.loop.Admit != nil {
+		t.loop.Admit(ctx, slices.DeleteFunc(slices.Clone(list), func(c tools.Call) bool {
 			_, held := t.tools.Set.Get(c.Name) // by this turn, which may hold less than the agent
 			return !held
 		}))
 	}
-	if t.Release != nil {
-		defer t.Release(ctx)
+	if t.loop.Release != nil {
+		defer t.loop.Release(ctx)
 	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
@@ -59,9 +59,9 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 			}
 			return err
 		}
-		if t.Watch.Result != nil {
+		if t.loop.Watch.Result != nil {
 			for _, r := range results {
-				t.Watch.Result(byID[r.ID], r, time.Since(began))
+				t.loop.Watch.Result(byID[r.ID], r, time.Since(began))
 			}
 		}
 	}

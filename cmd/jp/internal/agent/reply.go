@@ -33,10 +33,10 @@ type reply struct {
 // request returns the next request to the model, were these the events of the conversation.
 func (t *turn) request(events []convstore.Event) model.Request {
 	req := model.Request{
-		Model: t.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.Fetch.Tokens)),
-		Messages: choose(events, t.Window).thread(t.Provider), Tools: offer(t.tools.Set),
-		MaxTokens: t.MaxTokens, Reasoning: t.Reasoning, Temperature: t.Temperature,
-		Profile: t.Profile, Turn: t.out.Turn, Round: t.rounds + t.mends + 1, CallIDs: callIDs(events),
+		Model: t.loop.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.loop.Fetch.Tokens)),
+		Messages: choose(events, t.loop.Window).thread(t.loop.Provider), Tools: offer(t.tools.Set),
+		MaxTokens: t.loop.MaxTokens, Reasoning: t.loop.Reasoning, Temperature: t.loop.Temperature,
+		Profile: t.loop.Profile, Turn: t.history.turn, Round: t.rounds + t.mends + 1, CallIDs: callIDs(events),
 	}
 	if t.schema != nil {
 		req.Schema = t.schema.JSON()

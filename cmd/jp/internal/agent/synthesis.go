@@ -39,6 +39,6 @@ func (l *Loop) late(calls []convstore.ToolCall, results map[string]convstore.Too
 
 // fold narrows the turn to the synthesis role.
 func (t *turn) fold() {
-	t.tools.Set = t.Synthesis.Tools
-	t.system = append(t.Synthesis.System[:len(t.Synthesis.System):len(t.Synthesis.System)], model.Section{Text: foldIn})
+	t.tools.Set = t.loop.Synthesis.Tools
+	t.system = append(t.loop.Synthesis.System[:len(t.loop.Synthesis.System):len(t.loop.Synthesis.System)], model.Section{Text: foldIn})
 }

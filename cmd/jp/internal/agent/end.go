@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/tools/unseen"
+)
+
+// close ends a turn at a limit: the pending calls are not run, and the model is asked once more, without tools, to hand in
+// what it has.
+func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
+	calls := pending(t.history.current())
+	refused := make([]convstore.Body, len(calls))
+	for i, c := range calls {
+		refused[i] = convstore.ToolResult{ID: c.ID, Text: "error: not run: " + l.notice, IsError: true}
+	}
+	if err := t.history.save(ctx, refused...); err != nil {
+		return Outcome{}, err
+	}
+	if l.state != convstore.StateTimeout { // there is no time for a summary
+		if err := t.compactor.fit(ctx); err != nil {
+			return Outcome{}, err
+		}
+	}
+	req := t.request(t.history.events)
+	say := "Stop here: " + l.notice + ". No tool can be called any more. Hand in now what you have found"
+	if t.schema != nil {
+		say += ": one JSON value in the form of the answer, and no other word."
+	} else {
+		say += ", and say what is missing."
+	}
+	if n := len(req.Messages); n > 0 && req.Messages[n-1].Role == model.Assistant {
+		say += "\n\nYour reply was cut off after this:\n"
+		for _, c := range req.Messages[n-1].Content {
+			say += c.Text
+		}
+		req.Messages = req.Messages[:n-1]
+	}
+	req.System = append(req.System[:len(req.System):len(req.System)], model.Section{Text: say})
+	req.ToolChoice = "none"
+	r, short, err := t.ask(ctx, req, true)
+	if broken := (storeError{}); errors.As(err, &broken) {
+		return Outcome{}, broken.error
+	}
+	if short != nil {
+		return t.end(ctx, reply{limit: l, none: true}, nil)
+	}
+	r.calls, r.limit = nil, l
+	if err != nil && ctx.Err() == nil { // that it could not be handed in is no other end
+		if err := t.storeCut(ctx, r); err != nil {
+			return Outcome{}, err
+		}
+		l.reason += "; nothing could be handed in: " + err.Error()
+		return t.end(ctx, reply{limit: l, none: true}, nil)
+	}
+	if err == nil {
+		t.match(&r)
+	}
+	return t.end(ctx, r, err)
+}
+
+// end closes the turn in the transaction that stores its last reply. err is that of the reply's call.
+func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
+	if r.limit == nil && r.stop == model.StopMaxTokens {
+		r.limit = t.asker.cut
+	}
+	state, reason, failed := verdict(ctx, r, err)
+	var bodies []convstore.Body
+	if !r.none && (err == nil || r.any) {
+		if err != nil {
+			r.cutOff()
+		}
+		bodies = r.bodies(t.asker.record(r))
+	}
+	bodies = append(bodies, convstore.TurnEnd{State: state, Reason: reason})
+	if saveErr := t.history.save(ctx, bodies...); saveErr != nil {
+		return t.unstored(r, saveErr)
+	}
+	if len(bodies) > 1 {
+		t.show(r)
+	}
+	out := Outcome{
+		Turn: t.history.turn, State: state, Reason: reason, Err: failed,
+		Text: Answer(t.history.current()), Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
+		First: state == convstore.StateOK && !slices.ContainsFunc(t.history.events[:t.history.from], endedWell),
+	}
+	if state != convstore.StateOK && r.limit != nil {
+		out.Limit = r.limit.kind
+	}
+	return out, nil
+}
+
+// verdict decides how a turn with this last reply ends: in which state, why, and by which failure, if any. err is that of the reply's
+// call.
+func verdict(ctx context.Context, r reply, err error) (state convstore.State, reason string, failed error) {
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return convstore.StateTimeout, "the deadline passed", err
+	case err != nil && ctx.Err() != nil:
+		return convstore.StateCancelled, context.Cause(ctx).Error(), err
+	case err != nil:
+		return convstore.StateError, err.Error(), err
+	case r.stop == model.StopRefusal:
+		return convstore.StateRefused, "the model refused", nil
+	case !visible(r.text) && r.limit != nil:
+		return r.limit.state, r.limit.reason, nil
+	case !visible(r.text) && r.stop == model.StopMaxTokens:
+		return convstore.StateBudget, "max_tokens", nil
+	case !visible(r.text):
+		return convstore.StateEmpty, "the model said nothing", nil
+	case r.bad != nil:
+		return convstore.StateError, r.bad.Error(), r.bad
+	case r.limit != nil:
+		return convstore.StatePartial, r.limit.reason, nil
+	case r.stop == model.StopMaxTokens:
+		return convstore.StatePartial, "max_tokens", nil
+	}
+	return convstore.StateOK, "", nil
+}
+
+// NotStoredError says that the model has answered, and that this could not be stored. The Outcome beside it has the answer.
+type NotStoredError struct{ Err error }
+
+func (e *NotStoredError) Error() string { return "the answer was not stored: " + e.Err.Error() }
+
+// Unwrap returns why not.
+func (e *NotStoredError) Unwrap() error { return e.Err }
+
+// unstored shows a last reply that the store did not take: it was paid for. In the store the turn is open.
+func (t *turn) unstored(r reply, err error) (Outcome, error) {
+	if !visible(r.text) {
+		return Outcome{}, err
+	}
+	failed := &NotStoredError{err}
+	t.show(r)
+	return Outcome{
+		Turn: t.history.turn, State: convstore.StateError, Reason: failed.Error(), Err: failed,
+		Text: r.text, Structured: r.data, Usage: t.bill.usage, Cost: t.bill.cost(),
+	}, failed
+}
+
+func endedWell(ev convstore.Event) bool {
+	end, ok := ev.Body.(convstore.TurnEnd)
+	return ok && end.State == convstore.StateOK
+}
+
+// visible reports whether a text shows anything at all.
+func visible(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unseen.Shows(r) })
+}
