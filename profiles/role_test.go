@@ -1,6 +1,7 @@
 package profiles_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -75,6 +76,28 @@ func TestToolProfileIsImmutable(t *testing.T) {
 	if renamed.Name() != "other" || more.Name() != "main" || !reflect.DeepEqual(renamed.Rename("main"), more) {
 		t.Errorf("renamed %q from %q: want the same rules", renamed.Name(), more.Name())
 	}
+}
+
+// A program with agents of its own makes a role from one that is there: narrower, under a name of its own.
+func ExampleToolProfile() {
+	subagent, err := profiles.Role(profiles.RoleSubagent)
+	if err != nil {
+		panic(err)
+	}
+	reader := subagent.
+		Without(profiles.ToolRules{Sources: []string{"delegation", "mcp.*"}, Names: []string{"fs_create_file", "fs_modify_file"}}).
+		Rename("reader")
+	fmt.Println(reader.Name(), "may hold sources", reader.Allowed().Sources)
+	fmt.Println("and never the names", reader.Denied().Names)
+	fmt.Println("fs_read_file:", reader.Matches("fs_read_file", "builtin"))
+	fmt.Println("fs_modify_file:", reader.Matches("fs_modify_file", "builtin"))
+	fmt.Println("issues of an MCP server:", reader.Matches("issues", "mcp.github"))
+	// Output:
+	// reader may hold sources [builtin conversation delegation local mcp.*]
+	// and never the names [ask_user fs_create_file fs_modify_file]
+	// fs_read_file: true
+	// fs_modify_file: false
+	// issues of an MCP server: false
 }
 
 func TestRoles(t *testing.T) {

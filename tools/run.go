@@ -321,7 +321,6 @@ func (c command) envelope(stdout *head) Result {
 		Message   string          `json:"message"`
 		Trace     []string        `json:"trace"`
 		Transient bool            `json:"transient"`
-		Question  json.RawMessage `json:"question"`
 	}
 	if err := json.Unmarshal(stdout.b, &e); err != nil {
 		return bad("%v", jsondoc.Explain(err))

@@ -5,7 +5,6 @@ package exit
 
 import (
 	"fmt"
-	"strconv"
 )
 
 // Status is an exit status of jp. Scripts and parents branch on these: a status once published stays.
@@ -53,16 +52,6 @@ func Table() []Meaning {
 		{Closed, "stdout was closed by its reader (everything was settled first)"},
 		{Terminated, "ended by SIGTERM"},
 	}
-}
-
-// Meaning returns the words for s.
-func (s Status) Meaning() string {
-	for _, m := range Table() {
-		if m.Status == s {
-			return m.Text
-		}
-	}
-	return "status " + strconv.Itoa(int(s))
 }
 
 // Error is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
