@@ -11,7 +11,7 @@ import (
 
 	"jp/profiles/tomldoc"
 	"jp/tools/brief"
-	"jp/tools/fs"
+	"jp/tools/files"
 )
 
 // maxDefinition bounds a definition file in bytes.
@@ -36,7 +36,7 @@ func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, er
 
 // decodeAll decodes the definitions among the files of a folder.
 func decodeAll(dir string, names []string, read func(name string) ([]byte, error)) (map[string]Definition, error) {
-	out, files := map[string]Definition{}, map[string]string{}
+	out, from := map[string]Definition{}, map[string]string{}
 	var all []error
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".toml") || strings.HasPrefix(name, ".") {
@@ -45,17 +45,17 @@ func decodeAll(dir string, names []string, read func(name string) ([]byte, error
 		path := filepath.Join(dir, name)
 		src, err := read(name)
 		if err != nil {
-			all = append(all, fmt.Errorf("%s: %w", path, fs.Reason(err)))
+			all = append(all, fmt.Errorf("%s: %w", path, files.Reason(err)))
 			continue
 		}
 		def, err := decodeFile(src, path, read)
 		switch {
 		case err != nil:
 			all = append(all, err)
-		case files[def.Name] != "":
-			all = append(all, &DefinitionError{Pos: path, Tool: def.Name, Msg: "is defined already, in " + files[def.Name]})
+		case from[def.Name] != "":
+			all = append(all, &DefinitionError{Pos: path, Tool: def.Name, Msg: "is defined already, in " + from[def.Name]})
 		default:
-			out[def.Name], files[def.Name] = def, path
+			out[def.Name], from[def.Name] = def, path
 		}
 	}
 	return out, errors.Join(all...)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"jp/tools/fs"
+	"jp/tools/files"
 	"jp/tools/shell"
 	"jp/tools/template"
 )
@@ -59,7 +59,7 @@ func (d *decoder) scriptFile(key, name string) string {
 	default:
 		text, err := d.read(name)
 		if err != nil {
-			d.fail(key, "%q: %v", name, fs.Reason(err))
+			d.fail(key, "%q: %v", name, files.Reason(err))
 		}
 		return string(text)
 	}

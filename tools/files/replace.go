@@ -3,6 +3,7 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -29,22 +30,143 @@ func ReplaceWithin(dir, file string, data []byte, mode fs.FileMode) error {
 	return err
 }
 
+// replaceFrom is Replace with the new file written in dir.
 func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
-	return put(dir, file, data, mode, os.Rename)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600; RemoveUnfinished knows the name
+	if err != nil {
+		return err
+	}
+	err = fill(f, data, f.Chmod(mode))
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	return syncDir(os.Open(filepath.Dir(file)))
 }
 
-// Make makes file, which nobody else can read, whole or not at all. What is there already is fs.ErrExist and stays.
+// Make makes file, which nobody else can read, whole or not at all. What is there already is
+// fs.ErrExist and stays.
 func Make(file string, data []byte) error {
-	return put(filepath.Dir(file), file, data, 0o600, func(made, file string) error {
-		err := os.Link(made, file)
-		if err == nil {
-			return os.Remove(made)
+	dir, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return MakeIn(dir, filepath.Base(file), data, 0o600)
+}
+
+// MakeIn is [Make] for a file below dir, out of which no link leads, with the mode of a new file:
+// the umask counts.
+func MakeIn(dir *os.Root, name string, data []byte, mode fs.FileMode) error {
+	temp, err := writeIn(dir, name, data, mode, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Remove(temp) }() // after a link it is a second name of the file
+	// A link, unlike a renaming, does not replace a file that has appeared meanwhile.
+	if err := dir.Link(temp, name); err == nil {
+		return syncIn(dir, name)
+	}
+	// There is such a file, or this file system has no links.
+	return claim(dir, temp, name, mode)
+}
+
+// claim renames temp to name where there is nothing yet. An empty file takes the name first, so that the
+// renaming can only replace that one.
+func claim(dir *os.Root, temp, name string, mode fs.FileMode) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fs.ErrExist // alone: callers name the file
+	case err != nil:
+		return err
+	}
+	_ = f.Close()
+	if err := dir.Rename(temp, name); err != nil {
+		_ = dir.Remove(name)
+		return err
+	}
+	return syncIn(dir, name)
+}
+
+// ErrChanged is a file that is not as it was when it was looked at.
+var ErrChanged = errors.New("was changed by someone else meanwhile")
+
+// ReplaceIn puts data in the place of a file below dir, whole or not at all. was is the file when it was
+// looked at: its mode, owner and group stay, and if another file is there now, or it was written
+// since, that is ErrChanged and nothing happens.
+func ReplaceIn(dir *os.Root, name string, data []byte, was fs.FileInfo) error {
+	temp, err := writeIn(dir, name, data, 0o600, was)
+	if err != nil {
+		return err
+	}
+	now, err := dir.Lstat(name)
+	if err == nil && (!os.SameFile(was, now) || now.Size() != was.Size() || !now.ModTime().Equal(was.ModTime())) {
+		err = ErrChanged
+	}
+	if err == nil {
+		err = dir.Rename(temp, name)
+	}
+	if err != nil {
+		_ = dir.Remove(temp)
+		return err
+	}
+	return syncIn(dir, name)
+}
+
+// writeIn writes data to a new file beside name and brings it to the disk. like is the file whose mode,
+// owner and group it gets; nil = those of a new file.
+func writeIn(dir *os.Root, name string, data []byte, mode fs.FileMode, like fs.FileInfo) (temp string, err error) {
+	temp = filepath.Join(filepath.Dir(name), ".jp-"+rand.Text()+".tmp")
+	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return "", err
+	}
+	if like != nil {
+		if is, ok := like.Sys().(*syscall.Stat_t); ok {
+			_ = f.Chown(int(is.Uid), int(is.Gid)) // only root can give files away
 		}
-		if _, there := os.Lstat(file); errors.Is(err, fs.ErrExist) || there == nil {
-			return fs.ErrExist
-		}
-		return os.Rename(made, file) // some disks have no links
-	})
+		err = f.Chmod(like.Mode().Perm())
+	}
+	if err = fill(f, data, err); err != nil {
+		_ = dir.Remove(temp)
+		return "", err
+	}
+	return temp, nil
+}
+
+// fill writes data to f and brings it to the disk, unless something has failed before; it closes f.
+func fill(f *os.File, data []byte, failed error) error {
+	if failed == nil {
+		_, failed = f.Write(data)
+	}
+	if failed == nil {
+		failed = f.Sync()
+	}
+	if err := f.Close(); failed == nil {
+		failed = err
+	}
+	return failed
+}
+
+// syncIn brings the name of a file below dir to the disk.
+func syncIn(dir *os.Root, name string) error {
+	return syncDir(dir.Open(filepath.Dir(name)))
+}
+
+// syncDir brings a folder to the disk, where that can be done: the names in it are there already.
+func syncDir(dir *os.File, err error) error {
+	if err != nil {
+		return nil // it cannot be read
+	}
+	defer func() { _ = dir.Close() }()
+	if err := dir.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems cannot
+		return err
+	}
+	return nil
 }
 
 // CanMake finds out what would keep Make from making file.
@@ -57,41 +179,6 @@ func CanMake(file string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
-// put writes a new file in dir, brings it to the disk and lets put bring it to its place.
-func put(dir, file string, data []byte, mode fs.FileMode, put func(made, file string) error) (err error) {
-	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	if err = put(f.Name(), file); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return nil // it is there; that the folder cannot be read keeps only from making sure of it
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
 }
 
 // RemoveUnfinished removes what a Replace of file left beside it when it was killed before then. Whoever writes now is younger.

@@ -75,7 +75,7 @@ func Open(env Env, rules []Rule) (*Files, error) {
 		workspace, err = filepath.Abs(workspace)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, Reason(err))
+		return nil, fmt.Errorf("workspace %s: %w", env.Workspace, files.Reason(err))
 	}
 	f := &Files{workspace: workspace, given: filepath.Clean(env.Workspace)}
 	for _, dir := range append([]string{filepath.Join(workspace, WorkspaceFolder)}, env.Deny...) {
@@ -111,7 +111,7 @@ func (f *Files) rule(r Rule) fileRule {
 		return out
 	case errors.Is(err, fs.ErrNotExist) && inside: // may be made later
 	case err != nil:
-		out.err = Reason(err)
+		out.err = files.Reason(err)
 		return out
 	}
 	out.path, out.anchor = path, f.workspace
@@ -253,7 +253,7 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 	}
 	dir, err := proc.OpenRoot(r.anchor)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
+		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), files.Reason(err))
 	}
 	defer func() {
 		if err != nil || link != "" {
@@ -262,7 +262,7 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 	}()
 	here, err := dir.Stat(".")
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
+		return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), files.Reason(err))
 	}
 	if f.isDenied(here) {
 		return nil, "", &AccessError{given, "is not for tools"}
@@ -279,11 +279,11 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 			p.dir, p.name, p.info, p.missing = dir, names[len(names)-1], nil, names[i:len(names)-1]
 			return p, "", nil
 		case err != nil:
-			return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
+			return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), files.Reason(err))
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := dir.Readlink(name)
 			if err != nil {
-				return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), Reason(err))
+				return nil, "", fmt.Errorf("%s: %w", VisiblePath(given), files.Reason(err))
 			}
 			if !filepath.IsAbs(target) {
 				target = filepath.Join(append([]string{r.anchor}, append(slices.Clone(names[:i]), target)...)...)
@@ -296,7 +296,7 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 			p.dir, p.name, p.info = dir, name, info
 			return p, "", nil
 		case !info.IsDir():
-			return nil, "", fmt.Errorf("%s: %s is %s, not a folder", VisiblePath(given), VisiblePath(filepath.Join(names[:i+1]...)), Kind(info.Mode()))
+			return nil, "", fmt.Errorf("%s: %s is %s, not a folder", VisiblePath(given), VisiblePath(filepath.Join(names[:i+1]...)), files.Kind(info.Mode()))
 		}
 		sub, err := f.enter(dir, name, info)
 		if err != nil {
@@ -314,7 +314,7 @@ func (f *Files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, er
 	// a FIFO put there meanwhile would be waited for.
 	sub, err := dir.OpenRoot(name + "/.")
 	if err != nil {
-		return nil, Reason(err)
+		return nil, files.Reason(err)
 	}
 	is, err := sub.Stat(".")
 	switch {
@@ -344,7 +344,7 @@ func (f *Files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	}
 	switch kernel, err := proc.OfKernel(dir); {
 	case err != nil:
-		return Reason(err)
+		return files.Reason(err)
 	case kernel:
 		return &AccessError{".", "is made up by the kernel, and no tool reads that"}
 	}
@@ -358,11 +358,11 @@ var errChanged = errors.New("was changed while it was being opened")
 // openRegular opens the regular file name of dir, which was info when it was looked at.
 func openRegular(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) {
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("is %s, not a file", Kind(info.Mode()))
+		return nil, fmt.Errorf("is %s, not a file", files.Kind(info.Mode()))
 	}
 	file, err := dir.OpenFile(name, files.Reading, 0) // what was swapped for a FIFO must not wait for a writer
 	if err != nil {
-		return nil, Reason(err)
+		return nil, files.Reason(err)
 	}
 	is, err := file.Stat()
 	if err == nil && !os.SameFile(info, is) {

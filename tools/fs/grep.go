@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"jp/tools/brief"
+	"jp/tools/files"
 )
 
 // Bounds of fs_grep_files.
@@ -240,7 +241,7 @@ func (g *grep) skip(path string, err error) {
 func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 	info, err := dir.Lstat(name)
 	if err != nil {
-		return nil, Reason(err)
+		return nil, files.Reason(err)
 	}
 	tooLarge := fmt.Errorf("larger than %s", brief.Size(maxSearched))
 	if info.Size() > maxSearched {
@@ -265,7 +266,7 @@ func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 			*buf = b
 			return b, nil
 		case err != nil:
-			return nil, Reason(err)
+			return nil, files.Reason(err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"jp/tools/brief"
+	"jp/tools/files"
 )
 
 // listFiles is fs_list_files.
@@ -31,7 +32,7 @@ func listFiles(ctx context.Context, f *Files, limit int, raw json.RawMessage) (s
 	}
 	defer p.Close()
 	if !p.info.IsDir() {
-		return "", fmt.Errorf("%s: is %s, not a folder", VisiblePath(p.shown), Kind(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s, not a folder", VisiblePath(p.shown), files.Kind(p.info.Mode()))
 	}
 	w, top, err := newWalk(ctx, f, p, glob)
 	if err != nil {
@@ -101,7 +102,7 @@ func (l *lister) folder(at folder) error {
 			}
 			l.line(path, " -> "+VisiblePath(target))
 		case !e.Type().IsRegular():
-			l.line(path, " ["+Kind(e.Type())+"]")
+			l.line(path, " ["+files.Kind(e.Type())+"]")
 		default:
 			l.line(path, "")
 		}

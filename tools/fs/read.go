@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"jp/tools/brief"
+	"jp/tools/files"
 )
 
 // Bounds of fs_read_file and of what looks at files.
@@ -99,7 +100,7 @@ func (r *lineReader) read(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return Reason(err)
+			return files.Reason(err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"jp/tools/files"
 	"jp/tools/proc"
 )
 
@@ -55,7 +56,7 @@ func openBeside(dir string, own []string) (out []string, err error) {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
 		return nil, nil // what cannot be listed is not opened
 	case err != nil:
-		return nil, Reason(err)
+		return nil, files.Reason(err)
 	case len(entries) > maxInside:
 		return nil, fmt.Errorf("holds more than %d entries, among them what no tool reaches", maxInside)
 	}
@@ -167,7 +168,7 @@ const maxInside = 4096
 func (f *Files) writeInside(box *proc.Confine, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return Reason(err)
+		return files.Reason(err)
 	}
 	if len(entries) > maxInside {
 		return fmt.Errorf("holds more than %d entries: name the folders that are written", maxInside)

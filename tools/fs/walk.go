@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"jp/tools/files"
 	"jp/tools/proc"
 )
 
@@ -39,7 +40,7 @@ func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folde
 	w := &walk{Files: f, ctx: ctx, filter: glob, anchor: p.rule.anchor}
 	top, err := proc.OpenRoot(w.anchor)
 	if err != nil {
-		return nil, folder{}, named(p.shown, Reason(err))
+		return nil, folder{}, named(p.shown, files.Reason(err))
 	}
 	at := folder{dir: top}
 	// The .gitignore files above the start hold as well, but not for the start
@@ -52,7 +53,7 @@ func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folde
 		}
 		if err != nil {
 			at.dir.Close()
-			return nil, folder{}, named(p.shown, Reason(err))
+			return nil, folder{}, named(p.shown, files.Reason(err))
 		}
 		sub, err := w.enter(at.dir, name, info)
 		at.dir.Close()
@@ -73,12 +74,12 @@ func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 	}
 	self, err := at.dir.Open(".")
 	if err != nil {
-		return nil, nil, Reason(err)
+		return nil, nil, files.Reason(err)
 	}
 	defer self.Close()
 	list, err := self.ReadDir(-1)
 	if err != nil {
-		return nil, nil, Reason(err)
+		return nil, nil, files.Reason(err)
 	}
 	ig := at.ig.withFile(at.dir, at.path)
 	list = slices.DeleteFunc(list, func(e fs.DirEntry) bool {
@@ -107,7 +108,7 @@ func (w *walk) sub(at folder, name string, ig *ignores) (folder, error) {
 	}
 	info, err := at.dir.Lstat(name)
 	if err != nil {
-		return folder{}, Reason(err)
+		return folder{}, files.Reason(err)
 	}
 	if !info.IsDir() {
 		return folder{}, errChanged

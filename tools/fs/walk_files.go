@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"jp/tools/files"
 )
 
 // WalkFiles calls visit with each regular file in and below the folder dir, in
@@ -16,7 +18,7 @@ import (
 func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return Reason(err)
+		return files.Reason(err)
 	}
 	if top, err = filepath.EvalSymlinks(top); err != nil || !within(top, dir) {
 		top = dir
@@ -62,7 +64,7 @@ func (w *walk) file(at folder, name string, fn func(path string, f *os.File) err
 	path := join(at.path, name)
 	info, err := at.dir.Lstat(name)
 	if err != nil {
-		return named(w.name(path), Reason(err))
+		return named(w.name(path), files.Reason(err))
 	}
 	f, err := openRegular(at.dir, name, info)
 	if err != nil {

@@ -3,7 +3,6 @@ package fs
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 
 	"jp/tools/brief"
+	"jp/tools/files"
 )
 
 // createFile is fs_create_file.
@@ -36,7 +35,7 @@ func createFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (stri
 	defer func() { p.Close() }()
 	switch {
 	case p.info != nil && !p.info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: is %s already", VisiblePath(p.shown), Kind(p.info.Mode()))
+		return "", fmt.Errorf("%s: is %s already", VisiblePath(p.shown), files.Kind(p.info.Mode()))
 	case p.info != nil && !args.Overwrite:
 		return "", fmt.Errorf("%s: exists already: fs_modify_file edits it, overwrite = true replaces it", VisiblePath(p.shown))
 	case ctx.Err() != nil:
@@ -79,7 +78,7 @@ func (f *Files) makeFolders(p *place) (finish func(undo bool), err error) {
 		if err := p.dir.Mkdir(name, 0o777); err == nil {
 			o.name = name
 		} else if !errors.Is(err, fs.ErrExist) {
-			return finish, Reason(err)
+			return finish, files.Reason(err)
 		}
 		sub, err := f.enterNew(p.dir, name)
 		if err != nil {
@@ -101,121 +100,31 @@ func (f *Files) enterNew(dir *os.Root, name string) (*os.Root, error) {
 		err = errChanged
 	}
 	if err != nil {
-		return nil, Reason(err)
+		return nil, files.Reason(err)
 	}
 	return f.enter(dir, name, info)
 }
 
 // create writes a new file, which appears with all of its content or not at all.
 func create(dir *os.Root, name string, content []byte) error {
-	temp, err := writeTemp(dir, content, nil)
-	if err != nil {
-		return err
-	}
-	// A link, unlike a rename, fails where something has appeared meanwhile.
-	err = dir.Link(temp, name)
-	removeErr := dir.Remove(temp)
+	err := files.MakeIn(dir, name, content, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return errors.New("exists already")
 	}
-	if err == nil {
-		if removeErr != nil {
-			return Reason(removeErr)
-		}
-		return syncDir(dir)
-	}
-	// A file system without hard links.
-	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return Reason(err)
-	}
-	if err := fill(file, content); err != nil {
-		_ = dir.Remove(name)
-		return err
-	}
-	return syncDir(dir)
+	return files.Reason(err)
 }
 
-// replace gives the file name, which was info when it was looked at, another
-// content: at once and keeping its mode. A file that has changed since stays,
-// and so does one that its mode lets nobody write, which a rename would not ask.
+// replace replaces the content of the file name, which was info when it was looked at. A file that has
+// changed since stays, and so does one that its mode lets nobody write: renaming would not ask.
 func replace(dir *os.Root, name string, info fs.FileInfo, content []byte) error {
 	if info.Mode().Perm()&0o222 == 0 {
 		return errors.New("is read-only by its mode")
 	}
-	temp, err := writeTemp(dir, content, info)
-	if err != nil {
-		return err
+	err := files.ReplaceIn(dir, name, content, info)
+	if errors.Is(err, files.ErrChanged) {
+		return fmt.Errorf("%w: read it again", err)
 	}
-	now, err := dir.Lstat(name)
-	if err == nil && (!os.SameFile(info, now) || now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime())) {
-		err = errors.New("was changed by someone else meanwhile: read it again")
-	}
-	if err == nil {
-		err = dir.Rename(temp, name)
-	}
-	if err != nil {
-		_ = dir.Remove(temp)
-		return Reason(err)
-	}
-	return syncDir(dir)
-}
-
-// writeTemp writes content to a new file in dir, on disk when it returns. like
-// is the file whose mode, owner and group it gets; nil = those of a new file.
-func writeTemp(dir *os.Root, content []byte, like fs.FileInfo) (name string, err error) {
-	name = ".jp-" + rand.Text() + ".tmp"
-	perm := fs.FileMode(0o666)
-	if like != nil {
-		perm = 0o600
-	}
-	file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return "", Reason(err)
-	}
-	if like != nil {
-		if is, ok := like.Sys().(*syscall.Stat_t); ok {
-			_ = file.Chown(int(is.Uid), int(is.Gid)) // only root can give files away
-		}
-		if err := file.Chmod(like.Mode().Perm()); err != nil {
-			file.Close()
-			_ = dir.Remove(name)
-			return "", Reason(err)
-		}
-	}
-	if err := fill(file, content); err != nil {
-		_ = dir.Remove(name)
-		return "", err
-	}
-	return name, nil
-}
-
-// fill writes content to file, syncs and closes it.
-func fill(file *os.File, content []byte) error {
-	_, err := file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return Reason(err)
-	}
-	return nil
-}
-
-// syncDir makes what was linked or renamed in dir last.
-func syncDir(dir *os.Root) error {
-	self, err := dir.Open(".")
-	if err != nil {
-		return Reason(err)
-	}
-	defer self.Close()
-	if err := self.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // some file systems cannot
-		return Reason(err)
-	}
-	return nil
+	return files.Reason(err)
 }
 
 // edit is one edit of fs_modify_file.
@@ -253,7 +162,7 @@ func modifyFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (stri
 	file.Close()
 	switch {
 	case err != nil:
-		return "", named(p.shown, Reason(err))
+		return "", named(p.shown, files.Reason(err))
 	case len(content) > maxEditable:
 		return "", fmt.Errorf("%s: is larger than %s", VisiblePath(p.shown), brief.Size(maxEditable))
 	case bytes.IndexByte(content[:min(len(content), binaryProbe)], 0) >= 0:

@@ -15,8 +15,8 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
-	"jp/convstore"
 	"jp/profiles"
+	"jp/tools/files"
 )
 
 type initOptions struct {
@@ -129,42 +129,18 @@ func (a *app) trustInit(ctx context.Context, dir string, written map[string][]by
 	}
 }
 
-// createFile writes a file that does not exist, whole or not at all, and its folders. Nothing outside of root is touched,
-// whatever links stand in the way.
+// createFile makes a file that does not exist, and its folders. Nothing outside of root is touched,
+// whatever links are in the way.
 func createFile(root *os.Root, name string, data []byte) (made bool, err error) {
 	if _, err := root.Lstat(name); err == nil {
 		return false, nil
 	}
-	dir := filepath.Dir(name)
-	if err := root.MkdirAll(dir, 0o755); err != nil {
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return false, err
 	}
-	temp := filepath.Join(dir, "."+filepath.Base(name)+"."+convstore.NewEventID()+".tmp")
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = root.Remove(temp) }() // on success it is a second name of the file
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return false, err
-	}
-	// A link, unlike a rename, does not replace a file that came up meanwhile.
-	switch err := root.Link(temp, name); {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, fs.ErrExist):
+	err = files.MakeIn(root, name, data, 0o644)
+	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
-	// Some file systems have no links.
-	if _, err := root.Lstat(name); err == nil {
-		return false, nil
-	}
-	return true, root.Rename(temp, name)
+	return err == nil, err
 }

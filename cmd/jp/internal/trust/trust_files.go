@@ -133,7 +133,7 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 		}
 		return c.folder(root, prefix, name, info, up)
 	case !info.Mode().IsRegular():
-		c.Stamps[key] = strings.TrimSpace(link + " " + fileKind(info.Mode()))
+		c.Stamps[key] = strings.TrimSpace(link + " " + files.Kind(info.Mode()))
 		return nil
 	}
 	sum, data, err := c.read(root, name)
@@ -315,19 +315,6 @@ func sub(stamps map[string]string, folder string) map[string]string {
 		}
 	}
 	return out
-}
-
-// fileKind names what is no regular file.
-func fileKind(m fs.FileMode) string {
-	switch {
-	case m&fs.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "something else"
 }
 
 // InSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
