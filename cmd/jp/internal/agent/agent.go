@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/model"
-	"jp/cmd/jp/internal/otel"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/schema"
@@ -105,8 +104,6 @@ type Outcome struct {
 	Cost       *int64 // nano-dollars, nil when a price was unknown
 	Err        error  // why State is Error, Timeout or Cancelled
 	First      bool   // it is the first that ended well in its conversation
-
-	Span *otel.Span // of the turn, which has ended; nil = it was not traced. What is still done for the turn goes below it
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.
@@ -153,10 +150,6 @@ func (l *Loop) newAsker(h *history, b *bill) *asker {
 
 // Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
 func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
-	return l.traced(ctx, func(ctx context.Context) (Outcome, error) { return l.send(ctx, msg) })
-}
-
-func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
@@ -177,9 +170,7 @@ func (l *Loop) send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 
 // Resume goes on with a turn that was cut off. Calls that had not ended are not repeated unasked, but for those that
 // Repeat names.
-func (l *Loop) Resume(ctx context.Context) (Outcome, error) { return l.traced(ctx, l.resume) }
-
-func (l *Loop) resume(ctx context.Context) (Outcome, error) {
+func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err

@@ -35,12 +35,10 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
-	executor := t.tools
-	executor.Around = toolSpan
 	ended := make(chan convstore.ToolResult, len(list)) // has room for all, so that no call waits for the store
 	go func() {
 		defer close(ended)
-		for c, res := range executor.Run(run, list) {
+		for c, res := range t.tools.Run(run, list) {
 			ended <- convstore.ToolResult{ID: c.ID, Text: res.Text, IsError: res.IsError}
 		}
 	}()

@@ -16,9 +16,9 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -321,16 +321,12 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 		b.query.tree = term.NewTree(b.query.app.con.IO, term.TreeOptions{})
 		d.Watch = b.query.tree.Update
 	}
-	ctx, span := otel.InvokeWorkflow(ctx, "jp batch", d.Caller.String())
-	defer span.End()
+	ctx, end := spans.Batch(ctx, d.Caller)
 	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
 	b.query.tree.Close()
 	failed = b.finish(failed)
 	came := endOf(ctx, failed, b.cameTo())
-	if came.State != convstore.StateOK && came.State != convstore.StatePartial {
-		span.Fail(string(came.State), came.Reason)
-	}
-	span.State(string(came.State), came.Reason)
+	end(came)
 	failed = errors.Join(failed, b.query.conclude(ctx, b.summary(), came))
 	if ctx.Err() != nil && b.query.log != nil {
 		b.query.app.con.Note("stopped; what is done is below %s", b.query.conv.ID)

@@ -16,9 +16,9 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
-	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/version"
@@ -198,13 +198,10 @@ func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage
 		delete(s.telling, id)
 		s.mu.Unlock()
 	}()
-	t, _ := s.d.Set.Get(name)
-	ctx, span := otel.ExecuteTool(ctx, otel.Tool{Name: name, Source: t.Source, Call: id, Arguments: string(args)})
-	defer span.End()
-	span.Share(otel.Conversation(s.d.Caller.String()))
 	yes := tools.Decision{Allow: true}
 	run := tools.Executor{
 		Set:     s.d.Set,
+		Around:  spans.CallOf(s.d.Caller),
 		Permit:  func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) { return yes, nil },
 		Deliver: func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) { return yes, nil },
 	}
@@ -212,7 +209,6 @@ func (s *mcpService) call(ctx context.Context, name string, args json.RawMessage
 	for _, r := range run.Run(ctx, []tools.Call{{ID: id, Name: name, Arguments: args}}) {
 		result = r
 	}
-	span.Answered(result.Text, result.IsError, result.Refused)
 	return result
 }
 

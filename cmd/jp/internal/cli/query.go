@@ -17,7 +17,9 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
@@ -289,6 +291,7 @@ type query struct {
 	image     string // source of an image that is attached; "" = none
 	info      model.Info
 	denied    denials
+	span      *otel.Span // of the latest turn, which has ended; nil = it was not traced
 }
 
 // close gives up the conversation and the slot; a delegation by hand that did not come to its end is settled as that, or taken
@@ -413,22 +416,25 @@ func (q *query) unmake(ctx context.Context) {
 }
 
 // turn runs one turn: what is asked, or the rest of one that was cut off.
-func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (agent.Outcome, error) {
-	if t.text == "" {
-		out, err := loop.Resume(ctx)
-		if errors.Is(err, agent.ErrNothingToResume) {
-			err = errNothing() // another run has ended it meanwhile
+func (q *query) turn(ctx context.Context, loop *agent.Loop, t task) (out agent.Outcome, err error) {
+	run := loop.Resume
+	if t.text != "" {
+		if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
+			q.free = delegate.Title(cmp.Or(t.title, t.text))
+			if err := q.log.SetTitle(ctx, q.free); err != nil {
+				return agent.Outcome{}, err
+			}
 		}
-		return out, err
-	}
-	if q.conv.Title == "" && q.resolved.Config.Conversation.FromQuery {
-		q.free = delegate.Title(cmp.Or(t.title, t.text))
-		if err := q.log.SetTitle(ctx, q.free); err != nil {
-			return agent.Outcome{}, err
+		loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
+		run = func(ctx context.Context) (agent.Outcome, error) {
+			return loop.Send(ctx, convstore.UserMessage{Text: t.text, Attachments: t.attachments, Schema: t.schema})
 		}
 	}
-	loop.Fetch.Tool, loop.Fetch.Query = t.fetch.Tool, t.fetch.Query
-	return loop.Send(ctx, convstore.UserMessage{Text: t.text, Attachments: t.attachments, Schema: t.schema})
+	q.span, out, err = spans.Turn(ctx, loop, run)
+	if errors.Is(err, agent.ErrNothingToResume) {
+		err = errNothing() // another run has ended it meanwhile
+	}
+	return out, err
 }
 
 // finish ends what a turn has left running, and settles it where a person delegated it. What could not be ended is told, and no

@@ -38,7 +38,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 		q.app.con.IO, q.app.con.Progress = q.app.con.IO.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
 		defer q.app.con.Progress.End()
 	}
-	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, out.Span), titlePatience, errTitleLate)
+	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, q.span), titlePatience, errTitleLate)
 	defer cancel()
 	title, err := loop.Title(ctx, agent.Naming{
 		Line: delegate.Title, Free: q.free,

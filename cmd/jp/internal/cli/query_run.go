@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/spans"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -82,7 +83,7 @@ func (q *query) assemble(ctx context.Context) (*agent.Loop, *delegate.Delegator,
 	loop := &agent.Loop{
 		Log: q.log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
 		System:  slices.Concat(system(cfg, set), instructions, skills, q.o.heads.ownPrompt()),
-		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel},
+		Tools:   tools.Executor{Set: set, Permit: q.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: spans.Call},
 		Profile: q.conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
 		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: q.temperature(cfg, info),
 		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: q.app.env.Tape.Replays(),
@@ -224,9 +225,9 @@ func (q *query) delegator(cfg profiles.Config, scope convstore.Scope) *delegate.
 		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
 		Resolve: q.app.env.Profile, Special: q.special, Host: q.host, Dir: q.workspace,
 		Environ: func(ctx context.Context, r delegate.Run) []string {
-			return append(q.childEnviron(ctx, cfg, r), q.app.env.Tape.Environ(r.Call, r.Query)...)
+			return spans.Environ(ctx, append(q.childEnviron(ctx, cfg, r), q.app.env.Tape.Environ(r.Call, r.Query)...))
 		},
-		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Checkpoint: q.app.con.Env.Checkpoint,
+		Warn: q.app.con.Warn, Log: q.app.con.Logger(), Follow: spans.Follow, Checkpoint: q.app.con.Env.Checkpoint,
 	}
 }
 

@@ -62,6 +62,9 @@ type Delegator struct {
 	Warn    func(format string, a ...any)       // nil drops it
 	Log     *slog.Logger                        // nil discards
 
+	// Follow is told where delegations are, in the contexts of their calls and from any goroutine; nil is nobody.
+	Follow func(context.Context, Step)
+
 	// Checkpoint is told that a delegation has come to a point of its way: Reserved, Running, Ended, Settled. It is how a
 	// crash at each of them is tried. nil is nobody.
 	Checkpoint func(point string)

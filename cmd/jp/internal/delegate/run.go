@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/agent"
-	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/tools"
@@ -32,7 +31,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 		a, _ = d.claim(c.ID)
 	}
 	o, err := d.carryOut(ctx, a)
-	recordOne(otel.Current(ctx), o)
+	d.followAnswer(ctx, o)
 	switch {
 	case o.denied != nil:
 		return denied(o.denied)
@@ -137,7 +136,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	del := res.Delegation
 	child := del.Child
 	d.checkpoint(Reserved)
-	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now(), span: otel.Current(ctx)}
+	f := &follower{d: d, child: child, call: del.Call, profile: del.Profile, title: r.Title, begun: time.Now()}
 
 	slot, err := d.slot(ctx, res, f)
 	if err != nil {
@@ -147,7 +146,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		}
 		f.end(e.State, e.Reason)
 		err = errors.Join(err, d.settle(ctx, res, &e))
-		f.record(del, e)
+		d.followEnd(ctx, del, e)
 		return outcome{child: child, ending: e}, err
 	}
 	defer d.free(slot)
@@ -170,16 +169,18 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 	out := &stream.Splitter{Each: f.line, Bad: func(e *stream.LineError) { f.bad = e }}
 	exit, runErr := d.Host.Run(run, proc.Spec{
 		Path: proc.Self(), Args: d.argv(child, del.Fresh, r, asJSON, left(ctx)), Dir: d.Dir,
-		Env: f.environ(d.Environ(ctx, Run{
+		Env: d.Environ(ctx, Run{
 			Model: cmp.Or(r.Model, del.Model), Delegates: del.Grant.MaxDepth > del.Depth,
 			Call: del.Call, Query: r.query,
-		})),
+		}),
 		Stdin: bytes.NewReader(stdin), Stdout: out, Stderr: tail,
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(started int) {
 			pid = started
 			_ = slot.Pass() // of a regular file nobody wrote to
-			f.span.Delegated("started", otel.Delegation{Conversation: child.String(), Profile: del.Profile, Model: del.Model, PID: pid})
+			at := del
+			at.PID = pid
+			d.follow(ctx, Step{Phase: stream.Started, Delegation: at})
 			d.Log.Debug("process of a sub-agent started", "child", child, "pid", pid, "profile", del.Profile)
 			d.checkpoint(Running)
 		},
@@ -198,7 +199,7 @@ func (d *Delegator) run(ctx context.Context, res *convstore.Reservation, r reque
 		f.tokens, f.cost = e.Own.Tokens(), (*stream.USD)(e.Own.Cost())
 	}
 	f.end(e.State, e.Reason)
-	f.record(del, e)
+	d.followEnd(ctx, del, e)
 	d.Log.Debug("process of a sub-agent ended", "child", child, "exit", exit.Code, "rss", exit.MaxRSS)
 	if err != nil {
 		return outcome{}, fmt.Errorf("delegation %s: settle: %w", child, err)
@@ -306,7 +307,6 @@ type follower struct {
 	cost     *stream.USD
 	result   *stream.Result
 	bad      *stream.LineError
-	span     *otel.Span // of the call; nil = it is not traced
 }
 
 func (f *follower) line(l stream.Line) {

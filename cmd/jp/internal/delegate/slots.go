@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"jp/cmd/jp/internal/otel"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
@@ -22,8 +21,7 @@ type treeSlots struct {
 func (d *Delegator) slot(ctx context.Context, res *convstore.Reservation, f *follower) (*convstore.Slot, error) {
 	slots := d.pause(res.Delegation)
 	return slots.Take(ctx, func() {
-		del := res.Delegation
-		f.span.Delegated("queued", otel.Delegation{Conversation: del.Child.String(), Profile: del.Profile, Model: del.Model})
+		d.follow(ctx, Step{Phase: stream.Queued, Delegation: res.Delegation})
 		f.tell(stream.Queued)
 	})
 }

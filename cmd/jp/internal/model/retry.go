@@ -6,8 +6,6 @@ import (
 	"iter"
 	"math/rand/v2"
 	"time"
-
-	"jp/cmd/jp/internal/otel"
 )
 
 // RetryOptions says how a request is repeated.
@@ -165,16 +163,10 @@ func (o RetryOptions) enter(ctx context.Context, n int, e *Error, waits func(con
 
 // begin and end tell of a wait.
 func (o RetryOptions) begin(ctx context.Context, r Retrying) {
-	kind := KindRateLimit // of others, whom the Gate has heard of
-	if r.Err != nil {
-		kind = r.Err.Kind
-	}
-	otel.Current(ctx).Waits(r.Attempt, string(kind), r.Wait.Seconds())
 	o.Notice(ctx, r)
 }
 
 func (o RetryOptions) end(ctx context.Context) {
-	otel.Current(ctx).GoesOn()
 	o.Goes(ctx)
 }
 

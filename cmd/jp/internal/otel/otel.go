@@ -1,5 +1,5 @@
-// Package otel tells an OpenTelemetry collector what a run does: spans, with the attributes of the conventions for generative
-// AI (genai.go), sent over OTLP/HTTP (send.go, encode.go) as the variables OTEL_* say (settings.go).
+// Package otel sends spans to an OpenTelemetry collector, over OTLP/HTTP (send.go, encode.go) as the variables OTEL_* say
+// (settings.go). Package spans says what they are of.
 //
 //	Tracer.Into(ctx) ... Start(ctx) -> Span -> End -> queue, bounded -> one goroutine, one POST at a time -> collector
 //	                                                             Close: what is left, within the time of its context
@@ -14,6 +14,7 @@ package otel
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -272,6 +273,19 @@ func (s *Span) set(a Attr) {
 		return
 	}
 	s.attrs = append(s.attrs, a)
+}
+
+// Add sets those of attrs whose keys s does not have yet.
+func (s *Span) Add(attrs ...Attr) {
+	if !s.change() {
+		return
+	}
+	defer s.mu.Unlock()
+	for _, a := range attrs {
+		if !slices.ContainsFunc(s.attrs, func(b Attr) bool { return b.key == a.key }) {
+			s.set(a)
+		}
+	}
 }
 
 // Share sets attributes of s and of every span that begins below it from now on in this process.

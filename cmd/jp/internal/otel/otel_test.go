@@ -72,9 +72,7 @@ func TestNothingAsked(t *testing.T) {
 	s.Share(otel.Int("a", 1))
 	s.Event("e")
 	s.Fail("error", "m")
-	s.State("ok", "")
-	s.Said([]string{"a"}, nil, nil)
-	s.Delegated("ended", otel.Delegation{})
+	s.Add(otel.Int("a", 1))
 	s.End()
 	if s != nil || otel.Current(ctx) != nil || s.Environ() != nil || s.Capturing() {
 		t.Errorf("a context that is not traced gives a span: %v", s)

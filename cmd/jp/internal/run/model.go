@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/model/gate"
 	"jp/cmd/jp/internal/model/openai"
 	"jp/cmd/jp/internal/model/script"
+	"jp/cmd/jp/internal/spans"
 	"jp/profiles"
 )
 
@@ -21,7 +22,7 @@ func (env *Env) Model(ctx context.Context, cfg profiles.Config, id string, w Wai
 	if err != nil {
 		return nil, info, err
 	}
-	return model.Traced(s, info), info, nil
+	return spans.Model(s, info), info, nil
 }
 
 func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p model.Providers, w Waits) (model.Stream, model.Info, error) {
@@ -48,7 +49,7 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 	if dir := env.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
 		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.con.Warn("%v", err) })
 	}
-	return model.Retry(s, retry), info, nil
+	return model.Retry(s, spans.Retries(retry)), info, nil
 }
 
 // Providers is what the models may know of this machine.
