@@ -76,7 +76,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 		o.Notice = func(context.Context, Retrying) {}
 	}
 	if o.Sleep == nil {
-		o.Sleep = sleep
+		o.Sleep = Sleep
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64
@@ -279,8 +279,11 @@ func (o RetryOptions) wait(n int, e *Error) time.Duration {
 	return d/2 + time.Duration(o.Rand()*float64(d/2))
 }
 
-// sleep waits for d, or for the end of the context, whose cause it then returns.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or for the end of the context, whose cause it then returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

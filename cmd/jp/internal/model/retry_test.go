@@ -29,7 +29,7 @@ func play(attempts ...[]step) (Stream, *int) {
 			steps := attempts[min(*n, len(attempts)-1)]
 			*n++
 			for _, s := range steps {
-				if err := sleep(ctx, s.wait); err != nil {
+				if err := Sleep(ctx, s.wait); err != nil {
 					yield(Part{}, err)
 					return
 				}
@@ -276,7 +276,7 @@ func TestLimitActivity(t *testing.T) {
 		s := func(ctx context.Context, _ Request) iter.Seq2[Part, error] {
 			return func(yield func(Part, error) bool) {
 				for range 10 {
-					if err := sleep(ctx, 50*time.Second); err != nil {
+					if err := Sleep(ctx, 50*time.Second); err != nil {
 						yield(Part{}, err)
 						return
 					}
@@ -297,7 +297,7 @@ func TestLimitKeepAlives(t *testing.T) {
 		return func(ctx context.Context, _ Request) iter.Seq2[Part, error] {
 			return func(yield func(Part, error) bool) {
 				for {
-					if err := sleep(ctx, every); err != nil {
+					if err := Sleep(ctx, every); err != nil {
 						yield(Part{}, err)
 						return
 					}

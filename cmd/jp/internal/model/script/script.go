@@ -65,7 +65,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
@@ -247,14 +246,14 @@ func (s *Script) answer(ctx context.Context, r request, provider string, yield f
 
 // say yields the reasoning and the text, piece by piece.
 func (r *rule) say(ctx context.Context, provider string, said words, part func(model.Part) error) error {
-	if err := sleep(ctx, r.delay); err != nil {
+	if err := model.Sleep(ctx, r.delay); err != nil {
 		return err
 	}
 	first := true
 	pieces := func(text string, wrap func(string) model.Part) error {
 		for runes := []rune(text); len(runes) > 0; {
 			if !first {
-				if err := sleep(ctx, r.chunkDelay); err != nil {
+				if err := model.Sleep(ctx, r.chunkDelay); err != nil {
 					return err
 				}
 			}
@@ -310,18 +309,4 @@ func (r *rule) tokens(req request, said words) convstore.Usage {
 		n += len(c.name) + len(c.arguments)
 	}
 	return convstore.Usage{Input: req.Estimate(), Output: int64(n)/3 + 1}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
