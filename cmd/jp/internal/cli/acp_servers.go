@@ -94,17 +94,17 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 
 // approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
 func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
-	shown, err := s.query.app.mcpShown(ctx, server.Server.Name, server)
+	shown, err := s.query.app.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
 	}
 	call := acp.ToolCall{
 		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: callTitle("start MCP server "+server.Server.Name+":", server.Server.Address()),
-		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(mcpText(shown))},
+		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(shown.Text())},
 	}
 	yesText := "Start it and look at its tools"
 	if list != nil {
-		text := toolsText(list)
+		text := servers.ToolsText(list)
 		if len(text) > maxShown {
 			return exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, maxShown>>10)
 		}

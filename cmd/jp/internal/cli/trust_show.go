@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
@@ -156,7 +155,7 @@ func (a *app) trustShown(j trust.Judgement) (trustShown, error) {
 			s.Texts = append(s.Texts, f.Path)
 		}
 	}
-	s.Servers = a.serversShown(j.Files)
+	s.Servers = a.env.Servers.Brought(j.Files)
 	return s, nil
 }
 
@@ -235,36 +234,6 @@ func commandText(c tools.CommandLine) string {
 		words = append(words, unseen.Word(arg))
 	}
 	return strings.Join(words, " ")
-}
-
-// serversShown names what .mcp.json would start or call, and what a program reaches. A file that cannot be read as one says so.
-func (a *app) serversShown(c *trust.Files) []string {
-	list := []string{}
-	data := c.Data[trust.MCPFile]
-	if data == nil {
-		return list
-	}
-	if _, err := mcp.ParseFile(data, c.Root); err != nil {
-		return append(list, trust.MCPFile+": cannot be read")
-	}
-	for name, s := range a.env.Servers.In(c) {
-		if s.Origin != trust.MCPFile {
-			continue
-		}
-		text := unseen.Word(name) + ": " + s.Server.Address()
-		if v := s.Server.Variables(); len(v) > 0 {
-			text += " (with " + strings.Join(v, " ") + ")"
-		}
-		if s.Server.Command != "" {
-			text += ", " + servers.ReachOfServer(s.Server).Text()
-		}
-		if s.Err != nil {
-			text = unseen.Word(name) + ": cannot be used: " + s.Err.Error()
-		}
-		list = append(list, text)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // shortStamp is enough of a hash to compare by eye.

@@ -4,7 +4,8 @@
 // A Set reads and starts nothing before a tool of a server is held. A person approves a server with the tools that it has; the
 // record of that is kept beside the workspace's record of trust, and a tool is pinned to it: one that the server describes in
 // another way later is not offered. A server in the user's own config needs no approval. Reach says what a tool or a server
-// reaches when it runs, and every page that says something of a sandbox takes it from there.
+// reaches when it runs, and every page that says something of a sandbox takes it from there. Shown is a server as it is published,
+// and the texts in shown.go are what a person reads before an approval.
 package servers
 
 import (
