@@ -23,6 +23,7 @@ import (
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
+	"jp/tools/files"
 	"jp/tools/proc"
 )
 
@@ -151,7 +152,7 @@ func (s *acpServer) within(own *app) error {
 	if err != nil {
 		return acp.Paramsf("cwd: %v", err)
 	}
-	if !inside(root, dir) {
+	if !files.Inside(root, dir) {
 		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.con.Env.Dir, root)
 	}
 	return nil

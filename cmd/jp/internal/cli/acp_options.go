@@ -7,6 +7,7 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/model"
 	"jp/profiles"
 )
 
@@ -100,7 +101,7 @@ func (s *acpSession) Options() []acp.ConfigOption {
 	if now.reasoning == acpAsIs {
 		efforts = append(efforts, acp.ConfigValue{Value: acpAsIs, Name: acpAsIs, Description: "as the model does by itself"})
 	}
-	for _, e := range reasoningEfforts() {
+	for _, e := range model.Efforts() {
 		efforts = append(efforts, acp.ConfigValue{Value: e, Name: e})
 	}
 	var roles []acp.ConfigValue

@@ -375,7 +375,7 @@ func (l *linter) agent(r *profiles.Resolved, at configFile) {
 	l.enabled(r, at.main)
 	for _, name := range r.Config.Delegation.Profiles {
 		if _, err := profiles.Find(l.src, name); err != nil {
-			l.say(last(r, "delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
+			l.say(run.WrittenAt(r, "delegation.profiles"), "delegation.profiles", fmt.Sprintf("%s: there is no such profile", name), "`jp profile ls` lists them")
 		}
 	}
 	for _, name := range []string{"jp_query", "jp_batch_query"} {
@@ -387,19 +387,9 @@ func (l *linter) agent(r *profiles.Resolved, at configFile) {
 		_, embedded := tools.Embedded(name)
 		_, file := l.tools[name]
 		if !embedded && !file {
-			l.say(last(r, "delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
+			l.say(run.WrittenAt(r, "delegation.llm_query.tools"), "delegation.llm_query.tools", fmt.Sprintf("%s: there is no such tool", name), "")
 		}
 	}
-}
-
-// last is where the value of a key that holds was written.
-func last(r *profiles.Resolved, key string) profiles.Position {
-	for _, o := range slices.Backward(r.Origin(key)) {
-		if !o.Dropped {
-			return o.Position
-		}
-	}
-	return profiles.Position{}
 }
 
 // exists reports whether a path of the workspace leads to a regular file.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -11,57 +9,26 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/mcp"
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
+	"jp/tools/files"
 	"jp/tools/fs"
 )
 
 // models checks that those that a config names can be found on this machine.
 func (l *linter) models(r *profiles.Resolved) {
-	for key, name := range modelsNamed(r.Config) {
+	for key, name := range run.ModelsNamed(r.Config) {
 		l.model(r, key, name)
 	}
 }
 
-// modelsNamed are the settings that name a model, as far as they do.
-func modelsNamed(c profiles.Config) map[string]string {
-	all := map[string]string{
-		"assistant.model": c.Assistant.Model, "conversation.compact.model": c.Conversation.Compact.Model, titleKey: c.Conversation.TitleModel,
-	}
-	maps.DeleteFunc(all, func(_, name string) bool { return name == "" })
-	return all
-}
-
-// findModel looks up the model that a setting names; the error says where it was written.
-func (a *app) findModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
-	at := last(r, key)
-	wrong := func(msg, hint string) *profiles.Error {
-		return &profiles.Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: key, Msg: msg, Hint: hint}
-	}
-	id, err := r.Config.ResolveModel(name)
-	var e *profiles.Error
-	if errors.As(err, &e) {
-		return model.Info{}, wrong(e.Msg, e.Hint)
-	}
-	info, err := model.Lookup(id, a.env.Providers(r.Config))
-	var unknown *model.Error
-	switch {
-	case errors.As(err, &unknown):
-		return info, wrong(unknown.Message, unknown.Hint)
-	case err != nil:
-		return info, wrong(err.Error(), "")
-	}
-	return info, nil
-}
-
 func (l *linter) model(r *profiles.Resolved, key, name string) {
-	at := last(r, key)
-	info, wrong := l.app.findModel(r, key, name)
+	at := run.WrittenAt(r, key)
+	info, wrong := l.app.env.FindModel(r, key, name)
 	switch {
 	case wrong != nil:
 		l.add(wrong)
@@ -185,7 +152,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	for i, rule := range d.Access.FS {
 		key := fmt.Sprintf("access.fs[%d]", i)
 		writes = writes || rule.Mode == fs.ReadWrite && d.Local()
-		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !inside(l.files.Root, abs) {
+		if abs := rule.Path; !filepath.IsAbs(abs) && !filepath.IsLocal(abs) || filepath.IsAbs(abs) && !files.Inside(l.files.Root, abs) {
 			say(key, fmt.Sprintf("%s is outside the workspace", rule.Path), "")
 		}
 	}
@@ -246,8 +213,3 @@ func (l *linter) servers() map[string]bool {
 }
 
 func denies(m tools.DetachedMode) bool { return m != tools.DetachedAuto }
-
-func inside(dir, file string) bool {
-	rel, err := filepath.Rel(dir, file)
-	return err == nil && filepath.IsLocal(rel)
-}

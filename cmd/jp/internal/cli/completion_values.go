@@ -89,17 +89,8 @@ func (a *app) conversations(ctx context.Context, hidden bool) []convstore.Conver
 	return cs
 }
 
-// trustedSources are where config comes from, without asking for trust.
-func (a *app) trustedSources(ctx context.Context) profiles.Sources {
-	src := a.ws.UserSources()
-	if a.ws.Gate.PassUnasked(ctx) != nil {
-		src.Workspace = a.ws.Found()
-	}
-	return src
-}
-
 func (a *app) knownProfiles(ctx context.Context) []command.Candidate {
-	found, err := profiles.Names(a.trustedSources(ctx))
+	found, err := profiles.Names(a.ws.TrustedSources(ctx))
 	if err != nil {
 		return nil
 	}
@@ -113,7 +104,7 @@ func (a *app) knownProfiles(ctx context.Context) []command.Candidate {
 }
 
 func (a *app) knownTools(ctx context.Context) []command.Candidate {
-	r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil)
+	r, err := profiles.Resolve(a.ws.TrustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil
 	}
@@ -151,7 +142,7 @@ func (a *app) knownModels(ctx context.Context, which func(id string) bool) []com
 			out = append(out, command.Candidate{Word: model, Text: text})
 		}
 	}
-	if r, err := profiles.Resolve(a.trustedSources(ctx), nil, nil); err == nil {
+	if r, err := profiles.Resolve(a.ws.TrustedSources(ctx), nil, nil); err == nil {
 		for _, alias := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
 			add(alias, r.Config.Providers.Aliases[alias])
 		}

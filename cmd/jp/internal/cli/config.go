@@ -60,7 +60,7 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 	if err != nil {
 		return err
 	}
-	r, err := a.configOf(ctx, o.id, o.directives)
+	r, err := a.ws.ConfigOf(ctx, o.id, o.directives)
 	if err != nil {
 		return err
 	}
@@ -76,45 +76,6 @@ func runConfigShow(ctx context.Context, a *app, o configOptions) error {
 		}
 		return nil
 	})
-}
-
-// configOf resolves the config of a conversation, or of a new one, under directives.
-func (a *app) configOf(ctx context.Context, id command.Maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
-	if _, err := a.ws.Root(); err != nil {
-		return nil, err
-	}
-	src, err := a.ws.Sources(ctx, ds)
-	if err != nil {
-		return nil, err
-	}
-	var held []string
-	if id.Set {
-		st, err := a.ws.Store(ctx)
-		if err != nil {
-			return nil, err
-		}
-		target, err := a.ws.Target(ctx, id.Value)
-		if err != nil {
-			return nil, err
-		}
-		c, err := st.Get(ctx, target)
-		if err != nil {
-			return nil, err
-		}
-		stored, err := st.Config(ctx, target)
-		if err != nil {
-			return nil, err
-		}
-		src.Stored = stored.JSON
-		if c.Grant != nil {
-			src.HasGrant, held = true, c.Grant.Tools
-		}
-	}
-	r, err := a.ws.Config(src, ds, nil)
-	if err == nil && src.HasGrant {
-		r.Cut(held)
-	}
-	return r, err
 }
 
 // writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON keeps them on one line.

@@ -56,7 +56,7 @@ func newConfigExplainCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, err := a.configOf(ctx, o.id, o.directives)
+			r, err := a.ws.ConfigOf(ctx, o.id, o.directives)
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (a *app) writeSettings(list []profiles.Setting) error {
 		}
 		rows[i] = []string{s.Key, s.Kind, def, s.Doc + wording.Either(s.Machine, " (only your own config.toml, the environment and flags)", "")}
 	}
-	return a.table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
+	return a.con.Table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
 }
 
 func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {

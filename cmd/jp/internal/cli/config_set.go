@@ -110,7 +110,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			a.con.Note("%s: %s gives another value, which counts", w.Key, a.ws.Relative(last(r, w.Key).String()))
+			a.con.Note("%s: %s gives another value, which counts", w.Key, a.ws.Relative(run.WrittenAt(r, w.Key).String()))
 		}
 	}
 	if a.con.JSON() {
@@ -136,8 +136,8 @@ func (a *app) checkWritten(src profiles.Sources, c *trust.Files, file string, te
 	if err != nil {
 		return r, err
 	}
-	for key, name := range modelsNamed(r.Config) {
-		if _, wrong := a.findModel(r, key, name); wrong != nil {
+	for key, name := range run.ModelsNamed(r.Config) {
+		if _, wrong := a.env.FindModel(r, key, name); wrong != nil {
 			return r, wrong
 		}
 	}

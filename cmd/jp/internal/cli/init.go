@@ -3,9 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -85,7 +83,7 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 		return exit.Refusedf("init %s: it is not a folder", filepath.Join(dir, ".jp"))
 	}
 	for _, f := range profiles.InitFiles(id) {
-		made, err := createFile(root, filepath.FromSlash(f.Name), f.Data)
+		made, err := files.CreateIn(root, filepath.FromSlash(f.Name), f.Data)
 		if err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
@@ -127,20 +125,4 @@ func (a *app) trustInit(ctx context.Context, dir string, written map[string][]by
 	if err != nil {
 		a.con.Warn("not trusted yet: %v", err)
 	}
-}
-
-// createFile makes a file that does not exist, and its folders. Nothing outside of root is touched,
-// whatever links are in the way.
-func createFile(root *os.Root, name string, data []byte) (made bool, err error) {
-	if _, err := root.Lstat(name); err == nil {
-		return false, nil
-	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return false, err
-	}
-	err = files.MakeIn(root, name, data, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -14,9 +14,6 @@ import (
 	"jp/profiles"
 )
 
-// modelExamples is for people who do not know what a model is called.
-const modelExamples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"
-
 // candidatesListed is how many models a person chooses from by number; a server may have many more.
 const candidatesListed = 12
 
@@ -25,7 +22,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	if o.model.Set {
 		if !isModel(o.model.Value) {
 			return "", exit.Usagef("--model: %q is not provider/model", o.model.Value).
-				WithHint("such as %s", modelExamples)
+				WithHint("such as %s", model.Examples)
 		}
 		if o.yes {
 			return o.model.Value, nil
@@ -75,7 +72,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		case isModel(answer):
 			return answer, nil
 		}
-		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), modelExamples)
+		text = fmt.Sprintf("That is %s provider/model, such as %s.\n", wording.Either(len(found) > 0, "neither a number of the list nor", "not"), model.Examples)
 		text += question[strings.LastIndex(question, "\n")+1:]
 	}
 }
@@ -91,7 +88,7 @@ func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
 	case proposal != "":
 		return "Model [" + proposal + "]: "
 	case len(found) == 0:
-		return "No key and no model server was found here. Name the model to use as provider/model, such as\n" + modelExamples + ".\nModel: "
+		return "No key and no model server was found here. Name the model to use as provider/model, such as\n" + model.Examples + ".\nModel: "
 	}
 	text := "Models for which this machine has a key or a server:\n\n"
 	listed := found[:min(len(found), candidatesListed)]

@@ -61,7 +61,7 @@ func newMCPListCommand(a *app) *cli.Command {
 			if a.con.JSON() {
 				return a.con.Document(list)
 			}
-			return a.table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
+			return a.con.Table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
 		},
 	})
 }

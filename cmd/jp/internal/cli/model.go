@@ -87,7 +87,7 @@ type modelCatalog struct {
 
 // modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
 func (a *app) modelCatalog(ctx context.Context) (*modelCatalog, error) {
-	r, err := a.ws.Resolve(a.trustedSources(ctx), nil, nil)
+	r, err := a.ws.Resolve(a.ws.TrustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func newModelListCommand(a *app) *cli.Command {
 				}
 				rows[i] = []string{s.ID, s.Status, countText(s.Window), countText(s.MaxOutput), in, out, strings.Join(s.Aliases, " ")}
 			}
-			if err := a.table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
+			if err := a.con.Table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
 				{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
 				return err
 			}

@@ -50,25 +50,8 @@ func newProfileListCommand(a *app) *cli.Command {
 			for i, p := range found {
 				rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
 			}
-			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
+			return a.con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
 		},
-	})
-}
-
-// table writes rows: laid out for a terminal, tab-separated for a pipe.
-func (a *app) table(columns []term.Column, rows [][]string) error {
-	return a.con.Text(func(w *bufio.Writer) error {
-		if a.con.Pretty() {
-			t := term.Table{Columns: columns, Rows: rows}
-			return t.Write(w, a.con.IO)
-		}
-		for _, r := range rows {
-			for i, cell := range r {
-				r[i] = term.Escape(cell)
-			}
-			fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
-		}
-		return nil
 	})
 }
 
@@ -77,7 +60,7 @@ type profileShown struct {
 	profiles.Profile
 	SHA256   string           `json:"sha256"`
 	Model    string           `json:"model"` // "" when the profile names none
-	Tools    []toolShown      `json:"tools"`
+	Tools    []run.ShownTool  `json:"tools"`
 	Profiles []string         `json:"profiles"` // that it may start
 	Settings []profiles.Value `json:"settings"` // those it gives
 }
@@ -106,7 +89,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			for _, w := range r.Warnings {
 				a.con.Warn("%s", w)
 			}
-			ts := shownTools(r, defs, a.env.Servers.In(files))
+			ts := run.ShowTools(r, defs, a.env.Servers.In(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
@@ -167,52 +150,4 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		a.writeValue(w, v)
 	}
 	return nil
-}
-
-// toolShown is a tool of an agent as `tool ls` and `profile show` publish it.
-type toolShown struct {
-	Name        string   `json:"name"`
-	Source      string   `json:"source"`
-	Run         string   `json:"run"`
-	Result      string   `json:"result"`
-	Timeout     string   `json:"timeout"`
-	Parallel    bool     `json:"parallel"`
-	Network     string   `json:"network"` // what it reaches: none or any
-	Access      []string `json:"access"`  // "ro PATH" or "rw PATH", "rw /" where nothing confines it; empty = the tool's default
-	Description string   `json:"description"`
-	Origin      string   `json:"origin"`       // where the config enables it
-	Command     string   `json:"command"`      // of a local tool
-	Env         []string `json:"env"`          // variables it gets beside the usual ones
-	Sandbox     string   `json:"sandbox"`      // of a program: auto, require, or off: it runs unconfined; "" = it is none
-	Detached    string   `json:"detached"`     // what becomes of leave to run when nobody can be asked
-	JP          []string `json:"jp,omitempty"` // what it may run jp for
-	Defined     string   `json:"defined"`      // the file of .jp/tools that defines it; "" = jp, or the config itself
-}
-
-// shownTools are the tools that a config holds.
-func shownTools(r *profiles.Resolved, defs []tools.Definition, known map[string]servers.Server) []toolShown {
-	out := make([]toolShown, 0, len(defs))
-	for _, d := range defs {
-		t := r.Tools[d.Name]
-		out = append(out, showTool(d, t.Pos("").String(), known))
-	}
-	return out
-}
-
-func showTool(d tools.Definition, origin string, known map[string]servers.Server) toolShown {
-	reach := servers.ReachOfTool(d, known)
-	s := toolShown{
-		Name: d.Name, Source: wording.Either(d.Remote == "", d.Source, d.Declared()), Run: cmp.Or(string(d.Run), string(tools.RunAsk)), Result: cmp.Or(string(d.Result), string(tools.ResultUnattended)),
-		Timeout: wording.Either(d.Timeout == 0, "none", d.Timeout.String()), Parallel: d.Parallel, Network: reach.Network,
-		Access: []string{}, Description: strings.TrimSpace(d.Description), Origin: origin,
-		Command: commandText(d.Command), Env: reach.Env, Sandbox: reach.Sandbox,
-		Detached: cmp.Or(string(d.Detached.Run), string(tools.DetachedDeny)),
-	}
-	if len(d.Access.FS) > 0 || reach.Off() || !d.Local() && reach.Sandbox != "" {
-		s.Access = reach.Access
-	}
-	for _, verb := range d.Access.JP {
-		s.JP = append(s.JP, string(verb))
-	}
-	return s
 }

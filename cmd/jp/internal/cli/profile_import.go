@@ -24,6 +24,7 @@ import (
 	"jp/profiles"
 	"jp/profiles/foreign"
 	"jp/tools"
+	"jp/tools/files"
 )
 
 type importOptions struct {
@@ -102,7 +103,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	if o.model.Set {
 		id, err := config.Config.ResolveModel(o.model.Value)
 		if e := (*profiles.Error)(nil); errors.As(err, &e) {
-			return exit.Usagef("--model: %s", e.Msg).WithHint("%s", cmp.Or(e.Hint, "such as "+modelExamples))
+			return exit.Usagef("--model: %s", e.Msg).WithHint("%s", cmp.Or(e.Hint, "such as "+model.Examples))
 		}
 		o.model.Value = id
 	}
@@ -242,7 +243,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 			leave("model", "", fmt.Sprintf("that of whoever calls; %s stands in its place, %s", im.Model, inPlace))
 		}
 	}
-	if f.Reasoning != "" && !slices.Contains(reasoningEfforts(), f.Reasoning) {
+	if f.Reasoning != "" && !slices.Contains(model.Efforts(), f.Reasoning) {
 		leave("reasoning", f.Reasoning, "not known here")
 	}
 	for _, key := range f.Left {
@@ -256,7 +257,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 // chooseTools says what an agent holds whose file lists nothing: what --tools names, or what somebody answers.
 func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
-		return toolNamesIn("--tools", []string{o.tools.Value})
+		return run.NamesIn("--tools", []string{o.tools.Value})
 	}
 	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
@@ -272,7 +273,7 @@ func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	return toolNamesIn("tools", []string{answer})
+	return run.NamesIn("tools", []string{answer})
 }
 
 // heldTools are tools by the names that jp knows them by. Reading ones run without a question.
@@ -376,7 +377,7 @@ func putImports(workspace string, list []imported) (err error) {
 	}()
 	for _, im := range list {
 		name := filepath.FromSlash(strings.TrimPrefix(im.Path, ".jp/"))
-		ok, err := createFile(root, name, im.data)
+		ok, err := files.CreateIn(root, name, im.data)
 		if err != nil {
 			return err
 		}

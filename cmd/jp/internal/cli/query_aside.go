@@ -14,8 +14,6 @@ import (
 	"jp/profiles"
 )
 
-const titleKey = "conversation.title.model"
-
 // titlePatience is how long a run waits at its end for a title.
 const titlePatience = 20 * time.Second
 
@@ -31,7 +29,7 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 		return
 	}
 	if _, err := cfg.ResolveModel(id); err != nil {
-		q.app.con.Warn("%v", inKey(err, titleKey))
+		q.app.con.Warn("%v", inKey(err, run.TitleKey))
 		return
 	}
 	if q.tree != nil {
@@ -42,7 +40,9 @@ func (q *query) name(ctx context.Context, loop *agent.Loop, out agent.Outcome) {
 	defer cancel()
 	title, err := loop.Title(ctx, agent.Naming{
 		Line: delegate.Title, Free: q.free,
-		Writer: func(ctx context.Context) (agent.Writer, error) { return q.scribe(ctx, cfg, titleKey, id, run.Waits{}) },
+		Writer: func(ctx context.Context) (agent.Writer, error) {
+			return q.scribe(ctx, cfg, run.TitleKey, id, run.Waits{})
+		},
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
@@ -103,7 +104,7 @@ func (o *queryOptions) flags() []*command.Option {
 		),
 		command.Group("who answers", slices.Concat(workspace.ConfigFlags(&o.directives), []*command.Option{
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
-			command.Choice(&o.reasoning, "reasoning", "EFFORT", reasoningEfforts(), "how much the model reasons: none, low, medium, high").Alias("effort"),
+			command.Choice(&o.reasoning, "reasoning", "EFFORT", model.Efforts(), "how much the model reasons: none, low, medium, high").Alias("effort"),
 			toggled("tool", "t", "enable a tool that the config knows", true),
 			toggled("no-tool", "T", "disable a tool", false),
 			toggledAll("all-tools", "enable all tools that the config knows", true),

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -116,7 +117,7 @@ func (o *queryOptions) inOurWords() error {
 		}
 		o.fork = command.Given(-1)
 	}
-	names, err := toolNamesIn("--disallowedTools", h.denied)
+	names, err := run.NamesIn("--disallowedTools", h.denied)
 	if err != nil {
 		return err
 	}
@@ -124,26 +125,13 @@ func (o *queryOptions) inOurWords() error {
 		o.toggles = append(o.toggles, toggle{flag: "--disallowedTools", name: name})
 	}
 	if h.allowed != nil {
-		o.heads.only, err = toolNamesIn("--allowedTools", h.allowed)
+		o.heads.only, err = run.NamesIn("--allowedTools", h.allowed)
 	}
 	return err
 }
 
 func (h headless) sourceNames() []string {
 	return strings.FieldsFunc(h.sources.Value, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// toolNamesIn reads names with commas or spaces between them. What other agents can say and a name cannot is refused.
-func toolNamesIn(flag string, texts []string) ([]string, error) {
-	names := []string{}
-	for _, text := range texts {
-		if i := strings.IndexAny(text, "()*?[]"); i >= 0 {
-			return nil, exit.Usagef("%s %q: %q: only names of tools, no patterns", flag, text, text[i:i+1]).
-				WithHint("what a tool may do stands in its definition; `jp tool ls` lists the names")
-		}
-		names = append(names, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })...)
-	}
-	return names, nil
 }
 
 // keepOnly are the toggles that leave nothing enabled but what --allowedTools names.

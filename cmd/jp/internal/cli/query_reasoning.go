@@ -8,9 +8,6 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// reasoningEfforts are how much a model can be told to reason.
-func reasoningEfforts() []string { return []string{"none", "low", "medium", "high"} }
-
 // thoughts shows the reasoning of a model on stderr, in whole lines marked as such, so that nothing else ends up on one of them.
 type thoughts struct {
 	show  *show

@@ -50,7 +50,7 @@ func newToolListCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			r, err := a.configOf(ctx, o.id, o.directives)
+			r, err := a.ws.ConfigOf(ctx, o.id, o.directives)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func newToolListCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			ts := shownTools(r, defs, a.env.Servers.Known(ctx))
+			ts := run.ShowTools(r, defs, a.env.Servers.Known(ctx))
 			if a.con.JSON() {
 				return a.con.Document(ts)
 			}
@@ -66,14 +66,14 @@ func newToolListCommand(a *app) *cli.Command {
 			for i, t := range ts {
 				rows[i] = []string{t.Name, t.Source, t.Run, a.ws.Relative(t.Origin)}
 			}
-			return a.table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
+			return a.con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
 		},
 	})
 }
 
 // heldTool finds one tool among those that the config holds.
 func (a *app) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
-	r, err := a.configOf(ctx, o.id, o.directives)
+	r, err := a.ws.ConfigOf(ctx, o.id, o.directives)
 	if err != nil {
 		return tools.Definition{}, nil, err
 	}

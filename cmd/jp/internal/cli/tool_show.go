@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
@@ -23,7 +24,7 @@ import (
 
 // toolDetail is a tool of an agent as `tool show` publishes it: what is said about it, and what comes of that here.
 type toolDetail struct {
-	toolShown
+	run.ShownTool
 	Reaches    []string        `json:"reaches"`    // "ro PATH" or "rw PATH": access, or the default that holds without it
 	Variables  []string        `json:"variables"`  // all that a local tool is let have, by name; a * ends a beginning of names
 	Unenforced []string        `json:"unenforced"` // what of its sandbox this system cannot enforce
@@ -52,7 +53,7 @@ func newToolShowCommand(a *app) *cli.Command {
 			known := a.env.Servers.Known(ctx)
 			reach := servers.ReachOfTool(d, known)
 			t := toolDetail{
-				toolShown: showTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
+				ShownTool: run.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
 				Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
 			}
 			if len(t.Schema) == 0 {

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
+	"jp/tools/files"
 	"jp/tools/unseen"
 )
 
@@ -37,7 +38,7 @@ func settingsShown(r *profiles.Resolved, userDir string) []settingGrant {
 	var list []settingGrant
 	for _, v := range r.Keys() {
 		file := v.Origin.File
-		if v.Default || v.Machine || !filepath.IsAbs(file) || userDir != "" && inside(userDir, file) {
+		if v.Default || v.Machine || !filepath.IsAbs(file) || userDir != "" && files.Inside(userDir, file) {
 			continue
 		}
 		switch key := v.Key; {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
-	"jp/tools/unseen"
 )
 
 // review says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
@@ -173,7 +171,7 @@ func (a *app) agentShown(src profiles.Sources, c *trust.Files, name, file string
 	s.Settings = append(s.Settings, settingsShown(r, src.UserDir)...)
 	known := a.env.Servers.In(c)
 	for _, d := range defs {
-		shown := showTool(d, "", known)
+		shown := run.ShowTool(d, "", known)
 		s.Tools = append(s.Tools, toolGrant{
 			Name: d.Name, Source: d.Source, Run: shown.Run, Detached: shown.Detached, Command: shown.Command, Sandbox: shown.Sandbox,
 			Network: shown.Network, Access: strings.Join(shown.Access, ", "), Env: shown.Env, JP: strings.Join(shown.JP, " "),
@@ -217,23 +215,6 @@ func (t toolGrant) text() string {
 		line += ", gets " + strings.Join(t.Env, " ")
 	}
 	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.Command)
-}
-
-// commandText is a command as its author wrote it.
-func commandText(c tools.CommandLine) string {
-	switch {
-	case c.Text != "" || c.IsZero():
-		return c.Text
-	case c.ScriptFile != "":
-		return c.Program + " .jp/tools/" + c.ScriptFile
-	case c.Script != "":
-		return c.Program + " -c " + strconv.Quote(c.Script)
-	}
-	words := []string{unseen.Word(c.Program)}
-	for _, arg := range c.Args {
-		words = append(words, unseen.Word(arg))
-	}
-	return strings.Join(words, " ")
 }
 
 // shortStamp is enough of a hash to compare by eye.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/markdown"
@@ -200,4 +201,21 @@ func writeErrorJSON(w io.Writer, r Report) {
 		return
 	}
 	fmt.Fprintf(w, "%s", b)
+}
+
+// Table writes rows: laid out for a terminal, tab-separated for a pipe.
+func (c *Console) Table(columns []term.Column, rows [][]string) error {
+	return c.Text(func(w *bufio.Writer) error {
+		if c.Pretty() {
+			t := term.Table{Columns: columns, Rows: rows}
+			return t.Write(w, c.IO)
+		}
+		for _, r := range rows {
+			for i, cell := range r {
+				r[i] = term.Escape(cell)
+			}
+			fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
+		}
+		return nil
+	})
 }

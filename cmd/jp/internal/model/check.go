@@ -36,9 +36,7 @@ func (r Request) Check() error {
 		}
 		offered[t.Name] = true
 	}
-	switch r.Reasoning {
-	case "", "none", "low", "medium", "high":
-	default:
+	if r.Reasoning != "" && !slices.Contains(Efforts(), r.Reasoning) {
 		return bad("reasoning %q: must be none, low, medium or high", r.Reasoning)
 	}
 	if r.ToolChoice != "" && r.ToolChoice != "none" {
@@ -211,3 +209,6 @@ func FitName(name string, most int) string {
 	}
 	return fit[:min(len(fit), most)]
 }
+
+// Efforts are how much a model can be told to reason, none first.
+func Efforts() []string { return []string{"none", "low", "medium", "high"} }

@@ -153,3 +153,6 @@ func Meant(name string) string {
 	}
 	return family
 }
+
+// Examples is for people who do not know what a model is called.
+const Examples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
@@ -182,4 +183,17 @@ func (env *Env) UnknownTool(f *exit.Error, name string, known []string, otherwis
 		return f.WithHint("it is built in; %s", enable)
 	}
 	return f.WithHint("%s", command.DidYouMean(name, append(slices.DeleteFunc(known, func(n string) bool { return n == "*" }), tools.EmbeddedNames()...), otherwise))
+}
+
+// NamesIn reads names with commas or spaces between them. What other agents can say and a name cannot is refused.
+func NamesIn(flag string, texts []string) ([]string, error) {
+	names := []string{}
+	for _, text := range texts {
+		if i := strings.IndexAny(text, "()*?[]"); i >= 0 {
+			return nil, exit.Usagef("%s %q: %q: only names of tools, no patterns", flag, text, text[i:i+1]).
+				WithHint("what a tool may do stands in its definition; `jp tool ls` lists the names")
+		}
+		names = append(names, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })...)
+	}
+	return names, nil
 }

@@ -1,0 +1,54 @@
+package run
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"jp/cmd/jp/internal/model"
+	"jp/profiles"
+)
+
+// TitleKey is the setting that names the model of titles.
+const TitleKey = "conversation.title.model"
+
+// ModelsNamed are the settings that name a model, as far as they do.
+func ModelsNamed(c profiles.Config) map[string]string {
+	all := map[string]string{
+		"assistant.model": c.Assistant.Model, "conversation.compact.model": c.Conversation.Compact.Model, TitleKey: c.Conversation.TitleModel,
+	}
+	maps.DeleteFunc(all, func(_, name string) bool { return name == "" })
+	return all
+}
+
+// FindModel looks up the model that a setting names; the error says where it was written.
+func (env *Env) FindModel(r *profiles.Resolved, key, name string) (model.Info, *profiles.Error) {
+	at := WrittenAt(r, key)
+	wrong := func(msg, hint string) *profiles.Error {
+		return &profiles.Error{File: at.File, Line: at.Line, Layer: at.Layer, Key: key, Msg: msg, Hint: hint}
+	}
+	id, err := r.Config.ResolveModel(name)
+	var e *profiles.Error
+	if errors.As(err, &e) {
+		return model.Info{}, wrong(e.Msg, e.Hint)
+	}
+	info, err := model.Lookup(id, env.Providers(r.Config))
+	var unknown *model.Error
+	switch {
+	case errors.As(err, &unknown):
+		return info, wrong(unknown.Message, unknown.Hint)
+	case err != nil:
+		return info, wrong(err.Error(), "")
+	}
+	return info, nil
+}
+
+// WrittenAt returns where the value of a key that holds was written; the zero Position when nothing gives one.
+func WrittenAt(r *profiles.Resolved, key string) profiles.Position {
+	for _, o := range slices.Backward(r.Origin(key)) {
+		if !o.Dropped {
+			return o.Position
+		}
+	}
+	return profiles.Position{}
+}

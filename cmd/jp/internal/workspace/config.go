@@ -1,0 +1,56 @@
+package workspace
+
+import (
+	"context"
+
+	"jp/cmd/jp/internal/command"
+	"jp/profiles"
+)
+
+// ConfigOf resolves the config of a conversation, or of a new one, under directives.
+func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds []profiles.Directive) (*profiles.Resolved, error) {
+	if _, err := w.Root(); err != nil {
+		return nil, err
+	}
+	src, err := w.Sources(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
+	var held []string
+	if id.Set {
+		st, err := w.Store(ctx)
+		if err != nil {
+			return nil, err
+		}
+		target, err := w.Target(ctx, id.Value)
+		if err != nil {
+			return nil, err
+		}
+		c, err := st.Get(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		stored, err := st.Config(ctx, target)
+		if err != nil {
+			return nil, err
+		}
+		src.Stored = stored.JSON
+		if c.Grant != nil {
+			src.HasGrant, held = true, c.Grant.Tools
+		}
+	}
+	r, err := w.Config(src, ds, nil)
+	if err == nil && src.HasGrant {
+		r.Cut(held)
+	}
+	return r, err
+}
+
+// TrustedSources says where config comes from, without asking for trust.
+func (w *Workspace) TrustedSources(ctx context.Context) profiles.Sources {
+	src := w.UserSources()
+	if w.Gate.PassUnasked(ctx) != nil {
+		src.Workspace = w.Found()
+	}
+	return src
+}
