@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"jp/convstore/internal/db"
 )
 
 // opens are the open delegations of a ledger, in order.
@@ -19,8 +21,8 @@ type openDelegation struct {
 }
 
 func (t *tx) opens(ledger ID) (open opens, err error) {
-	err = t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
-		open = append(open, openDelegation{number: num(k[8:]), caller: idAt(v, 8)})
+	err = t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
+		open = append(open, openDelegation{number: db.Num(k[8:]), caller: idAt(v, 8)})
 		return nil
 	})
 	return open, err
@@ -209,7 +211,7 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 			return err
 		}
 		if held || r.Link == DelegationLink {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		if was := r.Limits; r.TurnOpen {
 			r.Limits = was.narrow(limits)
@@ -264,7 +266,7 @@ func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Ev
 func (l *Log) Limit(ctx context.Context, limits Limits) error {
 	return l.write(ctx, func(t *tx, r *record) error {
 		if r.Link == DelegationLink {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		r.Limits = r.Limits.narrow(limits)
 		return t.save(l.id, r)
@@ -285,7 +287,7 @@ func (t *tx) loseCall(id ID, r *record) error {
 // the conversation, one that an import brought included, which would be taken for it.
 func (t *tx) loss(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
-	for n := 2; t.bucket(bEventIDs).Get(textKey(id, name)) != nil; n++ {
+	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {
 		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)
 	}
 	return Event{ID: name, Time: r.UpdatedAt, Body: ModelCall{
@@ -295,7 +297,7 @@ func (t *tx) loss(id ID, r *record) Event {
 
 // note appends an event of the store's own making.
 func (t *tx) note(id ID, r *record, body Body) error {
-	return t.noteEvent(id, r, Event{ID: NewEventID(), Time: t.now, Body: body})
+	return t.noteEvent(id, r, Event{ID: NewEventID(), Time: t.Now, Body: body})
 }
 
 func (t *tx) noteEvent(id ID, r *record, ev Event) error {

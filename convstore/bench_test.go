@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"jp/convstore/internal/db"
 )
 
 // The benchmarks use a real disk: the folder of $TMPDIR.
@@ -365,7 +367,7 @@ func corpus(b *testing.B, s *Store, size int) {
 					if n%3 == 0 {
 						body = ToolResult{ID: "x", Text: text.String()}
 					}
-					e, err := encodeEvent(Event{ID: NewEventID(), Time: t.now, Body: body})
+					e, err := encodeEvent(Event{ID: NewEventID(), Time: t.Now, Body: body})
 					if err != nil {
 						return err
 					}
@@ -469,7 +471,7 @@ func BenchmarkSearch(b *testing.B) {
 	var size int64
 	if err := s.f.read(b.Context(), func(t *tx) error {
 		n := 0
-		return t.prefixed(bEvents, nil, func(_, v []byte) error {
+		return t.Prefixed(db.Events, nil, func(_, v []byte) error {
 			st, err := parseStored(v)
 			if err != nil {
 				return err

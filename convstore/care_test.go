@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
@@ -60,7 +61,7 @@ func TestMuchIsFree(t *testing.T) {
 	} {
 		var notices []string
 		s := openStoreIn(t, s.f.Dir, Options{Notice: func(text string) { notices = append(notices, text) }})
-		s.f.free = tt.free
+		s.f.Free = tt.free
 		if err := tt.use(s); err != nil {
 			t.Errorf("%s: %v", tt.what, err)
 		}
@@ -150,8 +151,8 @@ func dump(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := s.f.read(t.Context(), func(tx *tx) error {
-		for n, name := range bucketNames {
-			if err := tx.prefixed(bucketNumber(n), nil, func(k, v []byte) error {
+		for n, name := range db.BucketNames {
+			if err := tx.Prefixed(db.BucketNumber(n), nil, func(k, v []byte) error {
 				all[name+" "+string(k)] = string(v)
 				return nil
 			}); err != nil {
@@ -220,10 +221,10 @@ func TestCompactRefuses(t *testing.T) {
 	}
 	// A stopped one leaves everything as it was.
 	s = storeOf(t, sample)
-	err = s.f.session(ctx, true, func(h *handle) error {
+	err = s.f.Session(ctx, true, func(h *db.Handle) error {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
-		_, err := s.f.rewrite(stopped, h, Space{Size: 1 << 62})
+		_, err := s.f.Rewrite(stopped, h, Space{Size: 1 << 62})
 		return err
 	})
 	if !errors.Is(err, context.Canceled) || !bytes.Equal(mustRead(t, s.Path()), sample) {
@@ -310,7 +311,7 @@ func TestBackupBesideWriters(t *testing.T) {
 					}
 				}
 			}
-			return s.f.soundly(t.Context())(func(file *os.File) error {
+			return s.f.Soundly(t.Context())(func(file *os.File) error {
 				moment = mustRead(t, s.Path())
 				return use(file)
 			})
@@ -329,7 +330,7 @@ func TestBackupBesideWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustNot(t, s.f.CopyTo(t.Context(), file, s.f.anyhow(t.Context())))
+	mustNot(t, s.f.CopyTo(t.Context(), file, s.f.Anyhow(t.Context())))
 	if left := filesIn(t, dir); runtime.GOOS == "linux" && len(left) != 0 {
 		t.Errorf("what a kill would leave: %v", left)
 	}

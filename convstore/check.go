@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 )
 
 // checkInPlace is the size in bytes up to which a store is checked with its lock held: that takes a
@@ -35,55 +35,37 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 func (f *base) check(ctx context.Context, inPlace int64) error {
-	check := func(h *handle) error { return f.checkAll(ctx, h) }
+	check := func(h *db.Handle) error { return f.checkAll(ctx, h) }
 	if info, err := os.Lstat(f.StorePath()); err == nil && info.Size() > inPlace {
-		file, err := f.aside(ctx, f.anyhow(ctx))
+		file, err := f.Aside(ctx, f.Anyhow(ctx))
 		if err != nil {
 			return err
 		}
 		if file != nil {
 			defer file.Close()
-			return f.guarded(func(h *handle) error { return f.openCopy(file, h) }, check)
+			return f.Guarded(func(h *db.Handle) error { return f.OpenCopy(file, h) }, check)
 		}
 	}
-	return f.session(ctx, false, check)
+	return f.Session(ctx, false, check)
 }
 
 // checkAll checks an open file.
-func (f *base) checkAll(ctx context.Context, h *handle) error {
-	if err := f.checkPages(h.file); err != nil {
+func (f *base) checkAll(ctx context.Context, h *db.Handle) error {
+	if err := f.CheckPages(h.File); err != nil {
 		return err
 	}
 	return f.view(h, func(t *tx) error {
 		// The walk above has touched every page that bbolt will now touch.
 		var problems []error
-		for problem := range t.b.Check() {
+		for problem := range t.Bolt.Check() {
 			problems = append(problems, problem)
 		}
 		if len(problems) > 0 {
-			return t.damaged("%w", errors.Join(problems...))
+			return t.Damaged("%w", errors.Join(problems...))
 		}
 		c := checker{t: t, records: make(map[ID]*record), found: make(map[ID]counts)}
 		return c.run(ctx)
 	})
-}
-
-func (f *base) checkPages(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return f.SystemError(err)
-	}
-	pages, err := page.Open(file, info.Size())
-	if err == nil && pages.Lone {
-		err = page.ErrLone
-	}
-	if err == nil {
-		err = pages.Check()
-	}
-	if err != nil {
-		return &DamagedError{Path: f.StorePath(), Err: err}
-	}
-	return nil
 }
 
 // checker compares what the store says twice.
@@ -139,14 +121,14 @@ func (c *checker) run(ctx context.Context) error {
 		}
 	}
 	if len(c.problems) > 0 {
-		return c.t.damaged("%w", errors.Join(c.problems...))
+		return c.t.Damaged("%w", errors.Join(c.problems...))
 	}
 	return nil
 }
 
 func (c *checker) readRecords() error {
-	last := num(c.t.bucket(bMeta).Get([]byte(metaLast)))
-	return c.t.prefixed(bConversations, nil, func(k, _ []byte) error {
+	last := db.Num(c.t.Bucket(db.Meta).Get([]byte(db.LastKey)))
+	return c.t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		if len(k) != 8 || id <= 0 {
 			c.problem("conversations: malformed key %x", k)
@@ -169,7 +151,7 @@ func (c *checker) readRecords() error {
 // checkImports notes what is being imported: its events stand before its record.
 func (c *checker) checkImports() error {
 	c.staged = make(map[ID]bool)
-	if err := c.t.prefixed(bImports, nil, func(k, v []byte) error {
+	if err := c.t.Prefixed(db.Imports, nil, func(k, v []byte) error {
 		_, err := parseStaged(v)
 		switch {
 		case err != nil || len(k) != 8 && len(k) != 16:
@@ -183,7 +165,7 @@ func (c *checker) checkImports() error {
 	}); err != nil {
 		return err
 	}
-	return c.t.prefixed(bImported, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Imported, nil, func(k, _ []byte) error {
 		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
 			c.problem("imported: %x belongs to no conversation", k)
 			return nil
@@ -197,11 +179,11 @@ func (c *checker) checkImports() error {
 
 func (c *checker) checkListing() error {
 	for id, r := range c.records {
-		if !bytes.Equal(c.t.bucket(bListing).Get(id.key()), r.entry()) {
+		if !bytes.Equal(c.t.Bucket(db.Listing).Get(id.key()), r.entry()) {
 			c.problem("conversation %s: its entry in the listing is another's, or missing", id)
 		}
 	}
-	return c.t.prefixed(bListing, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Listing, nil, func(k, _ []byte) error {
 		if len(k) != 8 || c.records[idAt(k, 0)] == nil {
 			c.problem("listing: %x belongs to no conversation", k)
 		}
@@ -230,7 +212,7 @@ func (c *checker) checkTree() error {
 			c.problem("conversation %s: parent %q and link %q contradict", id, r.Parent, r.Link)
 		}
 		if r.Parent == 0 {
-			if c.t.bucket(bRoots).Get(id.key()) == nil {
+			if c.t.Bucket(db.Roots).Get(id.key()) == nil {
 				c.problem("conversation %s: missing among the roots", id)
 			}
 			continue
@@ -241,11 +223,11 @@ func (c *checker) checkTree() error {
 			n.hiddenChildren++
 		}
 		c.found[r.Parent] = n
-		if v := c.t.bucket(bChildren).Get(pairKey(r.Parent, uint64(id))); len(v) != 1 || Link(v[0]) != r.Link {
+		if v := c.t.Bucket(db.Children).Get(db.PairKey(r.Parent, uint64(id))); len(v) != 1 || Link(v[0]) != r.Link {
 			c.problem("conversation %s: missing among the children of %s", id, r.Parent)
 		}
 	}
-	if err := c.t.prefixed(bRoots, nil, func(k, _ []byte) error {
+	if err := c.t.Prefixed(db.Roots, nil, func(k, _ []byte) error {
 		if r := c.records[idAt(k, 0)]; len(k) != 8 || r == nil || r.Parent != 0 {
 			c.problem("roots: %x is none", k)
 		}
@@ -253,7 +235,7 @@ func (c *checker) checkTree() error {
 	}); err != nil {
 		return err
 	}
-	return c.t.prefixed(bChildren, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Children, nil, func(k, _ []byte) error {
 		if r := c.records[idAt(k, 8)]; len(k) != 16 || r == nil || r.Parent != idAt(k, 0) {
 			c.problem("children: %x is none", k)
 		}
@@ -262,7 +244,7 @@ func (c *checker) checkTree() error {
 }
 
 func (c *checker) readEvents() error {
-	return c.t.prefixed(bEvents, nil, func(k, v []byte) error {
+	return c.t.Prefixed(db.Events, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
 		if c.staged[id] {
 			return nil
@@ -271,7 +253,7 @@ func (c *checker) readEvents() error {
 			c.problem("events: %x belongs to no conversation", k)
 			return nil
 		}
-		n, seq := c.found[id], num(k[8:])
+		n, seq := c.found[id], db.Num(k[8:])
 		defer func() { c.found[id] = n }()
 		if seq != n.lastSeq+1 {
 			c.problem("conversation %s: event %d follows %d", id, seq, n.lastSeq)
@@ -299,7 +281,7 @@ func (c *checker) readEvents() error {
 			n.turns++
 			n.open = true
 			n.since = Spend{n.usage, n.cost, n.unpriced}
-			if v := c.t.bucket(bTurns).Get(turnKey(id, n.turns)); len(v) != 8 || num(v) != seq {
+			if v := c.t.Bucket(db.Turns).Get(db.TurnKey(id, n.turns)); len(v) != 8 || db.Num(v) != seq {
 				c.problem("conversation %s: turn %d is not indexed", id, n.turns)
 			}
 		case TurnEnd:
@@ -315,7 +297,7 @@ func (c *checker) readEvents() error {
 		if int(s.turn) != n.turns {
 			c.problem("conversation %s: event %d: in turn %d, should be %d", id, seq, s.turn, n.turns)
 		}
-		if v := c.t.bucket(bEventIDs).Get(textKey(id, string(s.id))); len(v) != 8 || num(v) != seq {
+		if v := c.t.Bucket(db.EventIDs).Get(db.TextKey(id, string(s.id))); len(v) != 8 || db.Num(v) != seq {
 			c.problem("conversation %s: event %d: id %q is not indexed", id, seq, s.id)
 		}
 		return nil
@@ -323,7 +305,7 @@ func (c *checker) readEvents() error {
 }
 
 func (c *checker) checkEventIDs() error {
-	return c.t.prefixed(bEventIDs, nil, func(k, v []byte) error {
+	return c.t.Prefixed(db.EventIDs, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
 		if c.staged[id] {
 			return nil
@@ -340,7 +322,7 @@ func (c *checker) checkEventIDs() error {
 }
 
 func (c *checker) checkTurns() error {
-	return c.t.prefixed(bTurns, nil, func(k, v []byte) error {
+	return c.t.Prefixed(db.Turns, nil, func(k, v []byte) error {
 		id := idAt(k, 0)
 		if c.staged[id] {
 			return nil
@@ -379,7 +361,7 @@ func (c *checker) checkConfigs() error {
 			c.problem("%w", err)
 		}
 	}
-	return c.t.prefixed(bConfigs, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Configs, nil, func(k, _ []byte) error {
 		if c.records[idAt(k, 0)] == nil {
 			c.problem("configs: %x belongs to no conversation", k)
 		}
@@ -390,13 +372,13 @@ func (c *checker) checkConfigs() error {
 func (c *checker) checkDelegations() error {
 	t := c.t
 	var all []Delegation
-	if err := t.prefixed(bDelegations, nil, func(k, v []byte) error {
+	if err := t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)
 		if err != nil {
 			c.problem("%w", err)
 			return nil
 		}
-		open := t.bucket(bOpen).Get(k)
+		open := t.Bucket(db.OpenDelegations).Get(k)
 		if (d.State == "") != (len(open) == 16) || open != nil && (idAt(open, 0) != d.Child || idAt(open, 8) != d.Caller) {
 			c.problem("delegation %s: state %q, but open says %x", d.ID, d.State, open)
 		}
@@ -407,7 +389,7 @@ func (c *checker) checkDelegations() error {
 		if r := c.records[d.Caller]; r == nil || d.Imported || d.number <= r.After {
 			return nil
 		}
-		if call := t.bucket(bCalls).Get(textKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {
+		if call := t.Bucket(db.Calls).Get(db.TextKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {
 			c.problem("delegation %s: its call is not indexed", d.ID)
 		}
 		return nil
@@ -415,8 +397,8 @@ func (c *checker) checkDelegations() error {
 		return err
 	}
 	c.checkLedger(all)
-	if err := t.prefixed(bOpen, nil, func(k, _ []byte) error {
-		if t.bucket(bDelegations).Get(k) == nil {
+	if err := t.Prefixed(db.OpenDelegations, nil, func(k, _ []byte) error {
+		if t.Bucket(db.Delegations).Get(k) == nil {
 			c.problem("open: %x is no delegation", k)
 		}
 		return nil
@@ -432,12 +414,12 @@ func (c *checker) checkDelegations() error {
 			c.problem("conversation %s: run by a delegation that is not open", id)
 		}
 	}
-	return t.prefixed(bCalls, nil, func(k, v []byte) error {
+	return t.Prefixed(db.Calls, nil, func(k, v []byte) error {
 		if len(v) != 20 || c.records[idAt(k, 0)] == nil {
 			c.problem("calls: %x belongs to no conversation", k)
 			return nil
 		}
-		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
 		if err != nil || d.Caller != idAt(k, 0) || d.Call != string(k[8:]) || d.Turn != int(binary.BigEndian.Uint32(v[16:])) {
 			c.problem("calls: %x is of another delegation", k)
 		}
@@ -452,11 +434,11 @@ func (c *checker) checkExpiring() error {
 			continue
 		}
 		expiring++
-		if c.t.bucket(bExpiring).Get(expiryKey(r.ExpiresAt, id)) == nil {
+		if c.t.Bucket(db.Expiring).Get(expiryKey(r.ExpiresAt, id)) == nil {
 			c.problem("conversation %s: expires %s, but is not indexed", id, r.ExpiresAt.Format(time.RFC3339))
 		}
 	}
-	return c.t.prefixed(bExpiring, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Expiring, nil, func(k, _ []byte) error {
 		if expiring--; expiring < 0 {
 			c.problem("expiring: %x does not expire", k)
 		}
@@ -465,7 +447,7 @@ func (c *checker) checkExpiring() error {
 }
 
 func (c *checker) checkSessions() error {
-	return c.t.prefixed(bSessions, nil, func(k, _ []byte) error {
+	return c.t.Prefixed(db.Sessions, nil, func(k, _ []byte) error {
 		if _, err := c.t.session(string(k)); err != nil {
 			c.problem("%w", err)
 		}

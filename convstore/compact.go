@@ -1,35 +1,23 @@
 package convstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
-	"go.etcd.io/bbolt"
-	"golang.org/x/sys/unix"
-
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
-	"jp/convstore/internal/page"
 )
 
 // Space is the size of the store's file in bytes. A file that was once full never
 // shrinks by itself: what was removed from it is used again by what comes.
-type Space struct {
-	Size int64
-	Free int64 // of Size: what Compact would give back
-}
-
-// Worth reports whether compacting pays: a quarter is free, and it is not little.
-func (s Space) Worth() bool { return s.Free >= 4<<20 && s.Free >= s.Size/4 }
+type Space = db.Space
 
 // Space returns the size of the store's file, zero when there is none.
 func (s *Store) Space(ctx context.Context) (space Space, err error) {
-	err = s.f.session(ctx, false, func(h *handle) error {
-		space, err = s.f.space(h.file)
+	err = s.f.Session(ctx, false, func(h *db.Handle) error {
+		space, err = s.f.Space(h.File)
 		return err
 	})
 	if err == file.ErrAbsent {
@@ -38,21 +26,6 @@ func (s *Store) Space(ctx context.Context) (space Space, err error) {
 	return space, err
 }
 
-func (f *base) space(file *os.File) (Space, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return Space{}, f.SystemError(err)
-	}
-	p, err := page.Open(file, info.Size())
-	if err != nil {
-		return Space{}, &DamagedError{Path: f.StorePath(), Err: err}
-	}
-	return Space{Size: info.Size(), Free: p.FreeBytes()}, nil
-}
-
-// compactBatch is how many bytes go into one transaction of the new file.
-const compactBatch = 16 << 20
-
 // Compact writes the store anew without its free space, and returns its size before
 // and after; where the new file would not be smaller, the old one stays, and the
 // two are the same. Others wait meanwhile, as for a long transaction, and find the new
@@ -60,16 +33,16 @@ const compactBatch = 16 << 20
 // file is refused. What was written is compared with the old file, entry by entry,
 // before it takes its place.
 func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
-	if s.f.readOnly {
+	if s.f.ReadOnly {
 		return before, after, ErrReadOnly
 	}
 	if _, err := os.Lstat(s.Path()); errors.Is(err, fs.ErrNotExist) {
 		return before, after, nil
 	}
-	s.f.freed.Store(true) // it is about to be mended
+	s.f.Freed.Store(true) // it is about to be mended
 	// Nothing is written before the pages have been found sound: bbolt would take new pages from a
 	// freelist that may name pages in use.
-	if err := s.f.session(ctx, false, func(h *handle) error { return s.f.checkPages(h.file) }); err != nil {
+	if err := s.f.Session(ctx, false, func(h *db.Handle) error { return s.f.CheckPages(h.File) }); err != nil {
 		return before, after, err
 	}
 	// What is of another version is migrated or refused here.
@@ -80,210 +53,21 @@ func (s *Store) Compact(ctx context.Context) (before, after Space, err error) {
 	if err := s.f.sweepImports(ctx); err != nil {
 		return before, after, err
 	}
-	err = s.f.session(ctx, true, func(h *handle) error {
-		if before, err = s.f.space(h.file); err != nil {
+	err = s.f.Session(ctx, true, func(h *db.Handle) error {
+		if before, err = s.f.Space(h.File); err != nil {
 			return err
 		}
-		if err := s.f.checkPages(h.file); err != nil {
+		if err := s.f.CheckPages(h.File); err != nil {
 			return err
 		}
-		after, err = s.f.rewrite(ctx, h, before)
+		after, err = s.f.Rewrite(ctx, h, before)
 		return err
 	})
 	return before, after, err
-}
-
-// rewrite puts a copy of the store, made entry by entry, in its place, if it is smaller.
-func (f *base) rewrite(ctx context.Context, h *handle, before Space) (after Space, err error) {
-	unfinished := f.Unfinished()
-	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return after, f.SystemError(err)
-	}
-	defer func() { _ = os.Remove(unfinished) }() // where it is still that
-	db, err := bbolt.Open(unfinished, 0o600, &bbolt.Options{
-		NoStatistics: true, NoSync: true, NoGrowSync: true, // it is flushed once, below
-		OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
-			return os.OpenFile(path, flag|os.O_EXCL|unix.O_NOFOLLOW, mode)
-		},
-	})
-	if err != nil {
-		return after, f.SystemError(err)
-	}
-	err = f.copyInto(ctx, db, h)
-	if closed := db.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return after, fmt.Errorf("store %s: not compacted, and as it was: %w", f.StorePath(), err)
-	}
-	made, err := file.OpenOwn(unfinished, os.O_RDWR)
-	if err != nil {
-		return after, f.SystemError(err)
-	}
-	defer made.Close()
-	if err := trim(made); err != nil {
-		return after, f.SystemError(err)
-	}
-	if after, err = f.space(made); err != nil {
-		return after, err
-	}
-	if after.Size >= before.Size {
-		return before, nil
-	}
-	if err := made.Sync(); err != nil {
-		return after, f.SystemError(err)
-	}
-	if err := os.Rename(unfinished, f.StorePath()); err != nil {
-		return after, f.SystemError(err)
-	}
-	return after, file.SyncDir(f.Dir)
-}
-
-// trim cuts off what bbolt has made the file larger than its pages in use.
-func trim(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	p, err := page.Open(file, info.Size())
-	if err != nil {
-		return err
-	}
-	return file.Truncate(p.Bytes())
-}
-
-// copyInto fills an empty file with what the store holds, and compares the two.
-func (f *base) copyInto(ctx context.Context, dst *bbolt.DB, h *handle) error {
-	src, err := h.db.Begin(false)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Rollback() }()
-	if err := src.ForEach(func(name []byte, from *bbolt.Bucket) error { return copyBucket(ctx, dst, name, from) }); err != nil {
-		return err
-	}
-	return dst.View(func(copied *bbolt.Tx) error { return sameContent(ctx, src, copied) })
-}
-
-// copyBucket copies one bucket, in transactions of a bounded size.
-func copyBucket(ctx context.Context, dst *bbolt.DB, name []byte, from *bbolt.Bucket) error {
-	c := from.Cursor()
-	k, v := c.First()
-	for first := true; first || k != nil; first = false {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := dst.Update(func(t *bbolt.Tx) error {
-			to, err := t.CreateBucketIfNotExists(name)
-			if err != nil {
-				return err
-			}
-			to.FillPercent = 0.9 // the keys come in order
-			if err := to.SetSequence(from.Sequence()); err != nil {
-				return err
-			}
-			for size := 0; k != nil && size < compactBatch; k, v = c.Next() {
-				if v == nil {
-					return fmt.Errorf("bucket %s: holds a bucket %q", name, k)
-				}
-				if err := to.Put(k, v); err != nil {
-					return err
-				}
-				size += len(k) + len(v)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var errCopyDiffers = errors.New("the copy differs from the store")
-
-// sameContent compares two files entry by entry.
-func sameContent(ctx context.Context, a, b *bbolt.Tx) error {
-	buckets := 0
-	if err := b.ForEach(func([]byte, *bbolt.Bucket) error { buckets--; return nil }); err != nil {
-		return err
-	}
-	if err := a.ForEach(func(name []byte, of *bbolt.Bucket) error {
-		buckets++
-		to := b.Bucket(name)
-		if to == nil || to.Sequence() != of.Sequence() {
-			return errCopyDiffers
-		}
-		ca, cb := of.Cursor(), to.Cursor()
-		ka, va := ca.First()
-		kb, vb := cb.First()
-		for n := 0; ka != nil || kb != nil; n++ {
-			if !bytes.Equal(ka, kb) || !bytes.Equal(va, vb) {
-				return errCopyDiffers
-			}
-			if n%1024 == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			ka, va = ca.Next()
-			kb, vb = cb.Next()
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if buckets != 0 {
-		return errCopyDiffers
-	}
-	return nil
 }
 
 // Backup copies the store, as it is at one moment, to a file that must not exist:
 // complete and flushed, or not at all. Writers wait for no longer than it takes to read
 // the store once, see file.Folder.CopyTo. The pages of the copy have been checked when it gets its name. An
 // error that wraps fs.ErrExist says that there is such a file, ErrNoStore that there is no store yet.
-func (s *Store) Backup(ctx context.Context, path string) (err error) {
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("backup %s: %w", path, fs.ErrExist)
-	}
-	tmp, name, err := file.Nameless(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if at := (*fs.PathError)(nil); errors.As(err, &at) {
-		err = at.Err // without the name of a file that nobody has asked for
-	}
-	if err != nil {
-		return backupError(path, err)
-	}
-	named := false
-	defer func() {
-		tmp.Close()
-		if !named && tmp.Name() != filepath.Dir(path) {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	err = s.f.CopyTo(ctx, tmp, s.f.soundly(ctx))
-	switch {
-	case err == file.ErrAbsent:
-		return fmt.Errorf("%s: %w", s.Path(), ErrNoStore)
-	case err != nil:
-		return backupError(path, err)
-	}
-	if err := s.f.checkPages(tmp); err != nil {
-		return err
-	}
-	if err := tmp.Sync(); err != nil {
-		return backupError(path, err)
-	}
-	if err := name(path); err != nil {
-		return backupError(path, err)
-	}
-	named = true
-	return file.SyncDir(filepath.Dir(path))
-}
-
-func backupError(path string, err error) error {
-	var damaged *DamagedError
-	var schema *SchemaError
-	var busy *BusyError
-	if errors.As(err, &damaged) || errors.As(err, &schema) || errors.As(err, &busy) {
-		return err
-	}
-	return fmt.Errorf("backup %s: nothing was written: %w", path, err)
-}
+func (s *Store) Backup(ctx context.Context, path string) error { return s.f.Backup(ctx, path) }

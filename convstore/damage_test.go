@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
@@ -109,19 +110,19 @@ func storeOf(t testing.TB, data []byte) *Store {
 func TestNoStore(t *testing.T) {
 	sample := sampleStore(t)
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
-	db := rawOpen(t, foreign, false)
-	_ = db.Update(func(tx *bbolt.Tx) error {
+	bolt := rawOpen(t, foreign, false)
+	_ = bolt.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("something else"))
 		return err
 	})
-	_ = db.Close()
+	_ = bolt.Close()
 	unversioned := filepath.Join(t.TempDir(), "unversioned.db")
-	db = rawOpen(t, unversioned, false)
-	_ = db.Update(func(tx *bbolt.Tx) error {
+	bolt = rawOpen(t, unversioned, false)
+	_ = bolt.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("meta"))
 		return err
 	})
-	_ = db.Close()
+	_ = bolt.Close()
 	for _, test := range []struct {
 		name string
 		data []byte
@@ -231,21 +232,21 @@ func TestCheckNotices(t *testing.T) {
 		"a missing config":         drop("configs"),
 		"a missing event":          drop("events"),
 		"a missing entry":          drop("listing"),
-		"a ghost's entry":          put("listing", be64(77), make([]byte, 26)),
+		"a ghost's entry":          put("listing", db.Key(77), make([]byte, 26)),
 		"another title listed":     rewrite("listing", "x", "y"),
 		"a missing event id":       drop("event_ids"),
 		"a missing turn":           drop("turns"),
 		"a missing delegation":     drop("delegations"),
 		"a missing call":           drop("calls"),
 		"a ghost among the roots":  put("roots", ghost, nil),
-		"a ghost's child":          put("children", pairKey(77, 78), []byte{1}),
+		"a ghost's child":          put("children", db.PairKey(ID(77), 78), []byte{1}),
 		"a ghost's config":         put("configs", ghost, []byte("[]\n")),
-		"a ghost's event":          put("events", pairKey(77, 1), []byte("x")),
-		"a ghost's event id":       put("event_ids", textKey(77, "x"), be64(1)),
-		"a ghost's turn":           put("turns", turnKey(77, 1), be64(1)),
-		"a ghost's call":           put("calls", textKey(77, "x"), make([]byte, 20)),
+		"a ghost's event":          put("events", db.PairKey(ID(77), 1), []byte("x")),
+		"a ghost's event id":       put("event_ids", db.TextKey(ID(77), "x"), db.Key(1)),
+		"a ghost's turn":           put("turns", db.TurnKey(ID(77), 1), db.Key(1)),
+		"a ghost's call":           put("calls", db.TextKey(ID(77), "x"), make([]byte, 20)),
 		"a ghost that expires":     put("expiring", expiryKey(storeEpoch, 77), nil),
-		"an open ghost":            put("open", pairKey(77, 1), pairKey(1, 2)),
+		"an open ghost":            put("open", db.PairKey(ID(77), 1), db.PairKey(ID(1), 2)),
 		"a session that is none":   put("sessions", []byte("x"), []byte("{")),
 		"a record that is none":    put("conversations", ghost, []byte("{")),
 		"a wrong number of events": rewrite("conversations", `"events":120`, `"events":121`),
@@ -257,8 +258,8 @@ func TestCheckNotices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOf(t, sample)
-			db := rawOpen(t, s.Path(), false)
-			if err := errors.Join(db.Update(harm), db.Close()); err != nil {
+			bolt := rawOpen(t, s.Path(), false)
+			if err := errors.Join(bolt.Update(harm), bolt.Close()); err != nil {
 				t.Fatal(err)
 			}
 			var damaged *DamagedError
@@ -302,7 +303,7 @@ func TestLostEvents(t *testing.T) {
 	for _, lost := range []uint64{1, 60, 120} { // of 120
 		s := storeOf(t, sampleStore(t))
 		id := mustList(t, s.View, Filter{Roots: true})[0]
-		if err := s.f.write(t.Context(), func(tx *tx) error { return tx.drop(bEvents, pairKey(id, lost)) }); err != nil {
+		if err := s.f.write(t.Context(), func(tx *tx) error { return tx.Drop(db.Events, db.PairKey(id, lost)) }); err != nil {
 			t.Fatal(err)
 		}
 		for what, read := range map[string]func() error{
@@ -342,9 +343,9 @@ func TestLaterKinds(t *testing.T) {
 	c := mustCreate(t, s, New{})
 	mustAppend(t, mustLock(t, s, c.ID), Opaque{Name: "later", Raw: []byte(`{"type":"later"}`)})
 	if err := s.f.write(t.Context(), func(tx *tx) error {
-		v := bytes.Clone(tx.bucket(bEvents).Get(pairKey(c.ID, 1)))
+		v := bytes.Clone(tx.Bucket(db.Events).Get(db.PairKey(c.ID, 1)))
 		v[1] = byte(kindCount)
-		return tx.put(bEvents, pairKey(c.ID, 1), v)
+		return tx.Put(db.Events, db.PairKey(c.ID, 1), v)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +366,7 @@ func TestRingOfParents(t *testing.T) {
 				return err
 			}
 			r.Parent, r.Link = pair[1], DelegationLink
-			if err := errors.Join(tx.save(pair[0], r), tx.put(bChildren, pairKey(pair[1], uint64(pair[0])), []byte{byte(DelegationLink)})); err != nil {
+			if err := errors.Join(tx.save(pair[0], r), tx.Put(db.Children, db.PairKey(pair[1], uint64(pair[0])), []byte{byte(DelegationLink)})); err != nil {
 				return err
 			}
 		}

@@ -24,8 +24,9 @@
 // listing reads no events, and what can go stale is computed when it is read:
 // see Status. Store.Check knows every such promise.
 //
-// Two rooms below this package know nothing of conversations: internal/file has the
-// folder and its locks, internal/page the pages of bbolt's file.
+// Three rooms below this package know nothing of conversations: internal/file has the
+// folder and its locks, internal/page the pages of bbolt's file, internal/db the
+// transactions, and the buckets and keys by their names.
 //
 // # The folder
 //

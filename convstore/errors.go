@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -13,11 +14,19 @@ var ErrClosed = errors.New("conversation log: closed")
 
 // ErrReadOnly is returned by every writing method of a store that was opened
 // with Options.ReadOnly.
-var ErrReadOnly = errors.New("store: opened for reading only")
+var ErrReadOnly = db.ErrReadOnly
 
 // ErrNoStore is returned by what needs a store's file before anything has been
 // written to it.
-var ErrNoStore = errors.New("store: not made yet")
+var ErrNoStore = db.ErrNoStore
+
+// SchemaError says that the store was written by a newer version of this
+// package (Have > Want), or that it is older and may only be read (Have < Want).
+type SchemaError = db.SchemaError
+
+// DamagedError says that the file at Path is no store, or no sound one. The file
+// was left as it was found.
+type DamagedError = db.DamagedError
 
 // NotFoundError says that nothing bears the name that was asked for. ID is set
 // when the name was well formed; otherwise What is the name as it was given.
@@ -73,31 +82,10 @@ func (e *BusyError) Error() string {
 	return msg
 }
 
-// SchemaError says that the store was written by a newer version of this
-// package (Have > Want), or that it is older and may only be read (Have < Want).
-type SchemaError struct {
-	Path       string
-	Have, Want int
+// Unwrap returns what the lock in the store's folder failed with.
+func (e *BusyError) Unwrap() error {
+	return &file.BusyError{Run: int64(e.ID), Holder: e.Holder, Reads: e.Reads, Waited: e.Waited}
 }
-
-func (e *SchemaError) Error() string {
-	if e.Have > e.Want {
-		return fmt.Sprintf("store %s: written by a newer version (schema %d, this one knows %d)", e.Path, e.Have, e.Want)
-	}
-	return fmt.Sprintf("store %s: schema %d must first be brought to %d by a command that writes", e.Path, e.Have, e.Want)
-}
-
-// DamagedError says that the file at Path is no store, or no sound one. The file
-// was left as it was found.
-type DamagedError struct {
-	Path string
-	Err  error
-}
-
-func (e *DamagedError) Error() string { return fmt.Sprintf("store %s: damaged: %v", e.Path, e.Err) }
-
-// Unwrap returns what was found to be wrong.
-func (e *DamagedError) Unwrap() error { return e.Err }
 
 // ChildrenError says that a conversation was not removed because it has children
 // and nobody said what should become of them.

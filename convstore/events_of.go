@@ -55,7 +55,7 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 				for _, s := range p.events {
 					e, err := s.event(s.seq)
 					if err != nil {
-						yield(EventIn{}, &DamagedError{v.f.StorePath(), fmt.Errorf("conversation %s: event %d: %w", p.id, s.seq, err)})
+						yield(EventIn{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", p.id, s.seq, err)})
 						return
 					}
 					if !yield(EventIn{p.id, e}, nil) {

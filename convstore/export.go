@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -34,13 +35,13 @@ func (v View) Imported(ctx context.Context, id ID) (im *Imported, err error) {
 }
 
 func (t *tx) imported(id ID) (*Imported, error) {
-	v := t.bucket(bImported).Get(id.key())
+	v := t.Bucket(db.Imported).Get(id.key())
 	if v == nil {
 		return nil, nil
 	}
 	var im Imported
 	if err := json.Unmarshal(v, &im); err != nil {
-		return nil, t.damaged("conversation %s: what it was imported with: %w", id, err)
+		return nil, t.Damaged("conversation %s: what it was imported with: %w", id, err)
 	}
 	return &im, nil
 }

@@ -144,7 +144,7 @@ func TestRunLocks(t *testing.T) {
 	held := []ID{1, 2, 3, 500, 501, 17636174891, 1<<62 + 1, 1<<63 - 1}
 	var files []*os.File
 	for _, id := range held {
-		file, err := s.f.takeRun(id)
+		file, err := s.f.TakeRun(int64(id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestRunLocks(t *testing.T) {
 		check(probe, false, free...)
 		probe.Close()
 	}
-	if _, err := s.f.takeRun(500); busyID(err) != 500 {
+	if _, err := s.f.TakeRun(500); busyID(err) != 500 {
 		t.Errorf("takeRun of one that is held: %v", err)
 	}
 	if err := s.f.write(t.Context(), func(tx *tx) error { return tx.takeAll([]ID{4, 499, 500, 502}) }); busyID(err) != 500 {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/tools/jsondoc"
 )
@@ -85,7 +86,7 @@ func (e *ConflictError) Error() string {
 // one. What an import that was killed has written is not visible, and the next
 // import removes it.
 func (s *Store) Import(ctx context.Context, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
-	if s.f.readOnly {
+	if s.f.ReadOnly {
 		return res, ErrReadOnly
 	}
 	im := &importer{f: s.f, o: o, at: make(map[ID]*arrival), ledgers: make(map[ID]int)}
@@ -219,7 +220,7 @@ func (im *importer) flush(ctx context.Context) error {
 			return err
 		}
 		if !wrote {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		return nil
 	})
@@ -254,7 +255,7 @@ func (im *importer) begin(t *tx) (err error) {
 		return nil
 	}
 	if im.id, err = t.allocate(); err == nil {
-		im.lock, err = t.f.takeRun(im.id)
+		im.lock, err = t.F.TakeRun(int64(im.id))
 	}
 	return err
 }
@@ -330,13 +331,13 @@ func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
 		return a, err
 	case !errors.As(err, &absent):
 		return nil, err
-	case t.bucket(bImports).Get(a.id.key()) != nil:
+	case t.Bucket(db.Imports).Get(a.id.key()) != nil:
 		return nil, &BusyError{ID: a.id}
 	}
 	if err := im.begin(t); err != nil {
 		return nil, err
 	}
-	a.new = &staged{By: im.id, Record: x.record(), Imported: x.imported(t.now), UpdatedAt: x.UpdatedAt}
+	a.new = &staged{By: im.id, Record: x.record(), Imported: x.imported(t.Now), UpdatedAt: x.UpdatedAt}
 	return a, nil
 }
 
@@ -380,14 +381,14 @@ func (x *Exported) imported(now time.Time) *Imported {
 
 // compare holds an event against the one that the store has in its place.
 func (im *importer) compare(t *tx, a *arrival, s stored) error {
-	v := t.bucket(bEvents).Get(pairKey(a.id, a.seq))
+	v := t.Bucket(db.Events).Get(db.PairKey(a.id, a.seq))
 	if v == nil {
 		a.differs = true
 		return nil
 	}
 	is, err := parseStored(v)
 	if err != nil {
-		return t.damaged("conversation %s: event %d: %w", a.id, a.seq, err)
+		return t.Damaged("conversation %s: event %d: %w", a.id, a.seq, err)
 	}
 	if is.nano != s.nano || !bytes.Equal(is.id, s.id) || !bytes.Equal(is.body, s.body) {
 		a.differs = true
@@ -443,7 +444,7 @@ func (im *importer) delegation(t *tx, d Delegation) (wrote bool, err error) {
 	if err := im.begin(t); err != nil {
 		return false, err
 	}
-	return true, t.stage(pairKey(root.id, uint64(n)), staged{By: im.id, Delegation: &d})
+	return true, t.stage(db.PairKey(root.id, uint64(n)), staged{By: im.id, Delegation: &d})
 }
 
 // compareDelegation holds a delegation against the one in its place.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"jp/convstore/internal/db"
 )
 
 // entry is what choosing and ordering conversations needs to know of one. It is
@@ -140,10 +142,10 @@ func (f Filter) admits(e entry) bool {
 // saveEntry brings the entry of a conversation up to date.
 func (t *tx) saveEntry(id ID, r *record) error {
 	e := r.entry()
-	if bytes.Equal(t.bucket(bListing).Get(id.key()), e) {
+	if bytes.Equal(t.Bucket(db.Listing).Get(id.key()), e) {
 		return nil
 	}
-	return t.put(bListing, id.key(), e)
+	return t.Put(db.Listing, id.key(), e)
 }
 
 // entries reads entries one after the other. It is quickest in the order of ids.
@@ -153,7 +155,7 @@ type entries struct {
 	k, v []byte
 }
 
-func (t *tx) entries() *entries { return &entries{t: t, c: t.bucket(bListing).Cursor()} }
+func (t *tx) entries() *entries { return &entries{t: t, c: t.Bucket(db.Listing).Cursor()} }
 
 // at returns the entry of a conversation.
 func (r *entries) at(id ID) (entry, error) {
@@ -165,7 +167,7 @@ func (r *entries) at(id ID) (entry, error) {
 	}
 	e, ok := parseEntry(r.v)
 	if !ok || idAt(r.k, 0) != id {
-		return entry{}, r.t.damaged("conversation %s: missing in the listing, or malformed there", id)
+		return entry{}, r.t.Damaged("conversation %s: missing in the listing, or malformed there", id)
 	}
 	return e, nil
 }
@@ -181,7 +183,7 @@ func (r *entries) all(backwards bool, fn func(ID, entry) error) error {
 	for ; r.k != nil; r.k, r.v = step() {
 		e, ok := parseEntry(r.v)
 		if !ok || len(r.k) != 8 {
-			return r.t.damaged("listing: %x: malformed", r.k)
+			return r.t.Damaged("listing: %x: malformed", r.k)
 		}
 		if err := fn(idAt(r.k, 0), e); err != nil {
 			return err

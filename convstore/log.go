@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -123,7 +124,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 func (l *Log) SetTitle(ctx context.Context, title string) error {
 	return l.write(ctx, func(t *tx, r *record) error {
 		if r.Title == title {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		r.Title = title
 		return t.save(l.id, r)
@@ -135,7 +136,7 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (changed bool, err error) {
 	err = l.append(ctx, events, func(t *tx, r *record) error {
 		if changed = r.Title == was; !changed {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		r.Title = title
 		return t.save(l.id, r)
@@ -169,7 +170,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 			e.ID = NewEventID()
 		}
 		if e.Time.IsZero() {
-			e.Time = l.f.now().UTC().Round(0)
+			e.Time = l.f.Now().UTC().Round(0)
 		}
 		s, err := encodeEvent(*e)
 		if err != nil {
@@ -201,7 +202,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		case then != nil:
 			return then(t, r)
 		case !changed:
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		return t.save(l.id, r)
 	})
@@ -218,12 +219,12 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 // caller saves. It fills in the event's turn and returns its sequence number; an
 // event that is there already leaves everything as it is.
 func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
-	idKey := textKey(id, string(s.id))
-	if v := t.bucket(bEventIDs).Get(idKey); v != nil {
-		seq := num(v)
-		there, err := parseStored(t.bucket(bEvents).Get(pairKey(id, seq)))
+	idKey := db.TextKey(id, string(s.id))
+	if v := t.Bucket(db.EventIDs).Get(idKey); v != nil {
+		seq := db.Num(v)
+		there, err := parseStored(t.Bucket(db.Events).Get(db.PairKey(id, seq)))
 		if err != nil {
-			return 0, t.damaged("conversation %s: event %d: %w", id, seq, err)
+			return 0, t.Damaged("conversation %s: event %d: %w", id, seq, err)
 		}
 		s.turn = there.turn
 		return seq, nil
@@ -237,7 +238,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 		if r.Link != DelegationLink {
 			r.Limits = b.Limits.clone()
 		}
-		if err := t.put(bTurns, turnKey(id, r.Turns), be64(seq)); err != nil {
+		if err := t.Put(db.Turns, db.TurnKey(id, r.Turns), db.Key(seq)); err != nil {
 			return 0, err
 		}
 	case TurnEnd:
@@ -260,10 +261,10 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 		}
 	}
 	s.turn = uint32(r.Turns)
-	if err := t.put(bEvents, pairKey(id, seq), s.append(nil)); err != nil {
+	if err := t.Put(db.Events, db.PairKey(id, seq), s.append(nil)); err != nil {
 		return 0, err
 	}
-	if err := t.put(bEventIDs, idKey, be64(seq)); err != nil {
+	if err := t.Put(db.EventIDs, idKey, db.Key(seq)); err != nil {
 		return 0, err
 	}
 	r.LastSeq = seq

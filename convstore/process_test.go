@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -243,7 +244,7 @@ func holdProgram(args []string) error {
 	return s.f.write(context.Background(), func(*tx) error {
 		fmt.Println("held")
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		return errUnchanged
+		return db.ErrUnchanged
 	})
 }
 

@@ -3,6 +3,7 @@ package convstore
 import (
 	"context"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) Reconcile(ctx context.Context) error {
 	return s.f.write(ctx, func(t *tx) error {
 		ledgers, err := t.abandonedLedgers() // some may have been settled since
 		if err == nil && len(ledgers) == 0 {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		for _, ledger := range ledgers {
 			if err == nil {
@@ -36,7 +37,7 @@ func (s *Store) Reconcile(ctx context.Context) error {
 
 // abandonedLedgers returns those with an open delegation that is abandoned, each once.
 func (t *tx) abandonedLedgers() (ledgers []ID, err error) {
-	err = t.prefixed(bOpen, nil, func(k, v []byte) error {
+	err = t.Prefixed(db.OpenDelegations, nil, func(k, v []byte) error {
 		ledger := idAt(k, 0)
 		if n := len(ledgers); n > 0 && ledgers[n-1] == ledger {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore/internal/db"
 	"jp/tools/jsondoc"
 )
 
@@ -114,13 +115,13 @@ func (t *tx) load(id ID) (*record, error) {
 	if id <= 0 {
 		return nil, &NotFoundError{ID: id}
 	}
-	v := t.bucket(bConversations).Get(id.key())
+	v := t.Bucket(db.Conversations).Get(id.key())
 	if v == nil {
 		return nil, &NotFoundError{ID: id}
 	}
 	var r record
 	if err := json.Unmarshal(v, &r); err != nil {
-		return nil, t.damaged("conversation %s: %w", id, err)
+		return nil, t.Damaged("conversation %s: %w", id, err)
 	}
 	return &r, nil
 }
@@ -145,7 +146,7 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 		for r.Parent != 0 {
 			next := r.Parent
 			if next == mark {
-				*err = t.damaged("conversation %s: is its own ancestor", id)
+				*err = t.Damaged("conversation %s: is its own ancestor", id)
 				return
 			}
 			if steps++; steps == limit {
@@ -170,7 +171,7 @@ func (t *tx) save(id ID, r *record) error {
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
-	if err := t.put(bConversations, id.key(), v); err != nil {
+	if err := t.Put(db.Conversations, id.key(), v); err != nil {
 		return err
 	}
 	return t.saveEntry(id, r)
@@ -285,7 +286,7 @@ func (t *tx) held(id ID) (bool, error) {
 		return false, nil
 	}
 	if t.runs == nil {
-		probe, err := t.f.ProbeRuns()
+		probe, err := t.F.ProbeRuns()
 		if err != nil {
 			return false, err
 		}
@@ -310,7 +311,7 @@ func (t *tx) takeAll(ids []ID) error {
 			return err
 		}
 		if held {
-			return &BusyError{ID: id, Holder: t.f.RunHolder(int64(id))}
+			return &BusyError{ID: id, Holder: t.F.RunHolder(int64(id))}
 		}
 	}
 	if t.mine == nil {
@@ -370,9 +371,9 @@ func parseConfig(v []byte) (Config, error) {
 }
 
 func (t *tx) config(id ID) (Config, error) {
-	c, err := parseConfig(t.bucket(bConfigs).Get(id.key()))
+	c, err := parseConfig(t.Bucket(db.Configs).Get(id.key()))
 	if err != nil {
-		return Config{}, t.damaged("conversation %s: %w", id, err)
+		return Config{}, t.Damaged("conversation %s: %w", id, err)
 	}
 	return c, nil
 }
@@ -382,5 +383,5 @@ func (t *tx) saveConfig(id ID, c Config) error {
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
-	return t.put(bConfigs, id.key(), v)
+	return t.Put(db.Configs, id.key(), v)
 }

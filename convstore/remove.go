@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -198,13 +199,13 @@ func (t *tx) remove(ids []ID) error {
 		if err := t.expires(id, r.ExpiresAt, time.Time{}); err != nil {
 			return err
 		}
-		for _, n := range []bucketNumber{bConversations, bListing, bConfigs, bImported} {
-			if err := t.drop(n, id.key()); err != nil {
+		for _, n := range []db.BucketNumber{db.Conversations, db.Listing, db.Configs, db.Imported} {
+			if err := t.Drop(n, id.key()); err != nil {
 				return err
 			}
 		}
-		for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns, bCalls} {
-			if err := t.dropPrefixed(n, id.key()); err != nil {
+		for _, n := range []db.BucketNumber{db.Events, db.EventIDs, db.Turns, db.Calls} {
+			if err := t.DropPrefixed(n, id.key()); err != nil {
 				return err
 			}
 		}
@@ -244,8 +245,8 @@ func (t *tx) settleLost(ids []ID) error {
 func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	due := false
 	err = s.f.read(ctx, func(t *tx) error {
-		k, _ := t.bucket(bExpiring).Cursor().First()
-		due = k != nil && string(k) < string(expiryKey(t.now, 0))
+		k, _ := t.Bucket(db.Expiring).Cursor().First()
+		due = k != nil && string(k) < string(expiryKey(t.Now, 0))
 		return nil
 	})
 	if err != nil || !due {
@@ -256,9 +257,9 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 	}
 	err = s.f.write(ctx, func(t *tx) error {
 		removed = nil
-		now := expiryKey(t.now, 0)
+		now := expiryKey(t.Now, 0)
 		var expired []ID
-		c := t.bucket(bExpiring).Cursor()
+		c := t.Bucket(db.Expiring).Cursor()
 		for k, _ := c.First(); k != nil && string(k) < string(now); k, _ = c.Next() {
 			expired = append(expired, idAt(k, 8))
 		}
@@ -291,7 +292,7 @@ func (s *Store) Expire(ctx context.Context) (removed []ID, err error) {
 			removed = append(removed, all...)
 		}
 		if len(removed) == 0 {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		return nil
 	})
@@ -313,7 +314,7 @@ func (t *tx) expirable(id ID) ([]ID, error) {
 		if err != nil {
 			return nil, err
 		}
-		lives := r.ExpiresAt.After(t.now)
+		lives := r.ExpiresAt.After(t.Now)
 		if r.ExpiresAt.IsZero() {
 			lives = i == 0 || r.Link != DelegationLink
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/tools/jsondoc"
 )
@@ -127,7 +128,7 @@ func (t *tx) ledgerOf(id ID, r *record) (ID, error) {
 // standing gathers what a decision is made on. It also returns the number of the
 // root's present turn.
 func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error) {
-	st := Standing{Now: t.now}
+	st := Standing{Now: t.Now}
 	var err error
 	if st.Caller, err = t.conversation(s.root, caller); err != nil {
 		return st, 0, err
@@ -219,7 +220,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		if err == nil {
 			c.ID, fresh = d.Child, d.Fresh
 		}
-	} else if number, err = t.bucket(bDelegations).NextSequence(); err != nil {
+	} else if number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
 		return fmt.Errorf("delegation: %w", err)
 	}
 	id, rec, err := s.child(t, r, caller, c)
@@ -231,7 +232,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
 		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
 		Depth: rec.Depth, Grant: c.Grant.clone(),
-		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: fresh, Reserved: t.now.UTC(),
+		Turn: caller.Turns, Session: session, ChildTurn: rec.Turns + 1, Fresh: fresh, Reserved: t.Now.UTC(),
 		ToolsAllowed: len(c.Grant.Tools), ToolsTotal: c.ToolsTotal, ToolsDenied: c.ToolsDenied,
 		Replayed: c.Replayed,
 	}
@@ -248,11 +249,11 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if err := t.saveDelegation(d); err != nil {
 		return err
 	}
-	if err := t.put(bOpen, pairKey(d.Root, number), pairKey(id, uint64(s.root))); err != nil {
+	if err := t.Put(db.OpenDelegations, db.PairKey(d.Root, number), db.PairKey(id, uint64(s.root))); err != nil {
 		return err
 	}
-	call := append(pairKey(d.Root, number), turnKey(0, d.Turn)[8:]...)
-	if err := t.put(bCalls, textKey(s.root, c.Call), call); err != nil {
+	call := append(db.PairKey(d.Root, number), db.TurnKey(ID(0), d.Turn)[8:]...)
+	if err := t.Put(db.Calls, db.TextKey(s.root, c.Call), call); err != nil {
 		return err
 	}
 	r.Delegation = d
@@ -284,7 +285,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		if err != nil {
 			return 0, nil, err
 		}
-		if r.lock, err = t.f.takeRun(c.ID); err != nil {
+		if r.lock, err = t.F.TakeRun(int64(c.ID)); err != nil {
 			return 0, nil, err
 		}
 		if rec, err = t.takeOver(c.ID, rec); err != nil {
@@ -310,7 +311,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 	}
 	id, err := t.insert(rec, c.Config)
 	if err == nil {
-		r.lock, err = t.f.takeRun(id)
+		r.lock, err = t.F.TakeRun(int64(id))
 	}
 	return id, rec, err
 }
@@ -335,7 +336,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 		}
 		if d.State != "" {
 			settled = d
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		// What the child left open below it belongs to its total. Our own lock is
 		// still held, and nothing of it runs any more.
@@ -356,7 +357,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	d.State, d.Reason, d.PID, d.Started = o.State, o.Reason, o.PID, o.Started.UTC().Round(0)
 	d.Ended = o.Ended.UTC().Round(0)
 	if d.Ended.IsZero() {
-		d.Ended = t.now.UTC()
+		d.Ended = t.Now.UTC()
 	}
 	d.Unstarted = o.unstarted
 	var err error
@@ -371,7 +372,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 	if err := t.saveDelegation(d); err != nil {
 		return d, err
 	}
-	if err := t.drop(bOpen, pairKey(d.Root, d.number)); err != nil {
+	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.number)); err != nil {
 		return d, err
 	}
 	return d, t.charge(d, d.Total)
@@ -424,9 +425,9 @@ func (t *tx) reconcile(ledger ID, self runner) error { return t.reconcileBut(led
 // reconcileBut is reconcile that leaves out one delegation.
 func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 	var lost []uint64
-	if err := t.prefixed(bOpen, ledger.key(), func(k, v []byte) error {
+	if err := t.Prefixed(db.OpenDelegations, ledger.key(), func(k, v []byte) error {
 		abandoned, err := t.abandoned(idAt(v, 0), idAt(v, 8), self)
-		if number := num(k[8:]); abandoned && number != but {
+		if number := db.Num(k[8:]); abandoned && number != but {
 			lost = append(lost, number)
 		}
 		return err
@@ -505,21 +506,21 @@ func (t *tx) saveDelegation(d Delegation) error {
 	if err != nil {
 		return fmt.Errorf("delegation %s: %w", d.ID, err)
 	}
-	return t.put(bDelegations, pairKey(d.Root, d.number), v)
+	return t.Put(db.Delegations, db.PairKey(d.Root, d.number), v)
 }
 
 func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
 	var d Delegation
 	if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
-		return d, t.damaged("delegation of %s: %w", idAt(k, 0), err)
+		return d, t.Damaged("delegation of %s: %w", idAt(k, 0), err)
 	}
-	d.number = num(k[8:])
+	d.number = db.Num(k[8:])
 	return d, nil
 }
 
 func (t *tx) delegation(root ID, number uint64) (Delegation, error) {
-	k := pairKey(root, number)
-	v := t.bucket(bDelegations).Get(k)
+	k := db.PairKey(root, number)
+	v := t.Bucket(db.Delegations).Get(k)
 	if v == nil {
 		return Delegation{}, &NotFoundError{ID: root, What: "delegation " + strconv.FormatUint(number, 10)}
 	}
@@ -530,17 +531,17 @@ func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) 
 	if len(call) > maxCall {
 		return Delegation{}, false, nil
 	}
-	v := t.bucket(bCalls).Get(textKey(caller, call))
+	v := t.Bucket(db.Calls).Get(db.TextKey(caller, call))
 	if v == nil {
 		return Delegation{}, false, nil
 	}
-	d, err := t.delegation(idAt(v, 0), num(v[8:]))
+	d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
 	return d, err == nil, err
 }
 
 // delegations returns those of a ledger, oldest first.
 func (t *tx) delegations(root ID) (ds []Delegation, err error) {
-	err = t.prefixed(bDelegations, root.key(), func(k, v []byte) error {
+	err = t.Prefixed(db.Delegations, root.key(), func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)
 		ds = append(ds, d)
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
 )
@@ -32,9 +33,9 @@ type salvaged struct {
 func (f *base) salvage(ctx context.Context, lost func(error)) iter.Seq2[salvaged, error] {
 	return func(yield func(salvaged, error) bool) {
 		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
-		copied, err := f.aside(ctx, f.anyhow(ctx))
+		copied, err := f.Aside(ctx, f.Anyhow(ctx))
 		if err == nil && copied == nil {
-			copied, err = f.acquire(ctx, false)
+			copied, err = f.Acquire(ctx, false)
 		}
 		if err == file.ErrAbsent {
 			return
@@ -43,8 +44,8 @@ func (f *base) salvage(ctx context.Context, lost func(error)) iter.Seq2[salvaged
 			yield(salvaged{}, err)
 			return
 		}
-		h := handle{file: copied}
-		defer h.abandon()
+		h := db.Handle{File: copied}
+		defer h.Abandon()
 		r, err := page.OpenRemains(copied, lost)
 		if err != nil {
 			yield(salvaged{}, &DamagedError{Path: f.StorePath(), Err: err})
@@ -64,8 +65,8 @@ type salvager struct {
 }
 
 func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) error {
-	each := func(n bucketNumber, fn func(k, v []byte) error) error {
-		return s.r.Each(bucketNames[n], func(k, v []byte) error {
+	each := func(n db.BucketNumber, fn func(k, v []byte) error) error {
+		return s.r.Each(db.BucketNames[n], func(k, v []byte) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -74,7 +75,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	}
 
 	configs := make(map[ID]Config)
-	if err := each(bConfigs, func(k, v []byte) error {
+	if err := each(db.Configs, func(k, v []byte) error {
 		c, err := parseConfig(v)
 		if err != nil {
 			s.lost(fmt.Errorf("config of %s: %w", idAt(k, 0), err))
@@ -85,7 +86,7 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 	}); err != nil {
 		return err
 	}
-	if err := each(bConversations, func(k, v []byte) error {
+	if err := each(db.Conversations, func(k, v []byte) error {
 		found := salvaged{ID: idAt(k, 0), Config: configs[idAt(k, 0)]}
 		delete(configs, found.ID)
 		if json.Valid(v) {
@@ -103,12 +104,12 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			return err
 		}
 	}
-	return each(bEvents, func(k, v []byte) error {
+	return each(db.Events, func(k, v []byte) error {
 		if len(k) != 16 {
 			s.lost(fmt.Errorf("event: malformed key %x", k))
 			return nil
 		}
-		id, seq := idAt(k, 0), num(k[8:])
+		id, seq := idAt(k, 0), db.Num(k[8:])
 		stored, err := parseStored(v)
 		var e Event
 		if err == nil {

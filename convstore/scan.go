@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
 	"jp/tools/regex"
 )
@@ -285,35 +286,17 @@ func (sc *scan) work(ctx context.Context) {
 // visit opens the store and gives use the pages of its events.
 func (sc *scan) visit(ctx context.Context, use func(*tx, page.Bucket) error) error {
 	f := sc.view.f
-	return f.session(ctx, false, func(h *handle) error {
+	return f.Session(ctx, false, func(h *db.Handle) error {
 		return f.view(h, func(t *tx) error {
-			return t.mapPages(&sc.maps, func(m *page.Map) error {
-				events, err := m.Bucket(bucketNames[bEvents])
+			return t.MapPages(&sc.maps, func(m *page.Map) error {
+				events, err := m.Bucket(db.BucketNames[db.Events])
 				if err != nil {
-					return t.damaged("%w", err)
+					return t.Damaged("%w", err)
 				}
 				return use(t, events)
 			})
 		})
 	})
-}
-
-// mapPages gives use the pages of the file.
-func (t *tx) mapPages(ms *page.Mappings, use func(*page.Map) error) error {
-	info, err := t.h.file.Stat()
-	if err != nil {
-		return t.f.SystemError(err)
-	}
-	p, err := page.Open(t.h.file, info.Size())
-	if err != nil {
-		return t.damaged("%w", err)
-	}
-	m, err := ms.Map(t.h.file, p)
-	if err != nil {
-		return t.f.SystemError(err)
-	}
-	defer m.Done()
-	return use(m)
 }
 
 // events searches a conversation's events from p.seq on. It stops when its time
@@ -323,7 +306,7 @@ func (t *tx) mapPages(ms *page.Mappings, use func(*page.Map) error) error {
 func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, until time.Time) error {
 	const lookEvery = 64 << 10 // bytes between two looks at the clock
 	begin, unseen, timeUp := p.seq, 0, false
-	err := events.Leaves(pairKey(p.id, p.seq), pairKey(p.id, math.MaxUint64), func(leaf page.Page) error {
+	err := events.Leaves(db.PairKey(p.id, p.seq), db.PairKey(p.id, math.MaxUint64), func(leaf page.Page) error {
 		some := sc.pre.passes(leaf.Data)
 		unseen += len(leaf.Data)
 		for i := range leaf.Count {
@@ -331,7 +314,7 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 			if err != nil {
 				return err
 			}
-			seq := num(k[min(8, len(k)):])
+			seq := db.Num(k[min(8, len(k)):])
 			switch id := idAt(k, 0); {
 			case id < p.id || id == p.id && seq < p.seq:
 				continue
@@ -379,7 +362,7 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 		}
 	}
 	if err != nil {
-		return t.damaged("%w", err)
+		return t.Damaged("%w", err)
 	}
 	if !timeUp {
 		p.seq = 0
@@ -395,7 +378,7 @@ func missing(id ID, seq uint64) error {
 // endsBefore returns an error when a conversation should have the event with a number. Of the record it
 // reads no more than it needs.
 func (t *tx) endsBefore(id ID, seq uint64) error {
-	v := t.bucket(bConversations).Get(id.key())
+	v := t.Bucket(db.Conversations).Get(id.key())
 	if v == nil {
 		return nil // it was removed meanwhile
 	}

@@ -2,74 +2,14 @@ package convstore
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
-	"go.etcd.io/bbolt"
+	"jp/convstore/internal/db"
 )
 
 // schemaVersion is the version of the drawing in the package comment.
 const schemaVersion = 4
-
-// bucketNumber names a bucket in the code.
-type bucketNumber int
-
-const (
-	bMeta bucketNumber = iota
-	bConversations
-	bListing
-	bRoots
-	bChildren
-	bConfigs
-	bEvents
-	bEventIDs
-	bTurns
-	bDelegations
-	bCalls
-	bOpen
-	bExpiring
-	bSessions
-	bImported
-	bImports
-	bucketCount
-)
-
-// bucketNames are the names in the file. They are part of the format.
-var bucketNames = [bucketCount]string{
-	bMeta:          "meta",
-	bConversations: "conversations",
-	bListing:       "listing",
-	bRoots:         "roots",
-	bChildren:      "children",
-	bConfigs:       "configs",
-	bEvents:        "events",
-	bEventIDs:      "event_ids",
-	bTurns:         "turns",
-	bDelegations:   "delegations",
-	bCalls:         "calls",
-	bOpen:          "open",
-	bExpiring:      "expiring",
-	bSessions:      "sessions",
-	bImported:      "imported",
-	bImports:       "imports",
-}
-
-// The keys of the bucket meta.
-const (
-	metaSchema = "schema" // schemaVersion
-	metaLast   = "last"   // the id allocated last
-)
-
-// makeBuckets fills an empty file with what every store has.
-func makeBuckets(b *bbolt.Tx) error {
-	for _, name := range bucketNames {
-		if _, err := b.CreateBucket([]byte(name)); err != nil {
-			return err
-		}
-	}
-	return b.Bucket([]byte(bucketNames[bMeta])).Put([]byte(metaSchema), be64(schemaVersion))
-}
 
 // migration brings a store from one schema version to the next.
 type migration struct {
@@ -89,10 +29,10 @@ var migrations = []migration{
 // makeListing gives every conversation its entry in the listing, which version 1
 // did not have.
 func makeListing(t *tx) error {
-	if _, err := t.b.CreateBucketIfNotExists([]byte(bucketNames[bListing])); err != nil {
+	if err := t.MakeBucket(db.Listing); err != nil {
 		return err
 	}
-	return t.prefixed(bConversations, nil, func(k, _ []byte) error {
+	return t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		r, err := t.load(id)
 		if err != nil {
@@ -104,8 +44,8 @@ func makeListing(t *tx) error {
 
 // makeImports makes the buckets of imports, which version 2 did not have.
 func makeImports(t *tx) error {
-	for _, n := range []bucketNumber{bImported, bImports} {
-		if _, err := t.b.CreateBucketIfNotExists([]byte(bucketNames[n])); err != nil {
+	for _, n := range []db.BucketNumber{db.Imported, db.Imports} {
+		if err := t.MakeBucket(n); err != nil {
 			return err
 		}
 	}
@@ -118,7 +58,7 @@ func makeImports(t *tx) error {
 // version 3 keeps it.
 func markImported(t *tx) error {
 	var made []Delegation
-	if err := t.prefixed(bDelegations, nil, func(k, v []byte) error {
+	if err := t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)
 		if !d.Imported {
 			made = append(made, d)
@@ -128,7 +68,7 @@ func markImported(t *tx) error {
 		return err
 	}
 	slices.SortFunc(made, func(a, b Delegation) int { return cmp.Compare(a.number, b.number) })
-	return t.prefixed(bImported, nil, func(k, _ []byte) error {
+	return t.Prefixed(db.Imported, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		im, err := t.imported(id)
 		if err != nil {
@@ -154,73 +94,34 @@ func markImported(t *tx) error {
 // migrate runs, inside the transaction, all the steps that lead to want. A store
 // from a later version is refused untouched.
 func (t *tx) migrate(steps []migration, want int) error {
-	started := t.schema()
+	started := t.Schema()
 	have := started
 	if have > want {
-		return &SchemaError{Path: t.f.StorePath(), Have: have, Want: want}
+		return &SchemaError{Path: t.F.StorePath(), Have: have, Want: want}
 	}
 	for _, step := range steps {
 		if step.from != have || have == want {
 			continue
 		}
 		if err := step.run(t); err != nil {
-			return fmt.Errorf("store %s: migrating from schema %d: %w", t.f.StorePath(), have, err)
+			return fmt.Errorf("store %s: migrating from schema %d: %w", t.F.StorePath(), have, err)
 		}
 		have++
-		if err := t.put(bMeta, []byte(metaSchema), be64(uint64(have))); err != nil {
+		if err := t.Put(db.Meta, []byte(db.SchemaKey), db.Key(uint64(have))); err != nil {
 			return err
 		}
 	}
 	if have != want {
-		return t.damaged("no way from schema %d to %d", have, want)
+		return t.Damaged("no way from schema %d to %d", have, want)
 	}
 	if have != started {
 		t.migrated = true
-		t.f.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.f.StorePath(), started, want))
+		t.F.Notice(fmt.Sprintf("store %s: brought from schema %d to %d", t.F.StorePath(), started, want))
 	}
 	return nil
 }
 
-// schema returns the version that the file says it has. A file without one is
-// somebody else's.
-func (t *tx) schema() int {
-	meta := t.b.Bucket([]byte(bucketNames[bMeta]))
-	if meta == nil {
-		panic(damage{fmt.Errorf("a bbolt file, but no store")})
-	}
-	v := meta.Get([]byte(metaSchema))
-	if len(v) != 8 || v[0] != 0 || v[1] != 0 || v[2] != 0 || v[3] != 0 {
-		panic(damage{fmt.Errorf("meta: no schema version")})
-	}
-	return int(binary.BigEndian.Uint64(v))
-}
-
-// Keys. All numbers are big-endian, so that they sort.
-
-func be64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
-func (id ID) key() []byte { return be64(uint64(id)) }
-
-// pairKey is a conversation, or the root of a ledger, and a number below it.
-func pairKey(id ID, n uint64) []byte { return binary.BigEndian.AppendUint64(id.key(), n) }
-
-// textKey is a conversation and a name below it.
-func textKey(id ID, name string) []byte { return append(id.key(), name...) }
-
-// turnKey is a conversation and one of its turns.
-func turnKey(id ID, turn int) []byte { return binary.BigEndian.AppendUint32(id.key(), uint32(turn)) }
+func (id ID) key() []byte { return db.Key(uint64(id)) }
 
 // idAt reads the id at offset i of a key; a shorter key has none.
-func idAt(key []byte, i int) ID {
-	if len(key) < i+8 {
-		return 0
-	}
-	return ID(binary.BigEndian.Uint64(key[i:]))
-}
-
-func num(v []byte) uint64 {
-	if len(v) < 8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(v)
-}
+func idAt(key []byte, i int) ID { return ID(db.Num(key[min(i, len(key)):])) }

@@ -20,6 +20,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -117,9 +118,9 @@ func drawnRows(t *testing.T) []*drawnRow {
 func TestDrawing(t *testing.T) {
 	s := richStore(t)
 	rows := drawnRows(t)
-	db := rawOpen(t, s.Path(), true)
-	defer func() { _ = db.Close() }()
-	err := db.View(func(tx *bbolt.Tx) error {
+	bolt := rawOpen(t, s.Path(), true)
+	defer func() { _ = bolt.Close() }()
+	err := bolt.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			return b.ForEach(func(k, v []byte) error {
 				var fits []*drawnRow
@@ -145,7 +146,7 @@ func TestDrawing(t *testing.T) {
 			t.Errorf("drawn, but not in a full store: %s %s %s", row.bucket, row.key, row.value)
 		}
 	}
-	for _, name := range bucketNames {
+	for _, name := range db.BucketNames {
 		if !drawn[name] {
 			t.Errorf("bucket %s is not drawn", name)
 		}
@@ -215,20 +216,20 @@ func admit(children ...Child) func(Standing) ([]Child, error) {
 // rawOpen opens the file as any other program would.
 func rawOpen(t testing.TB, path string, readOnly bool) *bbolt.DB {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, Timeout: 10 * time.Second})
+	bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return db
+	return bolt
 }
 
 func setSchema(t testing.TB, path string, version uint64) {
 	t.Helper()
-	db := rawOpen(t, path, false)
-	err := db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("schema"), be64(version))
+	bolt := rawOpen(t, path, false)
+	err := bolt.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("schema"), db.Key(version))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
+	if err := errors.Join(err, bolt.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -258,7 +259,7 @@ func TestMigrate(t *testing.T) {
 	mustCreate(t, s, New{})
 	step := func(from int) migration {
 		return migration{from, func(tx *tx) error {
-			return tx.put(bSessions, fmt.Appendf(nil, "step %d", from), []byte("{}"))
+			return tx.Put(db.Sessions, fmt.Appendf(nil, "step %d", from), []byte("{}"))
 		}}
 	}
 	run := func(steps []migration, want int) error {
@@ -283,15 +284,15 @@ func TestMigrate(t *testing.T) {
 	if got := schemaOf(t, s); got != v+2 {
 		t.Errorf("after the migration: schema %d, want %d", got, v+2)
 	}
-	db := rawOpen(t, s.Path(), true)
+	bolt := rawOpen(t, s.Path(), true)
 	var steps []string
-	_ = db.View(func(tx *bbolt.Tx) error {
+	_ = bolt.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("sessions")).ForEach(func(k, _ []byte) error {
 			steps = append(steps, string(k))
 			return nil
 		})
 	})
-	_ = db.Close()
+	_ = bolt.Close()
 	if want := []string{fmt.Sprintf("step %d", v), fmt.Sprintf("step %d", v+1)}; !slices.Equal(steps, want) {
 		t.Errorf("steps run: %q, want %q", steps, want)
 	}
@@ -313,9 +314,9 @@ func TestMigrateListing(t *testing.T) {
 	if err != nil || len(want) < 5 {
 		t.Fatalf("List = %d, %v", len(want), err)
 	}
-	db := rawOpen(t, s.Path(), false)
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("listing")) })
-	if err := errors.Join(err, db.Close()); err != nil {
+	bolt := rawOpen(t, s.Path(), false)
+	err = bolt.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("listing")) })
+	if err := errors.Join(err, bolt.Close()); err != nil {
 		t.Fatal(err)
 	}
 	setSchema(t, s.Path(), 1)
@@ -333,11 +334,11 @@ func TestMigrateListing(t *testing.T) {
 func TestMigrateImports(t *testing.T) {
 	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
 	mustCreate(t, s, New{Title: "old"})
-	db := rawOpen(t, s.Path(), false)
-	err := db.Update(func(tx *bbolt.Tx) error {
+	bolt := rawOpen(t, s.Path(), false)
+	err := bolt.Update(func(tx *bbolt.Tx) error {
 		return errors.Join(tx.DeleteBucket([]byte("imports")), tx.DeleteBucket([]byte("imported")))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
+	if err := errors.Join(err, bolt.Close()); err != nil {
 		t.Fatal(err)
 	}
 	setSchema(t, s.Path(), 2)
@@ -387,11 +388,11 @@ func TestMigrateImported(t *testing.T) {
 
 func schemaOf(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	db := rawOpen(t, s.Path(), true)
-	defer func() { _ = db.Close() }()
+	bolt := rawOpen(t, s.Path(), true)
+	defer func() { _ = bolt.Close() }()
 	var v uint64
-	_ = db.View(func(tx *bbolt.Tx) error {
-		v = num(tx.Bucket([]byte("meta")).Get([]byte("schema")))
+	_ = bolt.View(func(tx *bbolt.Tx) error {
+		v = db.Num(tx.Bucket([]byte("meta")).Get([]byte("schema")))
 		return nil
 	})
 	return v

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
 )
 
@@ -142,8 +143,8 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 		must(rt, s.f.read(ctx, func(tx *tx) error {
 			var maps page.Mappings
 			defer maps.Close()
-			return tx.mapPages(&maps, func(m *page.Map) error {
-				events, err := m.Bucket(bucketNames[bEvents])
+			return tx.MapPages(&maps, func(m *page.Map) error {
+				events, err := m.Bucket(db.BucketNames[db.Events])
 				if err == nil && events.Top.Flags == page.FlagBranch {
 					branches++
 				}

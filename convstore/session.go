@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/tools/jsondoc"
 )
@@ -22,12 +23,12 @@ const maxSessionName = 1024
 
 func (t *tx) session(name string) (session, error) {
 	var s session
-	v := t.bucket(bSessions).Get([]byte(name))
+	v := t.Bucket(db.Sessions).Get([]byte(name))
 	if v == nil {
 		return s, nil
 	}
 	if err := json.Unmarshal(v, &s); err != nil {
-		return session{}, t.damaged("session %q: %w", name, err)
+		return session{}, t.Damaged("session %q: %w", name, err)
 	}
 	return s, nil
 }
@@ -47,13 +48,13 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 			return err
 		}
 		if now.Active == id {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
-		v, err := jsondoc.Encode(session{Active: id, Previous: now.Active, Since: t.now.UTC()})
+		v, err := jsondoc.Encode(session{Active: id, Previous: now.Active, Since: t.Now.UTC()})
 		if err != nil {
 			return err
 		}
-		return t.put(bSessions, []byte(name), v)
+		return t.Put(db.Sessions, []byte(name), v)
 	})
 	return absent(err, id)
 }
@@ -77,7 +78,7 @@ func (s *Store) Active(ctx context.Context, name string) (active, previous ID, e
 
 // existing returns id if there is such a conversation, else zero.
 func (t *tx) existing(id ID) ID {
-	if t.bucket(bConversations).Get(id.key()) == nil {
+	if t.Bucket(db.Conversations).Get(id.key()) == nil {
 		return 0
 	}
 	return id

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/tools/jsondoc"
 )
@@ -27,13 +28,13 @@ func (t *tx) stage(key []byte, s staged) error {
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	return t.put(bImports, key, append(s.By.key(), v...))
+	return t.Put(db.Imports, key, append(s.By.key(), v...))
 }
 
 func (t *tx) staged(key []byte) (*staged, error) {
-	s, err := parseStaged(t.bucket(bImports).Get(key))
+	s, err := parseStaged(t.Bucket(db.Imports).Get(key))
 	if err != nil {
-		return nil, t.damaged("imports: %x: %w", key, err)
+		return nil, t.Damaged("imports: %x: %w", key, err)
 	}
 	return s, nil
 }
@@ -176,7 +177,7 @@ func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) er
 	r := st.Record
 	r.Children, r.HiddenChildren = n.children, n.hidden
 	r.Limits, r.Call = nil, nil // those were somebody else's
-	r.After = t.bucket(bDelegations).Sequence()
+	r.After = t.Bucket(db.Delegations).Sequence()
 	if !st.UpdatedAt.IsZero() {
 		r.UpdatedAt = st.UpdatedAt
 	}
@@ -184,13 +185,13 @@ func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) er
 	case parent != nil:
 		r.Parent, r.Link = parent.id, ForkLink
 		st.Imported.Parent = parent.id
-		err = t.put(bChildren, pairKey(r.Parent, uint64(a.id)), []byte{byte(r.Link)})
+		err = t.Put(db.Children, db.PairKey(r.Parent, uint64(a.id)), []byte{byte(r.Link)})
 	default:
 		if a.parent != 0 {
 			st.Imported.Apart = true
 			res.Orphans = append(res.Orphans, Orphan{a.id, a.parent})
 		}
-		err = t.put(bRoots, a.id.key(), []byte{})
+		err = t.Put(db.Roots, a.id.key(), []byte{})
 	}
 	if err != nil {
 		return err
@@ -199,13 +200,13 @@ func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) er
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", a.from, err)
 	}
-	if err := t.put(bImported, a.id.key(), kept); err != nil {
+	if err := t.Put(db.Imported, a.id.key(), kept); err != nil {
 		return err
 	}
 	if err := t.expires(a.id, time.Time{}, r.ExpiresAt); err != nil {
 		return err
 	}
-	if !r.ExpiresAt.IsZero() && r.ExpiresAt.Before(t.now) {
+	if !r.ExpiresAt.IsZero() && r.ExpiresAt.Before(t.Now) {
 		res.Expired = append(res.Expired, a.id)
 	}
 	if err := t.saveConfig(a.id, Config{}); err != nil {
@@ -219,15 +220,15 @@ func (im *importer) create(t *tx, a *arrival, n offspring, res *ImportResult) er
 	if err := t.known(a.id); err != nil {
 		return err
 	}
-	return t.drop(bImports, a.id.key())
+	return t.Drop(db.Imports, a.id.key())
 }
 
 // known sees to it that a store with conversations has a last id.
 func (t *tx) known(id ID) error {
-	if num(t.bucket(bMeta).Get([]byte(metaLast))) != 0 {
+	if db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey))) != 0 {
 		return nil
 	}
-	return t.put(bMeta, []byte(metaLast), be64(uint64(id)))
+	return t.Put(db.Meta, []byte(db.LastKey), db.Key(uint64(id)))
 }
 
 // storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
@@ -253,12 +254,12 @@ func (im *importer) storeLedger(t *tx, root *arrival, n int) error {
 	}
 	place := make([]uint64, n+1) // the numbers of those that came, by their place from 1
 	for i := range n {
-		key := pairKey(root.id, uint64(i)+1)
+		key := db.PairKey(root.id, uint64(i)+1)
 		st, err := t.staged(key)
 		if err != nil {
 			return err
 		}
-		if err := t.drop(bImports, key); err != nil {
+		if err := t.Drop(db.Imports, key); err != nil {
 			return err
 		}
 		d := *st.Delegation
@@ -267,7 +268,7 @@ func (im *importer) storeLedger(t *tx, root *arrival, n int) error {
 			place[i+1] = number
 			continue
 		}
-		if d.number, err = t.bucket(bDelegations).NextSequence(); err != nil {
+		if d.number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
 			return fmt.Errorf("delegation: %w", err)
 		}
 		place[i+1] = d.number
@@ -341,7 +342,7 @@ func (f *base) sweepImports(ctx context.Context) error {
 // most so many.
 func (t *tx) abandonedImports(most int) (keys [][]byte, err error) {
 	runs := make(map[ID]bool)
-	err = t.prefixed(bImports, nil, func(k, v []byte) error {
+	err = t.Prefixed(db.Imports, nil, func(k, v []byte) error {
 		by := idAt(v, 0)
 		held, known := runs[by]
 		if !known {
@@ -386,12 +387,12 @@ func (t *tx) sweepSome() error {
 // sweep removes what was staged under a key, and the key with the last of it, as long as there are
 // entries left that it may remove.
 func (t *tx) sweep(key []byte, left *int) error {
-	for _, n := range []bucketNumber{bEvents, bEventIDs, bTurns} {
+	for _, n := range []db.BucketNumber{db.Events, db.EventIDs, db.Turns} {
 		if len(key) != 8 {
 			break // a delegation: it is all in the entry
 		}
 		var keys [][]byte
-		if err := t.prefixed(n, key, func(k, _ []byte) error {
+		if err := t.Prefixed(n, key, func(k, _ []byte) error {
 			if len(keys) == *left {
 				return errEnough
 			}
@@ -401,7 +402,7 @@ func (t *tx) sweep(key []byte, left *int) error {
 			return err
 		}
 		for _, k := range keys {
-			if err := t.drop(n, k); err != nil {
+			if err := t.Drop(n, k); err != nil {
 				return err
 			}
 		}
@@ -410,5 +411,5 @@ func (t *tx) sweep(key []byte, left *int) error {
 		}
 	}
 	*left--
-	return t.drop(bImports, key)
+	return t.Drop(db.Imports, key)
 }

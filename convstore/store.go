@@ -3,9 +3,9 @@ package convstore
 import (
 	"context"
 	"os"
-	"sync/atomic"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -37,15 +37,14 @@ type Store struct {
 // the one that writes, at most until Options.Deadline and then fails with a
 // *BusyError.
 func Open(dir string, o Options) (*Store, error) {
-	in, err := file.Open(dir, file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace, Fill: makeFile})
+	in, err := db.Open(dir, db.Options{
+		Options:  file.Options{Deadline: o.Deadline, Patient: o.Patient, Notice: o.Notice, Workspace: o.Workspace},
+		ReadOnly: o.ReadOnly, Now: o.Now, Version: schemaVersion, Busy: busy,
+	})
 	if err != nil {
 		return nil, err
 	}
-	f := &base{Folder: in, readOnly: o.ReadOnly, now: o.Now, free: defaultFree, freed: new(atomic.Bool)}
-	if f.now == nil {
-		f.now = time.Now
-	}
-	return &Store{View{f: f}}, nil
+	return &Store{View{f: &base{in}}}, nil
 }
 
 // Path returns the path of the store's file. It need not exist.
@@ -54,7 +53,7 @@ func (s *Store) Path() string { return s.f.StorePath() }
 // Writable returns nil when this user can write to the store, or make it where there is none yet, as far
 // as permissions and the file system say. It writes nothing and waits for nobody.
 func (s *Store) Writable() error {
-	if s.f.readOnly {
+	if s.f.ReadOnly {
 		return ErrReadOnly
 	}
 	return s.f.Writable()
@@ -76,13 +75,13 @@ func (s *Store) Below(ctx context.Context, parent ID) (Scope, error) {
 // run has done was paid for; Options.Notice is told of a long wait. A context that cannot end is
 // bounded by Options.Deadline.
 func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
-	if s.f.readOnly {
+	if s.f.ReadOnly {
 		return nil, ErrReadOnly
 	}
 	if _, err := s.Get(ctx, id); err != nil {
 		return nil, err
 	}
-	file, err := s.f.takeRun(id)
+	file, err := s.f.TakeRun(int64(id))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (s *Store) Lock(ctx context.Context, id ID) (*Log, error) {
 // must be the one that holds the run lock of id. The Log owns the file from then
 // on, and closes it when Adopt fails.
 func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
-	if s.f.readOnly {
+	if s.f.ReadOnly {
 		return nil, ErrReadOnly
 	}
 	if err := s.f.AdoptRun(file, int64(id)); err != nil {

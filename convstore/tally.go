@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+
+	"jp/convstore/internal/db"
 )
 
 // What was made in a turn is counted where it is made, so that the last of many
@@ -16,14 +18,14 @@ func (t *tx) tallied(id ID, r *record) (tallied, error) {
 		return *r.Made, nil
 	}
 	var m tallied
-	err := t.prefixed(bCalls, id.key(), func(_, v []byte) error {
+	err := t.Prefixed(db.Calls, id.key(), func(_, v []byte) error {
 		if len(v) != 20 {
-			return t.damaged("calls of %s: malformed entry", id)
+			return t.Damaged("calls of %s: malformed entry", id)
 		}
 		if int(binary.BigEndian.Uint32(v[16:])) != r.Turns {
 			return nil
 		}
-		d, err := t.delegation(idAt(v, 0), num(v[8:]))
+		d, err := t.delegation(idAt(v, 0), db.Num(v[8:]))
 		if err == nil && !d.Unstarted {
 			m.Calls++
 		}
@@ -39,9 +41,9 @@ func (t *tx) tallied(id ID, r *record) (tallied, error) {
 // that forked their child. Numbers and turns both only grow, so it reads from the
 // end, and no more of one than it needs.
 func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
-	c := t.bucket(bDelegations).Cursor()
+	c := t.Bucket(db.Delegations).Cursor()
 	back := c.Prev
-	if after, _ := c.Seek(pairKey(root+1, 0)); after == nil {
+	if after, _ := c.Seek(db.PairKey(root+1, 0)); after == nil {
 		back = c.Last
 	}
 	for k, v := back(); idAt(k, 0) == root; k, v = c.Prev() {
@@ -52,9 +54,9 @@ func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 			Unstarted bool `json:"unstarted"`
 		}
 		if err := json.Unmarshal(v, &d); err != nil {
-			return 0, t.damaged("delegation of %s: %w", root, err)
+			return 0, t.Damaged("delegation of %s: %w", root, err)
 		}
-		if d.Session < r.Turns || num(k[8:]) <= r.After {
+		if d.Session < r.Turns || db.Num(k[8:]) <= r.After {
 			break
 		}
 		if d.Fresh && !d.Imported && !d.Unstarted {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"jp/convstore/internal/db"
 )
 
 // New describes a conversation to create.
@@ -46,15 +48,15 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 // is not later than the last one allocated, the next free one after that. Only
 // allocating moves the last one, so that an id is never given twice.
 func (t *tx) allocate() (ID, error) {
-	last := num(t.bucket(bMeta).Get([]byte(metaLast)))
-	id := max(uint64(max(t.now.UnixMilli()/100, 0)), last+1)
-	for t.bucket(bConversations).Get(be64(id)) != nil || t.bucket(bImports).Get(be64(id)) != nil {
+	last := db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey)))
+	id := max(uint64(max(t.Now.UnixMilli()/100, 0)), last+1)
+	for t.Bucket(db.Conversations).Get(db.Key(id)) != nil || t.Bucket(db.Imports).Get(db.Key(id)) != nil {
 		id++
 	}
 	if id > math.MaxInt64 {
-		return 0, fmt.Errorf("store %s: no ids left", t.f.StorePath())
+		return 0, fmt.Errorf("store %s: no ids left", t.F.StorePath())
 	}
-	return ID(id), t.put(bMeta, []byte(metaLast), be64(id))
+	return ID(id), t.Put(db.Meta, []byte(db.LastKey), db.Key(id))
 }
 
 // insert stores a new conversation, whose Parent and Link are set, and makes it
@@ -64,7 +66,7 @@ func (t *tx) insert(r *record, c Config) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.CreatedAt = t.now.UTC()
+	r.CreatedAt = t.Now.UTC()
 	r.UpdatedAt = r.CreatedAt
 	if err := t.saveConfig(id, c); err != nil {
 		return 0, err
@@ -81,9 +83,9 @@ func (t *tx) insert(r *record, c Config) (ID, error) {
 // attach enters a conversation below its parent, or among the roots.
 func (t *tx) attach(id ID, r *record) error {
 	if r.Parent == 0 {
-		return t.put(bRoots, id.key(), []byte{})
+		return t.Put(db.Roots, id.key(), []byte{})
 	}
-	if err := t.put(bChildren, pairKey(r.Parent, uint64(id)), []byte{byte(r.Link)}); err != nil {
+	if err := t.Put(db.Children, db.PairKey(r.Parent, uint64(id)), []byte{byte(r.Link)}); err != nil {
 		return err
 	}
 	return t.count(r.Parent, 1, r.Hidden)
@@ -92,9 +94,9 @@ func (t *tx) attach(id ID, r *record) error {
 // detach is the reverse of attach.
 func (t *tx) detach(id ID, r *record) error {
 	if r.Parent == 0 {
-		return t.drop(bRoots, id.key())
+		return t.Drop(db.Roots, id.key())
 	}
-	if err := t.drop(bChildren, pairKey(r.Parent, uint64(id))); err != nil {
+	if err := t.Drop(db.Children, db.PairKey(r.Parent, uint64(id))); err != nil {
 		return err
 	}
 	return t.count(r.Parent, -1, r.Hidden)
@@ -119,20 +121,20 @@ func (t *tx) expires(id ID, was, is time.Time) error {
 		return nil
 	}
 	if !was.IsZero() {
-		if err := t.drop(bExpiring, expiryKey(was, id)); err != nil {
+		if err := t.Drop(db.Expiring, expiryKey(was, id)); err != nil {
 			return err
 		}
 	}
 	if is.IsZero() {
 		return nil
 	}
-	return t.put(bExpiring, expiryKey(is, id), []byte{})
+	return t.Put(db.Expiring, expiryKey(is, id), []byte{})
 }
 
 // expiryKey sorts by time: seconds since 1970 with the sign turned round, for
 // times before.
 func expiryKey(at time.Time, id ID) []byte {
-	return pairKey(ID(uint64(at.Unix())^1<<63), uint64(id))
+	return db.PairKey(ID(uint64(at.Unix())^1<<63), uint64(id))
 }
 
 // Fork describes what a person's fork of a conversation takes from it.
@@ -250,7 +252,7 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			e.id = []byte(NewEventID())
 			body, err := e.decode()
 			if err != nil {
-				return t.damaged("conversation %s: event %d: %w", src, s.seq, err)
+				return t.Damaged("conversation %s: event %d: %w", src, s.seq, err)
 			}
 			if _, err := t.append(id, r, &e, body); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -163,10 +164,10 @@ func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 	if ledger != 0 {
 		prefix = ledger.key()
 	}
-	err = t.prefixed(bDelegations, prefix, func(k, v []byte) error {
+	err = t.Prefixed(db.Delegations, prefix, func(k, v []byte) error {
 		var r Run
 		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.damaged("delegation of %s: %w", idAt(k, 0), err)
+			return t.Damaged("delegation of %s: %w", idAt(k, 0), err)
 		}
 		runs = append(runs, r)
 		return nil
@@ -176,10 +177,10 @@ func (t *tx) runsOf(ledger ID) (runs []Run, err error) {
 
 // runsElsewhere returns the runs of some conversations that other ledgers have.
 func (t *tx) runsElsewhere(ledger ID, of map[ID]bool) (runs []Run, err error) {
-	err = t.prefixed(bDelegations, nil, func(k, v []byte) error {
+	err = t.Prefixed(db.Delegations, nil, func(k, v []byte) error {
 		var r Run
 		if err := json.Unmarshal(v, &r); err != nil || len(k) != 16 {
-			return t.damaged("delegation of %s: %w", idAt(k, 0), err)
+			return t.Damaged("delegation of %s: %w", idAt(k, 0), err)
 		}
 		if idAt(k, 0) != ledger && of[r.Child] {
 			runs = append(runs, r)
@@ -208,11 +209,11 @@ func madeBelow(all []Run, here map[ID]bool) []Run {
 // list.
 func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]Charge, error) {
 	prefix := string(id.key())
-	cur := t.bucket(bEvents).Cursor()
-	for k, v := cur.Seek(pairKey(id, 0)); len(k) == 16 && string(k[:8]) == prefix; k, v = cur.Next() {
+	cur := t.Bucket(db.Events).Cursor()
+	for k, v := cur.Seek(db.PairKey(id, 0)); len(k) == 16 && string(k[:8]) == prefix; k, v = cur.Next() {
 		s, err := parseStored(v)
 		if err != nil {
-			return list, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
 		at := time.Unix(0, s.nano).UTC()
 		if s.kind != kindModelCall || at.Before(since) {
@@ -220,7 +221,7 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 		}
 		call, err := decodeAs[ModelCall](s.body)
 		if err != nil {
-			return list, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
 		m := call.(ModelCall)
 		list = append(list, Charge{
@@ -352,7 +353,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 		var gone []Charge
 		err := s.f.read(ctx, func(t *tx) error {
 			todo, gone = todo[:0], nil
-			if err := t.prefixed(bConversations, nil, func(k, _ []byte) error {
+			if err := t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
 				todo = append(todo, idAt(k, 0))
 				return nil
 			}); err != nil {

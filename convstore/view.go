@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 )
 
@@ -227,7 +228,7 @@ func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 		}
 		return t.below(v.root, v.delegated, at, visit)
 	}
-	return t.prefixed(bRoots, nil, func(k, _ []byte) error {
+	return t.Prefixed(db.Roots, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		if err := visit(id); err != nil || f.Roots {
 			return err
@@ -238,9 +239,9 @@ func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 
 // children calls fn for the direct children of a conversation, oldest first.
 func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
-	return t.prefixed(bChildren, id.key(), func(k, v []byte) error {
+	return t.Prefixed(db.Children, id.key(), func(k, v []byte) error {
 		if len(k) != 16 || len(v) != 1 {
-			return t.damaged("children of %s: malformed entry", id)
+			return t.Damaged("children of %s: malformed entry", id)
 		}
 		return fn(idAt(k, 8), Link(v[0]))
 	})
@@ -273,7 +274,7 @@ func (t *tx) below(id ID, delegated bool, at *entries, fn func(ID) error) error 
 		next := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		if _, again := seen[next]; again {
-			return t.damaged("conversation %s: is its own descendant", next)
+			return t.Damaged("conversation %s: is its own descendant", next)
 		}
 		seen[next] = struct{}{}
 		if err := fn(next); err != nil {
@@ -330,7 +331,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 			for _, s := range batch {
 				e, err := s.event(s.seq)
 				if err != nil {
-					yield(Event{}, &DamagedError{v.f.StorePath(), fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
+					yield(Event{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
 					return
 				}
 				if !yield(e, nil) {
@@ -365,11 +366,11 @@ func (t *tx) span(id ID, r *record, turns Range) (first, last uint64, err error)
 
 // turnStart returns the sequence number of a turn's first event.
 func (t *tx) turnStart(id ID, turn int) (uint64, error) {
-	v := t.bucket(bTurns).Get(turnKey(id, turn))
+	v := t.Bucket(db.Turns).Get(db.TurnKey(id, turn))
 	if len(v) != 8 {
-		return 0, t.damaged("conversation %s: turn %d is not indexed", id, turn)
+		return 0, t.Damaged("conversation %s: turn %d is not indexed", id, turn)
 	}
-	return num(v), nil
+	return db.Num(v), nil
 }
 
 // resolve returns the turns, from 0 for the events before the first one, that a
@@ -411,25 +412,25 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 	var batch []sequenced
 	size := 0
 	prefix := id.key()
-	c := t.bucket(bEvents).Cursor()
-	for k, v := c.Seek(pairKey(id, first)); k != nil; k, v = c.Next() {
-		if len(k) != 16 || string(k[:8]) != string(prefix) || num(k[8:]) > last {
+	c := t.Bucket(db.Events).Cursor()
+	for k, v := c.Seek(db.PairKey(id, first)); k != nil; k, v = c.Next() {
+		if len(k) != 16 || string(k[:8]) != string(prefix) || db.Num(k[8:]) > last {
 			break
 		}
-		if want := first + uint64(len(batch)); num(k[8:]) != want {
-			return nil, t.damaged("%w", missing(id, want))
+		if want := first + uint64(len(batch)); db.Num(k[8:]) != want {
+			return nil, t.Damaged("%w", missing(id, want))
 		}
 		s, err := parseStored(bytes.Clone(v))
 		if err != nil {
-			return nil, t.damaged("conversation %s: event %d: %w", id, num(k[8:]), err)
+			return nil, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
-		batch = append(batch, sequenced{num(k[8:]), s})
+		batch = append(batch, sequenced{db.Num(k[8:]), s})
 		if size += len(v); size >= batchBytes || len(batch) == batchEvents {
 			break
 		}
 	}
 	if len(batch) == 0 && first <= last {
-		return nil, t.damaged("conversation %s: event %d is missing, and there should be %d", id, first, last)
+		return nil, t.Damaged("conversation %s: event %d is missing, and there should be %d", id, first, last)
 	}
 	return batch, nil
 }

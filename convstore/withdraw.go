@@ -1,6 +1,10 @@
 package convstore
 
-import "context"
+import (
+	"context"
+
+	"jp/convstore/internal/db"
+)
 
 // Withdraw takes back a reservation that nothing came of: no turn was begun and no
 // model was asked. Nothing is left of it then, a conversation that was made for it
@@ -14,14 +18,14 @@ func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 			return err
 		}
 		if d.State != "" {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		rec, err := t.load(d.Child)
 		if err != nil {
 			return err
 		}
 		if !rec.runs(d) || rec.begun() {
-			return errUnchanged
+			return db.ErrUnchanged
 		}
 		withdrawn = true
 		return t.withdraw(d, rec)
@@ -40,14 +44,14 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 	if err := t.tally(d, -1); err != nil {
 		return err
 	}
-	k := pairKey(d.Root, d.number)
-	if err := t.drop(bOpen, k); err != nil {
+	k := db.PairKey(d.Root, d.number)
+	if err := t.Drop(db.OpenDelegations, k); err != nil {
 		return err
 	}
-	if err := t.drop(bDelegations, k); err != nil {
+	if err := t.Drop(db.Delegations, k); err != nil {
 		return err
 	}
-	if err := t.drop(bCalls, textKey(d.Caller, d.Call)); err != nil {
+	if err := t.Drop(db.Calls, db.TextKey(d.Caller, d.Call)); err != nil {
 		return err
 	}
 	rec.Run = nil

@@ -1,0 +1,91 @@
+package db
+
+import (
+	"encoding/binary"
+
+	"go.etcd.io/bbolt"
+)
+
+// BucketNumber names a bucket in the code.
+type BucketNumber int
+
+// The buckets of every store. What is in them is drawn in the comment of package convstore.
+const (
+	Meta BucketNumber = iota
+	Conversations
+	Listing
+	Roots
+	Children
+	Configs
+	Events
+	EventIDs
+	Turns
+	Delegations
+	Calls
+	OpenDelegations
+	Expiring
+	Sessions
+	Imported
+	Imports
+	bucketCount
+)
+
+// BucketNames are the names in the file. They are part of the format.
+var BucketNames = [bucketCount]string{
+	Meta:            "meta",
+	Conversations:   "conversations",
+	Listing:         "listing",
+	Roots:           "roots",
+	Children:        "children",
+	Configs:         "configs",
+	Events:          "events",
+	EventIDs:        "event_ids",
+	Turns:           "turns",
+	Delegations:     "delegations",
+	Calls:           "calls",
+	OpenDelegations: "open",
+	Expiring:        "expiring",
+	Sessions:        "sessions",
+	Imported:        "imported",
+	Imports:         "imports",
+}
+
+// The keys of the bucket meta.
+const (
+	SchemaKey = "schema" // the version that the file was written with
+	LastKey   = "last"   // the id allocated last
+)
+
+// makeBuckets fills an empty file with what every store has.
+func makeBuckets(b *bbolt.Tx, version int) error {
+	for _, name := range BucketNames {
+		if _, err := b.CreateBucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return b.Bucket([]byte(BucketNames[Meta])).Put([]byte(SchemaKey), Key(uint64(version)))
+}
+
+// Key returns a number as a key. All numbers are big-endian, so that they sort.
+func Key(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// PairKey is a conversation, or the root of a ledger, and a number below it.
+func PairKey[ID ~int64](id ID, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(Key(uint64(id)), n)
+}
+
+// TextKey is a conversation and a name below it.
+func TextKey[ID ~int64](id ID, name string) []byte { return append(Key(uint64(id)), name...) }
+
+// TurnKey is a conversation and one of its turns.
+func TurnKey[ID ~int64](id ID, turn int) []byte {
+	return binary.BigEndian.AppendUint32(Key(uint64(id)), uint32(turn))
+}
+
+// Num reads the number that bytes begin with; fewer than eight are zero.
+func Num(v []byte) uint64 {
+	if len(v) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(v)
+}
