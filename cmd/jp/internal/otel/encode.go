@@ -2,10 +2,7 @@ package otel
 
 import (
 	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"math"
-	"strconv"
 )
 
 // The messages of OTLP, as opentelemetry/proto/{collector,trace,common,resource}/v1 number their fields:
@@ -18,8 +15,6 @@ import (
 //	Event                      1 time (fixed64)  2 name  3 KeyValue
 //	Status                     2 message  3 code
 //	KeyValue                   1 key  2 AnyValue {1 string, 2 bool, 3 int, 4 double, 5 ArrayValue {1 AnyValue}}
-//
-// In JSON the names are in lowerCamelCase, ids hexadecimal, and numbers of 64 bits strings.
 const (
 	statusError   = 2
 	flagHasRemote = 0x100 // of flags, whose lowest byte is that of TRACEPARENT: the next bit is known
@@ -39,8 +34,8 @@ func (s *Span) flags() uint32 {
 	return f
 }
 
-// encodeProto is a request in protobuf.
-func encodeProto(set *settings, spans []*Span) []byte {
+// encode is a request.
+func encode(set *settings, spans []*Span) []byte {
 	return message(nil, 1, func(b []byte) []byte {
 		b = message(b, 1, func(b []byte) []byte { return protoAttrs(b, 1, set.resource) })
 		return message(b, 2, func(b []byte) []byte {
@@ -139,111 +134,19 @@ func fixed64(b []byte, field int, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(tag(b, field, 1), n)
 }
 
-type (
-	object = map[string]any
-	array  = []any
-)
-
-// encodeJSON is a request in JSON.
-func encodeJSON(set *settings, spans []*Span) ([]byte, error) {
-	list := make(array, len(spans))
-	for i, s := range spans {
-		list[i] = s.json()
-	}
-	return json.Marshal(object{"resourceSpans": array{object{
-		"resource":   object{"attributes": jsonAttrs(set.resource)},
-		"scopeSpans": array{object{"scope": object{"name": scopeName, "version": set.scope}, "spans": list}},
-	}}})
-}
-
-func (s *Span) json() object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := object{
-		"traceId": hex.EncodeToString(s.link.trace[:]), "spanId": hex.EncodeToString(s.link.span[:]), "name": s.name, "kind": s.kind,
-		"startTimeUnixNano": strconv.FormatInt(s.start, 10), "endTimeUnixNano": strconv.FormatInt(s.end, 10),
-		"attributes": jsonAttrs(s.attrs), "flags": s.flags(),
-	}
-	if s.link.state != "" {
-		o["traceState"] = s.link.state
-	}
-	if s.parent != (spanID{}) {
-		o["parentSpanId"] = hex.EncodeToString(s.parent[:])
-	}
-	if len(s.events) > 0 {
-		events := make(array, len(s.events))
-		for i, e := range s.events {
-			events[i] = object{"timeUnixNano": strconv.FormatInt(e.at, 10), "name": e.name, "attributes": jsonAttrs(e.attrs)}
-		}
-		o["events"] = events
-	}
-	if s.droppedAttrs > 0 {
-		o["droppedAttributesCount"] = s.droppedAttrs
-	}
-	if s.droppedEvents > 0 {
-		o["droppedEventsCount"] = s.droppedEvents
-	}
-	if s.failed {
-		o["status"] = object{"code": statusError, "message": s.message}
-	}
-	return o
-}
-
-func jsonAttrs(attrs []Attr) array {
-	list := make(array, len(attrs))
-	for i, a := range attrs {
-		list[i] = object{"key": a.key, "value": jsonValue(a.value)}
-	}
-	return list
-}
-
-func jsonValue(value any) object {
-	switch v := value.(type) {
-	case bool:
-		return object{"boolValue": v}
-	case int64:
-		return object{"intValue": strconv.FormatInt(v, 10)}
-	case float64:
-		return object{"doubleValue": v}
-	case []string:
-		values := make(array, len(v))
-		for i, one := range v {
-			values[i] = jsonValue(one)
-		}
-		return object{"arrayValue": object{"values": values}}
-	}
-	return object{"stringValue": value}
-}
-
 // rejected is how many spans a collector says that it did not take, in the answer to a request that went well:
 // ExportTraceServiceResponse {1 partial_success {1 rejected_spans}}. What cannot be read says nothing.
-func rejected(body []byte, asJSON bool) int {
-	n := int64(0)
-	if asJSON {
-		var answer struct {
-			PartialSuccess struct {
-				RejectedSpans json.RawMessage `json:"rejectedSpans"` // a string, or a number
-			} `json:"partialSuccess"`
-		}
-		if json.Unmarshal(body, &answer) == nil {
-			text := string(answer.PartialSuccess.RejectedSpans)
-			if unquoted, err := strconv.Unquote(text); err == nil {
-				text = unquoted
-			}
-			n, _ = strconv.ParseInt(text, 10, 32)
-		}
-		return int(max(n, 0))
-	}
+func rejected(body []byte) (n int) {
 	fields(body, func(field int, _ uint64, partial []byte) {
 		if field == 1 {
 			fields(partial, func(field int, value uint64, _ []byte) {
 				if field == 1 && value <= math.MaxInt32 {
-					n = int64(value)
+					n = int(value)
 				}
 			})
 		}
 	})
-	return int(n)
+	return n
 }
 
 // fields tells the fields of a message until one cannot be read.

@@ -261,14 +261,7 @@ func (e *postError) Unwrap() error { return e.err }
 // post sends one request. refused counts the spans that the collector did not take of one that went well. The error is a
 // *postError, and shows nothing of headers or of the answer.
 func (s *settings) post(ctx context.Context, spans []*Span) (refused int, err error) {
-	body := encodeProto
-	if s.json {
-		body = func(s *settings, spans []*Span) []byte {
-			b, _ := encodeJSON(s, spans) // of maps of strings and numbers; a number that JSON lacks is in none
-			return b
-		}
-	}
-	data := body(s, spans)
+	data := encode(s, spans)
 	if s.gzip {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -302,7 +295,7 @@ func (s *settings) post(ctx context.Context, spans []*Span) (refused int, err er
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
-		return min(rejected(answer, s.json), len(spans)), nil
+		return min(rejected(answer), len(spans)), nil
 	case code >= 300 && code < 400:
 		return 0, &postError{text: fmt.Sprintf("it redirects (%d), where the headers would go along", code)}
 	default:

@@ -30,7 +30,6 @@ type settings struct {
 	url      string // where traces are posted
 	client   *http.Client
 	headers  http.Header
-	json     bool // else protobuf
 	gzip     bool
 	timeout  time.Duration // of one request
 	resource []Attr
@@ -49,7 +48,7 @@ func readSettings(env func(string) string, version string, pid int) (*settings, 
 	s := &settings{scope: version}
 	r.wanted()
 	r.endpoint(s)
-	r.protocol(s)
+	r.protocol()
 	r.client(s)
 	if r.off {
 		return nil, r.warnings
@@ -57,9 +56,6 @@ func readSettings(env func(string) string, version string, pid int) (*settings, 
 	s.timeout = r.millis("TIMEOUT", 10*time.Second)
 	s.headers = r.headers()
 	s.headers.Set("Content-Type", "application/x-protobuf")
-	if s.json {
-		s.headers.Set("Content-Type", "application/json")
-	}
 	s.headers.Set("User-Agent", "jp/"+version)
 	s.gzip = r.compressed()
 	if s.gzip {
@@ -141,16 +137,14 @@ func (r *reader) endpoint(s *settings) {
 	s.url = u.String()
 }
 
-func (r *reader) protocol(s *settings) {
+func (r *reader) protocol() {
 	value, from := r.otlp("PROTOCOL")
 	switch value {
 	case "", "http/protobuf":
-	case "http/json":
-		s.json = true
 	case "grpc":
 		r.refuse("%s: grpc is not supported: set it to http/protobuf, and the port to that of OTLP over HTTP, mostly 4318", from)
 	default:
-		r.refuse("%s: %q is not supported, only http/protobuf and http/json", from, value)
+		r.refuse("%s: %q is not supported, only http/protobuf", from, value)
 	}
 }
 

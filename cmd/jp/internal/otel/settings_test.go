@@ -51,12 +51,13 @@ func TestSettings(t *testing.T) {
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: holds a user or password, which belong in OTEL_EXPORTER_OTLP_HEADERS; no traces are sent"},
 		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://c/?key=secret"}, "off",
 			"OTEL_EXPORTER_OTLP_ENDPOINT: has a query or a fragment; no traces are sent"},
-		{[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, "http://c:4318/v1/traces json", ""},
+		{[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, "off",
+			`OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not supported, only http/protobuf; no traces are sent`},
 		{[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"}, "http://c:4318/v1/traces", ""},
 		{[]string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, "off",
 			"OTEL_EXPORTER_OTLP_PROTOCOL: grpc is not supported: set it to http/protobuf, and the port to that of OTLP over HTTP, mostly 4318; no traces are sent"},
 		{[]string{endpoint, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=carrier/pigeon"}, "off",
-			`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "carrier/pigeon" is not supported, only http/protobuf and http/json; no traces are sent`},
+			`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "carrier/pigeon" is not supported, only http/protobuf; no traces are sent`},
 		{[]string{endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip"}, "http://c:4318/v1/traces gzip", ""},
 		{[]string{endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION=zstd"}, "http://c:4318/v1/traces",
 			`OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" is not supported, only gzip and none; traces are not compressed`},
@@ -135,7 +136,6 @@ func described(s *settings) string {
 			add(a != Str("service.name", "jp"), fmt.Sprintf("%s=%v", a.key, a.value))
 		}
 	}
-	add(s.json, "json")
 	add(s.gzip, "gzip")
 	add(s.timeout != 10*time.Second, s.timeout.String())
 	add(s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs != nil, "roots")
@@ -145,7 +145,7 @@ func described(s *settings) string {
 
 // FuzzSettings: whatever the variables say, what is sent can be sent, and no warning tells a header's value.
 func FuzzSettings(f *testing.F) {
-	f.Add("http://c:4318", "a=1,b=%41", "http/json", "gzip", "team=a%2Cb,=x", "parentbased_traceidratio", "0.5", "250")
+	f.Add("http://c:4318", "a=1,b=%41", "http/protobuf", "gzip", "team=a%2Cb,=x", "parentbased_traceidratio", "0.5", "250")
 	f.Add("https://[::1%25en0]:1/%zz", "a=\r\nX: y,\x00=b,Host=c,a=%0a", "grpc", "zstd", "a=%ff,\xff=b", "traceidratio", "NaN", "-1")
 	f.Add("HTTP://h:99999/../x", ",,=,a", "", "", strings.Repeat("a=b,", 200), "xray", "0x1p-1", "1e3")
 	f.Fuzz(func(t *testing.T, endpoint, headers, protocol, compression, resource, sampling, arg, timeout string) {

@@ -1,12 +1,10 @@
-// Package otlp is a trace collector for tests: an HTTP server on loopback that takes OTLP in protobuf and in JSON, and
-// decodes it with OpenTelemetry's own types.
+// Package otlp is a trace collector for tests: an HTTP server on loopback that takes OTLP in protobuf and decodes it with
+// OpenTelemetry's own types.
 package otlp
 
 import (
 	"compress/gzip"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,7 +14,6 @@ import (
 
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -109,28 +106,11 @@ func (c *Collector) Requests() []Request {
 
 func decode(kind string, body []byte) ([]Span, error) {
 	var data trace.TracesData // on the wire an ExportTraceServiceRequest is the same
-	switch kind {
-	case "application/x-protobuf":
-		if err := proto.Unmarshal(body, &data); err != nil {
-			return nil, err
-		}
-	case "application/json":
-		var tree any
-		if err := json.Unmarshal(body, &tree); err != nil {
-			return nil, err
-		}
-		if err := fromHex(tree); err != nil {
-			return nil, err
-		}
-		again, err := json.Marshal(tree)
-		if err != nil {
-			return nil, err
-		}
-		if err := protojson.Unmarshal(again, &data); err != nil {
-			return nil, err
-		}
-	default:
+	if kind != "application/x-protobuf" {
 		return nil, fmt.Errorf("content type %q", kind)
+	}
+	if err := proto.Unmarshal(body, &data); err != nil {
+		return nil, err
 	}
 	var list []Span
 	for _, r := range data.ResourceSpans {
@@ -150,32 +130,6 @@ func decode(kind string, body []byte) ([]Span, error) {
 		}
 	}
 	return list, nil
-}
-
-// fromHex turns the ids of OTLP's JSON into what JSON of protobuf has.
-func fromHex(node any) error {
-	switch node := node.(type) {
-	case []any:
-		for _, one := range node {
-			if err := fromHex(one); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		for key, value := range node {
-			if key == "traceId" || key == "spanId" || key == "parentSpanId" {
-				text, _ := value.(string)
-				id, err := hex.DecodeString(text)
-				if err != nil {
-					return fmt.Errorf("%s: %w", key, err)
-				}
-				node[key] = base64.StdEncoding.EncodeToString(id)
-			} else if err := fromHex(value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func attrs(list []*common.KeyValue) map[string]any {
