@@ -188,12 +188,12 @@ func (c *checker) refusal(row *setting) (msg, hint string) {
 		case row.key == "config_load_paths" && kind != StoredLayer:
 		case row.key == specializationsKey && (inFile || kind == EnvLayer):
 			if kind == FileLayer {
-				return "stands only in the user's and the workspace's config.toml", ""
+				return "belongs only in the user's and the workspace's config.toml", ""
 			}
 		case !inFile:
-			return "stands only in config files", ""
+			return "belongs only in config files", ""
 		case row.key == "loader.reset" && kind != FileLayer && c.doc.layer.Via == "":
-			return "stands only in files loaded by --cfg", ""
+			return "belongs only in files loaded by --cfg", ""
 		}
 	}
 	return "", ""

@@ -376,9 +376,9 @@ func TestErrorsOfLayers(t *testing.T) {
 		{name: "specializations that are not there", files: map[string]string{"WS/.jp/config.toml": "[delegation]\nspecializations = '.jp/x.ini'\n"},
 			want: "WS/.jp/x.ini: not found"},
 		{name: "specializations of a profile", files: map[string]string{"OUT/p.toml": "[delegation]\nspecializations = 'x.ini'\n"}, cfg: []string{"OUT/p.toml"},
-			want: "OUT/p.toml:2: delegation.specializations: stands only in the user's and the workspace's config.toml"},
+			want: "OUT/p.toml:2: delegation.specializations: belongs only in the user's and the workspace's config.toml"},
 		{name: "specializations of a flag", cfg: []string{"delegation.specializations=.jp/x.ini"},
-			want: "--cfg: delegation.specializations: stands only in config files"},
+			want: "--cfg: delegation.specializations: belongs only in config files"},
 		{name: "specialization without a section", files: map[string]string{"WS/.jp/config.toml": "[conversation.tools.llm_tool_x]\nsource = 'delegation'\n"},
 			want: "WS/.jp/config.toml:1: conversation.tools.llm_tool_x: is the tool of an INI section that is not there (only main agents have these tools, by a section [llm_tool_x])"},
 
@@ -393,7 +393,7 @@ func TestErrorsOfLayers(t *testing.T) {
 		{name: "machine setting of a stored config", stored: `{"log":{"file":"/x"}}`,
 			want: "stored config: log.file: is a machine setting, which a conversation does not store (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "loader setting of a stored config", stored: `{"extends":["x.toml"]}`,
-			want: "stored config: extends: stands only in config files (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
+			want: "stored config: extends: belongs only in config files (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "stored config that is no JSON", stored: `{"a":`, want: "stored config: not JSON: it ends in the middle (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "stored config with a key twice", stored: `{"style":{},"style":{}}`, want: "stored config: key style is there twice (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "stored config with null", stored: `{"style":null}`, want: "stored config: null is no value of a setting (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
@@ -404,7 +404,7 @@ func TestErrorsOfLayers(t *testing.T) {
 		{name: "stored config with a mistake", stored: `{"style":x}`, want: "stored config: not JSON: invalid character 'x' looking for beginning of value (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "two stored configs", stored: `{}{}`, want: "stored config: not JSON: something follows the value (drop it with --cfg=NONE or --cfg=WORKSPACE)"},
 		{name: "reset in config.toml", files: map[string]string{"WS/.jp/config.toml": "[loader]\nreset = 'none'"},
-			want: "WS/.jp/config.toml:2: loader.reset: stands only in files loaded by --cfg"},
+			want: "WS/.jp/config.toml:2: loader.reset: belongs only in files loaded by --cfg"},
 		{name: "reset of unknown kind", files: map[string]string{"OUT/p.toml": "[loader]\nreset = 'workspace'"}, cfg: []string{"OUT/p.toml"},
 			want: `OUT/p.toml:2: loader.reset: must be "none"`},
 
@@ -416,7 +416,7 @@ func TestErrorsOfLayers(t *testing.T) {
 		{name: "variable of a table", env: []string{"JP_CFG_ASSISTANT=a"}, want: `JP_CFG_ASSISTANT: assistant: is a table, not a value (write assistant:={"key": value})`},
 		{name: "unknown short variable", env: []string{"JP_SUB_CALLS_MAX_DEPHT=1"}, want: "JP_SUB_CALLS_MAX_DEPHT: unknown variable (did you mean JP_SUB_CALLS_MAX_DEPTH?)"},
 		{name: "short variable with JSON", env: []string{"JP_SUB_CALLS_MAX_DEPTH=:1"}, want: "JP_SUB_CALLS_MAX_DEPTH: delegation.max_depth: must be a whole number"},
-		{name: "extends in a variable", env: []string{`JP_CFG_EXTENDS=:["x"]`}, want: "JP_CFG_EXTENDS: extends: stands only in config files"},
+		{name: "extends in a variable", env: []string{`JP_CFG_EXTENDS=:["x"]`}, want: "JP_CFG_EXTENDS: extends: belongs only in config files"},
 
 		{name: "NONE and WORKSPACE", cfg: []string{"NONE", "WORKSPACE"}, want: "--cfg: NONE and WORKSPACE exclude each other (give one of them)"},
 		{name: "WORKSPACE and NONE", cfg: []string{"WORKSPACE", "a=b", "NONE"}, want: "--cfg: NONE and WORKSPACE exclude each other (give one of them)"},

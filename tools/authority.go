@@ -9,9 +9,10 @@ import (
 	"jp/tools/fs"
 )
 
-// Authority returns a digest of what a call can do to the machine: the source, what is run with which arguments and
-// variables, the tool of which MCP server as it was approved, and what it may reach. Two definitions of one name with the same authority
-// differ in words, limits and leave only; with another one they are different tools, whatever they are called.
+// Authority returns a digest of what a call can do to the machine: the source, the program with its
+// arguments and variables, the tool of which MCP server as it was approved, and what it may reach.
+// Two definitions of one name with the same authority differ only in words, limits and permissions.
+// With different authority they are different tools, whatever they are called.
 func (d Definition) Authority() string {
 	type local struct {
 		Command CommandLine
@@ -20,7 +21,7 @@ func (d Definition) Authority() string {
 		Env     []string
 		Network Network
 		Sandbox Sandbox
-		Options map[string]any // stand in the arguments
+		Options map[string]any // may be part of the arguments
 		Stdin   Stdin          // what a model says reaches the program there too
 	}
 	v := struct {
@@ -40,7 +41,7 @@ func (d Definition) Authority() string {
 		v.Local = &l
 	}
 	b, err := json.Marshal(v)
-	if err != nil { // options that JSON cannot hold: no two of these are known to be the same
+	if err != nil { // options that JSON cannot hold: they are never the same as any others
 		return ""
 	}
 	sum := sha256.Sum256(b)

@@ -41,8 +41,8 @@ func EmbeddedNames() []string {
 	return names
 }
 
-// CheckSource refuses a definition that takes a tool for jp's own, by its source, which jp does not have under that name. pos is
-// as for [Decode]. The error is a *DefinitionError.
+// CheckSource refuses a definition that claims a source of jp's own tools under a name that jp does
+// not have there. pos is as for [Decode]. The error is a *DefinitionError.
 func CheckSource(def Definition, pos func(key string) string) error {
 	if _, mcp := def.MCP(); mcp || def.Local() {
 		return nil
@@ -64,10 +64,10 @@ func CheckSource(def Definition, pos func(key string) string) error {
 	return e
 }
 
-// Builtin returns the built-in tools with these definitions, as [Overlay] and
-// the like have made them of embedded ones; none means all, as they are embedded. They run in
-// this process, are left behind when they do not end soon after their context, and reach what access.fs names: through os.Root, regular files
-// and folders only, never .jp.
+// Builtin returns the built-in tools with these definitions, which are embedded ones as [Overlay]
+// may have changed them; none means all, as they are embedded. They run in this process and are
+// abandoned when they do not end soon after their context. They reach what access.fs names, through
+// os.Root: regular files and folders only, never .jp.
 func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 	if len(defs) == 0 {
 		for _, name := range EmbeddedNames() {
@@ -101,12 +101,12 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 	return out, nil
 }
 
-// leftAfter is how long a built-in tool whose call has ended may take to return.
+// leftAfter is how long a built-in tool may take to return after its call has ended.
 const leftAfter = 2 * time.Second
 
-// inTime runs f and returns what it returns. When ctx has ended for patience
-// and f has not returned, it is left behind: what it waits for, such as a file
-// system whose server is gone, cannot be interrupted.
+// inTime runs f and returns its result. A call may have to wait for what cannot be interrupted,
+// such as a file system whose server is gone: when ctx has ended and f has not returned within
+// patience, f is abandoned.
 func inTime(ctx context.Context, patience time.Duration, f func() (Result, error)) (Result, error) {
 	type outcome struct {
 		result Result

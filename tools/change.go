@@ -8,8 +8,9 @@ import (
 	"jp/tools/unseen"
 )
 
-// changeParts shows what a built-in tool would change in a file, as a person reads it: the path, then what is taken out and
-// what comes in. It is nil for other tools, and for arguments that are not as that tool takes them.
+// changeParts shows what a built-in tool would change in a file, as a person reads it: the path,
+// then what is removed and what is added. It is nil for other tools, and for arguments that do not
+// have the form which that tool takes.
 func changeParts(tool string, args map[string]any) []part {
 	path, ok := args["path"].(string)
 	if !ok {
@@ -64,9 +65,10 @@ func onlyKeys(args map[string]any, keys []string) bool {
 	return true
 }
 
-// changedLines are the lines of two texts: "  " before those that are the same at the beginning and at the end, "- " before what
-// is taken out and "+ " before what comes in. Lines stand in quotes where a line has what does not show, or two that differ
-// would look the same.
+// changedLines marks the lines of two texts: "  " before those that are the same at the beginning
+// and at the end, "- " before those that are removed and "+ " before those that are added. Lines
+// are quoted if one of them has characters that do not show, or if two different lines would look
+// the same.
 func changedLines(before, after string) []string {
 	was, is := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(after))
 	head := 0
@@ -94,7 +96,8 @@ func changedLines(before, after string) []string {
 	return lines
 }
 
-// plainLine is a line as it stands in a file, or quoted where that would not show all of it. A tab shows as four spaces.
+// plainLine is a line as a file has it, or quoted where that would not show all of it. A tab shows
+// as four spaces.
 func plainLine(s string) string {
 	text := strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\t", "    ")
 	if unseen.Spell(text) != text || unseen.Fold(text) != text || strings.HasPrefix(strings.TrimSpace(text), `"`) {
@@ -103,7 +106,7 @@ func plainLine(s string) string {
 	return text
 }
 
-// looksSame reports whether a line of one list is shown as another one of the other list is.
+// looksSame reports whether a line of one list looks like another line of the other list.
 func looksSame(a, b []string) bool {
 	shown := func(line string) string { return strings.TrimRight(plainLine(line), " ") }
 	by := map[string]string{}

@@ -11,9 +11,8 @@ import (
 	"jp/tools/template"
 )
 
-// CommandLine is the command of a local tool: a program and its arguments,
-// some of them templates, executed directly, or a shell text. The zero
-// CommandLine is no command.
+// CommandLine is the command of a local tool: a program and its arguments, some of them templates,
+// executed directly, or a shell text. The zero CommandLine is no command.
 type CommandLine struct {
 	Text    string   // of the form command = "..."; "" for the others
 	Program string   // literal; the shell of a shell text
@@ -30,9 +29,9 @@ type CommandLine struct {
 // IsZero reports whether there is no command.
 func (c CommandLine) IsZero() bool { return c.Program == "" }
 
-// argumentTemplate is the template of one argument. Those of the table form may render
-// to none or several: an {{#if}} or {{#for}} that is all of the argument, and
-// a placeholder that is all of it and stands for a list.
+// argumentTemplate is the template of one argument. In the table form one template may render to no
+// argument or to several: an {{#if}} or {{#for}} that is the whole argument, or a placeholder that
+// is the whole argument and names a list.
 type argumentTemplate struct {
 	interpreter.Argument
 	spread bool
@@ -103,7 +102,7 @@ func parseCommandTable(program string, args []string) (CommandLine, error) {
 	return c, nil
 }
 
-// literalProgram is the program that a names; values may not choose it.
+// literalProgram is the program that a names. Values may not choose it.
 func literalProgram(a interpreter.Argument) (string, error) {
 	s, ok := a.Literal()
 	switch {
@@ -133,8 +132,8 @@ func (c CommandLine) check(known func(*template.Path) error) error {
 	return nil
 }
 
-// checkInterpreters refuses placeholders where a value would be code. dash
-// names the parameters whose values may start with '-'.
+// checkInterpreters refuses placeholders in arguments that a program would run as code. dash names
+// the parameters whose values may start with '-'.
 func (c CommandLine) checkInterpreters(dash map[string]bool) error {
 	args := make([]interpreter.Argument, len(c.args))
 	for i, a := range c.args {
@@ -160,8 +159,7 @@ func (c CommandLine) render(data map[string]any, dash map[string]bool) ([]string
 	return w.out, nil
 }
 
-// argWriter renders arguments and keeps track of what of them is value and
-// what literal.
+// argWriter renders arguments and records which part of each is a value and which is literal.
 type argWriter struct {
 	r    template.Renderer
 	dash map[string]bool
@@ -169,13 +167,13 @@ type argWriter struct {
 	ends bool // a literal -- was written: what follows are operands
 
 	b       strings.Builder
-	first   *template.Path // where the first byte comes from; nil = literal
-	value   *template.Path // where the last value in it comes from; nil = all literal
+	first   *template.Path // origin of the first byte; nil = literal
+	value   *template.Path // origin of the last value in it; nil = all literal
 	invalid error
 }
 
-// argument renders nodes as one argument, or as what a spread may become.
-// branch is set for the body of a block, which may be nothing at all.
+// argument renders nodes as one argument, or as the elements of a list. branch is set for the body
+// of a block, which may be empty.
 func (w *argWriter) argument(nodes []template.Node, spread, branch bool) error {
 	if branch && len(nodes) == 0 {
 		return nil
@@ -229,7 +227,7 @@ func (w *argWriter) list(p *template.Path, list []any, from *template.Path) erro
 	return nil
 }
 
-// emit takes a piece of the argument.
+// emit adds a piece to the argument.
 func (w *argWriter) emit(s string, from *template.Path) {
 	if w.b.Len() == 0 && s != "" {
 		w.first = from

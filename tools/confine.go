@@ -11,9 +11,9 @@ import (
 	"jp/tools/proc"
 )
 
-// confine makes spec start inside what access.fs, network and sandbox of the
-// tool say, where files are what it has to be able to read besides. It
-// returns a refusal where that cannot be had.
+// confine changes spec so that it starts with only what access.fs, network and sandbox of the tool
+// allow; files are further files that it must be able to read. It returns a refusal where the
+// system cannot do that.
 func (c command) confine(spec *proc.Spec, files []string) *Result {
 	if c.def.Sandbox == SandboxOff {
 		if c.env.Main || c.env.AllowOff {
@@ -37,9 +37,9 @@ func (c command) confine(spec *proc.Spec, files []string) *Result {
 	return nil
 }
 
-// Box returns what confines a program to what access.fs and network of def say, whatever its sandbox, but for "require", and
-// what this system can enforce. Of env Dir, Environ, Deny, Enforceable and Program count. The error says why there is no such
-// confinement.
+// Box returns the confinement of a program by access.fs and network of def, as far as this system
+// can enforce it. The sandbox mode of def counts only if it is "require". Of env, the fields Dir,
+// Environ, Deny, Enforceable and Program count. The error says why there is no such confinement.
 func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 	box := proc.System()
 	exec, err := env.systemOnly(box.Exec)
@@ -66,12 +66,12 @@ func (env CommandEnv) Box(def Definition) (*proc.Confine, proc.Report, error) {
 	return &box, can, nil
 }
 
-// systemOnly is what belongs to the system of its folders dirs.
+// systemOnly returns those of dirs that belong to the system.
 func (env CommandEnv) systemOnly(dirs []string) ([]string, error) {
 	return fs.SystemOnly(dirs, env.Deny, environ.Value(env.Environ, "HOME"))
 }
 
-// rulesFor are the rules of a tool that says nothing else about files than given.
+// rulesFor returns the rules of a tool that names no other files than given.
 func rulesFor(given []fs.Rule) []fs.Rule {
 	if given == nil {
 		return []fs.Rule{{Path: ".", Mode: fs.ReadOnly}}
@@ -79,7 +79,7 @@ func rulesFor(given []fs.Rule) []fs.Rule {
 	return given
 }
 
-// files is what def opens in the workspace.
+// files returns what def opens in the workspace.
 func (env CommandEnv) files(def Definition) (*fs.Files, error) {
 	return fs.Open(fs.Env{Workspace: env.Dir, Deny: env.Deny, Sealed: env.Sealed, Growing: env.Growing}, rulesFor(def.Access.FS))
 }
@@ -102,10 +102,11 @@ func (env CommandEnv) open(def Definition, box *proc.Confine) error {
 	return f.Confine(box, environ.Value(env.Environ, "HOME"))
 }
 
-// noneAtTop is what surprises in a workspace that is open to be written.
+// noneAtTop explains a failure that surprises authors of tools: what a workspace that is open for
+// writing still denies at its top.
 const noneAtTop = "the sandbox lets nothing be made, renamed or removed in the workspace's top folder itself: name the folders that are written in access.fs"
 
-// deniedAtTop reports whether a tool that said stderr may have met with noneAtTop.
+// deniedAtTop reports whether a tool that wrote stderr may have met what noneAtTop explains.
 func (c command) deniedAtTop(stderr string) bool {
 	low := strings.ToLower(stderr)
 	if c.def.Sandbox == SandboxOff || c.env.Dir == "" || !strings.Contains(low, "permission denied") && !strings.Contains(low, "eacces") {
@@ -115,8 +116,8 @@ func (c command) deniedAtTop(stderr string) bool {
 	return err == nil && f.OpensPart()
 }
 
-// OpensWhole reports whether the rules of d open the folder workspace, absolute, to be written with everything in it, .jp
-// included: see opensWhole.
+// OpensWhole reports whether the rules of d open the whole folder workspace for writing, .jp
+// included. The path is absolute; see opensWhole.
 func (d Definition) OpensWhole(workspace string) bool {
 	f, err := fs.Open(fs.Env{Workspace: workspace}, rulesFor(d.Access.FS))
 	return err == nil && f.OpensAll()

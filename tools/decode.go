@@ -28,7 +28,7 @@ const (
 // layer says which keys a table may have.
 type layer struct {
 	keys []string
-	why  string // for a key that exists elsewhere only; "" = a key is simply unknown
+	why  string // reason for a key that exists elsewhere only; "" = a key is simply unknown
 }
 
 var (
@@ -51,9 +51,9 @@ var (
 
 const notYet = "is not supported yet in this version"
 
-// Decode reads a whole definition from a table as a TOML or JSON decoder makes
-// it. pos tells the "file:line" of a dotted key in the table, or ""; it may be
-// nil. All errors are *DefinitionError.
+// Decode reads a whole definition from a table that a TOML or JSON decoder has made. pos returns
+// the "file:line" of a dotted key in the table, or ""; it may be nil. All errors are
+// *DefinitionError.
 func Decode(name string, table map[string]any, pos func(key string) string) (Definition, error) {
 	return decode(name, table, pos, nil)
 }
@@ -83,8 +83,9 @@ func decode(name string, table map[string]any, pos func(key string) string, read
 	return def, d.err
 }
 
-// DecodeReach reads what a program that is no tool may reach: a table of access.fs, network and sandbox, which mean what they
-// mean for a tool. The definition has only these, and [CommandEnv.Box] makes a confinement of it. All errors are *DefinitionError.
+// DecodeReach reads what a program may reach that is no tool: a table of access.fs, network and
+// sandbox, which mean what they mean for a tool. The definition has only these, and
+// [CommandEnv.Box] makes a confinement of it. All errors are *DefinitionError.
 func DecodeReach(name string, table map[string]any) (Definition, error) {
 	def := Definition{Name: name, Source: SourceLocal, Network: NetworkNone, Sandbox: SandboxAuto}
 	d := newDecoder(name, table, nil)
@@ -98,8 +99,8 @@ func DecodeReach(name string, table map[string]any) (Definition, error) {
 	return def, d.err
 }
 
-// Overlay returns base with what table changes: anything but its name, command
-// and parameters. Unlike in [Decode] nothing is required.
+// Overlay returns base with the changes of table, which may change anything but its name, command
+// and parameters. Unlike in [Decode], no key is required.
 func Overlay(base Definition, table map[string]any, pos func(key string) string) (Definition, error) {
 	d := newDecoder(base.Name, table, pos)
 	def := base
@@ -118,8 +119,8 @@ func Overlay(base Definition, table map[string]any, pos func(key string) string)
 	return def, d.err
 }
 
-// WithDefaults returns d with what the table '*' says where neither the
-// definition nor an overlay has said anything.
+// WithDefaults returns d with the values of the table '*' for keys that neither the definition nor
+// an overlay has set.
 func (def Definition) WithDefaults(table map[string]any, pos func(key string) string) (Definition, error) {
 	d := newDecoder("'*'", table, pos)
 	star := Definition{Name: "'*'"}
@@ -175,8 +176,7 @@ func (def Definition) WithDefaults(table map[string]any, pos func(key string) st
 // tool: it does unless it says enable = false.
 func Enabled(table map[string]any) bool { return table[keyEnable] != false }
 
-// decoder reads one table. It keeps the first error; what comes after it may
-// be wrong and is not looked at by anyone.
+// decoder reads one table. It keeps the first error; what is wrong after that is not reported.
 type decoder struct {
 	tool  string
 	table map[string]any
@@ -192,8 +192,8 @@ func newDecoder(tool string, table map[string]any, pos func(string) string) *dec
 	return &decoder{tool: tool, table: table, pos: pos}
 }
 
-// errorf is an error at key, which is dotted; the position is that of the
-// innermost part of it that has one.
+// errorf makes an error at the dotted key. Its position is that of the innermost part of the key
+// that has one.
 func (d *decoder) errorf(key, format string, args ...any) *DefinitionError {
 	e := &DefinitionError{Tool: d.tool, Key: key, Msg: fmt.Sprintf(format, args...)}
 	for at := key; ; {
@@ -296,8 +296,7 @@ func (d *decoder) known(prefix string, table map[string]any, l layer) {
 	}
 }
 
-// whole checks what only shows when all keys are known, and fills what depends
-// on others.
+// whole checks what needs all keys, and fills fields that depend on others.
 func (d *decoder) whole(def *Definition) {
 	if d.err != nil {
 		return
@@ -409,7 +408,7 @@ func (d *decoder) env(key string, v any) []string {
 	return names
 }
 
-// access reads what the table says; the rest of what def may reach stays.
+// access reads what the table says; what else def may reach stays.
 func (d *decoder) access(key string, v any, def *Definition) {
 	t := d.sub(key, v, "fs", "jp")
 	if jp, ok := t["jp"]; ok {
@@ -511,7 +510,7 @@ func (d *decoder) options(key string, v any) map[string]any {
 	return plain.(map[string]any)
 }
 
-// knows checks a path of the command against what a call will have.
+// knows checks that a call will have a value for a path of the command.
 func (def Definition) knows(p *template.Path) error {
 	unknown := func(at int, of []string) error {
 		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &template.Path{Keys: p.Keys[:at+1]})
@@ -560,7 +559,7 @@ func (def Definition) knows(p *template.Path) error {
 		case s.Closed() || i == 0:
 			return unknown(i+2, s.Properties())
 		default:
-			return nil // an open object: only a call can tell
+			return nil // an open object: only a call can say
 		}
 	}
 	return nil

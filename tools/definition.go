@@ -14,7 +14,7 @@ import (
 // Sources of tools. A tool of an MCP server has the source "mcp.<server>".
 const (
 	SourceBuiltin      = "builtin"      // in Go, in this package
-	SourceLocal        = "local"        // a command of the user's
+	SourceLocal        = "local"        // a command of the user
 	SourceDelegation   = "delegation"   // starts sub-agents, or is a command that runs jp
 	SourceConversation = "conversation" // reads the caller's sub-conversations
 	SourceInteractive  = "interactive"  // asks the person
@@ -22,7 +22,7 @@ const (
 	sourceMCP = "mcp."
 )
 
-// RunMode says whether a call needs leave before it runs.
+// RunMode says whether a call needs permission before it runs.
 type RunMode string
 
 // The run modes; "" counts as RunAsk.
@@ -32,7 +32,7 @@ const (
 	RunDeny       RunMode = "deny"
 )
 
-// ResultMode says whether a result needs leave before the model sees it.
+// ResultMode says whether a result needs permission before the model sees it.
 type ResultMode string
 
 // The result modes; "" counts as ResultUnattended.
@@ -44,28 +44,27 @@ const (
 // DetachedMode says what happens to a question when nobody can answer it.
 type DetachedMode string
 
-// The detached modes; "" counts as DetachedDeny. DetachedDefaults takes the
-// question's own default and is a denial where it has none, as leave to run or
-// to deliver never has.
+// The detached modes; "" counts as DetachedDeny. DetachedDefaults takes the default of the
+// question. A question without one is denied, and permissions to run and to deliver have none.
 const (
 	DetachedDeny     DetachedMode = "deny"
 	DetachedAuto     DetachedMode = "auto"
 	DetachedDefaults DetachedMode = "defaults"
 )
 
-// Detached is the policy per kind of question: leave to run, leave to deliver
-// the result, a question of the tool itself.
+// Detached is the policy for each kind of question: permission to run, permission to deliver the
+// result, a question of the tool itself.
 type Detached struct {
 	Run     DetachedMode
 	Deliver DetachedMode
 	Tool    DetachedMode
 }
 
-// Access is what a tool may reach. A nil FS is the default of the tool: the
-// workspace, read-only, or read-write for the built-in tools that write.
+// Access is what a tool may reach. A nil FS is the default of the tool: the workspace, read-only,
+// or read-write for the built-in tools that write.
 type Access struct {
 	FS []fs.Rule
-	JP []Verb // what a local tool may run jp for, sorted; none = jp refuses to run in it
+	JP []Verb // commands of jp that a local tool may run, sorted; none = jp refuses to run in it
 }
 
 // Verb is a command of jp that a local tool may run.
@@ -125,21 +124,19 @@ const (
 	DefaultSizeThreshold = 256_000 // bytes
 )
 
-// Definition is all that is said about a tool except what runs it. It is a
-// value; its slices, maps and Schema are never changed after it was made, and
-// must not be by others.
+// Definition is all that is said about a tool except what runs it. It is a value. Its slices, maps
+// and Schema are never changed after it was made, and others must not change them.
 //
-// [Decode], [DecodeFiles] and [Embedded] make complete ones. In one made by hand,
-// note that a zero Parallel means alone, a zero Timeout no limit and a zero
-// SizeThreshold the default.
+// [Decode], [DecodeFiles] and [Embedded] make complete ones. In one made by hand, a zero Parallel
+// means that the tool runs alone, a zero Timeout no limit and a zero SizeThreshold the default.
 type Definition struct {
 	Name string
-	// Source is what roles, grants and limits go by. That of a command with
-	// Access.JP is SourceDelegation, though its definition says "local": see
-	// Local and Declared.
+	// Source is what roles, grants and limits look at. That of a command with Access.JP is
+	// SourceDelegation, though its definition says "local": see Local and Declared.
 	Source string
-	// Remote is the name of the tool at its MCP server, where Source is that of one. Pin stands for the server and for the
-	// tool as a person approved them; "" = nobody has yet. Whoever knows fills in Pin and Schema: see Pinned.
+	// Remote is the name that the tool has at its MCP server, when Source is such a server. Pin
+	// identifies the server and the tool as a person approved them; "" = nobody has approved them
+	// yet. Pin and Schema are filled in by the program that knows the approvals: see Pinned.
 	Remote, Pin string
 	Description string          // for the model
 	Schema      json.RawMessage // of the arguments, type object; nil = no arguments
@@ -148,10 +145,10 @@ type Definition struct {
 	Result      ResultMode
 	Detached    Detached
 	Timeout     time.Duration // of one call, from its start; 0 = none
-	// SizeThreshold is the most bytes of a result.
+	// SizeThreshold is the largest result in bytes.
 	SizeThreshold int
 	Parallel      bool     // may run beside other calls of its batch
-	Env           []string // variables let through beyond the usual ones
+	Env           []string // names of variables that the tool gets beyond the usual ones
 	Access        Access
 	Network       Network
 	Sandbox       Sandbox
@@ -160,7 +157,7 @@ type Definition struct {
 	Options       map[string]any // free-form, for templates: tool.options.*
 
 	dash map[string]bool // parameters whose values may start with '-'
-	set  map[string]bool // keys that a definition or table gave, for WithDefaults
+	set  map[string]bool // keys that a definition or table has set, for WithDefaults
 }
 
 // DefinitionError is a definition that cannot be used.
@@ -186,10 +183,10 @@ func (e *DefinitionError) Error() string {
 	return b.String()
 }
 
-// WithEnum returns a copy of d whose string parameter takes only these values,
-// in this order. It is for enumerations known only at run time. A parameter of
-// the items of an array is named like queries.config. It fails when the schema
-// has no such property; an empty list leaves no valid value.
+// WithEnum returns a copy of d whose string parameter takes only these values, in this order: for
+// an enumeration that is known only at run time. A parameter of the items of an array is named like
+// queries.config. It fails when the schema has no such property. An empty list leaves no valid
+// value.
 func (d Definition) WithEnum(param string, values []string) (Definition, error) {
 	if values == nil {
 		values = []string{}
@@ -202,8 +199,8 @@ func (d Definition) WithEnum(param string, values []string) (Definition, error) 
 	return d, nil
 }
 
-// Reach returns the rules that hold for the tool's files: those of access.fs, else its default. It is empty
-// for a tool that touches none.
+// Reach returns the rules for the files of the tool: those of access.fs, or its default without
+// them. It is empty for a tool that touches no files.
 func (d Definition) Reach() []fs.Rule {
 	fallback := fs.ReadOnly
 	switch d.Declared() {
@@ -219,11 +216,11 @@ func (d Definition) Reach() []fs.Rule {
 	return d.Access.FS
 }
 
-// MCP returns the server of a tool that is one of an MCP server.
+// MCP returns the MCP server of the tool; false when the tool is of none.
 func (d Definition) MCP() (server string, ok bool) { return strings.CutPrefix(d.Source, sourceMCP) }
 
-// Pinned returns d as it was approved: with the schema of its arguments, and the server's description where d has none of its
-// own. It fails when the schema cannot be used.
+// Pinned returns d as it was approved: with the schema of its arguments, and with the description
+// of the server if d has none of its own. It fails when the schema cannot be used.
 func (d Definition) Pinned(pin, description string, raw json.RawMessage) (Definition, error) {
 	if _, err := schema.Parse(raw); err != nil {
 		return d, &DefinitionError{Tool: d.Name, Msg: "the schema that its server gives it cannot be used: " + err.Error()}
@@ -235,10 +232,10 @@ func (d Definition) Pinned(pin, description string, raw json.RawMessage) (Defini
 	return d, nil
 }
 
-// Local reports whether a command of the user's runs the tool, whatever its Source counts as.
+// Local reports whether a command of the user runs the tool, whatever its Source is.
 func (d Definition) Local() bool { return d.Source == SourceLocal || !d.Command.IsZero() }
 
-// Declared is the source as a definition spells it.
+// Declared returns the source as a definition spells it.
 func (d Definition) Declared() string {
 	if d.Local() {
 		return SourceLocal
@@ -249,7 +246,7 @@ func (d Definition) Declared() string {
 	return d.Source
 }
 
-// SizeLimit is the bound of a result in bytes.
+// SizeLimit returns the bound of a result in bytes.
 func (d Definition) SizeLimit() int {
 	if d.SizeThreshold > 0 {
 		return d.SizeThreshold

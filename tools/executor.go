@@ -25,39 +25,39 @@ const (
 // every call, since its Set is empty. It is safe for concurrent use.
 type Executor struct {
 	Set Set
-	// Permit gives leave to run. nil lets "unattended" tools run and refuses
-	// all others. [Policy.Permit] is the usual one.
+	// Permit gives permission to run a call. nil lets "unattended" tools run and refuses all
+	// others. [Policy.Permit] is the usual one.
 	Permit Permit
-	// Deliver gives leave to hand a result to the model. nil delivers the
-	// results of "unattended" tools and withholds all others.
+	// Deliver gives permission to show a result to the model. nil delivers the results of
+	// "unattended" tools and withholds all others.
 	Deliver func(ctx context.Context, t Tool, c Call, r Result) (Decision, error)
 	// Parallel is how many calls of one batch run at once; 0 is DefaultParallel.
 	Parallel int
 	// BatchBytes is the most text of all results together; 0 is
 	// DefaultBatchBytes. The results that finish last are cut.
 	BatchBytes int
-	// Started is told of each call just before it runs; nil is nobody. It may
-	// be called concurrently.
+	// Started is called with each call just before it runs, perhaps concurrently. nil = it is not
+	// called.
 	Started func(Call)
-	// Around is told of each call, in call order and before any of them runs, and
-	// of its tool, which is the zero Tool where the Set has none of that name. It
-	// returns the context that the call runs in, made from ctx, and what is told
-	// the result before Run yields it. nil is nobody. Calls have different ids.
+	// Around is called once for each call, in call order, before any of them runs. It gets the tool
+	// of the call, or the zero Tool if the Set has none of that name. It returns the context that
+	// the call runs in, made from ctx, and a function that gets the result before Run yields it.
+	// nil = it is not called. Calls must have different ids.
 	Around func(ctx context.Context, t Tool, c Call) (context.Context, func(Result))
 }
 
-// Run runs the calls and yields each with its result as it finishes: one
-// result for every call, in no fixed order. It never fails as a whole. An
-// unknown name, arguments that do not fit the schema, a refusal, a panic, a timeout and the
-// end of ctx are results with IsError. The text of such a result begins with
-// "error: ", or is a <response status="..."> of a sub-agent, or a JSON array of such.
+// Run runs the calls and yields each with its result as it finishes: one result for every call, in
+// no fixed order. It never fails as a whole. An unknown name, arguments that do not fit the schema,
+// a refusal, a panic, a timeout and the end of ctx are results with IsError. The text of such a
+// result begins with "error: ", or is a <response status="..."> of a sub-agent, or a JSON array of
+// such.
 //
-// A tool whose definition says parallel = false runs alone: what stands before
-// it in calls is finished first, what stands after it starts after it. Other
-// calls run beside one another, those that need no person's answer first.
+// A tool whose definition says parallel = false runs alone: calls before it are finished first, and
+// calls behind it start after it. Other calls run beside one another, those that need no answer of
+// a person first.
 //
-// When the consumer stops early, what runs is cancelled. Run returns when
-// nothing of it is running any more.
+// When the consumer stops early, the calls that run are cancelled. Run returns when none of them is
+// running any more.
 func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result] {
 	return func(yield func(Call, Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -95,8 +95,8 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 	}
 }
 
-// batchShare is how many bytes a result may have when size are left for it and
-// for left others.
+// batchShare is how many bytes a result may have when it and left others still have size bytes to
+// share.
 func batchShare(size, left int) int {
 	return max(size-left*fs.SmallResult, min(fs.SmallResult, size/(left+1)), 0)
 }
@@ -113,16 +113,16 @@ type batch struct {
 	Executor
 	slots  chan struct{}
 	done   chan finished
-	around map[string]around // by call; nil where nobody is told
+	around map[string]around // by call; nil without Executor.Around
 }
 
-// around is what Around said of a call.
+// around is what Around returned for a call.
 type around struct {
 	ctx  context.Context
 	told func(Result)
 }
 
-// surround tells Around of the calls.
+// surround calls Around for the calls.
 func (b *batch) surround(ctx context.Context, calls []Call) {
 	if b.Around == nil {
 		return
@@ -140,7 +140,7 @@ type finished struct {
 	result Result
 }
 
-// job is a call that is good to run.
+// job is a call that can run.
 type job struct {
 	call Call // with valid arguments
 	orig Call
@@ -190,7 +190,8 @@ func (b *batch) runTogether(ctx context.Context, calls []Call) {
 	}
 }
 
-// prepare finds the tool and validates the arguments, before anybody is asked for leave; or says why not.
+// prepare finds the tool and validates the arguments, before anybody is asked for permission. If it
+// cannot, it says why.
 func (b *batch) prepare(c Call) (job, *Result) {
 	t, ok := b.Set.Get(c.Name)
 	if !ok {
@@ -213,9 +214,8 @@ func (b *batch) prepare(c Call) (job, *Result) {
 	return j, nil
 }
 
-// start asks for leave and, with it, starts the call in a slot. It returns
-// before the call has ended, but after the leave was given: so that people are
-// asked in call order.
+// start asks for permission and, if it gets it, starts the call in a slot. It returns when the
+// permission was given, so that people are asked in call order, but before the call has ended.
 func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
 	permit := b.Permit
 	if permit == nil {
@@ -227,7 +227,7 @@ func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
 		b.report(j.orig, *refused("cancelled before it ran: %v", context.Cause(ctx)))
 		return
 	case err != nil:
-		b.report(j.orig, *refused("no leave to run: %v", err))
+		b.report(j.orig, *refused("no permission to run: %v", err))
 		return
 	case !d.Allow:
 		b.report(j.orig, *refused("refused: %s", orText(d.Reason, "not allowed to run")))
@@ -246,7 +246,7 @@ func (b *batch) start(ctx context.Context, wg *sync.WaitGroup, j job) {
 	})
 }
 
-// report hands a result to the consumer; there is room for one of every call.
+// report sends a result to the consumer; there is room for one of every call.
 func (b *batch) report(c Call, r Result) { b.done <- finished{c, r} }
 
 // call runs the tool within its time.
@@ -288,21 +288,21 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 	return Result{Text: text, IsError: true}
 }
 
-// errorMark begins the text of every result with IsError: some providers'
-// formats have no other place that could tell a model of a failure.
+// errorMark begins the text of every result with IsError: the formats of some providers have no
+// other place that shows a model a failure.
 const errorMark = "error: "
 
 func errorText(text string) string {
 	return errorMark + strings.TrimPrefix(text, errorMark)
 }
 
-// tellsStatus reports whether text is what sub-agents answer with, which says by
-// itself how it went: an element with an attribute, or rows with a member.
+// tellsStatus reports whether text is the answer of sub-agents, which says by itself how they
+// ended: an element with an attribute, or rows with a member.
 func tellsStatus(t Tool, text string) bool {
 	return t.Source == SourceDelegation && !t.Local() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }
 
-// deliver asks for leave to hand over the result and bounds it.
+// deliver asks for permission to show the result to the model, and bounds it.
 func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	deliver := b.Deliver
 	if deliver == nil {
@@ -319,7 +319,7 @@ func (b *batch) deliver(ctx context.Context, j job, r Result) Result {
 	return r
 }
 
-// decide calls a function of the caller's that may panic; a panic is a refusal.
+// decide calls a function of the caller, which may panic; a panic is a refusal.
 func decide(f func() (Decision, error)) (d Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -341,8 +341,8 @@ func TestExecutorPermitOrder(t *testing.T) {
 	for id, want := range map[string]Result{
 		"0": {Text: "ran"}, "1": {Text: "ran"}, "f": {},
 		"2": {Text: "error: refused: because", IsError: true, Refused: true},
-		"3": {Text: "error: no leave to run: no terminal", IsError: true, Refused: true},
-		"4": {Text: "error: no leave to run: panic: oops", IsError: true, Refused: true},
+		"3": {Text: "error: no permission to run: no terminal", IsError: true, Refused: true},
+		"4": {Text: "error: no permission to run: panic: oops", IsError: true, Refused: true},
 		"5": {Text: "error: refused: not allowed to run", IsError: true, Refused: true},
 	} {
 		if got[id] != want {

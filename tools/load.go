@@ -17,9 +17,10 @@ import (
 // maxDefinition bounds a definition file in bytes.
 const maxDefinition = 1 << 20
 
-// DecodeFiles reads the *.toml files of a folder, given as bytes by their names; dir is what messages call it. The definitions
-// are returned by the names of the tools. When some files are broken, the others are returned beside an error that joins one for
-// each; those about what is said in a file are *DefinitionError.
+// DecodeFiles reads the *.toml files of a folder. files has their bytes by their names, dir is the
+// name of the folder in messages. The definitions are returned by the names of the tools. When some
+// files are broken, the others are returned, with an error that joins one for each broken file; an
+// error about the content of a file is a *DefinitionError.
 func DecodeFiles(dir string, files map[string][]byte) (map[string]Definition, error) {
 	names := slices.Sorted(maps.Keys(files))
 	return decodeAll(dir, names, func(name string) ([]byte, error) {

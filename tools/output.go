@@ -10,7 +10,7 @@ import (
 	"jp/tools/brief"
 )
 
-// TimeoutError is the cause of a context that a tool's own timeout ended.
+// TimeoutError is the cause of a context that the timeout of a tool has ended.
 type TimeoutError struct {
 	Tool  string
 	After time.Duration
@@ -18,9 +18,9 @@ type TimeoutError struct {
 
 func (e *TimeoutError) Error() string { return fmt.Sprintf("stopped after %s (timeout)", e.After) }
 
-// bound cuts text to at most limit bytes, at a rune, and says so in a last
-// line that is part of the limit. how tells how to get the rest. Limits below
-// the length of that line leave only a short form of it.
+// bound cuts text to at most limit bytes, at a rune, and says so in a last line that counts towards
+// the limit. how says how to get the rest. If the limit is below the length of that line, only a
+// short form of the line is left.
 func bound(text string, limit int, how string) string {
 	if len(text) <= limit {
 		return text
@@ -28,8 +28,8 @@ func bound(text string, limit int, how string) string {
 	return cut(text, int64(len(text)), limit, how)
 }
 
-// cut is bound for a text of which only the beginning was kept: total is the
-// size it had, and more than limit.
+// cut is bound for a text of which only the beginning is there. total is its full size, which is
+// more than limit.
 func cut(text string, total int64, limit int, how string) string {
 	line := func(kept int) string {
 		return fmt.Sprintf("\n[truncated: %s -> %s, full output: %s]", brief.Size(total), brief.Size(kept), how)
@@ -44,8 +44,8 @@ func cut(text string, total int64, limit int, how string) string {
 	return short[:max(min(limit, len(short)), 0)]
 }
 
-// lastLines is the end of b: at most n lines and size bytes, without the final
-// line break. cut reports whether something stands before it.
+// lastLines returns the end of b: at most n lines and size bytes, without the final line break. cut
+// reports whether something was before it.
 func lastLines(b []byte, n, size int) (tail string, cut bool) {
 	b = bytes.TrimRight(b, "\n")
 	start := max(len(b)-size, 0)
@@ -63,8 +63,8 @@ func lastLines(b []byte, n, size int) (tail string, cut bool) {
 	return brief.UTF8(string(b[start:])), start > 0
 }
 
-// firstFrames is the part of a goroutine's stack that names the panic's place:
-// without addresses and without the machinery above it.
+// firstFrames is the part of a goroutine's stack that shows where it panicked: without addresses
+// and without the machinery above it.
 func firstFrames(stack []byte) string {
 	var out []string
 	seen := false

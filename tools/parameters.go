@@ -10,8 +10,7 @@ import (
 	"jp/tools/template"
 )
 
-// The keys of a parameter: our own, and those that stand in its JSON schema
-// under the same name.
+// The keys of a parameter: our own, and those that its JSON schema has under the same name.
 var (
 	parameterKeys = append([]string{"required", "allow_dash"}, schemaKeys...)
 	propertyKeys  = append([]string{"required"}, schemaKeys...)
@@ -56,7 +55,7 @@ func (d *decoder) parameters(key string, v any) (json.RawMessage, map[string]boo
 	return raw, dash
 }
 
-// properties makes the part of an object schema that names its properties.
+// properties makes the part of an object schema that lists its properties.
 func (d *decoder) properties(key string, t map[string]any, keys []string) map[string]any {
 	props, required := map[string]any{}, []string{}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -121,8 +120,7 @@ func (d *decoder) property(key string, p map[string]any) map[string]any {
 	return out
 }
 
-// consistent checks that a schema means something and that its default and
-// enum fit it.
+// consistent checks that a schema can hold for some value and that its default and enum fit it.
 func (d *decoder) consistent(key string, out map[string]any) {
 	raw, err := json.Marshal(out)
 	if err != nil {

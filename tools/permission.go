@@ -28,8 +28,8 @@ const (
 // Choice is what a person chose.
 type Choice uint8
 
-// The choices and their keys. 'p' prints all of the question and asks again; 'r' asks for a
-// reason and is DenyOnce with it: both are the prompter's own business.
+// The choices and their keys. Two more keys are the business of the prompter: 'p' prints all of the
+// question and asks again; 'r' asks for a reason and is DenyOnce with it.
 const (
 	DenyOnce  Choice = iota // n
 	DenyTurn                // N
@@ -43,8 +43,8 @@ type Answer struct {
 	Reason string
 }
 
-// Prompter asks a person. Ask returns an error that is ErrNobody when nobody
-// can answer (any more). One [Policy] never calls it concurrently.
+// Prompter asks a person. Ask returns an error that is ErrNobody when nobody can answer, or nobody
+// can any more. One [Policy] never calls it concurrently.
 type Prompter interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
@@ -52,9 +52,9 @@ type Prompter interface {
 // ErrNobody says that nobody can answer a question.
 var ErrNobody = errors.New("nobody can answer")
 
-// Policy decides by the run, result and detached keys of the definitions, and
-// asks where they say so. What a person answers for the turn holds for as long
-// as the Policy: make one for each turn. It is safe for concurrent use.
+// Policy decides by the run, result and detached keys of the definitions, and asks where they say
+// so. An answer for the turn holds for as long as the Policy: make one for each turn. It is safe
+// for concurrent use.
 type Policy struct {
 	prompter Prompter
 	asking   chan struct{} // one question at a time; guards turn
@@ -90,7 +90,7 @@ func (p *Policy) Deliver(ctx context.Context, t Tool, c Call, r Result) (Decisio
 	return p.ask(ctx, NewQuestion(KindDeliver, t.Definition, c, r.Text), t.Detached.Deliver)
 }
 
-// ask puts q to the person, or decides by the detached mode.
+// ask asks the person q, or decides by the detached mode.
 func (p *Policy) ask(ctx context.Context, q Question, detached DetachedMode) (Decision, error) {
 	select {
 	case p.asking <- struct{}{}:
@@ -146,5 +146,5 @@ func unanswered(q Question, mode DetachedMode) Decision {
 		why, settingKey(Tool{Definition: q.Tool}, asks), RunUnattended, settingKey(Tool{Definition: q.Tool}, kind), DetachedAuto)}
 }
 
-// settingKey is the config key that says k about a tool.
+// settingKey is the config key that sets k for a tool.
 func settingKey(t Tool, k string) string { return "conversation.tools." + t.Name + "." + k }

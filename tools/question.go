@@ -11,8 +11,8 @@ import (
 	"jp/tools/unseen"
 )
 
-// Question is put to a person. Text, Detail and pages hold what a model wrote so that every character shows: no control, bidi
-// or other invisible ones.
+// Question is what a person is asked. Text, Detail and pages hold what a model wrote so that every
+// character shows: no control, bidi or other invisible ones.
 type Question struct {
 	Kind   Kind
 	Tool   Definition
@@ -23,13 +23,14 @@ type Question struct {
 	parts []part
 }
 
-// part is one argument of a call, or what else a question is about.
+// part is one argument of a call, or another thing that the question is about.
 type part struct {
 	name  string
 	lines []string
 }
 
-// NewQuestion is the question whether c may run or, of KindDeliver, whether a model may see result.
+// NewQuestion returns the question whether c may run or, of KindDeliver, whether the model may see
+// result.
 func NewQuestion(k Kind, d Definition, c Call, result string) Question {
 	q := Question{Kind: k, Tool: d, Call: c, Text: callText(c), parts: callParts(d, c)}
 	if k == KindDeliver {
@@ -45,8 +46,9 @@ func NewQuestion(k Kind, d Definition, c Call, result string) Question {
 	return q
 }
 
-// Page lays the question out for a screen: at most rows rows, of width columns. What does not fit is left out at the end of
-// each of the longest arguments, so that none hides another; left says what, "" when all is there.
+// Page lays the question out for a screen: at most rows rows, of width columns. What does not fit
+// is left out at the end of each of the longest arguments, so that none hides another. left says
+// what was left out; "" = nothing.
 func (q Question) Page(width, rows int) (page, left string) {
 	all := make([][]string, len(q.parts))
 	total := 0
@@ -83,7 +85,7 @@ func (q Question) Page(width, rows int) (page, left string) {
 	return strings.Join(out, "\n"), strings.Join(cut, ", ")
 }
 
-// share is the most rows that a part may take so that all fit, and at least one.
+// share is the most rows that a part may take so that all parts fit, and at least one.
 func share(all [][]string, rows int) int {
 	sizes := make([]int, len(all))
 	for i := range all {
@@ -100,7 +102,8 @@ func share(all [][]string, rows int) int {
 	return max(1, rows)
 }
 
-// rows are the rows of a part on a screen of that width. Of more than three lines in a row that are the same there is one.
+// rows are the rows of a part on a screen of that width. Of more than three equal lines in a row
+// only one is shown, with their number.
 func (p part) rows(width int) []string {
 	var out []string
 	for i := 0; i < len(p.lines); {
@@ -139,7 +142,7 @@ func callText(c Call) string {
 	return c.Name + "(" + brief.Shorten(strings.Join(short, ", "), most) + ")"
 }
 
-// callArguments are those of a call; ok says that they are an object.
+// callArguments are the arguments of a call; ok says whether they are an object.
 func callArguments(c Call) (args map[string]any, ok bool) {
 	v, err := jsondoc.Decode(c.Arguments)
 	args, ok = v.(map[string]any)
@@ -184,7 +187,7 @@ func shownArgument(name string, v any) part {
 	return p
 }
 
-// visibleJSON is v as JSON in which all shows.
+// visibleJSON is v as JSON in which every character shows.
 func visibleJSON(v any) string {
 	j, err := jsondoc.Encode(v)
 	if err != nil {
@@ -202,8 +205,8 @@ func visibleLines(s string) []string {
 	return out
 }
 
-// quoted is a Go string literal of s in which all of it shows.
+// quoted is a Go string literal of s in which every character shows.
 func quoted(s string) string { return unseen.Quote(s) }
 
-// visible escapes what does not show in s.
+// visible escapes the characters of s that do not show.
 func visible(s string) string { return unseen.Spell(s) }

@@ -28,43 +28,42 @@ type Runner interface {
 	Run(ctx context.Context, spec proc.Spec) (proc.Exit, error)
 }
 
-// CommandEnv is what local tools run in.
+// CommandEnv is the environment that local tools run in.
 type CommandEnv struct {
 	Host    Runner
-	Dir     string   // the workspace, absolute: the working directory
-	Environ []string // jp's own, "NAME=value": a tool gets a few of it
-	// Context has the values of context.* in templates: "conversation_id".
-	// "workspace" is Dir and "action" is "run" unless it says otherwise.
+	Dir     string   // workspace, absolute: the working directory
+	Environ []string // variables of jp, "NAME=value": a tool gets a few of them
+	// Context has the values of context.* in templates: "conversation_id". "workspace" is Dir and
+	// "action" is "run" unless Context has them.
 	Context map[string]any
-	// Secrets names further variables that hold keys, which no tool gets.
+	// Secrets names further variables that hold keys. No tool gets them.
 	Secrets []string
-	// Notice is told what the user should know, each time; see [Once]. nil
-	// drops it.
+	// Notice is called with what the user should know, each time; see [Once]. nil drops it.
 	Notice func(string)
-	// Main says that the tools are those of an agent in the role main, which
-	// may run them with less confinement than a sub-agent.
+	// Main is set for the tools of an agent in the role main, which may run them with less
+	// confinement than a sub-agent.
 	Main bool
-	// AllowOff lets sandbox = "off" count for others than Main too: the user's
-	// own config says so.
+	// AllowOff makes sandbox = "off" count for others than Main too, because the user's own config
+	// says so.
 	AllowOff bool
-	// Deny are folders that no rule of access.fs may cover or lie in, such as
-	// the store's.
+	// Deny are folders that no rule of access.fs may cover or be in, such as the folder of the
+	// store.
 	Deny []string
-	// Sealed are files and folders, and links to such, that no rule of
-	// access.fs may open to be written, or lie in.
+	// Sealed are files and folders, and links to such, that no rule of access.fs may open for
+	// writing, or be in.
 	Sealed []string
-	// Growing are patterns: what one matches is as Sealed, once it is there.
+	// Growing are patterns. A file that matches one is like Sealed as soon as it is there.
 	Growing []fs.Growing
-	// Enforceable tells what the system can enforce; nil is proc.Enforceable.
+	// Enforceable returns what the system can enforce; nil is proc.Enforceable.
 	Enforceable func() proc.Report
-	// Program is the file of this jp, absolute, which every tool may execute
-	// wherever it lies; without a line it refuses to do anything. "" is none.
+	// Program is the file of this jp, absolute. Every tool may execute it wherever it lies; in a
+	// tool without access.jp it refuses to do anything. "" is none.
 	Program string
-	// Found is the path of the program, absolute, where it was looked up already; a shell text
+	// Found is the path of the tool's program, absolute, if it was looked up already; a shell text
 	// needs none.
 	Found string
-	// JP opens the line on which a call of a tool with access.jp runs jp; nil
-	// refuses such tools. It is closed when the tool's last process has ended.
+	// JP opens the line on which a call of a tool with access.jp runs jp. nil refuses such tools.
+	// The line is closed when the last process of the tool has ended.
 	JP func(ctx context.Context, def Definition, call Call) (*Line, error)
 }
 
@@ -72,12 +71,12 @@ type CommandEnv struct {
 type Line struct {
 	Socket *os.File // for the tool; see CallVariable
 	Dir    string   // holds a link "jp" to CommandEnv.Program and nothing else; first in the tool's PATH
-	Close  func()   // ends what was begun over the line, and returns when it has
+	Close  func()   // ends what was begun over the line, and waits for that
 }
 
-// CallVariable tells a jp that it runs inside a tool: the number of the
-// descriptor that leads to the jp that the call is of, or CallNone where the
-// tool has no access.jp.
+// CallVariable is the variable by which a jp knows that it runs inside a tool. Its value is the
+// number of the descriptor that leads to the jp which runs the call, or CallNone where the tool has
+// no access.jp.
 const (
 	CallVariable = "JP_CALL_FD"
 	CallNone     = "none"
@@ -85,8 +84,8 @@ const (
 	callFD = "3" // as package proc hands it over
 )
 
-// Once returns a function that passes each different text on to f only once.
-// It is safe for concurrent use; f may be nil.
+// Once returns a function that passes each different text to f only once. It is safe for concurrent
+// use; f may be nil.
 func Once(f func(string)) func(string) {
 	var (
 		mu   sync.Mutex
@@ -102,9 +101,9 @@ func Once(f func(string)) func(string) {
 	}
 }
 
-// Command returns the tool of a local definition. The program is started
-// directly, in env.Dir, with an environment made of a few variables, confined
-// to what the definition opens. Its stdout is the result.
+// Command returns the tool of a local definition. The program is started directly, in env.Dir, with
+// an environment of a few variables, confined to what the definition opens. Its stdout is the
+// result.
 func Command(def Definition, env CommandEnv) (Tool, error) {
 	if !def.Local() || def.Command.IsZero() {
 		return Tool{}, &DefinitionError{Tool: def.Name, Key: keyCommand, Msg: "only a tool with source = \"local\" and a command can be run"}
@@ -128,7 +127,7 @@ type command struct {
 	schema *schema.Schema
 }
 
-// Bounds of what is kept of a tool's stderr.
+// Bounds of what is read of the stderr of a tool.
 const (
 	stderrKept  = 64 << 10
 	stderrLines = 20
@@ -138,7 +137,7 @@ const (
 // usualPath is where programs are looked for without a PATH.
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
-// check is the Check of the tool: whether its program may be given these values.
+// check is the Check of the tool: it says whether its program may be given these values.
 func (c command) check(call Call) error {
 	data, err := c.data(call)
 	if err != nil || c.def.Command.shell != nil { // the values of a shell text go into files
@@ -160,13 +159,13 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 		Dir:  c.env.Dir,
 		Kind: proc.Tool,
 	}
-	var files []string // that carry values
+	var files []string // files with the values of a shell text
 	if s := c.def.Command.shell; s != nil {
 		call, err := s.Call(data, c.def.shellRules(), environ.Value(spec.Env, "TMPDIR"))
 		if err != nil {
 			return *refused("%v", err), nil
 		}
-		// What a failure leaves in the folder for such files harms nobody.
+		// If these files cannot be removed they do no harm: the folder is private.
 		defer func() { _ = call.Close() }()
 		spec.Path, spec.Args, spec.Env = call.Path, call.Args, append(spec.Env, call.Env...)
 		files = call.Files
@@ -226,7 +225,7 @@ func (c command) run(ctx context.Context, call Call) (Result, error) {
 	return Result{Text: c.cutOutput(stdout, c.def.SizeLimit())}, nil
 }
 
-// data is what the templates of a call see.
+// data is the values that the templates of a call can use.
 func (c command) data(call Call) (map[string]any, error) {
 	args, err := jsondoc.Decode(call.Arguments)
 	if err != nil {
@@ -244,7 +243,7 @@ func (c command) data(call Call) (map[string]any, error) {
 	}, nil
 }
 
-// startError says why the program did not run, or what went wrong around it.
+// startError says why the program did not run, or what failed around it.
 func (c command) startError(err error, box *proc.Confine) string {
 	var path *os.PathError
 	switch {
@@ -268,7 +267,7 @@ func (c command) executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// inDir is a path of a program, absolute.
+// inDir makes the path of a program absolute.
 func (c command) inDir(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -276,7 +275,7 @@ func (c command) inDir(path string) string {
 	return filepath.Join(c.env.Dir, path)
 }
 
-// failed is the result of a run that did not end well.
+// failed is the result of a run that failed.
 func (c command) failed(why string, stdout *head, stderr *tail) Result {
 	var b strings.Builder
 	b.WriteString(why)
@@ -347,7 +346,7 @@ func (c command) envelope(stdout *head) Result {
 	return bad("type is %s, not success, error or needs_input", brief.Quote(e.Type))
 }
 
-// head keeps the beginning of what is written to it and counts the rest.
+// head holds the beginning of what is written to it and counts the rest.
 type head struct {
 	b    []byte
 	keep int
@@ -362,7 +361,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail holds the end of what is written to it.
 type tail struct {
 	b    []byte // at most twice keep
 	keep int
@@ -381,7 +380,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// lines is the last of it, and whether something stood before that.
+// lines is the last of it, and whether something was before that.
 func (t *tail) lines(n, size int) (string, bool) {
 	text, cut := lastLines(t.b, n, size)
 	return text, cut || t.lost

@@ -12,33 +12,33 @@ import (
 	"jp/tools/schema"
 )
 
-// Call is one call of a tool, as the model wrote it. Arguments may be no JSON.
+// Call is one call of a tool, as the model wrote it. Arguments need not be JSON.
 type Call struct {
 	ID        string
 	Name      string
 	Arguments json.RawMessage
 }
 
-// Result is what a call came to. Text is valid UTF-8 and may be empty.
+// Result is the result of a call. Text is valid UTF-8 and may be empty.
 type Result struct {
 	Text    string
 	IsError bool
-	Refused bool // nothing ran: unknown tool, bad arguments, no leave
+	Refused bool // nothing ran: unknown tool, bad arguments, no permission
 }
 
-// Func runs one call. Its arguments are valid by the tool's schema, with
-// defaults filled in, as one JSON object. What the model should read about a
-// failure is a Result with IsError; an error is shown to it as text too. It
-// must return soon after ctx has ended and must be safe for concurrent use.
+// Func runs one call. Its arguments are valid by the schema of the tool, with defaults filled in,
+// as one JSON object. A failure is a Result with IsError and a text for the model; an error is
+// shown to the model as text too. It must return soon after ctx has ended and must be safe for
+// concurrent use.
 type Func func(ctx context.Context, call Call) (Result, error)
 
 // Tool is a definition and what runs it.
 type Tool struct {
 	Definition
 	Func  Func
-	Check func(Call) error // why Func would refuse these arguments, before anybody is asked; nil = it does not say
+	Check func(Call) error // reason why Func would refuse these arguments, before anybody is asked; nil = there is no such check
 
-	schema *schema.Schema // as NewSet has read it; nil = not yet
+	schema *schema.Schema // schema as NewSet has read it; nil = not read yet
 }
 
 // Set is an immutable collection of tools, ordered by name. The zero Set is
@@ -70,8 +70,8 @@ func NewSet(tools ...Tool) (Set, error) {
 	return s, nil
 }
 
-// Narrow returns the tools for which keep is true. It is the only operation on
-// sets: there is none that adds.
+// Narrow returns the tools for which keep is true. It is the only operation on sets: none adds
+// tools.
 func (s Set) Narrow(keep func(name, source string) bool) Set {
 	var out []Tool
 	for _, t := range s.tools {

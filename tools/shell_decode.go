@@ -66,8 +66,8 @@ func (d *decoder) scriptFile(key, name string) string {
 	return ""
 }
 
-// shellFail notes what is wrong with a shell text. Its lines count from the
-// beginning of the text.
+// shellFail records what is wrong with a shell text. Line numbers count from the beginning of the
+// text.
 func (d *decoder) shellFail(key, file string, err error) {
 	if file != "" {
 		err = fmt.Errorf("%s: %w", file, err)

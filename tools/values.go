@@ -154,8 +154,8 @@ func listOf(v any) ([]any, bool) {
 	return nil, false
 }
 
-// plainValue is v made of what JSON has: maps, lists, strings, numbers as
-// json.Number, booleans and null.
+// plainValue is v in the types of JSON: maps, lists, strings, numbers as json.Number, booleans and
+// null.
 func plainValue(v any) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -176,7 +176,7 @@ func yamlValue(n *yaml.Node, depth int) (any, error) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
 			if _, ok := tree[k.Value]; ok || k.Kind != yaml.ScalarNode {
-				return nil, fmt.Errorf("line %d: key %s stands twice or is no text", k.Line, strconv.Quote(k.Value))
+				return nil, fmt.Errorf("line %d: key %s is there twice or is no text", k.Line, strconv.Quote(k.Value))
 			}
 			v, err := yamlValue(n.Content[i+1], depth+1)
 			if err != nil {

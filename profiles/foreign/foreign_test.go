@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 		{"no frontmatter", "claude", "Do it.", "must begin with a frontmatter between lines of ---"},
 		{"aliases", "claude", md("name: [&x a]\ndescription: *x"), "frontmatter: line 2: anchors and aliases are not read here"},
 		{"a bomb", "claude", md("a:\n  - &a [x,x]\n  - &b [*a,*a]\n  - [*b,*b]"), "frontmatter: line 3: anchors and aliases are not read here"},
-		{"twice", "claude", md("tools: Read\ntools: Bash"), `frontmatter: line 3: key "tools" stands twice or is no text`},
+		{"twice", "claude", md("tools: Read\ntools: Bash"), `frontmatter: line 3: key "tools" is there twice or is no text`},
 		{"deep", "claude", md("a:\n  " + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "frontmatter: nested too deep"},
 		{"a number for a name", "claude", md("name: 1"), "name: is no text"},
 		{"tools as a number", "claude", md("tools: 1"), "tools: is no list of names"},

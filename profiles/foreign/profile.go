@@ -74,7 +74,7 @@ func (f Agent) Profile(im Imported) []byte {
 	for _, n := range im.Notes {
 		fmt.Fprintf(&b, "# Left out: %s\n", comment(n))
 	}
-	b.WriteString("\n[loader]\nreset = \"none\" # what stands here is what the agent can do\n\n[assistant]\n")
+	b.WriteString("\n[loader]\nreset = \"none\" # what is here is what the agent can do\n\n[assistant]\n")
 	fmt.Fprintf(&b, "name = %s\n", tomldoc.String(f.ProfileName()))
 	if im.Model != "" {
 		fmt.Fprintf(&b, "model = %s\n", tomldoc.String(im.Model))

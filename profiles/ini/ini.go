@@ -130,7 +130,7 @@ func scan(text string) ([]Section, error) {
 			case rest != "" && rest[0] != '#' && rest[0] != ';' || strings.Contains(rest, "]"):
 				return fail(name, "only a comment without ] may follow a section on its line")
 			case seen[name] > 0:
-				return fail(name, "the section stands twice, first in line %d", seen[name])
+				return fail(name, "the section is there twice, first in line %d", seen[name])
 			}
 			seen[name] = n
 			sections = append(sections, Section{Name: name, Line: n})
@@ -143,12 +143,12 @@ func scan(text string) ([]Section, error) {
 			case name == "" || name == "-" || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || !tomldoc.IsBare(byte(r)) && r != '.' }):
 				return fail("", "a key must be letters, digits, . - and _")
 			case len(sections) == 0:
-				return fail(name, "the key stands before any section")
+				return fail(name, "the key is before any section")
 			}
 			at := &sections[len(sections)-1]
 			key := at.Name + "\x00" + name
 			if seen[key] > 0 {
-				return fail(at.Name+"."+name, "the key stands twice, first in line %d", seen[key])
+				return fail(at.Name+"."+name, "the key is there twice, first in line %d", seen[key])
 			}
 			seen[key] = n
 			if strings.HasPrefix(value, "`") { // the library's quotes for several lines
@@ -180,7 +180,7 @@ func unquote(raw string) (string, error) {
 	case raw == "":
 		return "", nil
 	case strings.HasSuffix(raw, `\`):
-		return "", errors.New(`must not end with \: a value of several lines stands between """ and """`)
+		return "", errors.New(`must not end with \: a value of several lines is written between """ and """`)
 	case raw[0] != '"' && raw[0] != '\'':
 		// A comment begins behind a space. Elsewhere # and ; could be meant: nothing is cut off in silence.
 		for i := range len(raw) {

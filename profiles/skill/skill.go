@@ -133,7 +133,7 @@ func parse(data []byte) (Skill, error) {
 		text, err := scalar(strings.TrimSpace(value), lines[at+1:i+1])
 		switch {
 		case err == nil && *to != "":
-			err = errors.New("stands twice")
+			err = errors.New("is there twice")
 		case err == nil && text == "":
 			err = errors.New("must not be empty")
 		case err == nil && strings.ContainsFunc(text, unicode.IsControl):

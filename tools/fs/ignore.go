@@ -344,7 +344,7 @@ func braces(glob string) ([]string, error) {
 			todo = append(todo, g[:open]+alt+g[open+size+1:])
 		}
 		if len(done)+len(todo) > most {
-			return nil, fmt.Errorf("glob %s: stands for more than %d globs", brief.Quote(glob), most)
+			return nil, fmt.Errorf("glob %s: makes more than %d globs", brief.Quote(glob), most)
 		}
 	}
 	return done, nil

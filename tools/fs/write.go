@@ -196,7 +196,7 @@ func (e edit) apply(text string) (out, where string, err error) {
 	case n == 0:
 		return "", "", fmt.Errorf("old does not occur%s", e.nearMiss(text))
 	case n > 1 && !e.All:
-		return "", "", fmt.Errorf("old occurs %d times, in lines %s: give more of what stands around it, or all = true", n, linesOf(text, e.Old, 5))
+		return "", "", fmt.Errorf("old occurs %d times, in lines %s: give more of what is around it, or all = true", n, linesOf(text, e.Old, 5))
 	case n > 1 && len(text)+n*(len(e.New)-len(e.Old)) > maxEditable:
 		return "", "", fmt.Errorf("would make it larger than %s", brief.Size(maxEditable))
 	case n > 1:

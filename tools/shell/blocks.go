@@ -134,7 +134,7 @@ func (s *Text) checkBlock(b block) error {
 		}
 		place, _ := find(b.picks()[0], true, one)
 		if place == nil {
-			return b.at().Errorf("the block {{#... %s}} stands where no block can: whole statements, whole words or text between the same quotes", b.path)
+			return b.at().Errorf("the block {{#... %s}} is where no block can: whole statements, whole words or text between the same quotes", b.path)
 		}
 		for _, n := range b.picks() {
 			var first, second *marked

@@ -80,7 +80,7 @@ func (s *Text) readAs(lang syntax.LangVariant, chunks []chunk, rules Rules) (*re
 		return r, nil
 	}
 	if strings.Count(src.text, s.mark) != len(src.leaves) || strings.Contains(src.text, argVariable) {
-		return nil, src.leaves[0].errorf("stands in a text with {{\"...\"}} that makes names of ours")
+		return nil, src.leaves[0].errorf("is in a text with {{\"...\"}} that makes names of ours")
 	}
 	if err := r.survey(file); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (r *reading) place(file *syntax.File) error {
 	}
 	for i, ok := range placed {
 		if !ok {
-			return r.src.leaves[i].errorf("stands in a comment or another place that takes no value")
+			return r.src.leaves[i].errorf("is in a comment or another place that takes no value")
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 		}
 	case *syntax.CmdSubst:
 		if in.Backquotes {
-			return "stands in `...`: write $(...)"
+			return "is in `...`: write $(...)"
 		}
 		if in.TempFile || in.ReplyVar {
 			return refusedIn(in)
@@ -233,10 +233,10 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 	case *syntax.Assign:
 		call, ok := stack[top-2].(*syntax.CallExpr)
 		if !ok {
-			return "stands in a declaration: declare the name first, then write name={{...}}"
+			return "is in a declaration: declare the name first, then write name={{...}}"
 		}
 		if n == syntax.Node(in.Name) || n == syntax.Node(in.Index) || in.Index != nil {
-			return "stands in or at a subscript or name, and a shell evaluates that"
+			return "is in or at a subscript or name, and a shell evaluates that"
 		}
 		if len(call.Args) > 0 && isUpper(in.Name.Value) {
 			return givenToPrograms(in.Name.Value)
@@ -244,13 +244,13 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 		return r.assignable(in.Name.Value)
 	case *syntax.ArrayElem:
 		if in.Index != nil || strings.HasPrefix(literalPrefix(in.Value), "[") {
-			return "stands at a subscript, and a shell evaluates that"
+			return "is at a subscript, and a shell evaluates that"
 		}
 	case *syntax.Redirect:
 		return r.redirect(in, n, stack[top-2])
 	case *syntax.WordIter:
 		if f, ok := stack[top-2].(*syntax.ForClause); !ok || f.Select {
-			return "stands in select"
+			return "is in select"
 		}
 		if n == syntax.Node(in.Name) {
 			return "would be the name of a loop's variable"
@@ -264,7 +264,7 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 		}
 	case *syntax.UnaryTest:
 		if !slices.Contains(safeUnary, in.Op) {
-			return fmt.Sprintf("stands behind %s, and a shell evaluates that", in.Op)
+			return fmt.Sprintf("is behind %s, and a shell evaluates that", in.Op)
 		}
 	case *syntax.BinaryTest:
 		switch in.Op {
@@ -275,7 +275,7 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 				return "would be a regular expression"
 			}
 		default:
-			return fmt.Sprintf("stands beside %s, which is arithmetic, and a shell evaluates that: compare with = or check it with case first", in.Op)
+			return fmt.Sprintf("is beside %s, which is arithmetic, and a shell evaluates that: compare with = or check it with case first", in.Op)
 		}
 	case *syntax.BinaryCmd:
 		if (in.Op == syntax.Pipe || in.Op == syntax.PipeAll) && n == syntax.Node(in.X) {
@@ -289,7 +289,7 @@ func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 	return ""
 }
 
-const translated = `stands in $"...", which is translated`
+const translated = `is in $"...", which is translated`
 
 // safeUnary are the tests of strings and files.
 var safeUnary = []syntax.UnTestOperator{
@@ -302,15 +302,15 @@ var safeUnary = []syntax.UnTestOperator{
 func refusedIn(n syntax.Node) string {
 	switch n := n.(type) {
 	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm, *syntax.CStyleLoop:
-		return "stands in arithmetic, and a shell evaluates that"
+		return "is in arithmetic, and a shell evaluates that"
 	case *syntax.ParamExp:
-		return "stands in ${...}: assign it to a variable first"
+		return "is in ${...}: assign it to a variable first"
 	case *syntax.ExtGlob:
-		return "stands in a pattern"
+		return "is in a pattern"
 	case *syntax.FuncDecl:
 		return "would be the name of a function"
 	case *syntax.DeclClause:
-		return "stands in a declaration: declare the name first, then write name={{...}}"
+		return "is in a declaration: declare the name first, then write name={{...}}"
 	case *syntax.Assign:
 		return "would be the name of a variable"
 	case *syntax.Redirect:
@@ -318,9 +318,9 @@ func refusedIn(n syntax.Node) string {
 	case *syntax.WordIter:
 		return "would be the name of a loop's variable"
 	case *syntax.CoprocClause:
-		return "stands in coproc"
+		return "is in coproc"
 	default:
-		return fmt.Sprintf("stands where no value is known to be safe (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n), "*syntax."))
+		return fmt.Sprintf("is where no value is known to be safe (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n), "*syntax."))
 	}
 }
 
@@ -330,7 +330,7 @@ func (r *reading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
 	case n == syntax.Node(in.Hdoc):
 		for _, p := range in.Word.Parts {
 			if l, ok := p.(*syntax.Lit); !ok || strings.Contains(l.Value, `\`) {
-				return "stands in a here-document with a quoted delimiter, where nothing is expanded: do not quote the delimiter"
+				return "is in a here-document with a quoted delimiter, where nothing is expanded: do not quote the delimiter"
 			}
 		}
 	case n == syntax.Node(in.Word) && (in.Op == syntax.Hdoc || in.Op == syntax.DashHdoc):

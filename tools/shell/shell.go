@@ -163,7 +163,7 @@ func (s *Text) read(chunks []chunk, rules Rules) (*reading, error) {
 		}
 		for i, u := range r.uses {
 			if u.quote != first.uses[i].quote {
-				return nil, r.src.leaves[i].errorf("stands where bash, which is sh on some systems, reads something else")
+				return nil, r.src.leaves[i].errorf("is where bash, which is sh on some systems, reads something else")
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (s *Text) source(chunks []chunk) (*source, error) {
 	return src, nil
 }
 
-// at is where the byte at offset stands in the definition.
+// at is where the byte at offset is in the definition.
 func (src *source) at(offset int) template.Position {
 	i, ok := slices.BinarySearch(src.starts, offset)
 	if !ok {

@@ -165,7 +165,7 @@ func parse(tokens []token) (*Template, error) {
 		return nil, err
 	}
 	if end != nil {
-		return nil, end.at.Errorf("{{%s}} stands without its beginning", strings.TrimSpace(end.text))
+		return nil, end.at.Errorf("{{%s}} has no beginning", strings.TrimSpace(end.text))
 	}
 	return &Template{nodes}, nil
 }
@@ -276,7 +276,7 @@ func (p *parser) closed(t token, end *token, want string) error {
 		return t.at.Errorf("{{%s}} is never closed: {{%s}} is missing", strings.TrimSpace(t.text), want)
 	}
 	if got := strings.TrimSpace(end.text); got != want {
-		return end.at.Errorf("{{%s}} where {{%s}} should stand, for the {{%s}} of line %d", got, want, strings.TrimSpace(t.text), t.at.Line)
+		return end.at.Errorf("{{%s}} where {{%s}} should be, for the {{%s}} of line %d", got, want, strings.TrimSpace(t.text), t.at.Line)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	too := "" // where else leave is to be given
 	own, _, off := l.app.env.OffByUser(d)
 	if child && off {
-		d, too = d.WithLeaveOf(own), " in your own config.toml too"
+		d, too = d.WithPermissionsOf(own), " in your own config.toml too"
 	}
 	asks := d.Run == "" || d.Run == tools.RunAsk
 	if child {

@@ -122,7 +122,7 @@ func (q *query) arm(ctx context.Context, defs []tools.Definition, d *delegate.De
 		if def.Local() {
 			own := env
 			if users, program, off := q.app.env.OffByUser(def); off && !env.Main {
-				own.AllowOff, own.Found, def = true, program, def.WithLeaveOf(users)
+				own.AllowOff, own.Found, def = true, program, def.WithPermissionsOf(users)
 			}
 			t, err := tools.Command(def, own)
 			if err != nil {
@@ -187,7 +187,7 @@ func (q *query) withinLeave(d tools.Definition) tools.Definition {
 	if q.conv.Grant == nil {
 		return d
 	}
-	return d.WithLeave(q.conv.Grant.Leave[d.Name])
+	return d.WithPermissions(q.conv.Grant.Leave[d.Name])
 }
 
 // talksAsMain reports whether this run is one of the role main: one that a person started, in a conversation

@@ -125,7 +125,7 @@ func elsewhere(path []*cli.Command, word string) string {
 	return map[string]string{
 		"jp ls": "did you mean `jp conversation ls`?", "jp history": "`jp conversation ls` lists what was asked", "jp log": "`jp conversation print` shows what was said",
 		"jp resume": "`jp query --id ID` goes on with a conversation", "jp continue": "`jp query` goes on with this terminal's conversation",
-		"jp agents": "`jp profile ls` lists the agents", "jp agent": "`jp profile ls` lists the agents", "jp skills": "`jp tool show skill` lists the skills", "jp login": "keys stand in the environment: `jp doctor` says which",
+		"jp agents": "`jp profile ls` lists the agents", "jp agent": "`jp profile ls` lists the agents", "jp skills": "`jp tool show skill` lists the skills", "jp login": "keys are in the environment: `jp doctor` says which",
 		"jp grep": "did you mean `jp conversation grep`?", "jp print": "did you mean `jp conversation print`?", "jp show": "did you mean `jp conversation show`?", "jp new": "`jp query --new` begins a conversation",
 		"jp run": "`jp query` asks; `jp tool run` runs a tool", "jp edit": "did you mean `jp conversation edit`?", "jp rm": "did you mean `jp conversation rm`?",
 		"jp conversation rename": "`jp conversation edit ID --title T` does", "jp conversation title": "`jp conversation edit ID --title T` does",
@@ -242,7 +242,7 @@ func (r *reader) take(o *Option, spelling, value string, given bool) error {
 	case o.Maybe && given && value == "":
 		return exit.Usagef("%s=: the value is missing", spelling).WithHint("%s without = has its own meaning", spelling)
 	case o.Maybe && !given && len(r.args) > 0 && o.Fits(r.args[0]):
-		return exit.Usagef("%s: its value stands behind =, and %q stands apart", spelling, r.args[0]).
+		return exit.Usagef("%s: its value goes behind =, and %q is apart from it", spelling, r.args[0]).
 			WithHint("%s=%s if it is the value; %s -- %s if it is a word of its own", spelling, r.args[0], spelling, r.args[0])
 	case o.Arg != "" && !o.Maybe && !given:
 		if len(r.args) == 0 {
@@ -279,7 +279,7 @@ func (r *reader) unknown(spelling string) error {
 		}
 	}
 	if len(r.commands()) > 0 {
-		hint = "flags of a command stand behind its name; " + hint
+		hint = "flags of a command go behind its name; " + hint
 	}
 	return exit.Usagef("%sunknown flag %s", Subject(r.out.Path), spelling).WithHint("%s", DidYouMean(spelling, append(names, "--help"), hint))
 }

@@ -32,7 +32,7 @@ func (t *Tree) rootHelp(h *helpText) {
 	h.commands(t.Root.Commands)
 	h.options(Options(t.Root.Flags))
 	h.line("")
-	h.para("Flags may stand anywhere; -- ends them. Every command has --help.")
+	h.para("Flags may be anywhere; -- ends them. Every command has --help.")
 	h.exits(exit.Table())
 	h.examples([]string{`jp query "what does this project do?"`})
 }

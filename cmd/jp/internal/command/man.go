@@ -34,7 +34,7 @@ func (t *Tree) Manual(path []*cli.Command, version, day string) string {
 		m.macro("SH", "SYNOPSIS")
 		m.macro("B", "jp [flags] COMMAND [flags] [arguments]")
 		m.macro("SH", "DESCRIPTION")
-		m.text("Flags may stand anywhere; -- ends them. Every command has --help.")
+		m.text("Flags may be anywhere; -- ends them. Every command has --help.")
 		m.macro("SH", "COMMANDS")
 		t.manCommands(&m, nil, t.Root.Commands)
 		m.macro("SH", "GLOBAL FLAGS")

@@ -202,7 +202,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 			}
 			granted = append(granted, t)
 			authority[t] = is[t]
-			if unasked = tools.StricterLeave(unasked, above); unasked != "" {
+			if unasked = tools.StricterPermissions(unasked, above); unasked != "" {
 				leave[t] = unasked
 			}
 		}

@@ -81,7 +81,7 @@ func (t *Tape) write(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range cover.found() {
-		t.con.Warn("--record: the value of %s was said, and stands in the recording as [%s]", name, name)
+		t.con.Warn("--record: the value of %s was said, and is in the recording as [%s]", name, name)
 	}
 	replies := wording.Either(len(entries) == 1, "1 reply", fmt.Sprintf("%d replies", len(entries)))
 	t.con.Note("recorded %s of %s in %s%s", replies, wording.Plural(len(runs), "run"), t.named,

@@ -144,7 +144,7 @@ func LeaveOf(defs []tools.Definition, r *profiles.Resolved) map[string]string {
 		if d.Name == SkillTool && !Says(r, d.Name, "run") {
 			d.Run = tools.RunUnattended
 		}
-		m[d.Name] = d.Leave()
+		m[d.Name] = d.Permissions()
 	}
 	return m
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// WithLeaveOf returns d with no more leave to run and to deliver than own gives: of each the stricter of both, and so of what
-// happens to a question that nobody can answer.
-func (d Definition) WithLeaveOf(own Definition) Definition {
+// WithPermissionsOf returns d with the permissions of own where they are stricter: for runs, for
+// results, and for each kind of question that nobody can answer.
+func (d Definition) WithPermissionsOf(own Definition) Definition {
 	runs, results := []RunMode{RunDeny, RunAsk, RunUnattended}, []ResultMode{ResultAsk, ResultUnattended}
 	d.Run = stricter(runs, cmp.Or(d.Run, RunAsk), cmp.Or(own.Run, RunAsk))
 	d.Result = stricter(results, cmp.Or(d.Result, ResultUnattended), cmp.Or(own.Result, ResultUnattended))
@@ -23,8 +23,9 @@ func (d Definition) WithLeaveOf(own Definition) Definition {
 	return d
 }
 
-// Leave returns the leave of d in words that a store can keep: run, result, and detached of the three kinds of questions.
-func (d Definition) Leave() string {
+// Permissions returns the permissions of d as words that a store can hold: run, result, and
+// detached for the three kinds of questions.
+func (d Definition) Permissions() string {
 	detached := func(m DetachedMode) string { return string(cmp.Or(m, DetachedDeny)) }
 	return strings.Join([]string{
 		string(cmp.Or(d.Run, RunAsk)), string(cmp.Or(d.Result, ResultUnattended)),
@@ -32,9 +33,9 @@ func (d Definition) Leave() string {
 	}, " ")
 }
 
-// leaveOf reads what Leave returned. Of what it cannot read nothing is given.
-func leaveOf(leave string) (d Definition) {
-	w := strings.Fields(leave)
+// permissionsOf reads what Permissions has returned. What it cannot read is denied.
+func permissionsOf(permissions string) (d Definition) {
+	w := strings.Fields(permissions)
 	if len(w) != 5 {
 		return Definition{Run: RunDeny}
 	}
@@ -43,30 +44,31 @@ func leaveOf(leave string) (d Definition) {
 	return d
 }
 
-// WithLeave is WithLeaveOf of a definition whose leave was kept; "" keeps d as it is.
-func (d Definition) WithLeave(leave string) Definition {
-	if leave == "" {
+// WithPermissions is WithPermissionsOf for permissions that were stored; "" returns d unchanged.
+func (d Definition) WithPermissions(permissions string) Definition {
+	if permissions == "" {
 		return d
 	}
-	return d.WithLeaveOf(leaveOf(leave))
+	return d.WithPermissionsOf(permissionsOf(permissions))
 }
 
-// StricterLeave returns the stricter of both in each word; "" is as strict as nothing.
-func StricterLeave(a, b string) string {
+// StricterPermissions returns the stricter of both in each word; "" is as strict as nothing.
+func StricterPermissions(a, b string) string {
 	if a == "" || b == "" {
 		return cmp.Or(a, b)
 	}
-	return leaveOf(a).WithLeave(b).Leave()
+	return permissionsOf(a).WithPermissions(b).Permissions()
 }
 
-// RunsUnasked reports whether a tool of this leave can run where nobody can be asked.
-func RunsUnasked(leave string) bool {
-	d := leaveOf(leave)
+// RunsUnasked reports whether a tool with these stored permissions can run where nobody can be
+// asked.
+func RunsUnasked(permissions string) bool {
+	d := permissionsOf(permissions)
 	return d.Run == RunUnattended || d.Run == RunAsk && d.Detached.Run == DetachedAuto
 }
 
-// stricter is the one of a and b that stands first in order, which has the strictest first; it is that one too where order
-// does not have them.
+// stricter returns the one of a and b that comes first in order, which has the strictest first. A
+// word that order does not have counts as the first.
 func stricter[M ~string](order []M, a, b M) M {
 	return order[max(0, min(slices.Index(order, a), slices.Index(order, b)))]
 }

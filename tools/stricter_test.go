@@ -20,9 +20,9 @@ func TestWithLeaveOf(t *testing.T) {
 		def := func(l leave) Definition {
 			return Definition{Run: l.run, Result: l.result, Detached: Detached{l.detached, l.detached, l.detached}}
 		}
-		got := def(c.of).WithLeaveOf(def(c.own))
+		got := def(c.of).WithPermissionsOf(def(c.own))
 		if want := def(c.want); got.Run != want.Run || got.Result != want.Result || got.Detached != want.Detached {
-			t.Errorf("%v.WithLeaveOf(%v) = %v %v %v, want %v", c.of, c.own, got.Run, got.Result, got.Detached, c.want)
+			t.Errorf("%v.WithPermissionsOf(%v) = %v %v %v, want %v", c.of, c.own, got.Run, got.Result, got.Detached, c.want)
 		}
 	}
 }
@@ -37,18 +37,18 @@ func TestLeave(t *testing.T) {
 		runs  bool
 	}{
 		{"", "unattended unattended auto auto auto", false},
-		{free.Leave(), "unattended unattended auto auto auto", true},
-		{ask.Leave(), "ask ask auto deny deny", true},
-		{Definition{}.Leave(), "ask unattended deny deny deny", false},
-		{Definition{Run: RunDeny}.Leave(), "deny unattended deny deny deny", false},
+		{free.Permissions(), "unattended unattended auto auto auto", true},
+		{ask.Permissions(), "ask ask auto deny deny", true},
+		{Definition{}.Permissions(), "ask unattended deny deny deny", false},
+		{Definition{Run: RunDeny}.Permissions(), "deny unattended deny deny deny", false},
 		{"unattended", "deny unattended deny deny deny", false},
 		{"later ask auto auto auto", "deny ask auto auto auto", false},
 	} {
-		if got := free.WithLeave(c.leave).Leave(); got != c.want {
-			t.Errorf("WithLeave(%q) = %q, want %q", c.leave, got, c.want)
+		if got := free.WithPermissions(c.leave).Permissions(); got != c.want {
+			t.Errorf("WithPermissions(%q) = %q, want %q", c.leave, got, c.want)
 		}
-		if got := StricterLeave(free.Leave(), c.leave); got != c.want {
-			t.Errorf("StricterLeave(%q) = %q, want %q", c.leave, got, c.want)
+		if got := StricterPermissions(free.Permissions(), c.leave); got != c.want {
+			t.Errorf("StricterPermissions(%q) = %q, want %q", c.leave, got, c.want)
 		}
 		if got := RunsUnasked(c.leave); got != c.runs {
 			t.Errorf("RunsUnasked(%q) = %v, want %v", c.leave, got, c.runs)
