@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/choices"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/model"
 	"jp/profiles"
@@ -46,7 +47,8 @@ type acpOptionsOf struct {
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
 func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
 	a := q.resolved.Config.Assistant
-	models := q.app.knownModels(ctx, q.app.hasKey)
+	known := choices.New(q.app.con, q.app.ws, q.app.env.Servers)
+	models := known.Models(ctx, known.HasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(q.conv.Role, profiles.RoleMain)}, models

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/choices"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/term"
@@ -87,10 +88,10 @@ func (a *app) complete(words []string) error {
 	})
 }
 
-// knownNow are the known values for a command line whose global flags are set.
+// knownNow are the values to choose from for a command line whose global flags are set.
 func (a *app) knownNow(arg, word string) []command.Candidate {
 	a.con.IO = a.con.OpenIO()
-	return a.known(context.Background(), arg, word)
+	return choices.New(a.con, a.ws, a.env.Servers).For(context.Background(), arg, word)
 }
 
 func newVersionCommand(a *app) *cli.Command {

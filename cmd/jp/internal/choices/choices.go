@@ -1,0 +1,198 @@
+// Package choices is what there is to choose from: conversations, models, profiles, tools, MCP servers and settings, as completion
+// offers them to a shell and a session to an editor.
+//
+// Nothing is made, asked or waited for, and of a workspace that is not trusted only the store is read. What cannot be read is not
+// offered.
+package choices
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
+	"jp/profiles"
+)
+
+// patience is how long For waits for the store's lock: somebody is typing.
+const patience = 30 * time.Millisecond
+
+// limit is how many conversations are offered.
+const limit = 100
+
+// Choices are those of the workspace of one command.
+type Choices struct {
+	con *console.Console
+	ws  *workspace.Workspace
+	set *servers.Set
+}
+
+// New returns Choices, which read nothing before they are asked.
+func New(con *console.Console, ws *workspace.Workspace, set *servers.Set) *Choices {
+	return &Choices{con: con, ws: ws, set: set}
+}
+
+// For returns the values that begin with word and stand for what help calls arg: TARGET, PROFILE and so on. The command does nothing
+// else: it is made quiet, asks nobody and keeps nothing.
+func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate {
+	c.con.Globals.Quiet, c.con.Globals.NonInteractive, c.con.Globals.NoPersist = true, true, true
+	c.ws.Patience = patience
+	var out []command.Candidate
+	switch strings.TrimSuffix(strings.Trim(arg, "[]"), "...") {
+	case "ID", "TARGET":
+		out = c.conversations(ctx, word)
+	case "MODEL":
+		out = c.Models(ctx, func(string) bool { return true })
+	case "PROFILE":
+		out = c.profiles(ctx)
+	case "TOOL":
+		out = c.tools(ctx)
+	case "SERVER":
+		out = c.servers(ctx)
+	case "KEY":
+		out = settings("")
+	case "KEY=VALUE":
+		out = settings("=")
+	case "X": // of --cfg
+		out = slices.Concat([]command.Candidate{
+			{Word: "NONE", Text: "start over: program defaults"},
+			{Word: "WORKSPACE", Text: "start over: the config of this workspace"},
+		},
+			c.profiles(ctx), settings("="))
+	}
+	return slices.DeleteFunc(out, func(v command.Candidate) bool { return !strings.HasPrefix(v.Word, word) || !typeable(v.Word) })
+}
+
+// typeable reports whether a shell can put a word on its line as it is: a file's name could be a command.
+func typeable(word string) bool {
+	return word != "" && strings.IndexFunc(word, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@+", r))
+	}) < 0
+}
+
+// conversations are the latest conversations, and the words that stand for some. An id that is begun finds hidden ones too.
+func (c *Choices) conversations(ctx context.Context, word string) []command.Candidate {
+	all := c.latest(ctx, len(word) > len("jp-c"))
+	if all == nil {
+		return nil
+	}
+	out := []command.Candidate{
+		{Word: ".", Text: "this session's active conversation"},
+		{Word: "previous", Text: "the one before"},
+		{Word: "recent", Text: "latest activity"},
+		{Word: "newest", Text: "made last"},
+	}
+	for _, v := range all {
+		out = append(out, command.Candidate{Word: v.ID.String(), Text: term.Cut(term.Line(v.Title), 60, true)})
+	}
+	return out
+}
+
+// latest lists the latest conversations; nil when the store cannot be read now.
+func (c *Choices) latest(ctx context.Context, hidden bool) []convstore.Conversation {
+	st, err := c.ws.Store(ctx)
+	if err != nil {
+		return nil
+	}
+	cs, err := st.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: limit, Hidden: hidden})
+	if err != nil {
+		return nil
+	}
+	return cs
+}
+
+func (c *Choices) profiles(ctx context.Context) []command.Candidate {
+	found, err := profiles.Names(c.ws.TrustedSources(ctx))
+	if err != nil {
+		return nil
+	}
+	var out []command.Candidate
+	for _, p := range found {
+		if !p.Shadowed {
+			out = append(out, command.Candidate{Word: p.Name, Text: p.Source})
+		}
+	}
+	return out
+}
+
+func (c *Choices) tools(ctx context.Context) []command.Candidate {
+	r, err := profiles.Resolve(c.ws.TrustedSources(ctx), nil, nil)
+	if err != nil {
+		return nil
+	}
+	var out []command.Candidate
+	for _, name := range slices.Sorted(maps.Keys(r.Tools)) {
+		if name != "*" {
+			out = append(out, command.Candidate{Word: name, Text: ""})
+		}
+	}
+	return out
+}
+
+// servers are the MCP servers of the user's config and of a workspace that is trusted.
+func (c *Choices) servers(ctx context.Context) []command.Candidate {
+	c.ws.Gate.PassUnasked(ctx)
+	all, err := c.set.All(ctx)
+	if err != nil {
+		return nil
+	}
+	var out []command.Candidate
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, command.Candidate{Word: name, Text: all[name].Origin})
+	}
+	return out
+}
+
+// Models are the aliases, the models in use (the config's and those of the latest conversations) and those of the built-in
+// table that which takes.
+func (c *Choices) Models(ctx context.Context, which func(id string) bool) []command.Candidate {
+	var out []command.Candidate
+	seen := map[string]bool{"": true}
+	add := func(model, text string) {
+		if !seen[model] {
+			seen[model] = true
+			out = append(out, command.Candidate{Word: model, Text: text})
+		}
+	}
+	if r, err := profiles.Resolve(c.ws.TrustedSources(ctx), nil, nil); err == nil {
+		for _, alias := range slices.Sorted(maps.Keys(r.Config.Providers.Aliases)) {
+			add(alias, r.Config.Providers.Aliases[alias])
+		}
+		add(r.Config.Assistant.Model, "of the config")
+	}
+	for _, v := range c.latest(ctx, true) {
+		add(v.Model, "used before")
+	}
+	for _, id := range model.Known() {
+		if which(id) {
+			add(id, "known")
+		}
+	}
+	return out
+}
+
+// HasKey reports whether a key for a model of the built-in table is set.
+func (c *Choices) HasKey(id string) bool {
+	provider, _, _ := strings.Cut(id, "/")
+	b, ok := model.FindBuiltin(provider)
+	return ok && c.con.Getenv(b.KeyEnv(c.con.Getenv)) != ""
+}
+
+// settings are all keys of config, those with a name in them left out.
+func settings(after string) []command.Candidate {
+	var out []command.Candidate
+	for _, s := range profiles.Settings() {
+		if !strings.Contains(s.Key, "<") {
+			out = append(out, command.Candidate{Word: s.Key + after, Text: s.Doc})
+		}
+	}
+	return out
+}
