@@ -67,8 +67,9 @@ var ErrGone = errors.New("the client has gone")
 var errCancelled = errors.New("cancelled by the client")
 
 const (
-	maxRequests = 64   // of a client under way at the same time
-	maxSessions = 1024 // that a client has open
+	maxRequests = 64             // of a client under way at the same time
+	maxUnderWay = 2 * MaxMessage // bytes of what they ask
+	maxSessions = 1024           // that a client has open
 )
 
 // Serve serves the client that writes to in and reads from out, until in ends, out fails or ctx ends, and returns when nothing of it
@@ -110,6 +111,7 @@ type conn struct {
 	ended    bool
 	able     *capabilities                      // nil before initialize
 	running  map[string]context.CancelCauseFunc // requests of the client under way, by id
+	underWay int                                // bytes of what they ask
 	last     int64                              // id of a request of ours
 	asked    map[int64]chan message             // requests of ours that are not answered
 	sessions map[string]*session
@@ -158,8 +160,10 @@ func (c *conn) begin(ctx context.Context, m message) {
 	c.mu.Lock()
 	_, taken := c.running[key]
 	full := len(c.running) >= maxRequests
-	if !taken && !full && !c.ended {
+	large := len(c.running) > 0 && c.underWay+len(m.Params) > maxUnderWay
+	if !taken && !full && !large && !c.ended {
 		c.running[key] = cancel
+		c.underWay += len(m.Params)
 		c.work.Add(1)
 	}
 	ended := c.ended
@@ -176,6 +180,10 @@ func (c *conn) begin(ctx context.Context, m message) {
 		cancel(nil)
 		c.refuse(m.ID, requestf("%d requests are under way; wait for one of them", maxRequests))
 		return
+	case large:
+		cancel(nil)
+		c.refuse(m.ID, requestf("requests of %d MiB are under way; wait for one of them", maxUnderWay>>20))
+		return
 	}
 	// What decides about messages that come later is done before these are read.
 	run, err := c.prepare(ctx, m)
@@ -188,6 +196,7 @@ func (c *conn) begin(ctx context.Context, m message) {
 		result, err := c.carry(run)
 		c.mu.Lock()
 		delete(c.running, key)
+		c.underWay -= len(m.Params)
 		c.mu.Unlock()
 		if err != nil {
 			e := asError(err)

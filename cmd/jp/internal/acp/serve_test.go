@@ -273,6 +273,28 @@ func TestMany(t *testing.T) {
 	p.end() // cancels the rest
 }
 
+// TestLarge: nor do they hold more than maxUnderWay bytes.
+func TestLarge(t *testing.T) {
+	p := connect(t, `{}`)
+	const most = 4
+	filler := `"_meta":{"x":"` + strings.Repeat("x", maxUnderWay/most-1<<10) + `"},`
+	large := func(id, at int) string {
+		return strings.Replace(strings.Replace(prompt(id, "wait"), "s/a", fmt.Sprintf("s/%d", at), 1), `"params":{`, `"params":{`+filler, 1)
+	}
+	for i := range most + 1 {
+		p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"session/new","params":{"cwd":"/%d"}}`, i))
+		p.line()
+	}
+	for i := range most {
+		p.say(large(i, i))
+	}
+	p.say(large(1000, most))
+	p.expect(`"id":1000,"error":{"code":-32600,"message":"requests of 64 MiB are under way; wait for one of them"}}`)
+	p.say(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s/2"}}`)
+	p.expect(`"id":2,"result":{"stopReason":"cancelled"}}`)
+	p.end() // cancels the rest
+}
+
 // FuzzServe: whatever a client sends, each line that comes back is a message, each of its requests is answered at most once under
 // its id, and Serve returns when the client has gone.
 func FuzzServe(f *testing.F) {

@@ -97,54 +97,175 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 	// The SDK lets what runs come to its end when its input ends; nobody waits for that.
 	client := input{in, func() { leave(errors.New("the MCP client has gone")) }}
-	return server.Run(ctx, dropping{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}})
+	return server.Run(ctx, bounding{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}, leave})
 }
 
-// dropping keeps the answers to calls from the client that it has cancelled: it does not know them any more.
-type dropping struct{ sdk.Transport }
+// What a client has under way at the same time. The SDK takes whatever comes.
+const (
+	maxRequests = 64
+	maxUnderWay = 2 * maxMessage // bytes of what they ask
+	maxRefused  = 4096           // refusals that it has not read yet
+)
 
-func (d dropping) Connect(ctx context.Context) (sdk.Connection, error) {
+// bounding refuses requests of a client that has too much under way, and passes over what the server does not listen to. It keeps
+// the answers to calls from the client that it has cancelled: it does not know them any more.
+type bounding struct {
+	sdk.Transport
+	leave context.CancelCauseFunc // as if the client had gone
+}
+
+func (d bounding) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := d.Transport.Connect(ctx)
-	return &undropped{Connection: c, calls: map[jsonrpc.ID]bool{}}, err
+	return &boundedClient{Connection: c, leave: d.leave, calls: map[jsonrpc.ID]asking{}}, err
 }
 
-type undropped struct {
+type boundedClient struct {
 	sdk.Connection
-	mu    sync.Mutex
-	calls map[jsonrpc.ID]bool // calls without an answer yet; true = cancelled
+	leave    context.CancelCauseFunc
+	mu       sync.Mutex
+	calls    map[jsonrpc.ID]asking // without an answer yet
+	underWay int                   // bytes of calls
+	begun    bool                  // the client has said that it is initialized
+	refusals []*jsonrpc.Response   // to be written
+	writing  bool                  // refusals are being written
+	closed   bool
+	written  sync.WaitGroup
 }
 
-func (c *undropped) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := c.Connection.Read(ctx)
-	r, ok := msg.(*jsonrpc.Request)
-	if err != nil || !ok {
-		return msg, err
+// asking is a call without an answer yet.
+type asking struct {
+	size      int
+	cancelled bool
+}
+
+func (c *boundedClient) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		msg, err := c.Connection.Read(ctx)
+		r, ok := msg.(*jsonrpc.Request)
+		if err != nil || !ok {
+			return msg, err
+		}
+		if !r.IsCall() {
+			if c.notified(r) {
+				return r, nil
+			}
+			continue
+		}
+		refused := c.begin(r)
+		if refused == nil {
+			return r, nil
+		}
+		if err := c.refuse(context.WithoutCancel(ctx), &jsonrpc.Response{ID: r.ID, Error: refused}); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// refuse has a refusal written. It does not wait: that the client goes is known only by reading on.
+func (c *boundedClient) refuse(ctx context.Context, r *jsonrpc.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var cancelled struct {
-		RequestID any `json:"requestId"`
-	}
 	switch {
-	case r.IsCall():
-		c.calls[r.ID] = false
-	case r.Method == "notifications/cancelled" && json.Unmarshal(r.Params, &cancelled) == nil:
-		if id, err := jsonrpc.MakeID(cancelled.RequestID); err == nil {
-			if _, open := c.calls[id]; open {
-				c.calls[id] = true
+	case c.closed:
+		return nil
+	case len(c.refusals) >= maxRefused:
+		err := fmt.Errorf("the MCP client asks and reads no answers: %d requests were refused", maxRefused)
+		c.leave(err)
+		return err
+	}
+	c.refusals = append(c.refusals, r)
+	if !c.writing {
+		c.writing = true
+		c.written.Go(func() { c.writeRefusals(ctx) })
+	}
+	return nil
+}
+
+func (c *boundedClient) writeRefusals(ctx context.Context) {
+	for {
+		c.mu.Lock()
+		list := c.refusals
+		c.refusals, c.writing = nil, len(list) > 0
+		c.mu.Unlock()
+		if len(list) == 0 {
+			return
+		}
+		for _, r := range list {
+			if c.Connection.Write(ctx, r) != nil {
+				break // whoever reads learns that too
 			}
 		}
 	}
-	return msg, nil
 }
 
-func (c *undropped) Write(ctx context.Context, msg jsonrpc.Message) error {
+func (c *boundedClient) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.written.Wait()
+	return c.Connection.Close()
+}
+
+// begin notes a call, or says why it is refused.
+func (c *boundedClient) begin(r *jsonrpc.Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, twice := c.calls[r.ID]; twice {
+		return nil // refused by the SDK, under no id
+	}
+	switch {
+	case len(c.calls) >= maxRequests:
+		return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are under way; wait for one of them", maxRequests)}
+	case len(c.calls) > 0 && c.underWay+len(r.Params) > maxUnderWay:
+		return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("requests of %d MB are under way; wait for one of them", maxUnderWay>>20)}
+	}
+	c.calls[r.ID] = asking{size: len(r.Params)}
+	c.underWay += len(r.Params)
+	return nil
+}
+
+// codeBusy is the code of a request that can be asked again later.
+const codeBusy = -32000
+
+// notified notes a notification, and reports whether the server listens to it.
+func (c *boundedClient) notified(r *jsonrpc.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch r.Method {
+	case "notifications/initialized":
+		first := !c.begun
+		c.begun = true
+		return first
+	case "notifications/cancelled":
+		var p struct {
+			RequestID any `json:"requestId"`
+		}
+		if json.Unmarshal(r.Params, &p) != nil {
+			return false
+		}
+		id, err := jsonrpc.MakeID(p.RequestID)
+		if err != nil {
+			return false
+		}
+		call, open := c.calls[id]
+		if !open || call.cancelled {
+			return false
+		}
+		call.cancelled = true
+		c.calls[id] = call
+		return true
+	}
+	return false
+}
+
+func (c *boundedClient) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if r, ok := msg.(*jsonrpc.Response); ok {
 		c.mu.Lock()
-		cancelled := c.calls[r.ID]
+		call := c.calls[r.ID]
 		delete(c.calls, r.ID)
+		c.underWay -= call.size
 		c.mu.Unlock()
-		if cancelled {
+		if call.cancelled {
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -101,10 +102,10 @@ func TestServePages(t *testing.T) {
 	}
 }
 
-// A call that the client has cancelled is not answered: the client does not know it any more. All others are.
-func TestServeCancelled(t *testing.T) {
+// listing is a Service with one tool, whose calls are carried out by call.
+func listing(t *testing.T, call func(ctx context.Context, args json.RawMessage) tools.Result) Service {
+	t.Helper()
 	s := served(0)
-	begun := make(chan string, 2)
 	def, ok := tools.Embedded("jp_conversation_list")
 	if !ok {
 		t.Fatal("no jp_conversation_list")
@@ -113,12 +114,116 @@ func TestServeCancelled(t *testing.T) {
 	if s.Tools, err = tools.NewSet(tools.Tool{Definition: def, Func: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, nil }}); err != nil {
 		t.Fatal(err)
 	}
-	s.Call = func(ctx context.Context, name string, _ json.RawMessage, _ func(string)) tools.Result {
-		begun <- name
+	s.Call = func(ctx context.Context, _ string, args json.RawMessage, _ func(string)) tools.Result {
+		return call(ctx, args)
+	}
+	return s
+}
+
+// A client that asks without end is refused beyond what may be under way, by number and by size, and served again afterwards.
+func TestServeFlood(t *testing.T) {
+	for name, test := range map[string]struct{ filler, most int }{
+		"many":  {0, maxRequests},
+		"large": {maxMessage / 2, 2*maxUnderWay/maxMessage - 1}, // and some bytes around each
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			in, out, ended := run(t, listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
+				<-release
+				return tools.Result{Text: "done"}
+			}))
+			filler := strings.Repeat("x", test.filler)
+			go func() {
+				for _, line := range []string{
+					`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+					`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+				} {
+					_, _ = io.WriteString(in, line+"\n")
+				}
+			}()
+			dec := json.NewDecoder(out)
+			next := func() (id int, refused string) {
+				t.Helper()
+				var m struct {
+					ID    int
+					Error struct{ Message string }
+				}
+				if err := dec.Decode(&m); err != nil {
+					t.Fatal(err)
+				}
+				return m.ID, m.Error.Message
+			}
+			if id, _ := next(); id != 0 {
+				t.Fatalf("the first answer is to %d", id)
+			}
+			ask := func(id int) {
+				_, _ = fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"jp_conversation_list","arguments":{"x":"%s"}}}`+"\n", id, filler)
+			}
+			go func() {
+				for id := 1; id <= test.most+3; id++ {
+					ask(id)
+				}
+			}()
+			for id := test.most + 1; id <= test.most+3; id++ { // nothing else is answered before
+				if got, refused := next(); got != id || !strings.Contains(refused, "under way; wait for one of them") {
+					t.Errorf("answer to %d: %q, want a refusal of %d", got, refused, id)
+				}
+			}
+			close(release)
+			for range test.most {
+				if id, refused := next(); id > test.most || refused != "" {
+					t.Errorf("answer to %d: %q", id, refused)
+				}
+			}
+			go ask(999)
+			if id, refused := next(); id != 999 || refused != "" {
+				t.Errorf("answer to %d: %q", id, refused)
+			}
+			_ = in.Close()
+			if err := <-ended; err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		})
+	}
+}
+
+// A client that asks without end and reads nothing is left.
+func TestServeUnread(t *testing.T) {
+	s := listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
 		<-ctx.Done()
 		return tools.Result{Text: "stopped"}
+	})
+	left := make(chan error, 1)
+	s.Bound = func(ctx context.Context) {
+		context.AfterFunc(ctx, func() { left <- context.Cause(ctx) })
 	}
 	in, out, ended := run(t, s)
+	go func() {
+		_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`+"\n"+
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"jp_conversation_list","arguments":{}}}`+"\n", i); err != nil {
+				return
+			}
+		}
+	}()
+	if err := <-left; err == nil || !strings.Contains(err.Error(), "reads no answers") {
+		t.Errorf("left for %v", err)
+	}
+	_ = out.Close() // as a write is that need not wait
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "reads no answers") {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// A call that the client has cancelled is not answered: the client does not know it any more. All others are.
+func TestServeCancelled(t *testing.T) {
+	begun := make(chan bool, 2)
+	in, out, ended := run(t, listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {
+		begun <- true
+		<-ctx.Done()
+		return tools.Result{Text: "stopped"}
+	}))
 	say := func(line string) {
 		t.Helper()
 		if _, err := io.WriteString(in, line+"\n"); err != nil {
