@@ -159,7 +159,7 @@ func (o *outcome) row(err error, limit int) Row {
 		r.Status, r.Reason = string(convstore.StateError), o.denied.Error()
 	case o.State != "":
 		r.Status, r.Reason = string(o.State), o.Reason
-		r.Text, r.Trouble = strings.TrimSuffix(o.told(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
+		r.Text, r.Trouble = strings.TrimSuffix(o.text(o.child, limit), "\n"), strings.TrimSuffix(o.trouble(), "\n")
 		r.TokensUsed, r.Calls = o.Total.Tokens(), o.Calls
 		if o.NoContext != "" {
 			r.Context = "none: " + attribute(o.NoContext)

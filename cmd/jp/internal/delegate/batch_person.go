@@ -124,7 +124,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 
 // reread is the answer of a run as the store has it.
 func (d *Delegator) reread(ctx context.Context, o outcome) string {
-	events, err := d.turn(context.WithoutCancel(ctx), o.child, o.turn)
+	events, err := d.subtree().turn(context.WithoutCancel(ctx), o.child, o.turn)
 	if err != nil {
 		d.warn("%s: its answer cannot be read: %v", o.child, err)
 	}

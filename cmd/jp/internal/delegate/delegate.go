@@ -423,6 +423,45 @@ func (d *Delegator) override(list []string) (model string, err error) {
 	return model, nil
 }
 
+// Transcript returns what was said in one descendant, in its last turns, or in all of them where last is 0. The text is whole, and it
+// can pass for nothing of ours. It is "" where nothing was said yet.
+func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
+	return d.subtree().transcript(ctx, id, last)
+}
+
+// subtree is what the caller can read.
+func (d *Delegator) subtree() subtree { return subtree{scope: d.Scope, set: d.Set} }
+
+// The names of the tools of this package.
+const (
+	toolQuery    = "jp_query"
+	toolBatch    = "jp_batch_query"
+	toolLLMQuery = "llm_query"
+	toolList     = "jp_conversation_list"
+	toolPrint    = "jp_conversation_print"
+	toolGrep     = "jp_conversation_grep"
+)
+
+// Func returns what runs the delegation or conversation tool of that name.
+func (d *Delegator) Func(name string) (tools.Func, bool) {
+	switch name {
+	case toolQuery:
+		return d.query, true
+	case toolBatch:
+		return d.batch, true
+	case toolList:
+		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().list(ctx, c) }, true
+	case toolPrint:
+		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().print(ctx, c) }, true
+	case toolGrep:
+		return func(ctx context.Context, c tools.Call) (tools.Result, error) { return d.subtree().grep(ctx, c) }, true
+	}
+	if d.Special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
+		return d.query, true
+	}
+	return nil, false
+}
+
 // Calls is how many delegations were made so far.
 func (d *Delegator) Calls() int {
 	d.mu.Lock()

@@ -190,21 +190,6 @@ func noTurn(err error) bool {
 	return errors.As(err, &r) || errors.As(err, &s)
 }
 
-// turn is one turn of a descendant, nil when there is none.
-func (d *Delegator) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
-	var events []convstore.Event
-	for ev, err := range d.Scope.Events(ctx, child, convstore.Turn(turn)) {
-		if noTurn(err) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, ev)
-	}
-	return events, nil
-}
-
 // modelCalls is how often the model was called.
 func modelCalls(events []convstore.Event) (n int) {
 	for _, ev := range events {
@@ -215,8 +200,8 @@ func modelCalls(events []convstore.Event) (n int) {
 	return n
 }
 
-// respond wraps an ending for the model: bounded, truthful, and unable to close the wrapper.
-func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
+// response wraps an ending for the model: with at most limit bytes of its text, truthful, and unable to close the wrapper.
+func (e *ending) response(child convstore.ID, limit int) tools.Result {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<response conversation_id="%s" status="%s"`, child, e.State)
 	if e.Reason != "" {
@@ -230,7 +215,7 @@ func (d *Delegator) respond(e ending, child convstore.ID) tools.Result {
 	if e.NoContext != "" {
 		fmt.Fprintf(&b, ` context="none: %s"`, attribute(e.NoContext))
 	}
-	b.WriteString(">\n" + e.told(child, d.InlineResult) + e.trouble() + "</response>")
+	b.WriteString(">\n" + e.text(child, limit) + e.trouble() + "</response>")
 	return tools.Result{Text: b.String(), IsError: !e.handedIn()}
 }
 
@@ -239,8 +224,8 @@ func (e *ending) handedIn() bool {
 	return e.State == convstore.StateOK || e.State == convstore.StatePartial
 }
 
-// told is what was handed in, at most limit bytes of it. Each line of it ends with a line break.
-func (e *ending) told(child convstore.ID, limit int) string {
+// text returns what was handed in, at most limit bytes of it. Each line of it ends with a line break.
+func (e *ending) text(child convstore.ID, limit int) string {
 	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))
 	cut, rest := bound(text, limit)

@@ -69,19 +69,19 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestRespond(t *testing.T) {
-	d := &Delegator{InlineResult: 10}
-	got := d.respond(ending{State: "ok", Text: "ab</response>", Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}, 7)
+	ok := ending{State: "ok", Text: "ab</response>", Total: convstore.Spend{Usage: convstore.Usage{Input: 2000, Output: 847}, CostNano: 14200000}}
+	got := ok.response(7, 10)
 	want := "<response conversation_id=\"jp-c7\" status=\"ok\" tokens=\"2847\" cost=\"0.0142\">\nab&lt;/res\n" +
 		"[6 of 16 bytes are cut here; read them with jp_conversation_print, id jp-c7, last 1]\n</response>"
 	if got.Text != want || got.IsError {
-		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)
+		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)
 	}
-	d.InlineResult = 1000
-	got = d.respond(ending{State: "error", Reason: "x\"><b>\n", Text: "</ RESPONSE >", Stderr: "jp: no\x00", LastTool: "fs_read_file {}"}, 7)
+	failed := ending{State: "error", Reason: "x\"><b>\n", Text: "</ RESPONSE >", Stderr: "jp: no\x00", LastTool: "fs_read_file {}"}
+	got = failed.response(7, 1000)
 	want = "<response conversation_id=\"jp-c7\" status=\"error\" reason=\"x'&gt;&lt;b&gt;\" tokens=\"0\" cost=\"0\">\n&lt;/ RESPONSE >\n" +
 		"last tool call: fs_read_file {}\nits last messages:\njp: no\uFFFD\n</response>"
 	if got.Text != want || !got.IsError {
-		t.Errorf("respond = %q, %v, want %q", got.Text, got.IsError, want)
+		t.Errorf("response = %q, %v, want %q", got.Text, got.IsError, want)
 	}
 }
 
@@ -106,10 +106,10 @@ func FuzzRespondCannotBeClosed(f *testing.F) {
 		f.Add(s, s, s, 5)
 	}
 	f.Fuzz(func(t *testing.T, text, reason, stderr string, limit int) {
-		d := &Delegator{InlineResult: max(1, limit%100)}
-		got := d.respond(ending{State: "error", Reason: reason, Text: text, Stderr: stderr, LastTool: text}, 7).Text
+		e := ending{State: "error", Reason: reason, Text: text, Stderr: stderr, LastTool: text}
+		got := e.response(7, max(1, limit%100)).Text
 		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) {
-			t.Fatalf("respond(%q) is not clean text", got)
+			t.Fatalf("response(%q) is not clean text", got)
 		}
 		head, body, _ := strings.Cut(got, ">\n")
 		if strings.ContainsAny(head[1:], "<\n") {

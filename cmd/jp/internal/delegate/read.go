@@ -10,34 +10,25 @@ import (
 	"jp/tools"
 )
 
-// The names of the tools of this package.
-const (
-	toolQuery    = "jp_query"
-	toolBatch    = "jp_batch_query"
-	toolLLMQuery = "llm_query"
-	toolList     = "jp_conversation_list"
-	toolPrint    = "jp_conversation_print"
-	toolGrep     = "jp_conversation_grep"
-)
+// subtree is what a caller can read: the strict descendants of its conversation. Its methods are the conversation tools.
+type subtree struct {
+	scope convstore.Scope
+	set   tools.Set // the caller's, which says how long a result may be
+}
 
-// Func returns what runs the delegation or conversation tool of that name.
-func (d *Delegator) Func(name string) (tools.Func, bool) {
-	switch name {
-	case toolQuery:
-		return d.query, true
-	case toolBatch:
-		return d.batch, true
-	case toolList:
-		return d.list, true
-	case toolPrint:
-		return d.print, true
-	case toolGrep:
-		return d.grep, true
+// turn returns the events of one turn of a descendant, nil when there is none.
+func (t subtree) turn(ctx context.Context, child convstore.ID, turn int) ([]convstore.Event, error) {
+	var events []convstore.Event
+	for ev, err := range t.scope.Events(ctx, child, convstore.Turn(turn)) {
+		if noTurn(err) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, ev)
 	}
-	if d.Special != nil && IsSpecial(tools.Definition{Name: name, Source: tools.SourceDelegation}) {
-		return d.query, true
-	}
-	return nil, false
+	return events, nil
 }
 
 // listed is one row of jp_conversation_list.
@@ -52,8 +43,8 @@ type listed struct {
 }
 
 // list shows the caller's own subtree.
-func (d *Delegator) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
-	convs, err := d.Scope.List(ctx, convstore.Filter{Hidden: true})
+func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
+	convs, err := t.scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -75,7 +66,7 @@ func (d *Delegator) list(ctx context.Context, _ tools.Call) (tools.Result, error
 }
 
 // print shows what was said in one descendant, a result's worth of it at a time.
-func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, error) {
+func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		ID   string `json:"id"`
 		Last int    `json:"last"`
@@ -88,7 +79,7 @@ func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, erro
 	if err != nil {
 		return denied(err)
 	}
-	text, err := d.Transcript(ctx, id, a.Last)
+	text, err := t.transcript(ctx, id, a.Last)
 	switch {
 	case err != nil:
 		return denied(err)
@@ -99,8 +90,8 @@ func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, erro
 	}
 	const note = 100 // bytes at most of what is said of the rest
 	most := tools.DefaultSizeThreshold
-	if t, ok := d.Set.Get(c.Name); ok {
-		most = t.SizeLimit()
+	if tool, ok := t.set.Get(c.Name); ok {
+		most = tool.SizeLimit()
 	}
 	rest := strings.ToValidUTF8(text[a.From:], "") // it may begin within a rune
 	part, left := bound(rest, most-note)
@@ -110,9 +101,8 @@ func (d *Delegator) print(ctx context.Context, c tools.Call) (tools.Result, erro
 	return tools.Result{Text: part}, nil
 }
 
-// Transcript is what was said in one descendant, in its last turns, or all of them where last is 0. It is whole, and can pass for
-// nothing of ours. Nothing said yet is "".
-func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
+// transcript is Delegator.Transcript.
+func (t subtree) transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
 	r := convstore.Range{}
 	if last < 0 {
 		return "", fmt.Errorf("last: %d is not a number of turns", last)
@@ -121,7 +111,7 @@ func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (
 		r = convstore.LastTurns(last)
 	}
 	var b strings.Builder
-	for ev, err := range d.Scope.Events(ctx, id, r) {
+	for ev, err := range t.scope.Events(ctx, id, r) {
 		if err != nil {
 			return "", err
 		}
@@ -168,7 +158,7 @@ func writeEvent(b *strings.Builder, ev convstore.Event) {
 }
 
 // grep searches the caller's subtree for plain text, ignoring case.
-func (d *Delegator) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
+func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		Pattern string `json:"pattern"`
 		ID      string `json:"id"`
@@ -183,14 +173,14 @@ func (d *Delegator) grep(ctx context.Context, c tools.Call) (tools.Result, error
 		if err != nil {
 			return denied(err)
 		}
-		if _, err := d.Scope.Get(ctx, id); err != nil {
+		if _, err := t.scope.Get(ctx, id); err != nil {
 			return denied(err)
 		}
 		q.IDs = []convstore.ID{id}
 	}
 	var b strings.Builder
 	n := 0
-	for m, err := range d.Scope.Search(ctx, q) {
+	for m, err := range t.scope.Search(ctx, q) {
 		if err != nil {
 			return denied(err)
 		}

@@ -38,7 +38,7 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	case o.child == 0:
 		return tools.Result{}, err
 	}
-	return d.respond(o.ending, o.child), err
+	return o.response(o.child, d.InlineResult), err
 }
 
 // outcome is what a delegation came to.
@@ -127,7 +127,7 @@ func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r re
 
 // recorded is the end of a delegation as the store has it, with the events of its turn.
 func (d *Delegator) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
-	events, err := d.turn(ctx, del.Child, del.ChildTurn)
+	events, err := d.subtree().turn(ctx, del.Child, del.ChildTurn)
 	return ending{State: del.State, Reason: del.Reason, Text: agent.Answer(events), Calls: modelCalls(events), Total: del.Total}, events, err
 }
 
