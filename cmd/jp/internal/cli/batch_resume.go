@@ -262,9 +262,7 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 		if err != nil {
 			return delegate.Row{}, err
 		}
-		d := b.query.delegator(b.query.resolved.Config, scope)
-		d.InlineResult = maxRow
-		return d.Recorded(context.WithoutCancel(ctx), del)
+		return delegate.Recorded(context.WithoutCancel(ctx), scope, del, maxRow)
 	}
 }
 

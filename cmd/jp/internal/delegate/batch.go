@@ -40,21 +40,6 @@ type batchArguments struct {
 // itemCall identifies an item of a batch, counted from 1, among all delegations of its caller.
 func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(item) }
 
-// items reads a call of a batch. Each item is a delegation of its own: refused, failed and repeated after a crash alone.
-func (d *Delegator) items(ctx context.Context, c tools.Call) []admission {
-	var a batchArguments
-	if err := json.Unmarshal(c.Arguments, &a); err != nil {
-		return nil // the tool says so
-	}
-	list := make([]admission, len(a.Queries))
-	whole := &Batch{Want: convstore.Budget{Tokens: a.TotalBudget}} // one grant for all
-	for i, q := range a.Queries {
-		list[i].request, list[i].err = d.request(ctx, itemCall(c.ID, i+1), c.Name, q)
-		list[i].Batch = whole
-	}
-	return list
-}
-
 // batch is jp_batch_query: it runs what Admit reserved for its items, some at a time, and tells their ends in order.
 func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
@@ -65,13 +50,13 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	items := make([]admission, len(a.Queries))
 	for i := range items {
 		var ok bool
-		if items[i], ok = d.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for leave, or it is a reply of its own
-			leave, err := d.lane(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
+		if items[i], ok = d.queue.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for permission, or it is a reply of its own
+			leave, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
 			if err != nil {
 				return tools.Result{}, err
 			}
 			defer leave()
-			items[i], _ = d.claim(itemCall(c.ID, i+1))
+			items[i], _ = d.queue.claim(itemCall(c.ID, i+1))
 		}
 	}
 	ends := make([]outcome, len(items))
@@ -101,9 +86,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 		}
 	}
 	if began && recalled {
-		d.mu.Lock()
-		d.recalled[c.ID] = true
-		d.mu.Unlock()
+		d.recalled.Store(c.ID, true)
 	}
 	t, _ := d.Set.Get(toolBatch)
 	text, err := rows(ends, errs, d.InlineResult, t.SizeLimit())

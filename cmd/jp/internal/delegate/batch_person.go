@@ -32,14 +32,15 @@ func PlaceOf(del convstore.Delegation, call string) int {
 	return place
 }
 
-// Recorded is the row of a delegation that has ended, as the store has it.
-func (d *Delegator) Recorded(ctx context.Context, del convstore.Delegation) (Row, error) {
-	e, _, err := d.recorded(ctx, del)
+// Recorded returns the row of a delegation that has ended, as the store has it, with at most limit bytes of its text. scope is below its
+// caller.
+func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, limit int) (Row, error) {
+	e, _, err := subtree{scope: scope}.recorded(ctx, del)
 	if err != nil {
 		return Row{}, err
 	}
 	o := outcome{child: del.Child, turn: del.ChildTurn, recalled: true, ending: e}
-	return o.row(nil, d.InlineResult), nil
+	return o.row(nil, limit), nil
 }
 
 // Batch carries out the tasks of a person, parallel of them at a time, and tells each end in the order of the tasks, as soon as
@@ -70,7 +71,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 			slots <- struct{}{}
 			var a admission
 			if run.Err() == nil {
-				a.request, a.err = d.request(run, itemCall(call, cmp.Or(it.Place, i+1)), tool, arguments{
+				a.request, a.err = d.catalog.request(run, itemCall(call, cmp.Or(it.Place, i+1)), tool, arguments{
 					Config: it.Config, Query: it.Query, ID: it.ID, Context: it.Context,
 				})
 				a.Want, a.Batch = most, new(Batch)
@@ -126,7 +127,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 func (d *Delegator) reread(ctx context.Context, o outcome) string {
 	events, err := d.subtree().turn(context.WithoutCancel(ctx), o.child, o.turn)
 	if err != nil {
-		d.warn("%s: its answer cannot be read: %v", o.child, err)
+		d.ledger.warn("%s: its answer cannot be read: %v", o.child, err)
 	}
 	return agent.Answer(events)
 }

@@ -35,34 +35,28 @@ type ending struct {
 	NoContext string // why the context that was asked for is not there
 }
 
-// judge decides the one terminal state from three witnesses: the operating system (end), the store (the child's last
-// turn) and the child's own last line (result). Where they disagree the worse one stands; where none spoke the child is
-// lost.
-func (d *Delegator) judge(ctx context.Context, del convstore.Delegation, r request, end proc.Exit, runErr error, result *stream.Result, bad *stream.LineError) ending {
-	var (
-		e      ending
-		stored *convstore.TurnEnd
-		events []convstore.Event
-	)
-	for ev, err := range d.Scope.Events(ctx, del.Child, convstore.Turn(del.ChildTurn)) {
-		if noTurn(err) {
-			break
-		}
-		if err != nil {
-			return ending{State: convstore.StateLost, Reason: "its conversation cannot be read: " + err.Error()}
-		}
-		events = append(events, ev)
-		switch b := ev.Body.(type) {
-		case convstore.TurnEnd:
-			stored = &b
-		case convstore.TurnStart:
-			stored = nil
+// answered is what a turn with these events has handed in.
+func answered(turn []convstore.Event) ending {
+	e := ending{Text: agent.Answer(turn)}
+	for _, ev := range turn {
+		if _, ok := ev.Body.(convstore.ModelCall); ok {
+			e.Calls++
 		}
 	}
-	e.Text, e.Calls = agent.Answer(events), modelCalls(events)
-	e.State, e.Reason = verdict(end, runErr, stored, result, bad)
-	e.check(r, events)
 	return e
+}
+
+// stored returns how a turn with these events has ended, nil where it is open.
+func stored(turn []convstore.Event) (end *convstore.TurnEnd) {
+	for _, ev := range turn {
+		switch b := ev.Body.(type) {
+		case convstore.TurnEnd:
+			end = &b
+		case convstore.TurnStart:
+			end = nil
+		}
+	}
+	return end
 }
 
 // check holds what was handed in to what was asked for, by the events of its turn.
@@ -78,7 +72,7 @@ func (e *ending) check(r request, turn []convstore.Event) {
 	}
 }
 
-// verdict is the decision table of judge.
+// verdict is the decision table of runner.judge.
 func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *stream.Result, bad *stream.LineError) (convstore.State, string) {
 	os, osReason := fromExit(end)
 	if stored == nil && result == nil {
@@ -188,16 +182,6 @@ func noTurn(err error) bool {
 		s *convstore.ScopeError
 	)
 	return errors.As(err, &r) || errors.As(err, &s)
-}
-
-// modelCalls is how often the model was called.
-func modelCalls(events []convstore.Event) (n int) {
-	for _, ev := range events {
-		if _, ok := ev.Body.(convstore.ModelCall); ok {
-			n++
-		}
-	}
-	return n
 }
 
 // response wraps an ending for the model: with at most limit bytes of its text, truthful, and unable to close the wrapper.

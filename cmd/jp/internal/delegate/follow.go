@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"context"
 	"errors"
 
 	"jp/cmd/jp/internal/stream"
@@ -20,22 +19,14 @@ type Step struct {
 	Refusal *Refusal // the rule has refused what was called for
 }
 
-func (d *Delegator) follow(ctx context.Context, s Step) {
-	if d.Follow != nil {
-		d.Follow(ctx, s)
-	}
-}
-
-// followEnd tells how a delegation has ended.
-func (d *Delegator) followEnd(ctx context.Context, del convstore.Delegation, e ending) {
+// endStep is the end of a delegation.
+func endStep(del convstore.Delegation, e ending) Step {
 	del.State, del.Reason, del.PID, del.Total = e.State, e.Reason, e.PID, e.Total
-	d.follow(ctx, Step{Phase: stream.Ended, Delegation: del})
+	return Step{Phase: stream.Ended, Delegation: del}
 }
 
-// followAnswer tells how a call that is one delegation has ended.
-func (d *Delegator) followAnswer(ctx context.Context, o outcome) {
+// answeredStep is the end of a call that is one delegation. It reports false where the delegation was neither run nor refused.
+func answeredStep(o outcome) (Step, bool) {
 	s := Step{Phase: Answered, Delegation: convstore.Delegation{State: o.State, Reason: o.Reason}}
-	if errors.As(o.denied, &s.Refusal) || o.denied == nil && o.State != "" {
-		d.follow(ctx, s)
-	}
+	return s, errors.As(o.denied, &s.Refusal) || o.denied == nil && o.State != ""
 }

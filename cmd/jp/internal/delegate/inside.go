@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +15,10 @@ import (
 // tool that it is. The delegations of a call are numbered as they come, so that a call is not one that could be repeated: a
 // turn that goes on after a crash does not make it again. Safe for concurrent use.
 type Inside struct {
-	d    *Delegator
+	catalog *catalog
+	ledger  *ledger
+	runner  *runner
+
 	tool string
 	call string
 
@@ -57,7 +58,7 @@ type Report struct {
 // Inside begins the call of a tool.
 func (d *Delegator) Inside(tool, call string) *Inside {
 	d.init()
-	return &Inside{d: d, tool: tool, call: call, forked: map[convstore.ID]forked{}}
+	return &Inside{catalog: d.catalog, ledger: d.ledger, runner: d.runner, tool: tool, call: call, forked: map[convstore.ID]forked{}}
 }
 
 // Close settles what was admitted and never run. Nothing may be running.
@@ -67,7 +68,7 @@ func (in *Inside) Close(ctx context.Context) {
 	in.forked, in.closed = nil, true
 	in.mu.Unlock()
 	for _, f := range left {
-		_ = in.d.settle(ctx, f.res, &ending{State: convstore.StateCancelled, Reason: "never started"})
+		in.ledger.cancel(ctx, f.res)
 	}
 }
 
@@ -76,7 +77,7 @@ func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
 	if o.ID != 0 {
 		return 0, errors.New("a fork is a new conversation")
 	}
-	o, err := in.d.listed(ctx, o)
+	o, err := in.catalog.listed(ctx, o)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +89,7 @@ func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
-		_ = in.d.settle(ctx, f.res, &ending{State: convstore.StateCancelled, Reason: "never started"})
+		in.ledger.cancel(ctx, f.res)
 		return 0, errors.New("the tool call has ended")
 	}
 	in.forked[id] = f
@@ -101,7 +102,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if strings.TrimSpace(o.Query) == "" {
 		return Report{}, errors.New("query: is empty")
 	}
-	o, err := in.d.listed(ctx, o)
+	o, err := in.catalog.listed(ctx, o)
 	if err != nil {
 		return Report{}, err
 	}
@@ -118,7 +119,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	}
 	begun := time.Now()
 	del := f.res.Delegation
-	e, err := in.d.run(ctx, f.res, f.req)
+	e, err := in.runner.run(ctx, f.res, f.req)
 	if err != nil {
 		return Report{}, err
 	}
@@ -147,7 +148,6 @@ func (in *Inside) take(o Order) (forked, bool, error) {
 
 // admit asks the rule and reserves.
 func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
-	d := in.d
 	in.mu.Lock()
 	in.n++
 	call := fmt.Sprintf("%s/%d", in.call, in.n)
@@ -165,20 +165,20 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	switch {
 	case o.ID == 0:
 		var err error
-		if r.Profile, err = d.profile(ctx, o.Profile, o.Model); err != nil {
+		if r.Profile, err = in.catalog.profile(ctx, o.Profile, o.Model); err != nil {
 			return forked{}, err
 		}
 	case o.Profile == "":
-		child, err := d.Scope.Get(ctx, o.ID)
+		child, err := in.ledger.scope.Get(ctx, o.ID)
 		if err != nil {
 			return forked{}, err
 		}
 		r.Profile.Name = child.Profile
 	}
-	res, errs := d.reserve(ctx, []request{r})
+	res, errs := in.ledger.reserve(ctx, []request{r})
 	if errs[0] != nil {
 		if refused(errs[0]) {
-			d.Log.Info("delegation refused", "caller", d.Caller, "why", errs[0])
+			in.ledger.log.Info("delegation refused", "caller", in.runner.caller, "why", errs[0])
 		}
 		return forked{}, errs[0]
 	}
@@ -186,31 +186,4 @@ func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 		return forked{}, fmt.Errorf("call %s: was made before, and is not made again", call)
 	}
 	return forked{res[0], r}, nil
-}
-
-// listed checks o's model and brings its profile into the enum's spelling, before anything is read for a word that is not in
-// the enum. Such a word may also be the path of the file behind a name of the enum, relative to the workspace.
-func (d *Delegator) listed(ctx context.Context, o Order) (Order, error) {
-	if o.Model != "" {
-		if _, err := d.override([]string{"assistant.model=" + o.Model}); err != nil {
-			return o, refuse(CodeProfile, "%v", err)
-		}
-	}
-	if o.Profile == "" && o.ID != 0 || slices.Contains(d.Limits.Profiles, o.Profile) {
-		return o, nil
-	}
-	path := filepath.Clean(o.Profile)
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(d.Dir, path)
-	}
-	for _, name := range d.Limits.Profiles {
-		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
-			continue
-		}
-		if p, err := d.profile(ctx, name, o.Model); err == nil && p.Arg == path {
-			o.Profile = name
-			return o, nil
-		}
-	}
-	return o, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", o.Profile)
 }

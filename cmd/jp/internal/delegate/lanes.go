@@ -2,29 +2,32 @@ package delegate
 
 import (
 	"context"
-	"errors"
 	"sync"
-
-	"jp/tools"
 )
 
-// lanes are what calls run in that come one by one and at the same time.
+// lanes bound how many calls run at the same time that come one by one, each a reply of its own, as those of an MCP client do. Each
+// call is given an even part of what is free; the others wait before they reserve. Safe for concurrent use.
 type lanes struct {
-	free chan struct{}
+	most int           // 0 = as many as come, each as if it were the only one
+	free chan struct{} // a token for each call that has a lane
 
 	mu   sync.Mutex
 	open int           // calls that have reserved and not ended
 	left chan struct{} // closed when one of them ends
 }
 
-// lane waits until a call may reserve, has it do so, and returns what ends the call. The call learns among how many it has to share what
-// is free: itself and those that may still come while it runs. Where nothing is free it waits for what others leave over.
-func (d *Delegator) lane(ctx context.Context, reserve func(among int) (starved bool)) (leave func(), err error) {
-	if d.Lanes <= 0 {
+func newLanes(most int) *lanes {
+	return &lanes{most: most, free: make(chan struct{}, max(most, 0)), left: make(chan struct{})}
+}
+
+// enter waits until a call may reserve, has it do so, and returns what ends the call. reserve is given among how many calls it has to
+// share what is free: itself and those that may still come while it runs. Where it finds nothing free it is starved: it is called again
+// when another call has ended.
+func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool)) (leave func(), err error) {
+	if l.most <= 0 {
 		reserve(1)
 		return func() {}, nil
 	}
-	l := &d.lanes
 	select {
 	case l.free <- struct{}{}:
 	case <-ctx.Done():
@@ -32,7 +35,7 @@ func (d *Delegator) lane(ctx context.Context, reserve func(among int) (starved b
 	}
 	for {
 		l.mu.Lock()
-		starved := reserve(d.Lanes - l.open)
+		starved := reserve(l.most - l.open)
 		if !starved || l.open == 0 {
 			break
 		}
@@ -46,39 +49,16 @@ func (d *Delegator) lane(ctx context.Context, reserve func(among int) (starved b
 		}
 	}
 	defer l.mu.Unlock()
-	if l.left == nil {
-		l.left = make(chan struct{})
-	}
 	l.open++
-	return d.leaveLane, nil
+	return l.leave, nil
 }
 
-// leaveLane ends a call.
-func (d *Delegator) leaveLane() {
-	l := &d.lanes
+// leave ends a call.
+func (l *lanes) leave() {
 	l.mu.Lock()
 	l.open--
 	close(l.left)
 	l.left = make(chan struct{})
 	l.mu.Unlock()
 	<-l.free
-}
-
-// admitAlone admits a call that is a reply of its own, which shares what is free with others. starved reports that all of it was refused
-// since there was nothing left.
-func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (starved bool) {
-	asked := d.read(ctx, c)
-	for i := range asked {
-		asked[i].Among = among
-	}
-	d.admit(ctx, asked)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, a := range asked {
-		var no *Refusal
-		if !errors.As(d.admitted[a.Call].err, &no) || no.Code != CodeTokens && no.Code != CodeCost {
-			return false
-		}
-	}
-	return len(asked) > 0
 }

@@ -42,6 +42,14 @@ type listed struct {
 	Parent  string `json:"parent_id"`
 }
 
+// recorded returns the end of a delegation as the store has it, with the events of its turn.
+func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
+	events, err := t.turn(ctx, del.Child, del.ChildTurn)
+	e := answered(events)
+	e.State, e.Reason, e.Total = del.State, del.Reason, del.Total
+	return e, events, err
+}
+
 // list shows the caller's own subtree.
 func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
 	convs, err := t.scope.List(ctx, convstore.Filter{Hidden: true})

@@ -23,12 +23,12 @@ func TestLeft(t *testing.T) {
 	if got := left(late); got != time.Millisecond {
 		t.Errorf("left after the end = %v, want next to nothing and not for ever", got)
 	}
-	d := &Delegator{}
+	p := &runner{}
 	for _, test := range []struct {
 		left time.Duration
 		want string
 	}{{0, ""}, {90 * time.Second, "--timeout=1m30s"}} {
-		argv := d.argv(1, false, request{}, false, test.left)
+		argv := p.argv(1, false, request{}, false, test.left)
 		i := slices.IndexFunc(argv, func(a string) bool { return strings.HasPrefix(a, "--timeout") })
 		if i < 0 && test.want != "" || i >= 0 && argv[i] != test.want {
 			t.Errorf("argv with %v left = %q, want %q", test.left, argv, test.want)

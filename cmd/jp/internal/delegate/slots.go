@@ -4,66 +4,62 @@ import (
 	"context"
 	"sync"
 
-	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 )
 
-// treeSlots is what a Delegator has to do with the slots of its tree: how many sub-agents of one tree work at the same time,
-// at whatever depth. A sub-agent inherits the slot that it works in. From the moment that it waits for sub-agents of its own
-// to the end of that reply's calls it has none, so that those below it always find one.
+// treeSlots are the slots of a tree as one of its agents uses them: they bound how many sub-agents of the tree work at the same time, at
+// whatever depth. A sub-agent inherits its slot. From the moment that it waits for sub-agents of its own until the calls of that reply
+// have ended it has none, so that those below it always find one. Safe for concurrent use.
 type treeSlots struct {
+	scope convstore.Scope
+	warn  func(format string, a ...any)
+
 	mu    sync.Mutex
+	own   *convstore.Slot  // of this agent; nil at a root, and while it waits for sub-agents
 	slots *convstore.Slots // nil before the first delegation
-	given bool             // this agent's own slot was given back and is to be taken again
+	given bool             // own was given back and is to be taken again
 }
 
-// slot waits for a slot that a child of this agent can work in, having given back this agent's own.
-func (d *Delegator) slot(ctx context.Context, res *convstore.Reservation, f *follower) (*convstore.Slot, error) {
-	slots := d.pause(res.Delegation)
-	return slots.Take(ctx, func() {
-		d.follow(ctx, Step{Phase: stream.Queued, Delegation: res.Delegation})
-		f.tell(stream.Queued)
-	})
+// take waits for a slot for the child of a delegation, and gives back this agent's own before. queued is called if it has to wait.
+func (t *treeSlots) take(ctx context.Context, del convstore.Delegation, queued func()) (*convstore.Slot, error) {
+	return t.pause(del).Take(ctx, queued)
 }
 
 // free gives back the slot of a child that has ended, and of which this process may hold nothing any more.
-func (d *Delegator) free(slot *convstore.Slot) {
+func (t *treeSlots) free(slot *convstore.Slot) {
 	if err := slot.Release(); err != nil {
-		d.warn("slot of a sub-agent: %v", err)
+		t.warn("slot of a sub-agent: %v", err)
 	}
-	d.tree.slots.Freed()
+	t.slots.Freed()
 }
 
-// pause gives back the slot that this agent works in.
-func (d *Delegator) pause(del convstore.Delegation) *convstore.Slots {
-	t := &d.tree
+// pause gives back this agent's own slot.
+func (t *treeSlots) pause(del convstore.Delegation) *convstore.Slots {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.slots == nil {
-		t.slots = d.Scope.Slots(del.Root, del.Grant.MaxParallel)
+		t.slots = t.scope.Slots(del.Root, del.Grant.MaxParallel)
 	}
-	if d.Slot != nil {
-		if err := d.Slot.Release(); err != nil {
-			d.warn("slot: %v", err)
+	if t.own != nil {
+		if err := t.own.Release(); err != nil {
+			t.warn("slot: %v", err)
 		}
-		d.Slot, t.given = nil, true
+		t.own, t.given = nil, true
 	}
 	return t.slots
 }
 
-// Leave hands over the slot that this agent works in by now, nil for none.
-func (d *Delegator) Leave() *convstore.Slot {
-	t := &d.tree
+// leave hands over this agent's own slot, nil for none.
+func (t *treeSlots) leave() *convstore.Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot := d.Slot
-	d.Slot, t.given = nil, false
+	slot := t.own
+	t.own, t.given = nil, false
 	return slot
 }
 
 // resume takes a slot again before this agent goes on. Without one it goes on only to stop: when ctx has ended.
-func (d *Delegator) resume(ctx context.Context) {
-	t := &d.tree
+func (t *treeSlots) resume(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.given {
@@ -72,9 +68,9 @@ func (d *Delegator) resume(ctx context.Context) {
 	own, err := t.slots.Take(ctx, nil)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.warn("it goes on without a slot of its own: %v", err)
+			t.warn("it goes on without a slot of its own: %v", err)
 		}
 		return
 	}
-	d.Slot, t.given = own, false
+	t.own, t.given = own, false
 }

@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"context"
 	"strings"
 
 	"jp/convstore"
@@ -29,28 +28,6 @@ func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation &
 func (d *Delegator) delegates(tool string) bool {
 	t, ok := d.Set.Get(tool)
 	return ok && ours(t.Definition) && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
-}
-
-// special completes the ask of a call of a special tool. What stands behind the tool is resolved once in a run, like a
-// profile.
-func (d *Delegator) special(ctx context.Context, a Ask) (Ask, error) {
-	d.mu.Lock()
-	s, ok := d.specials[a.Tool]
-	d.mu.Unlock()
-	if !ok {
-		var err error
-		if s, err = d.Special(ctx, a.Tool); err != nil {
-			return a, err
-		}
-		d.mu.Lock()
-		d.specials[a.Tool] = s
-		d.mu.Unlock()
-	}
-	a.Fixed, a.Profile = true, s.Profile
-	if s.Session != "" {
-		a.Sticky = a.Tool + "/" + s.Session
-	}
-	return a, nil
 }
 
 // present is the ask as the store knows it now: that of a specialization goes on with its child where there is one.
@@ -82,6 +59,6 @@ func (a Ask) queue() string {
 // aged says when a specialization's child goes on as it was made although its section says something else by now.
 func (d *Delegator) aged(res *convstore.Reservation, a Ask) {
 	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
-		d.warn("%s: %s goes on as it was made; its section or skill has changed since, and another session_id would begin anew", a.Tool, res.Child.ID)
+		d.ledger.warn("%s: %s goes on as it was made; its section or skill has changed since, and another session_id would begin anew", a.Tool, res.Child.ID)
 	}
 }

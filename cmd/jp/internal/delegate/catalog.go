@@ -1,0 +1,220 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/schema"
+)
+
+// catalog is what a caller may delegate to: profiles, models, special tools. It reads the arguments of a call into requests. What a
+// file says of a profile or a special tool is read once in a run: a change counts from the next run on. Safe for concurrent use.
+type catalog struct {
+	names   []string // profiles that may be named
+	models  []string // models that an override may name; empty: any but script/
+	dir     string   // workspace, which paths of profiles are relative to
+	resolve func(ctx context.Context, name, model string) (Profile, error)
+	special func(ctx context.Context, tool string) (Special, error)
+
+	mu       sync.Mutex
+	profiles map[string]Profile // resolved, by name and model
+	specials map[string]Special // resolved, by tool
+}
+
+// request is one delegation that is asked for.
+type request struct {
+	Ask
+	query     string
+	overrides []string
+	schema    *schema.Answer // form of the answer; nil = free text
+	context   string         // query for the child's context tool; "" = none
+}
+
+// arguments are those of a call of jp_query, and an item of jp_batch_query.
+type arguments struct {
+	Config    string          `json:"config"`
+	Query     string          `json:"query"`
+	ID        string          `json:"id"`
+	Overrides []string        `json:"overrides"`
+	MaxTokens *int64          `json:"max_tokens"`
+	Context   string          `json:"context_query"`
+	Schema    json.RawMessage `json:"schema"`
+}
+
+// read reads a call: one delegation, or those of a batch. The executor has validated the arguments, or will refuse the call.
+func (c *catalog) read(ctx context.Context, call tools.Call) []admission {
+	if call.Name == toolBatch {
+		return c.items(ctx, call)
+	}
+	var a arguments
+	if err := json.Unmarshal(call.Arguments, &a); err != nil {
+		return []admission{{request: request{Ask: Ask{Call: call.ID}}, err: fmt.Errorf("arguments: %w", err)}}
+	}
+	r, err := c.request(ctx, call.ID, call.Name, a)
+	return []admission{{request: r, err: err}}
+}
+
+// items reads a call of a batch. Each item is a delegation of its own: refused, failed and repeated after a crash alone.
+func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
+	var a batchArguments
+	if err := json.Unmarshal(call.Arguments, &a); err != nil {
+		return nil // the tool says so
+	}
+	list := make([]admission, len(a.Queries))
+	whole := &Batch{Want: convstore.Budget{Tokens: a.TotalBudget}} // one grant for all
+	for i, q := range a.Queries {
+		list[i].request, list[i].err = c.request(ctx, itemCall(call.ID, i+1), call.Name, q)
+		list[i].Batch = whole
+	}
+	return list
+}
+
+// request reads one delegation. Of a child that goes on nothing is resolved: its stored config stays.
+func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (request, error) {
+	r := request{Ask: Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
+	r.Deadline, _ = ctx.Deadline()
+	r.Want.Tokens = a.MaxTokens
+	if strings.TrimSpace(a.Query) == "" {
+		return r, errors.New("query: is empty")
+	}
+	if strings.ContainsRune(a.Query, 0) {
+		return r, errors.New("query: holds a NUL byte")
+	}
+	if a.Context != "" && strings.TrimSpace(a.Context) == "" {
+		return r, errors.New("context_query: is empty")
+	}
+	if len(a.Schema) > 0 {
+		var err error
+		if r.schema, err = schema.ParseAnswer(a.Schema); err != nil {
+			return r, fmt.Errorf("schema: %w", err)
+		}
+	}
+	if tool != toolQuery && tool != toolBatch {
+		var err error
+		r.Ask, err = c.fixed(ctx, r.Ask)
+		return r, err
+	}
+	if a.ID != "" && a.ID != "new" {
+		id, err := convstore.ParseID(a.ID)
+		if err != nil {
+			return r, err
+		}
+		r.ID = id
+	}
+	var err error
+	if r.Model, err = c.override(a.Overrides); err != nil {
+		return r, err
+	}
+	// The enum is checked before anything is read: no name from a model reaches the file system.
+	if !slices.Contains(c.names, a.Config) {
+		return r, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", a.Config)
+	}
+	r.Profile.Name = a.Config
+	if r.ID == 0 {
+		r.Profile, err = c.profile(ctx, a.Config, r.Model)
+	}
+	return r, err
+}
+
+// profile resolves a profile with an override of its model, "" for none.
+func (c *catalog) profile(ctx context.Context, name, model string) (Profile, error) {
+	key := name + "\x00" + model
+	c.mu.Lock()
+	p, ok := c.profiles[key]
+	c.mu.Unlock()
+	if ok {
+		return p, nil
+	}
+	p, err := c.resolve(ctx, name, model)
+	if err == nil {
+		c.mu.Lock()
+		c.profiles[key] = p
+		c.mu.Unlock()
+	}
+	return p, err
+}
+
+// fixed completes the ask of a call of a special tool.
+func (c *catalog) fixed(ctx context.Context, a Ask) (Ask, error) {
+	c.mu.Lock()
+	s, ok := c.specials[a.Tool]
+	c.mu.Unlock()
+	if !ok {
+		var err error
+		if s, err = c.special(ctx, a.Tool); err != nil {
+			return a, err
+		}
+		c.mu.Lock()
+		c.specials[a.Tool] = s
+		c.mu.Unlock()
+	}
+	a.Fixed, a.Profile = true, s.Profile
+	if s.Session != "" {
+		a.Sticky = a.Tool + "/" + s.Session
+	}
+	return a, nil
+}
+
+// override reads `assistant.model=X`, the one key that a caller may set.
+func (c *catalog) override(list []string) (model string, err error) {
+	for _, o := range list {
+		m, ok := strings.CutPrefix(o, "assistant.model=")
+		switch {
+		case !ok || m == "":
+			return "", fmt.Errorf("overrides: only assistant.model=MODEL is allowed, got %q", o)
+		case strings.HasPrefix(m, "script/"):
+			return "", fmt.Errorf("overrides: %q is not a model that may be chosen", m)
+		case len(c.models) > 0 && !slices.Contains(c.models, m):
+			return "", fmt.Errorf("overrides: %q is not one of the models that may be chosen (%s)", m, strings.Join(c.models, ", "))
+		}
+		model = m
+	}
+	return model, nil
+}
+
+// listed checks the model of an order, and writes its profile as the enum spells it. No other word makes it read anything. A word may
+// also be the path of the file behind a name of the enum, relative to the workspace.
+func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
+	if o.Model != "" {
+		if _, err := c.override([]string{"assistant.model=" + o.Model}); err != nil {
+			return o, refuse(CodeProfile, "%v", err)
+		}
+	}
+	if o.Profile == "" && o.ID != 0 || slices.Contains(c.names, o.Profile) {
+		return o, nil
+	}
+	path := filepath.Clean(o.Profile)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.dir, path)
+	}
+	for _, name := range c.names {
+		if !strings.HasSuffix(path, "/"+filepath.Clean(name)+".toml") {
+			continue
+		}
+		if p, err := c.profile(ctx, name, o.Model); err == nil && p.Arg == path {
+			o.Profile = name
+			return o, nil
+		}
+	}
+	return o, refuse(CodeProfile, "%q is not one of the profiles that may be delegated to", o.Profile)
+}
+
+// Title returns the first line of a query as the title of its conversation: printable and short.
+func Title(query string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(query), "\n")
+	line = strings.Join(strings.Fields(term.Line(line)), " ")
+	const most = 72
+	if r := []rune(line); len(r) > most {
+		return strings.TrimSpace(string(r[:most-1])) + "…"
+	}
+	return line
+}

@@ -1,0 +1,73 @@
+package delegate
+
+import (
+	"sync"
+
+	"jp/convstore"
+)
+
+// admission is a call between Admit, which reserves it, and the tool that runs it.
+type admission struct {
+	request
+	res   *convstore.Reservation // nil = it is reserved in its turn, or err says why not at all
+	err   error
+	after <-chan struct{} // closed when an earlier call of the reply to the same child has ended; nil = there is none
+	done  chan struct{}   // closed when this call has ended; nil for a new child
+}
+
+// queue holds admissions until their calls claim them. Safe for concurrent use.
+type queue struct {
+	mu       sync.Mutex
+	admitted map[string]admission // by call id
+}
+
+func (q *queue) put(list []admission) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range list {
+		q.admitted[a.Call] = a
+	}
+}
+
+// claim takes over what was admitted for a call.
+func (q *queue) claim(call string) (admission, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a, ok := q.admitted[call]
+	delete(q.admitted, call)
+	return a, ok
+}
+
+// drain takes over what nobody has claimed.
+func (q *queue) drain() map[string]admission {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.admitted
+	q.admitted = map[string]admission{}
+	return left
+}
+
+// line puts a call behind the latest to the same child, whose end is in last.
+func (a *admission) line(last map[string]chan struct{}) {
+	if queue := a.queue(); a.err == nil && queue != "" {
+		a.after = last[queue]
+		a.done = make(chan struct{})
+		last[queue] = a.done
+	}
+}
+
+// partLater has the items of a batch that are reserved alone, in their turn, ask for no more than those that were reserved together
+// got.
+func partLater(list []admission) {
+	part := map[*Batch]convstore.Budget{}
+	for _, a := range list {
+		if a.Batch != nil && a.res != nil && !a.res.Existed {
+			part[a.Batch] = part[a.Batch].Min(a.res.Delegation.Grant.Budget)
+		}
+	}
+	for i, a := range list {
+		if a.Batch != nil && a.after != nil {
+			list[i].Want = a.Want.Min(part[a.Batch])
+		}
+	}
+}
