@@ -80,6 +80,9 @@ func Current(ctx context.Context) *Span {
 	return s
 }
 
+// Traced reports whether Start may begin a span in ctx. Where it reports false, attributes need not be made.
+func Traced(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
+
 // Start begins a span below that of the context, else below the one that TRACEPARENT names, else at the top of a new trace. The
 // context it returns is in the span. Whoever begins a span ends it.
 func Start(ctx context.Context, name string, kind Kind, attrs ...Attr) (context.Context, *Span) {

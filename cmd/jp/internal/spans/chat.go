@@ -17,11 +17,11 @@ import (
 func Model(s model.Stream, info model.Info) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			ctx, span := otel.Start(ctx, named("chat", r.Model), otel.Client, asked(info, r)...)
-			if span == nil {
+			if !otel.Traced(ctx) {
 				s(ctx, r)(yield)
 				return
 			}
+			ctx, span := otel.Start(ctx, named("chat", r.Model), otel.Client, asked(info, r)...)
 			c := chat{span: span, said: message{Role: string(model.Assistant)}}
 			defer c.end(ctx, r)
 			watched := r.Anew(c.forget)

@@ -90,6 +90,9 @@ func Batch(ctx context.Context, caller convstore.ID) (_ context.Context, end fun
 
 // Call begins the span of a call of a tool, and ends it with the result.
 func Call(ctx context.Context, t tools.Tool, c tools.Call) (context.Context, func(tools.Result)) {
+	if !otel.Traced(ctx) {
+		return ctx, func(tools.Result) {}
+	}
 	ctx, span := otel.Start(ctx, named("execute_tool", c.Name), otel.Internal,
 		otel.Str("gen_ai.operation.name", "execute_tool"), otel.Str("gen_ai.tool.name", c.Name), otel.Str("gen_ai.tool.type", "function"),
 		otel.Str("gen_ai.tool.call.id", c.ID), otel.Str("jp.tool.source", t.Source))

@@ -16,7 +16,7 @@ import (
 	"jp/tools"
 )
 
-// TestUntraced: without a trace everything is as if nobody watched.
+// TestUntraced: without a trace everything is as if nobody watched, and it costs nothing.
 func TestUntraced(t *testing.T) {
 	asked := 0
 	s := Model(func(_ context.Context, r model.Request) iter.Seq2[model.Part, error] {
@@ -33,6 +33,9 @@ func TestUntraced(t *testing.T) {
 	ctx, told := Call(t.Context(), tools.Tool{}, tools.Call{ID: "1", Arguments: json.RawMessage(strings.Repeat("x", 100))})
 	told(tools.Result{})
 	Follow(ctx, delegate.Step{Phase: delegate.Answered})
+	if n := testing.AllocsPerRun(100, func() { Call(ctx, tools.Tool{}, tools.Call{ID: "1", Name: "t"}) }); n != 0 {
+		t.Errorf("a call allocates %v times", n)
+	}
 	env := []string{"A=b"}
 	if asked != 1 || otel.Current(ctx) != nil || !slices.Equal(Environ(ctx, env), env) {
 		t.Errorf("asked %d times, span %v, environment %q", asked, otel.Current(ctx), Environ(ctx, env))
