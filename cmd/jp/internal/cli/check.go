@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,223 +8,35 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
-	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/run"
-	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/trust"
-	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 	"jp/tools"
 )
 
-// finding is what a linter says about one place.
-type finding struct {
-	File   string `json:"file"` // relative to the workspace where it is in it; "" for what is in no file
-	Line   int    `json:"line"` // 0 = the file as a whole
-	Key    string `json:"key"`  // dotted; "" = none
-	Reason string `json:"reason"`
-	Hint   string `json:"hint"`
-}
-
 // linter collects findings about the files of a workspace. It reads them and does nothing that they say.
 type linter struct {
-	app   *app
+	ws    *workspace.Workspace
+	env   *run.Env
 	src   profiles.Sources
 	files *trust.Files
 	tools map[string]tools.Definition // of .jp/tools, as far as they can be read
 	found []finding
 
-	record func(server string) *mcp.Record // what an MCP server had when it was asked last; nil = nothing is known
+	had func(server string) (tools []string, known bool) // what an MCP server had when it was asked last
 
 	definitionsToo bool // what a definition says is reported at its own place
 }
 
-func newProfileCheckCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
-		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
-		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
-			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
-			"Beside every mistake that loading would stop at, it names what an author may not have meant: a profile that does not " +
-			"reset what stands before it, no model or an unknown one, a tool that asks where nobody answers, files written " +
-			"without a question, paths outside the workspace, open network, variables that look like secrets, profiles " +
-			"that do not exist. Status 2 says that there are findings.",
-		Exits:    []exit.Status{exit.NotFound, exit.Refused},
-		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
-		Run: func(ctx context.Context, args []string) error {
-			l, err := a.newLinter(ctx)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				l.workspace()
-			}
-			for _, arg := range args {
-				p, err := profiles.Find(l.src, arg)
-				if err != nil {
-					if errors.Is(err, profiles.ErrNotFound) {
-						return err
-					}
-					l.add(err)
-					continue
-				}
-				l.profile(p.Arg)
-			}
-			return l.report()
-		},
-	})
-}
-
-func newToolCheckCommand(a *app) *cli.Command {
-	var directives []profiles.Directive
-	return a.tree.Command(command.Spec{
-		Name: "check", Summary: "find what is wrong with tools",
-		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
-			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
-			"too. A line for each finding: file:line: tool NAME: key: reason. " +
-			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
-		Flags:    workspace.ConfigFlags(&directives),
-		Exits:    []exit.Status{exit.NotFound, exit.Refused},
-		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
-		Run: func(ctx context.Context, _ []string) error {
-			l, err := a.newLinter(ctx)
-			if err != nil {
-				return err
-			}
-			if len(directives) == 0 {
-				l.allTools()
-				return l.report()
-			}
-			r, err := a.ws.Resolve(l.src, directives, nil)
-			if errors.Is(err, profiles.ErrNotFound) {
-				return err
-			} else if err != nil {
-				l.add(err)
-			} else {
-				l.enabled(r, true)
-			}
-			return l.report()
-		},
-	})
-}
-
-func (a *app) newLinter(ctx context.Context) (*linter, error) {
-	src, files, err := a.review(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &linter{app: a, src: src, files: files}
-	l.record = func(server string) *mcp.Record {
-		r, err := a.env.Servers.Record(ctx, server)
-		if err == nil && r == nil && a.ws.Gate.ByEnv() {
-			r, err = a.env.Servers.ReadRecord(ctx, server, true)
-		}
-		if err != nil {
-			return nil // without a state folder there are none
-		}
-		return r
-	}
+// newLinter returns a linter of the files of a workspace; src says where config comes from.
+func newLinter(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *linter {
+	l := &linter{ws: ws, env: env, src: src, files: files}
+	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.tools, _ = files.Tools() // mistakes are tool check's to report
-	return l, nil
-}
-
-// add notes an error of a loader.
-func (l *linter) add(err error) {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { // errors.Join
-		for _, e := range all.Unwrap() {
-			l.add(e)
-		}
-		return
-	}
-	var config *profiles.Error
-	var definition *tools.DefinitionError
-	switch {
-	case errors.As(err, &config):
-		file := config.File
-		if file == "" && config.Layer != "" {
-			file = config.Layer
-		}
-		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: config.Line, Key: config.Key, Reason: config.Msg, Hint: config.Hint})
-	case errors.As(err, &definition):
-		file, line := splitPosition(definition.Pos)
-		key := "tool " + definition.Tool
-		if definition.Key != "" {
-			key += ": " + definition.Key
-		}
-		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: line, Key: key, Reason: definition.Msg, Hint: definition.Hint})
-	default:
-		file, reason, ok := strings.Cut(err.Error(), ": ")
-		if !ok || !filepath.IsAbs(file) {
-			file, reason = "", err.Error()
-		}
-		file, line := splitPosition(file)
-		l.found = append(l.found, finding{File: l.app.ws.Relative(file), Line: line, Reason: reason})
-	}
-}
-
-// say notes a finding at the place of a setting.
-func (l *linter) say(at profiles.Position, key, reason, hint string) {
-	l.found = append(l.found, finding{File: l.app.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
-}
-
-// splitPosition parts file:line.
-func splitPosition(pos string) (string, int) {
-	if i := strings.LastIndexByte(pos, ':'); i > 0 {
-		if n, err := strconv.Atoi(pos[i+1:]); err == nil {
-			return pos[:i], n
-		}
-	}
-	return pos, 0
-}
-
-// report writes what was found, in the order of the files and lines, each once.
-func (l *linter) report() error {
-	slices.SortStableFunc(l.found, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
-	})
-	l.found = slices.Compact(l.found)
-	var err error
-	if l.app.con.JSON() {
-		err = l.app.con.Document(wording.Either(l.found == nil, []finding{}, l.found))
-	} else {
-		err = l.app.con.Text(func(w *bufio.Writer) error {
-			for _, f := range l.found {
-				fmt.Fprintln(w, term.Line(f.String()))
-			}
-			return nil
-		})
-	}
-	if err == nil && len(l.found) > 0 {
-		err = exit.Quiet(exit.Usage)
-	}
-	return err
-}
-
-// String is `file:line: key: reason (hint)`.
-func (f finding) String() string {
-	var b strings.Builder
-	if f.File != "" {
-		b.WriteString(f.File)
-		if f.Line > 0 {
-			fmt.Fprintf(&b, ":%d", f.Line)
-		}
-		b.WriteString(": ")
-	}
-	if f.Key != "" {
-		b.WriteString(f.Key + ": ")
-	}
-	b.WriteString(f.Reason)
-	if f.Hint != "" {
-		b.WriteString(" (" + f.Hint + ")")
-	}
-	return b.String()
+	return l
 }
 
 // configFile is a config file that makes an agent.
@@ -281,16 +91,16 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, l.app.ws.Gate.Hold(l.app.ws.Found(), r, l.files)
+	return r, l.ws.Gate.Hold(l.ws.Found(), r, l.files)
 }
 
-// workspace checks everything that a workspace says about agents.
-func (l *linter) workspace() {
+// agents checks everything that a workspace says about agents.
+func (l *linter) agents() {
 	for _, at := range l.configs() {
 		if at.main {
 			l.config(at)
 		} else {
-			l.profile(at.path)
+			l.profileAt(at.path)
 		}
 	}
 	l.specializations()
@@ -309,6 +119,21 @@ func (l *linter) allTools() {
 		l.enabled(r, at.main)
 	}
 	l.specializations()
+}
+
+// toolsUnder checks the tools that the config enables under directives. The error for a profile that is not there wraps
+// [profiles.ErrNotFound] and is no finding.
+func (l *linter) toolsUnder(directives []profiles.Directive) error {
+	r, err := l.ws.Resolve(l.src, directives, nil)
+	switch {
+	case errors.Is(err, profiles.ErrNotFound):
+		return err
+	case err != nil:
+		l.add(err)
+	default:
+		l.enabled(r, true)
+	}
+	return nil
 }
 
 func (l *linter) specializations() {
@@ -331,8 +156,23 @@ func (l *linter) config(at configFile) {
 	l.agent(r, at)
 }
 
-// profile checks one profile: an absolute path or builtin:NAME.
-func (l *linter) profile(arg string) {
+// named checks the profile that --cfg finds by a name or path. The error for one that is not there wraps [profiles.ErrNotFound]
+// and is no finding.
+func (l *linter) named(name string) error {
+	p, err := profiles.Find(l.src, name)
+	switch {
+	case errors.Is(err, profiles.ErrNotFound):
+		return err
+	case err != nil:
+		l.add(err)
+	default:
+		l.profileAt(p.Arg)
+	}
+	return nil
+}
+
+// profileAt checks one profile: an absolute path or builtin:NAME.
+func (l *linter) profileAt(arg string) {
 	at := configFile{path: arg}
 	r := l.load(at)
 	if r == nil {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
 	"jp/profiles"
@@ -29,39 +27,27 @@ func newCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp check", "jp check -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			l, err := a.newLinter(ctx)
+			l, err := a.linter(ctx)
 			if err != nil {
 				return err
 			}
-			l.workspace()
+			l.agents()
 			l.allTools()
 			for _, err := range a.startable(ctx) {
 				l.start(err)
 			}
-			return l.report()
+			return l.report(a.con)
 		},
 	})
 }
 
-// start notes why a query would not start, where nothing that was found says so already.
-func (l *linter) start(err error) {
-	before := l.found
-	l.found = nil
-	l.add(err)
-	r := console.Explain(err)
-	for _, f := range l.found {
-		if f.Hint == "" {
-			f.Hint = r.Hint
-		}
-		said := false
-		for _, b := range before {
-			said = said || f.Reason == b.Reason || strings.HasSuffix(f.Reason, b.Key+": "+b.Reason)
-		}
-		if !said {
-			before = append(before, f)
-		}
+// linter returns a linter of the workspace's files.
+func (a *app) linter(ctx context.Context) (*linter, error) {
+	src, files, err := a.review(ctx)
+	if err != nil {
+		return nil, err
 	}
-	l.found = before
+	return newLinter(ctx, a.ws, a.env, src, files), nil
 }
 
 // startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,

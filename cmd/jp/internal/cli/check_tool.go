@@ -8,11 +8,8 @@ import (
 	"strings"
 
 	"jp/cmd/jp/internal/command"
-	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
-	"jp/cmd/jp/internal/servers"
-	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/files"
@@ -28,7 +25,7 @@ func (l *linter) models(r *profiles.Resolved) {
 
 func (l *linter) model(r *profiles.Resolved, key, name string) {
 	at := run.WrittenAt(r, key)
-	info, wrong := l.app.env.FindModel(r, key, name)
+	info, wrong := l.env.FindModel(r, key, name)
 	switch {
 	case wrong != nil:
 		l.add(wrong)
@@ -125,7 +122,7 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
 	too := "" // where else leave is to be given
-	own, _, off := l.app.env.OffByUser(d)
+	own, _, off := l.env.OffByUser(d)
 	if child && off {
 		d, too = d.WithPermissionsOf(own), " in your own config.toml too"
 	}
@@ -159,14 +156,10 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if unattended && writes && d.Run != tools.RunDeny {
 		say("run", "writes files without a question", "")
 	}
-	if name, ok := d.MCP(); ok && !l.servers()[name] {
+	if name, ok := d.MCP(); ok && !l.env.Servers.Named(l.files)[name] {
 		say("source", fmt.Sprintf("there is no MCP server %s", name), "[providers.mcp."+name+"] in your own config.toml names one, or .mcp.json")
-	} else if r := l.record(name); ok && r != nil {
-		if _, has := r.Tool(d.Remote); !has {
-			var names []string
-			for _, t := range r.Tools {
-				names = append(names, t.Name)
-			}
+	} else if ok {
+		if names, known := l.had(name); known && !slices.Contains(names, d.Remote) {
 			say("source", fmt.Sprintf("MCP server %s had no tool %s when it was asked last", name, d.Remote),
 				command.DidYouMean(d.Remote, names, "`jp mcp show "+name+"` lists those it had"))
 		}
@@ -191,25 +184,6 @@ func (l *linter) tool(d tools.Definition, child bool, at place) {
 	if p := d.Command.Program; strings.Contains(p, "/") && !l.exists(p) {
 		say("command", fmt.Sprintf("there is no program %s", p), "")
 	}
-}
-
-// servers are the names of the MCP servers that the user's config and the workspace have.
-func (l *linter) servers() map[string]bool {
-	names := map[string]bool{}
-	if m, err := l.app.ws.Machine(); err == nil {
-		for name, s := range m.Providers.MCP {
-			if !servers.OnlyConfines(s) {
-				names[name] = true
-			}
-		}
-	}
-	if data := l.files.Data[trust.MCPFile]; data != nil {
-		entries, _ := mcp.ParseFile(data, "") // what is wrong with it tells mcp ls
-		for name := range entries {
-			names[name] = true
-		}
-	}
-	return names
 }
 
 func denies(m tools.DetachedMode) bool { return m != tools.DetachedAuto }

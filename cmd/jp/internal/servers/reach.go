@@ -116,3 +116,22 @@ func (u *Set) In(c *trust.Files) map[string]Server {
 	}
 	return all
 }
+
+// Named are the names of the servers that the user's config and a workspace that is looked at have, trusted or not.
+func (u *Set) Named(c *trust.Files) map[string]bool {
+	names := map[string]bool{}
+	if m, err := u.ws.Machine(); err == nil {
+		for name, s := range m.Providers.MCP {
+			if !OnlyConfines(s) {
+				names[name] = true
+			}
+		}
+	}
+	if data := c.Data[trust.MCPFile]; data != nil {
+		entries, _ := mcp.ParseFile(data, "") // what is wrong with it tells mcp ls
+		for name := range entries {
+			names[name] = true
+		}
+	}
+	return names
+}

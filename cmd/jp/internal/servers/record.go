@@ -143,3 +143,18 @@ func (u *Set) Approved(ctx context.Context, s Server) (*mcp.Record, error) {
 	}
 	return nil, nil
 }
+
+// ToolsSeen lists the tools that a server had when it was asked last; known is false where nothing says so.
+func (u *Set) ToolsSeen(ctx context.Context, name string) (list []string, known bool) {
+	r, err := u.Record(ctx, name)
+	if err == nil && r == nil && u.ws.Gate.ByEnv() {
+		r, err = u.ReadRecord(ctx, name, true)
+	}
+	if err != nil || r == nil {
+		return nil, false // without a state folder there are none
+	}
+	for _, t := range r.Tools {
+		list = append(list, t.Name)
+	}
+	return list, true
+}

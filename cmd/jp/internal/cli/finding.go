@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// finding is what a linter says about one place.
+type finding struct {
+	File   string `json:"file"` // relative to the workspace where it is in it; "" for what is in no file
+	Line   int    `json:"line"` // 0 = the file as a whole
+	Key    string `json:"key"`  // dotted; "" = none
+	Reason string `json:"reason"`
+	Hint   string `json:"hint"`
+}
+
+// add notes an error of a loader.
+func (l *linter) add(err error) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // errors.Join
+		for _, e := range all.Unwrap() {
+			l.add(e)
+		}
+		return
+	}
+	var config *profiles.Error
+	var definition *tools.DefinitionError
+	switch {
+	case errors.As(err, &config):
+		file := config.File
+		if file == "" && config.Layer != "" {
+			file = config.Layer
+		}
+		l.found = append(l.found, finding{File: l.ws.Relative(file), Line: config.Line, Key: config.Key, Reason: config.Msg, Hint: config.Hint})
+	case errors.As(err, &definition):
+		file, line := splitPosition(definition.Pos)
+		key := "tool " + definition.Tool
+		if definition.Key != "" {
+			key += ": " + definition.Key
+		}
+		l.found = append(l.found, finding{File: l.ws.Relative(file), Line: line, Key: key, Reason: definition.Msg, Hint: definition.Hint})
+	default:
+		file, reason, ok := strings.Cut(err.Error(), ": ")
+		if !ok || !filepath.IsAbs(file) {
+			file, reason = "", err.Error()
+		}
+		file, line := splitPosition(file)
+		l.found = append(l.found, finding{File: l.ws.Relative(file), Line: line, Reason: reason})
+	}
+}
+
+// start notes why a query would not start, where nothing that was found says so already.
+func (l *linter) start(err error) {
+	before := l.found
+	l.found = nil
+	l.add(err)
+	r := console.Explain(err)
+	for _, f := range l.found {
+		if f.Hint == "" {
+			f.Hint = r.Hint
+		}
+		said := false
+		for _, b := range before {
+			said = said || f.Reason == b.Reason || strings.HasSuffix(f.Reason, b.Key+": "+b.Reason)
+		}
+		if !said {
+			before = append(before, f)
+		}
+	}
+	l.found = before
+}
+
+// say notes a finding at the place of a setting.
+func (l *linter) say(at profiles.Position, key, reason, hint string) {
+	l.found = append(l.found, finding{File: l.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
+}
+
+// splitPosition parts file:line.
+func splitPosition(pos string) (string, int) {
+	if i := strings.LastIndexByte(pos, ':'); i > 0 {
+		if n, err := strconv.Atoi(pos[i+1:]); err == nil {
+			return pos[:i], n
+		}
+	}
+	return pos, 0
+}
+
+// report writes what was found, in the order of the files and lines, each once.
+func (l *linter) report(con *console.Console) error {
+	slices.SortStableFunc(l.found, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
+	})
+	l.found = slices.Compact(l.found)
+	var err error
+	if con.JSON() {
+		err = con.Document(wording.Either(l.found == nil, []finding{}, l.found))
+	} else {
+		err = con.Text(func(w *bufio.Writer) error {
+			for _, f := range l.found {
+				fmt.Fprintln(w, term.Line(f.String()))
+			}
+			return nil
+		})
+	}
+	if err == nil && len(l.found) > 0 {
+		err = exit.Quiet(exit.Usage)
+	}
+	return err
+}
+
+// String is `file:line: key: reason (hint)`.
+func (f finding) String() string {
+	var b strings.Builder
+	if f.File != "" {
+		b.WriteString(f.File)
+		if f.Line > 0 {
+			fmt.Fprintf(&b, ":%d", f.Line)
+		}
+		b.WriteString(": ")
+	}
+	if f.Key != "" {
+		b.WriteString(f.Key + ": ")
+	}
+	b.WriteString(f.Reason)
+	if f.Hint != "" {
+		b.WriteString(" (" + f.Hint + ")")
+	}
+	return b.String()
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+)
+
+func newProfileCheckCommand(a *app) *cli.Command {
+	return a.tree.Command(command.Spec{
+		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
+		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
+			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
+			"Beside every mistake that loading would stop at, it names what an author may not have meant: a profile that does not " +
+			"reset what stands before it, no model or an unknown one, a tool that asks where nobody answers, files written " +
+			"without a question, paths outside the workspace, open network, variables that look like secrets, profiles " +
+			"that do not exist. Status 2 says that there are findings.",
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
+		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
+		Run: func(ctx context.Context, args []string) error {
+			l, err := a.linter(ctx)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				l.agents()
+			}
+			for _, arg := range args {
+				if err := l.named(arg); err != nil {
+					return err
+				}
+			}
+			return l.report(a.con)
+		},
+	})
+}

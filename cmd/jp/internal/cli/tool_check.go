@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
+	"jp/profiles"
+)
+
+func newToolCheckCommand(a *app) *cli.Command {
+	var directives []profiles.Directive
+	return a.tree.Command(command.Spec{
+		Name: "check", Summary: "find what is wrong with tools",
+		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
+			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
+			"too. A line for each finding: file:line: tool NAME: key: reason. " +
+			"Status 2 says that there are findings. With --cfg only the tools that this config enables are checked.",
+		Flags:    workspace.ConfigFlags(&directives),
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
+		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
+		Run: func(ctx context.Context, _ []string) error {
+			l, err := a.linter(ctx)
+			if err != nil {
+				return err
+			}
+			if len(directives) == 0 {
+				l.allTools()
+			} else if err := l.toolsUnder(directives); err != nil {
+				return err
+			}
+			return l.report(a.con)
+		},
+	})
+}
