@@ -10,6 +10,7 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/lint"
 	"jp/cmd/jp/internal/run"
 	"jp/profiles"
 	"jp/tools"
@@ -31,23 +32,23 @@ func newCheckCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			l.agents()
-			l.allTools()
+			l.Agents()
+			l.AllTools()
 			for _, err := range a.startable(ctx) {
-				l.start(err)
+				l.AddStart(err)
 			}
-			return l.report(a.con)
+			return l.Report(a.con)
 		},
 	})
 }
 
 // linter returns a linter of the workspace's files.
-func (a *app) linter(ctx context.Context) (*linter, error) {
+func (a *app) linter(ctx context.Context) (*lint.Linter, error) {
 	src, files, err := a.review(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newLinter(ctx, a.ws, a.env, src, files), nil
+	return lint.New(ctx, a.ws, a.env, src, files), nil
 }
 
 // startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,

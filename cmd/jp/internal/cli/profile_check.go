@@ -26,14 +26,14 @@ func newProfileCheckCommand(a *app) *cli.Command {
 				return err
 			}
 			if len(args) == 0 {
-				l.agents()
+				l.Agents()
 			}
 			for _, arg := range args {
-				if err := l.named(arg); err != nil {
+				if err := l.Profile(arg); err != nil {
 					return err
 				}
 			}
-			return l.report(a.con)
+			return l.Report(a.con)
 		},
 	})
 }

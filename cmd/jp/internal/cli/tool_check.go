@@ -28,11 +28,11 @@ func newToolCheckCommand(a *app) *cli.Command {
 				return err
 			}
 			if len(directives) == 0 {
-				l.allTools()
-			} else if err := l.toolsUnder(directives); err != nil {
+				l.AllTools()
+			} else if err := l.ToolsUnder(directives); err != nil {
 				return err
 			}
-			return l.report(a.con)
+			return l.Report(a.con)
 		},
 	})
 }

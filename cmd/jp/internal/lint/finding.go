@@ -1,4 +1,4 @@
-package cli
+package lint
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ type finding struct {
 }
 
 // add notes an error of a loader.
-func (l *linter) add(err error) {
+func (l *Linter) add(err error) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok { // errors.Join
 		for _, e := range all.Unwrap() {
 			l.add(e)
@@ -61,8 +61,8 @@ func (l *linter) add(err error) {
 	}
 }
 
-// start notes why a query would not start, where nothing that was found says so already.
-func (l *linter) start(err error) {
+// AddStart notes why a query would not start, where nothing that was found says so already.
+func (l *Linter) AddStart(err error) {
 	before := l.found
 	l.found = nil
 	l.add(err)
@@ -83,7 +83,7 @@ func (l *linter) start(err error) {
 }
 
 // say notes a finding at the place of a setting.
-func (l *linter) say(at profiles.Position, key, reason, hint string) {
+func (l *Linter) say(at profiles.Position, key, reason, hint string) {
 	l.found = append(l.found, finding{File: l.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
 }
 
@@ -97,8 +97,8 @@ func splitPosition(pos string) (string, int) {
 	return pos, 0
 }
 
-// report writes what was found, in the order of the files and lines, each once.
-func (l *linter) report(con *console.Console) error {
+// Report writes what was found, in the order of the files and lines, each once.
+func (l *Linter) Report(con *console.Console) error {
 	slices.SortStableFunc(l.found, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Reason, b.Reason))
 	})

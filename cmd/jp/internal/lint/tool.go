@@ -1,4 +1,4 @@
-package cli
+package lint
 
 import (
 	"fmt"
@@ -17,13 +17,13 @@ import (
 )
 
 // models checks that those that a config names can be found on this machine.
-func (l *linter) models(r *profiles.Resolved) {
+func (l *Linter) models(r *profiles.Resolved) {
 	for key, name := range run.ModelsNamed(r.Config) {
 		l.model(r, key, name)
 	}
 }
 
-func (l *linter) model(r *profiles.Resolved, key, name string) {
+func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	at := run.WrittenAt(r, key)
 	info, wrong := l.env.FindModel(r, key, name)
 	switch {
@@ -41,7 +41,7 @@ func (l *linter) model(r *profiles.Resolved, key, name string) {
 type place func(key string) profiles.Position
 
 // definitions checks every file of .jp/tools.
-func (l *linter) definitions() {
+func (l *Linter) definitions() {
 	const folder = ".jp/tools/"
 	l.definitionsToo = true
 	if _, err := l.files.Tools(); err != nil {
@@ -68,7 +68,7 @@ func (l *linter) definitions() {
 }
 
 // enabled checks the tools that a config enables.
-func (l *linter) enabled(r *profiles.Resolved, main bool) {
+func (l *Linter) enabled(r *profiles.Resolved, main bool) {
 	files, err := run.WithSpecializations(r, l.tools)
 	if err != nil {
 		l.add(err)
@@ -95,7 +95,7 @@ func (l *linter) enabled(r *profiles.Resolved, main bool) {
 }
 
 // runsJP says where every delegation of a tool that runs jp would be refused.
-func (l *linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at profiles.Position) {
+func (l *Linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at profiles.Position) {
 	if !slices.Contains(d.Access.JP, tools.VerbQuery) && !slices.Contains(d.Access.JP, tools.VerbFork) {
 		return
 	}
@@ -112,7 +112,7 @@ func (l *linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at 
 }
 
 // tool checks one definition. child says that it is a sub-agent's, whom nobody answers.
-func (l *linter) tool(d tools.Definition, child bool, at place) {
+func (l *Linter) tool(d tools.Definition, child bool, at place) {
 	say := func(key, reason, hint string) {
 		setting, _, _ := strings.Cut(key, "[")
 		where := at(setting)

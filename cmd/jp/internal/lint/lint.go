@@ -1,4 +1,10 @@
-package cli
+// Package lint says what is wrong with the config, the profiles and the tools of a workspace: beside every mistake that loading
+// would stop at, what an author may not have meant.
+//
+// A [Linter] collects findings, each with file, line and key, and reports them in that order. It reads files of a workspace that
+// need not be trusted, and does nothing that they say: it starts no program and asks nobody. Whether a query would start is found
+// out by the caller, who adds what is in the way with AddStart after everything else, so that nothing is said twice.
+package lint
 
 import (
 	"context"
@@ -17,8 +23,8 @@ import (
 	"jp/tools"
 )
 
-// linter collects findings about the files of a workspace. It reads them and does nothing that they say.
-type linter struct {
+// Linter collects findings about the files of a workspace. Not for concurrent use.
+type Linter struct {
 	ws    *workspace.Workspace
 	env   *run.Env
 	src   profiles.Sources
@@ -31,9 +37,9 @@ type linter struct {
 	definitionsToo bool // what a definition says is reported at its own place
 }
 
-// newLinter returns a linter of the files of a workspace; src says where config comes from.
-func newLinter(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *linter {
-	l := &linter{ws: ws, env: env, src: src, files: files}
+// New returns a linter of the files of a workspace; src says where config comes from.
+func New(ctx context.Context, ws *workspace.Workspace, env *run.Env, src profiles.Sources, files *trust.Files) *Linter {
+	l := &Linter{ws: ws, env: env, src: src, files: files}
 	l.had = func(server string) ([]string, bool) { return env.Servers.ToolsSeen(ctx, server) }
 	l.tools, _ = files.Tools() // mistakes are tool check's to report
 	return l
@@ -46,7 +52,7 @@ type configFile struct {
 }
 
 // configs are the workspace's config, if there is one, and its profiles. Files that others extend are parts, not profiles.
-func (l *linter) configs() []configFile {
+func (l *Linter) configs() []configFile {
 	var list []configFile
 	config := filepath.Join(l.files.Root, ".jp", "config.toml")
 	if _, ok := l.files.Stamps[".jp/config.toml"]; ok {
@@ -82,7 +88,7 @@ func (l *linter) configs() []configFile {
 }
 
 // resolve is the config that a file makes: what the main agent gets, or a sub-agent under the profile.
-func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
+func (l *Linter) resolve(at configFile) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	if !at.main {
 		ds = run.UnderNone(at.path)
@@ -94,8 +100,8 @@ func (l *linter) resolve(at configFile) (*profiles.Resolved, error) {
 	return r, l.ws.Gate.Hold(l.ws.Found(), r, l.files)
 }
 
-// agents checks everything that a workspace says about agents.
-func (l *linter) agents() {
+// Agents checks everything that a workspace says about agents.
+func (l *Linter) Agents() {
 	for _, at := range l.configs() {
 		if at.main {
 			l.config(at)
@@ -106,9 +112,9 @@ func (l *linter) agents() {
 	l.specializations()
 }
 
-// allTools checks all definitions, and the tools that the config and the profiles enable. Where one cannot be read, its tools
+// AllTools checks all definitions, and the tools that the config and the profiles enable. Where one cannot be read, its tools
 // cannot be told, and why is a finding.
-func (l *linter) allTools() {
+func (l *Linter) AllTools() {
 	l.definitions()
 	for _, at := range l.configs() {
 		r, err := l.resolve(at)
@@ -121,9 +127,9 @@ func (l *linter) allTools() {
 	l.specializations()
 }
 
-// toolsUnder checks the tools that the config enables under directives. The error for a profile that is not there wraps
+// ToolsUnder checks the tools that the config enables under directives. The error for a profile that is not there wraps
 // [profiles.ErrNotFound] and is no finding.
-func (l *linter) toolsUnder(directives []profiles.Directive) error {
+func (l *Linter) ToolsUnder(directives []profiles.Directive) error {
 	r, err := l.ws.Resolve(l.src, directives, nil)
 	switch {
 	case errors.Is(err, profiles.ErrNotFound):
@@ -136,7 +142,7 @@ func (l *linter) toolsUnder(directives []profiles.Directive) error {
 	return nil
 }
 
-func (l *linter) specializations() {
+func (l *Linter) specializations() {
 	if _, ok := l.files.Stamps[".jp/specializations.ini"]; ok {
 		if _, err := profiles.LoadSpecializations(l.src, "", tools.EmbeddedNames()); err != nil {
 			l.add(err)
@@ -145,7 +151,7 @@ func (l *linter) specializations() {
 }
 
 // config checks the workspace's own config.
-func (l *linter) config(at configFile) {
+func (l *Linter) config(at configFile) {
 	r := l.load(at)
 	if r == nil {
 		return
@@ -156,9 +162,9 @@ func (l *linter) config(at configFile) {
 	l.agent(r, at)
 }
 
-// named checks the profile that --cfg finds by a name or path. The error for one that is not there wraps [profiles.ErrNotFound]
+// Profile checks the profile that --cfg finds by a name or path. The error for one that is not there wraps [profiles.ErrNotFound]
 // and is no finding.
-func (l *linter) named(name string) error {
+func (l *Linter) Profile(name string) error {
 	p, err := profiles.Find(l.src, name)
 	switch {
 	case errors.Is(err, profiles.ErrNotFound):
@@ -172,7 +178,7 @@ func (l *linter) named(name string) error {
 }
 
 // profileAt checks one profile: an absolute path or builtin:NAME.
-func (l *linter) profileAt(arg string) {
+func (l *Linter) profileAt(arg string) {
 	at := configFile{path: arg}
 	r := l.load(at)
 	if r == nil {
@@ -192,7 +198,7 @@ func (l *linter) profileAt(arg string) {
 }
 
 // load notes what is wrong with a file by itself and returns what it resolves to, nil when it does not.
-func (l *linter) load(at configFile) *profiles.Resolved {
+func (l *Linter) load(at configFile) *profiles.Resolved {
 	before := len(l.found)
 	if filepath.IsAbs(at.path) {
 		for _, e := range profiles.Check(l.src, at.path) {
@@ -210,7 +216,7 @@ func (l *linter) load(at configFile) *profiles.Resolved {
 }
 
 // agent checks what an agent under r would be.
-func (l *linter) agent(r *profiles.Resolved, at configFile) {
+func (l *Linter) agent(r *profiles.Resolved, at configFile) {
 	l.models(r)
 	l.enabled(r, at.main)
 	for _, name := range r.Config.Delegation.Profiles {
@@ -233,7 +239,7 @@ func (l *linter) agent(r *profiles.Resolved, at configFile) {
 }
 
 // exists reports whether a path of the workspace leads to a regular file.
-func (l *linter) exists(name string) bool {
+func (l *Linter) exists(name string) bool {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(l.files.Root, name)
 	}
