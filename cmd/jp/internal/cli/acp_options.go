@@ -9,6 +9,8 @@ import (
 	"jp/cmd/jp/internal/choices"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
+	"jp/convstore"
 	"jp/profiles"
 )
 
@@ -45,18 +47,18 @@ type acpOptionsOf struct {
 }
 
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
-func (o *acpOptionsOf) learn(ctx context.Context, q *query) bool {
-	a := q.resolved.Config.Assistant
-	known := choices.New(q.app.con, q.app.ws, q.app.env.Servers)
+func (o *acpOptionsOf) learn(ctx context.Context, own *app, conv convstore.Conversation, r *profiles.Resolved) bool {
+	a := r.Config.Assistant
+	known := choices.New(own.con, own.ws, own.env.Servers)
 	models := known.Models(ctx, known.HasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(q.conv.Role, profiles.RoleMain)}, models
+	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(conv.Role, profiles.RoleMain)}, models
 	return o.chosen.over(o.stored) != o.shown
 }
 
 // apply has a run use what was chosen.
-func (o *acpOptionsOf) apply(to *queryOptions) acpChoice {
+func (o *acpOptionsOf) apply(to *run.Request) acpChoice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.chosen.use(to, o.stored)
@@ -64,13 +66,13 @@ func (o *acpOptionsOf) apply(to *queryOptions) acpChoice {
 }
 
 // use sets the flags of a run of a conversation that has stored.
-func (c acpChoice) use(to *queryOptions, stored acpChoice) {
-	to.model = command.Maybe[string]{Set: c.model != "", Value: c.model}
+func (c acpChoice) use(to *run.Request, stored acpChoice) {
+	to.UseModel(c.model)
 	if c.reasoning != acpAsIs {
-		to.reasoning = c.reasoning
+		to.UseReasoning(c.reasoning)
 	}
 	if c.role != stored.role {
-		to.role = c.role
+		to.Role = c.role
 	}
 }
 
@@ -138,16 +140,18 @@ func (s *acpSession) Set(ctx context.Context, id, value string) error {
 }
 
 func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
-	q, leave, err := s.take(ctx)
+	own, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	c.use(&q.o, acpChoice{})
-	if err := q.asStored(ctx); err != nil {
+	req := run.Request{}
+	c.use(&req, acpChoice{})
+	conv, err := own.env.Stored(ctx, s.id, req)
+	if err != nil {
 		return err
 	}
-	if _, _, err := q.accept(ctx); err != nil {
+	if err := conv.Check(ctx); err != nil {
 		return err
 	}
 	o := &s.options
@@ -155,13 +159,4 @@ func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
 	defer o.mu.Unlock()
 	o.chosen = c.over(o.chosen)
 	return nil
-}
-
-// asStored resolves the config that the conversation of q has.
-func (q *query) asStored(ctx context.Context) error {
-	stored, err := q.store.Config(ctx, q.conv.ID)
-	if err != nil {
-		return err
-	}
-	return q.resolve(ctx, stored.JSON, nil)
 }

@@ -12,32 +12,33 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
 // prompted is what an editor's prompt asks. Where something is mentioned the text names it; what it holds is attached: a file, a
 // page, what the editor sent of it. A folder, and an address that only the editor can read, is only named.
-func (q *query) prompted(ctx context.Context, prompt []acp.Block) (task, error) {
-	p := prompting{r: attach.Reader{Dir: q.app.con.Env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.Warn("%s", s) }}}
+func prompted(ctx context.Context, con *console.Console, root string, prompt []acp.Block) (run.Task, error) {
+	p := prompting{r: attach.Reader{Dir: con.Env.Dir, Workspace: root, Notice: func(s string) { con.Warn("%s", s) }}}
 	for i, b := range prompt {
 		if err := p.add(ctx, b); err != nil {
 			var known *attach.FetchError
 			if errors.As(err, &known) || ctx.Err() != nil {
-				return task{}, err
+				return run.Task{}, err
 			}
-			return task{}, acp.Paramsf("prompt[%d]: %v", i, err)
+			return run.Task{}, acp.Paramsf("prompt[%d]: %v", i, err)
 		}
 	}
 	text, err := clean(p.text.String())
 	switch {
 	case err != nil:
-		return task{}, acp.Paramsf("%v", err)
+		return run.Task{}, acp.Paramsf("%v", err)
 	case strings.TrimSpace(text) == "":
-		return task{}, acp.Paramsf("prompt: is empty")
+		return run.Task{}, acp.Paramsf("prompt: is empty")
 	}
-	q.image = p.image
-	return task{text: text, title: p.title.String(), attachments: p.attachments}, nil
+	return run.Task{Text: text, Title: p.title.String(), Attachments: p.attachments}, nil
 }
 
 // prompting puts a prompt together.
@@ -46,7 +47,6 @@ type prompting struct {
 	text, title strings.Builder
 	last        string // type of the block before
 	images      int
-	image       string // source of one
 	attachments []convstore.Attachment
 }
 
@@ -99,9 +99,6 @@ func (p *prompting) put(text, title string) {
 func (p *prompting) attach(a convstore.Attachment, err error) error {
 	if err != nil {
 		return err
-	}
-	if len(a.Data) > 0 {
-		p.image = a.Source
 	}
 	p.attachments = append(p.attachments, a)
 	return nil

@@ -67,15 +67,14 @@ func TestPrompted(t *testing.T) {
 		{"large", []acp.Block{acp.Text("x"), resource(acp.Resource{URI: "x:1", Blob: []byte(strings.Repeat("x", 1<<20+1))})}, "prompt[1]: x:1: is larger than 1024 KiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			q := &query{app: newApp(console.Env{Dir: dir}), workspace: dir}
-			got, err := q.prompted(t.Context(), tt.blocks)
+			got, err := prompted(t.Context(), console.New(console.Env{Dir: dir}), dir, tt.blocks)
 			text := fmt.Sprint(err)
 			if err == nil {
 				var list []string
-				for _, a := range got.attachments {
+				for _, a := range got.Attachments {
 					list = append(list, fmt.Sprintf("%s %s %q", a.Source, a.MediaType, a.Text))
 				}
-				text = fmt.Sprintf("%s | %s | %s", got.text, got.title, list)
+				text = fmt.Sprintf("%s | %s | %s", got.Text, got.Title, list)
 			}
 			if text = strings.ReplaceAll(text, dir, "DIR"); text != tt.want {
 				t.Errorf("prompted = %s\nwant       %s", text, tt.want)

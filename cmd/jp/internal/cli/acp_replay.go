@@ -7,12 +7,13 @@ import (
 
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/attach"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 )
 
 // replay tells an editor what was said in the conversation, in order.
-func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
+func replay(ctx context.Context, own *app, c *run.Stored, tell func(acp.Update)) error {
 	var event string
 	say := func(kind acp.ChunkKind, text string) {
 		if text != "" {
@@ -26,7 +27,7 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 		}
 		clear(open)
 	}
-	for ev, err := range q.store.Events(ctx, q.conv.ID, convstore.Range{}) {
+	for ev, err := range c.Store.Events(ctx, c.Conv.ID, convstore.Range{}) {
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 			end()
 			say(acp.ByUser, b.Text)
 			for _, a := range b.Attachments {
-				tell(acp.Chunk{Kind: acp.ByUser, Content: q.attached(a), Message: ev.ID})
+				tell(acp.Chunk{Kind: acp.ByUser, Content: attached(own.con.Env.Dir, a), Message: ev.ID})
 			}
 		case convstore.AssistantMessage:
 			say(acp.ByAgent, b.Text)
@@ -46,7 +47,7 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 			say(acp.InThought, b.Text)
 		case convstore.ToolCall:
 			open[b.ID] = true
-			tell(q.shown(b))
+			tell(callShown(c.Root, b))
 		case convstore.ToolResult:
 			delete(open, b.ID)
 			tell(answered(b))
@@ -66,12 +67,12 @@ func (q *query) replay(ctx context.Context, tell func(acp.Update)) error {
 }
 
 // attached shows an attachment as the editor may have sent it.
-func (q *query) attached(a convstore.Attachment) acp.Block {
+func attached(dir string, a convstore.Attachment) acp.Block {
 	uri := a.Source
 	if !attach.IsURL(uri) {
 		path := uri
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(q.app.con.Env.Dir, path)
+			path = filepath.Join(dir, path)
 		}
 		uri = (&url.URL{Scheme: "file", Path: path}).String()
 	}

@@ -19,37 +19,41 @@ import (
 // maxEditorServers bounds how many an editor may bring.
 const maxEditorServers = 64
 
-// servers.Parse keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
+// serversOf keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
 // before a tool that the config enables needs it, and a person said yes. What is left out is said.
-func (s *acpSession) serversOf(ctx context.Context, q *query, setup acp.Setup) error {
+func (s *acpSession) serversOf(ctx context.Context, own *app, setup acp.Setup) error {
 	if len(setup.Servers) == 0 {
 		return nil
 	}
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	known, err := q.app.env.Servers.All(ctx)
+	root, err := own.ws.Root()
+	if err != nil {
+		return err
+	}
+	known, err := own.env.Servers.All(ctx)
 	if err != nil {
 		return err
 	}
 	s.servers = map[string]servers.Server{}
-	own, err := q.app.ws.Machine()
+	machine, err := own.ws.Machine()
 	if err != nil {
 		return err
 	}
 	for _, m := range setup.Servers {
-		e := editorServer(m, q.workspace)
+		e := editorServer(m, root)
 		have, taken := known[e.Server.Name]
-		taken = taken && !(have.Own && servers.OnlyConfines(own.Providers.MCP[e.Server.Name])) // that waits for one to confine
+		taken = taken && !(have.Own && servers.OnlyConfines(machine.Providers.MCP[e.Server.Name])) // that waits for one to confine
 		if _, twice := s.servers[e.Server.Name]; twice {
 			e.Err = errors.New("two have this name")
 		}
 		switch {
 		case e.Err != nil:
-			q.app.con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
+			own.con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
 		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
 		case taken:
-			q.app.con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+			own.con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
 			s.servers[e.Server.Name] = servers.Server{Entry: e, Origin: servers.OfEditor}
 		}
@@ -94,7 +98,7 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 
 // approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
 func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
-	shown, err := s.query.app.env.Servers.Show(ctx, server.Server.Name, server)
+	shown, err := s.app.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp
 }
 
 // unused says once which of the editor's servers no tool is held of.
-func (s *acpSession) unused(q *query, set tools.Set) {
+func (s *acpSession) unused(own *app, set tools.Set) {
 	if s.told {
 		return
 	}
@@ -137,7 +141,7 @@ func (s *acpSession) unused(q *query, set tools.Set) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		if !used[name] {
-			q.app.con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+			own.con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
 }

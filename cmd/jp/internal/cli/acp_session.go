@@ -7,6 +7,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
@@ -48,10 +49,11 @@ func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
 	return acpError(s.replay(ctx, tell))
 }
 
-// open is a run in the session's workspace. Whoever gets it calls leave.
-func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err error) {
-	own := s.server.at(s.dir, s.notices)
-	closeLog := func() { _ = own.con.Log.Close() }
+// open is jp in the session's workspace, which has passed its gate. Whoever gets it calls leave.
+func (s *acpSession) open(ctx context.Context) (own *app, leave func(), err error) {
+	own = s.server.at(s.dir, s.notices)
+	con := own.con
+	closeLog := func() { _ = con.Log.Close() }
 	defer func() {
 		if err != nil {
 			closeLog()
@@ -61,52 +63,42 @@ func (s *acpSession) open(ctx context.Context) (q *query, leave func(), err erro
 		return nil, nil, err
 	}
 	own.env.Servers.Editor = s.servers
-	q, err = own.place(ctx, nil)
+	store, err := own.ws.Store(ctx)
+	if err == nil {
+		_, err = own.ws.Gate.Pass(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case s.home == "": // at the start
-		s.home = q.store.Path()
-	case s.home != q.store.Path():
+		s.home = store.Path()
+	case s.home != store.Path():
 		return nil, nil, acp.Paramsf("session %s: %s leads to another workspace by now", s.id, s.dir)
 	}
-	return q, closeLog, nil
-}
-
-// take is open with the conversation at hand.
-func (s *acpSession) take(ctx context.Context) (q *query, leave func(), err error) {
-	if q, leave, err = s.open(ctx); err != nil {
-		return nil, nil, err
-	}
-	if q.conv, err = q.store.Get(ctx, s.id); err != nil {
-		leave()
-		return nil, nil, err
-	}
-	return q, leave, nil
+	return own, closeLog, nil
 }
 
 // begin makes the conversation.
 func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
-	q, leave, err := s.open(ctx)
+	own, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	o := s.server.o
-	q.app.ws.SetDirectives(o.directives)
-	q.o = queryOptions{
-		fresh: true, hidden: true, tmp: command.Given(acpLeft), noActivate: true,
-		directives: o.directives, model: o.model, role: o.role,
-	}
-	if err := s.serversOf(ctx, q, setup); err != nil {
+	own.ws.SetDirectives(o.directives)
+	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(acpLeft), Directives: o.directives, Role: o.role}
+	req.UseModel(o.model.Value)
+	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
 	}
-	defer q.close(ctx)
-	if err := q.create(ctx, ""); err != nil {
+	r, err := own.env.Open(ctx, nil, req)
+	if err != nil {
 		return err
 	}
-	s.id, s.fresh = q.conv.ID, true
-	s.options.learn(ctx, q)
+	defer r.Close(ctx)
+	s.id, s.fresh = r.Conv.ID, true
+	s.options.learn(ctx, own, r.Conv, r.Resolved)
 	return nil
 }
 
@@ -116,20 +108,21 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
 	}
-	q, leave, err := s.take(ctx)
+	own, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s.title, s.fresh = q.conv.Title, untouched(q.conv)
-	if err := s.serversOf(ctx, q, setup); err != nil {
+	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
 	}
-	if err := q.asStored(ctx); err != nil {
+	conv, err := own.env.Stored(ctx, s.id, run.Request{})
+	if err != nil {
 		return err
 	}
-	s.options.learn(ctx, q)
-	s.replay = q.replay
+	s.title, s.fresh = conv.Conv.Title, untouched(conv.Conv)
+	s.options.learn(ctx, own, conv.Conv, conv.Resolved)
+	s.replay = func(ctx context.Context, tell func(acp.Update)) error { return replay(ctx, own, conv, tell) }
 	return nil
 }
 
@@ -142,45 +135,45 @@ func (s *acpSession) Prompt(ctx context.Context, prompt []acp.Block, client *acp
 }
 
 func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
-	q, leave, err := s.open(ctx)
+	own, leave, err := s.open(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer q.app.env.Servers.Close()
-	q.host = host
-	t, err := q.prompted(ctx, prompt)
+	defer own.env.Servers.Close()
+	root, err := own.ws.Root()
 	if err != nil {
 		return "", err
 	}
-	q.o = queryOptions{id: command.Given(s.id.String()), noActivate: true}
-	chosen := s.options.apply(&q.o)
-	defer q.close(ctx)
-	if err := q.open(ctx, t.text, nil); err != nil {
+	show := &acpShow{app: own, client: client, reply: convstore.NewEventID()}
+	req := run.Request{ID: command.Given(s.id.String()), Asker: show}
+	own.env.Servers.Approve = show.approve
+	if req.Task, err = prompted(ctx, own.con, root, prompt); err != nil {
 		return "", err
 	}
-	s.options.applied(chosen)
-	if g := q.conv.Grant; g != nil && q.hand != nil {
-		var cancel context.CancelFunc
-		if ctx, cancel = withGrant(ctx, *g); cancel != nil {
-			defer cancel()
-		}
+	chosen := s.options.apply(&req)
+	r, err := own.env.Open(ctx, host, req)
+	if err != nil {
+		return "", err
 	}
-	show := &acpShow{query: q, client: client, reply: convstore.NewEventID()}
+	defer r.Close(ctx)
+	show.run = r
+	s.options.applied(chosen)
+	ctx, cancel, _ := r.WithDeadline(ctx)
+	defer cancel()
 	defer func() {
-		if s.options.learn(context.WithoutCancel(ctx), q) {
+		if s.options.learn(context.WithoutCancel(ctx), own, r.Conv, r.Resolved) {
 			client.Tell(acp.NewChosen(s.Options()))
 		}
 	}()
-	q.asks, q.app.env.Servers.Approve = show, show.approve
-	loop, d, err := q.assemble(ctx)
+	ag, err := r.Agent(ctx)
 	if err != nil {
 		return "", err
 	}
-	if s.fresh || untouched(q.conv) {
-		if err := q.store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
+	if s.fresh || untouched(r.Conv) {
+		if err := r.Store.Edit(ctx, s.id, func(c *convstore.Conversation) error {
 			c.Hidden, c.ExpiresAt = false, time.Time{}
 			return nil
 		}); err != nil {
@@ -188,31 +181,31 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		}
 	}
 	s.fresh = false
-	if err := q.unarchive(ctx); err != nil {
+	if err := r.Unarchive(ctx); err != nil {
 		return "", err
 	}
-	s.unused(q, loop.Tools.Set)
-	show.loop = loop
-	d.Watch, loop.Watch, loop.Tools.Started = show.delegation, show.watch(), show.started
-	out, err := q.turn(ctx, loop, t)
+	s.unused(own, ag.Loop.Tools.Set)
+	show.agent = ag
+	ag.Sub.Watch, ag.Loop.Watch, ag.Loop.Tools.Started = show.delegation, show.watch(), show.started
+	out, err := ag.Turn(ctx)
 	if err != nil {
 		return "", err
 	}
-	if left := q.finish(ctx, out); left != nil {
-		q.app.con.Warn("%v", left)
+	if left := r.Finish(ctx, out); left != nil {
+		own.con.Warn("%v", left)
 	}
-	q.expire(ctx)
-	q.name(ctx, loop, out)
+	r.Expire(ctx)
+	ag.Name(ctx, out, nil)
 	show.spent(ctx) // with what the title has cost
-	s.entitle(ctx, q, client)
-	return q.stopped(ctx, out)
+	s.entitle(ctx, own, r, client)
+	return stopped(ctx, own, r, out)
 }
 
 // entitle tells the editor the title of the conversation, once it has one.
-func (s *acpSession) entitle(ctx context.Context, q *query, client *acp.Client) {
-	conv, err := q.log.Get(context.WithoutCancel(ctx))
+func (s *acpSession) entitle(ctx context.Context, own *app, r *run.Run, client *acp.Client) {
+	conv, err := r.Log.Get(context.WithoutCancel(ctx))
 	if err != nil {
-		q.app.con.Warn("%v", err)
+		own.con.Warn("%v", err)
 		return
 	}
 	if conv.Title != s.title {
@@ -223,7 +216,7 @@ func (s *acpSession) entitle(ctx context.Context, q *query, client *acp.Client) 
 
 // stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another limit than those it knows is
 // told as max_tokens, and the reason as a notice.
-func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason, error) {
+func stopped(ctx context.Context, own *app, r *run.Run, out agent.Outcome) (acp.StopReason, error) {
 	switch out.State {
 	case convstore.StateOK:
 		return acp.EndTurn, nil
@@ -232,8 +225,8 @@ func (q *query) stopped(ctx context.Context, out agent.Outcome) (acp.StopReason,
 	case convstore.StateCancelled:
 		return acp.Cancelled, nil
 	case convstore.StatePartial, convstore.StateBudget:
-		q.app.con.Note("stopped at a limit: %s", out.Reason)
+		own.con.Note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
-	return "", outcomeError(ctx, q.conv.ID, q.again(), out)
+	return "", run.Failure(ctx, r.Conv.ID, r.Again(), out)
 }

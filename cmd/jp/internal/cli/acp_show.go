@@ -30,11 +30,12 @@ import (
 
 // acpShow is what an editor sees of a turn, and how its user is asked.
 type acpShow struct {
-	query  *query
+	app    *app
 	client *acp.Client
-	loop   *agent.Loop
-	reply  string // stands for the reply that is coming
-	used   int64  // tokens of the latest request and its reply
+	run    *run.Run   // nil before it is open
+	agent  *run.Agent // nil before there is one
+	reply  string     // stands for the reply that is coming
+	used   int64      // tokens of the latest request and its reply
 
 	mu    sync.Mutex
 	below map[string]*acpBelow // sub-agents, by conversation
@@ -54,7 +55,7 @@ func (s *acpShow) watch() agent.Watch {
 		Text:      func(delta string) { s.say(acp.ByAgent, delta) },
 		Reasoning: func(delta string) { s.say(acp.InThought, delta) },
 		Message:   s.replied,
-		Call:      func(c convstore.ToolCall) { s.client.Tell(s.query.shown(c)) },
+		Call:      func(c convstore.ToolCall) { s.client.Tell(callShown(s.run.Root, c)) },
 		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
 			s.client.Tell(answered(r))
 		},
@@ -65,9 +66,9 @@ func (s *acpShow) watch() agent.Watch {
 
 // remark is what the loop did unasked.
 func (s *acpShow) remark(n convstore.Note) {
-	s.query.logNote(s.loop, n)
+	s.agent.LogNote(n)
 	line, _, _ := strings.Cut(n.Text, "\n")
-	s.query.app.con.Note("%s", line)
+	s.app.con.Note("%s", line)
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
@@ -86,17 +87,17 @@ func (s *acpShow) replied(m agent.Message) {
 
 // filled tells how full the model's window is, where it is known.
 func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.loop.Model, s.query.app.env.Providers(s.query.resolved.Config))
-	if size := cmp.Or(s.query.resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
+	info, err := model.Lookup(s.agent.Loop.Model, s.run.Providers())
+	if size := cmp.Or(s.run.Resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
 		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
 	}
 }
 
 // spent tells that again, with what the conversation and everything below it has cost so far.
 func (s *acpShow) spent(ctx context.Context) {
-	all, err := s.query.store.Spent(context.WithoutCancel(ctx), s.query.conv.ID)
+	all, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
 	if err != nil {
-		s.query.app.con.Warn("%v", err)
+		s.app.con.Warn("%v", err)
 		return
 	}
 	var sum int64
@@ -139,7 +140,7 @@ func answered(r convstore.ToolResult) acp.ToolCall {
 // maxShown bounds a text of a call, in bytes: editors take messages of some megabytes.
 const maxShown = 1 << 20
 
-// shownText is a text as a call shows it.
+// callShownText is a text as a call shows it.
 func shownText(text string) acp.CallContent {
 	if len(text) > maxShown {
 		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", brief.Prefix(text, maxShown), maxShown>>10, len(text)>>10)
@@ -147,8 +148,8 @@ func shownText(text string) acp.CallContent {
 	return acp.TextContent(text)
 }
 
-// shown is a call that is about to run.
-func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
+// callShown is a call that is about to run.
+func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 	var args struct {
 		Path    string `json:"path"`
 		Line    int    `json:"start_line"`
@@ -176,7 +177,7 @@ func (q *query) shown(c convstore.ToolCall) acp.ToolCall {
 	}
 	path := args.Path
 	if path != "" && !filepath.IsAbs(path) {
-		path = filepath.Join(q.workspace, path)
+		path = filepath.Join(root, path)
 	}
 	switch {
 	case own && c.Name == "fs_read_file":
@@ -282,7 +283,7 @@ const (
 
 // Ask asks for leave; it is a tools.Prompter.
 func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
-	call := s.query.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+	call := callShown(s.run.Root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	name := term.Line(q.Tool.Name)
 	yes, no := "Run", "Do not run"
 	once, turn := "it", name
@@ -360,8 +361,8 @@ func hiddenIn(raw json.RawMessage) []string {
 	}
 }
 
-// question puts a question of the model to the editor's user; errors are those of putQuestion.
-func (s *acpShow) question(ctx context.Context, call, question string, options []string) (string, error) {
+// Question puts a question of the model to the editor's user; errors are those of putQuestion.
+func (s *acpShow) Question(ctx context.Context, call, question string, options []string) (string, error) {
 	answer, err := s.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
 	switch {
 	case errors.Is(err, acp.ErrUnable), errors.Is(err, acp.ErrAnswer):

@@ -157,7 +157,7 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 	if a.con.IO.InTTY {
 		return exit.Usagef("batch: the queries are read from stdin").WithHint("jp batch -c agent/researcher < queries.jsonl")
 	}
-	return a.delegating(ctx, func(ctx context.Context, q *query) error {
+	return a.env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
 		text, err := a.con.Stdin(ctx)
 		if err != nil {
 			return err
@@ -177,10 +177,10 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 			return err
 		}
 		defer a.env.Tape.Remove()
-		if err := q.store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
+		if err := s.Store.Reconcile(ctx); err != nil { // a batch that died is on nobody's account until then
 			return err
 		}
-		b := &batch{query: q, o: o, items: items, total: len(items), sum: sumOf(items)}
+		b := &batch{app: a, session: s, o: o, items: items, total: len(items), sum: sumOf(items)}
 		if o.resume.Set {
 			defer func() { b.earlier.close() }()
 			if err := b.resume(ctx, o.resume.Value); err != nil {
@@ -201,11 +201,13 @@ func runBatch(ctx context.Context, a *app, o batchOptions) error {
 
 // batch is one run of `jp batch`.
 type batch struct {
-	query *query
-	o     batchOptions
-	items []delegate.Item // to run
-	total int             // queries there are
-	sum   string          // of all queries: two batches with the same one ask the same
+	app     *app
+	session *run.Session
+	tree    *term.Tree
+	o       batchOptions
+	items   []delegate.Item // to run
+	total   int             // queries there are
+	sum     string          // of all queries: two batches with the same one ask the same
 
 	// With --resume: what is known, where the items stand among all queries, and up to which query the output has come.
 	earlier *earlier
@@ -228,7 +230,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	for _, it := range b.items {
 		if it.ID == "" && !slices.Contains(names, it.Config) {
 			names = append(names, it.Config)
-			if _, err := b.query.app.env.Profile(ctx, it.Config, ""); err != nil {
+			if _, err := b.app.env.Profile(ctx, it.Config, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -236,7 +238,7 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	if n := b.o.tokens.Value; n != nil && *n < int64(len(b.items)) {
 		return nil, exit.Usagef("--total-budget: %d is less than a token for each of %d queries", *n, len(b.items))
 	}
-	cfg := b.query.resolved.Config
+	cfg := b.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
 		return nil, exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
@@ -244,10 +246,10 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 	var err error
 	if b.o.rootID.Set {
 		var root convstore.ID
-		if root, err = b.query.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
+		if root, err = b.app.ws.Target(ctx, b.o.rootID.Value); err != nil {
 			return nil, err
 		}
-		st, err := b.query.app.env.StandFor(ctx, root, nil, nil)
+		st, err := b.app.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -279,9 +281,9 @@ func (b *batch) open(ctx context.Context) (*delegate.Delegator, error) {
 		if err := b.begin(ctx, session); err != nil {
 			return nil, err
 		}
-		scope = b.query.log.Below()
+		scope = b.session.Log.Below()
 	}
-	d := b.query.delegator(cfg, scope)
+	d := b.session.Delegator(scope)
 	d.Limits, d.InlineResult = caller.Limits, maxRow
 	for _, name := range []string{"jp_batch_query", "jp_query"} {
 		if def, ok := tools.Embedded(name); ok && slices.Contains(caller.Tools, name) {
@@ -308,28 +310,28 @@ func (b *batch) divide(all convstore.Budget) {
 // begin makes the conversation of a batch and begins its turn, with what its session may use.
 func (b *batch) begin(ctx context.Context, session convstore.Limits) error {
 	about := "batch of " + wording.Either(len(b.items) == 1, "1 query", fmt.Sprintf("%d queries", len(b.items)))
-	if err := b.query.begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
+	if err := b.session.Begin(ctx, cmp.Or(b.o.title.Value, about), about+", from a shell", b.labels(), session); err != nil {
 		return err
 	}
-	b.query.app.con.Note("batch below %s", b.query.conv.ID)
+	b.app.con.Note("batch below %s", b.session.Conv.ID)
 	return nil
 }
 
 // run carries the batch out.
 func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
-	if !b.query.app.con.Globals.Quiet && (!b.query.app.con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
-		b.query.tree = term.NewTree(b.query.app.con.IO, term.TreeOptions{})
-		d.Watch = b.query.tree.Update
+	if !b.app.con.Globals.Quiet && (!b.app.con.IO.OutTTY || b.rows.Format == console.FormatStream) { // half of an array cannot stand above a tree
+		b.tree = term.NewTree(b.app.con.IO, term.TreeOptions{})
+		d.Watch = b.tree.Update
 	}
 	ctx, end := spans.Batch(ctx, d.Caller)
 	failed := d.Batch(ctx, b.newCall(), b.items, b.parallel, b.most, b.row)
-	b.query.tree.Close()
+	b.tree.Close()
 	failed = b.finish(failed)
-	came := endOf(ctx, failed, b.cameTo())
+	came := run.EndOf(ctx, failed, b.cameTo())
 	end(came)
-	failed = errors.Join(failed, b.query.conclude(ctx, b.summary(), came))
-	if ctx.Err() != nil && b.query.log != nil {
-		b.query.app.con.Note("stopped; what is done is below %s", b.query.conv.ID)
+	failed = errors.Join(failed, b.session.Conclude(ctx, b.summary(), came))
+	if ctx.Err() != nil && b.session.Log != nil {
+		b.app.con.Note("stopped; what is done is below %s", b.session.Conv.ID)
 	}
 	if failed != nil {
 		return failed
@@ -339,9 +341,9 @@ func (b *batch) run(ctx context.Context, d *delegate.Delegator) error {
 
 // output begins the document that the rows are written as.
 func (b *batch) output() {
-	b.out = bufio.NewWriter(b.query.app.con.IO.Out)
+	b.out = bufio.NewWriter(b.app.con.IO.Out)
 	b.rows = console.List{W: b.out, Format: console.FormatStream}
-	if f := b.query.app.con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
+	if f := b.app.con.Format(); f == console.FormatJSON || f == console.FormatJSONPretty {
 		b.rows.Format = f
 	}
 }
@@ -356,10 +358,10 @@ func (b *batch) finish(failed error) error {
 
 // row writes what became of one line. Only on a terminal does the tree wait for whoever reads it.
 func (b *batch) row(r delegate.Row) (err error) {
-	if !b.query.app.con.IO.OutTTY {
+	if !b.app.con.IO.OutTTY {
 		return b.write(r)
 	}
-	b.query.tree.Around(func() { err = b.write(r) })
+	b.tree.Around(func() { err = b.write(r) })
 	return err
 }
 

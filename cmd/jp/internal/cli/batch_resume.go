@@ -14,6 +14,7 @@ import (
 
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/convstore"
 	"jp/tools/files"
 )
@@ -46,12 +47,12 @@ func (e *earlier) close() {
 func (b *batch) resume(ctx context.Context, path string) (err error) {
 	e := &earlier{rows: map[int]struct{ at, size int64 }{}, stored: map[int]convstore.Delegation{}}
 	var below []convstore.ID // what the runs that rows name ran below
-	file, info, err := files.OpenRegular(files.Disk{}, b.query.app.con.Abs(path), os.O_RDONLY, 0)
+	file, info, err := files.OpenRegular(files.Disk{}, b.app.con.Abs(path), os.O_RDONLY, 0)
 	if err != nil {
 		return exit.Usagef("--resume %s: %v", path, files.Reason(err))
 	}
 	e.file, b.earlier = file, e
-	if out, ok := b.query.app.con.Env.Stdout.(*os.File); ok {
+	if out, ok := b.app.con.Env.Stdout.(*os.File); ok {
 		if now, err := out.Stat(); err == nil && os.SameFile(info, now) {
 			return exit.Usagef("--resume %s: is the file that stdout goes to", path).WithHint("write into another one: what is known is repeated there")
 		}
@@ -99,7 +100,7 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 	if err != nil {
 		return 0, err
 	}
-	conv, err := b.query.store.Get(ctx, id)
+	conv, err := b.session.Store.Get(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +108,7 @@ func (b *batch) answers(ctx context.Context, word *string, place int) (parent co
 	if it.ID == "" && conv.Profile != it.Config {
 		return 0, fmt.Errorf("%s ran under the profile %s, not %s", id, conv.Profile, it.Config)
 	}
-	for ev, err := range b.query.store.Events(ctx, id, convstore.Range{}) {
+	for ev, err := range b.session.Store.Events(ctx, id, convstore.Range{}) {
 		if err != nil {
 			return 0, err
 		}
@@ -164,16 +165,16 @@ func sumOf(items []delegate.Item) string {
 // latest run that asked the same, and below those that these went on with.
 func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 	if b.o.rootID.Set {
-		caller, err := b.query.app.ws.Target(ctx, b.o.rootID.Value)
+		caller, err := b.app.ws.Target(ctx, b.o.rootID.Value)
 		var all []convstore.Delegation
 		for at := caller; err == nil; { // up to the root of its ledger
 			var list []convstore.Delegation
-			if list, err = b.query.store.Delegations(ctx, at); err != nil {
+			if list, err = b.session.Store.Delegations(ctx, at); err != nil {
 				break
 			}
 			all = append(all, list...)
 			var conv convstore.Conversation
-			if conv, err = b.query.store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
+			if conv, err = b.session.Store.Get(ctx, at); err != nil || conv.Link != convstore.DelegationLink {
 				break
 			}
 			at = conv.Parent
@@ -191,7 +192,7 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 		b.stored(ctx, all, caller)
 		return nil
 	}
-	list, err := b.query.store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
+	list, err := b.session.Store.List(ctx, convstore.Filter{Labels: map[string]string{labelBatch: b.sum}, Hidden: true, Archived: true})
 	if err != nil {
 		return err
 	}
@@ -219,24 +220,24 @@ func (b *batch) findStored(ctx context.Context, below []convstore.ID) error {
 }
 
 // leave ends an earlier run that was killed: what it left open is settled. One that still runs is left alone, and so is its batch.
-func (b *batch) leave(ctx context.Context, run convstore.Conversation) error {
-	if run.Status != convstore.StatusInterrupted && run.Status != convstore.StatusRunning {
+func (b *batch) leave(ctx context.Context, conv convstore.Conversation) error {
+	if conv.Status != convstore.StatusInterrupted && conv.Status != convstore.StatusRunning {
 		return nil
 	}
-	log, err := b.query.store.Lock(ctx, run.ID)
+	log, err := b.session.Store.Lock(ctx, conv.ID)
 	if err != nil {
 		return err
 	}
 	_, err = log.Below().Reserve(ctx, func(convstore.Standing) ([]convstore.Child, error) { return nil, nil })
 	if err == nil {
-		err = log.Append(ctx, at(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; the batch goes on elsewhere"}))
+		err = log.Append(ctx, run.At(convstore.TurnEnd{State: convstore.StateCancelled, Reason: "killed; the batch goes on elsewhere"}))
 	}
 	return errors.Join(err, log.Close())
 }
 
 // storedBelow notes the answers to queries of this batch that a caller has in the ledger of a root.
 func (b *batch) storedBelow(ctx context.Context, root, caller convstore.ID) error {
-	list, err := b.query.store.Delegations(ctx, root)
+	list, err := b.session.Store.Delegations(ctx, root)
 	if err == nil {
 		b.stored(ctx, list, caller)
 	}
@@ -258,7 +259,7 @@ func (b *batch) stored(ctx context.Context, list []convstore.Delegation, caller 
 		}
 	}
 	b.earlier.read = func(del convstore.Delegation) (delegate.Row, error) {
-		scope, err := b.query.store.Below(context.WithoutCancel(ctx), del.Caller)
+		scope, err := b.session.Store.Below(context.WithoutCancel(ctx), del.Caller)
 		if err != nil {
 			return delegate.Row{}, err
 		}
@@ -276,7 +277,7 @@ func (b *batch) leaveOut() error {
 		}
 	}
 	b.items = rest
-	b.query.app.con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
+	b.app.con.Note("%d of %d queries were answered before", b.total-len(rest), b.total)
 	return nil
 }
 

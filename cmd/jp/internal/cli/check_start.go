@@ -2,18 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/lint"
-	"jp/cmd/jp/internal/run"
-	"jp/profiles"
-	"jp/tools"
 	"jp/tools/proc"
 )
 
@@ -79,39 +73,5 @@ func (a *app) startable(ctx context.Context) (problems []error) {
 	defer func() { a.con.Globals.NonInteractive, a.env.Servers.Look = asks, look }()
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
-	q := &query{app: a, o: queryOptions{input: inputText, fresh: true}, workspace: root, host: host, began: time.Now()}
-	defer q.close(ctx)
-	err = q.resolve(ctx, nil, nil)
-	if err == nil {
-		_, _, err = q.accept(ctx)
-	}
-	if err == nil {
-		_, _, err = q.assemble(ctx)
-	}
-	if err != nil {
-		return []error{err}
-	}
-	if !q.resolved.Config.Delegation.Enabled {
-		return nil
-	}
-	for _, name := range q.resolved.Config.Delegation.Profiles {
-		if err := q.profileStarts(ctx, name); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	return problems
-}
-
-// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
-func (q *query) profileStarts(ctx context.Context, name string) error {
-	p, err := q.app.env.Profile(ctx, name, "")
-	if err == nil {
-		_, _, err = q.app.env.Model(ctx, q.resolved.Config, p.Model, run.Waits{})
-	}
-	var config *profiles.Error
-	var definition *tools.DefinitionError
-	if err == nil || errors.As(err, &config) || errors.As(err, &definition) {
-		return err
-	}
-	return fmt.Errorf("profile %s: %w", name, err)
+	return a.env.Startable(ctx, host)
 }

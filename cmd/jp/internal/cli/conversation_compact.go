@@ -5,23 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"os"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
-	"jp/profiles"
 	"jp/tools/proc"
 )
 
@@ -80,12 +75,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	if err != nil {
 		return err
 	}
-	ws, err := a.ws.Root()
-	if err != nil {
-		return err
-	}
-	store, err := a.ws.Store(ctx)
-	if err != nil {
+	if _, err := a.ws.Store(ctx); err != nil {
 		return err
 	}
 	if _, err := a.ws.Gate.Pass(ctx); err != nil {
@@ -95,28 +85,16 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	defer func() { _ = host.Close() }() // it starts nothing
 	ctx, stop := a.con.WithSignals(ctx, host.Kill)
 	defer stop()
-	q := &query{app: a, workspace: ws, store: store, host: host, began: time.Now(), writer: o.model.Value, unasked: o.toolsOnly || o.dryRun}
-	defer q.close(ctx)
-	if q.conv, err = store.Get(ctx, id); err != nil {
-		return err
-	}
-	// A summary is paid for: that of a delegated conversation by its grant, like every run of it.
-	if q.conv.Link == convstore.DelegationLink && q.conv.Grant != nil && !o.toolsOnly && !o.dryRun {
-		err = q.reserveSummary(ctx)
-	} else {
-		q.log, err = store.Lock(ctx, id)
-	}
+	r, err := a.env.OpenToShorten(ctx, host, id, run.Shortening{Writer: o.model.Value, Unasked: o.toolsOnly || o.dryRun})
 	if err != nil {
 		return err
 	}
-	if err := q.resolve(ctx, q.log.Taken().JSON, nil); err != nil {
-		return err
-	}
-	loop, _, err := q.assemble(ctx)
+	defer r.Close(ctx)
+	ag, err := r.Agent(ctx)
 	if err != nil {
 		return err
 	}
-	c, call, err := loop.Shorten(ctx, agent.CompactOptions{Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun})
+	c, call, err := ag.Loop.Shorten(ctx, agent.CompactOptions{Keep: o.keep.Value, ToolsOnly: o.toolsOnly, DryRun: o.dryRun})
 	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
@@ -130,9 +108,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	case err != nil:
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
-	if q.hand != nil {
-		q.settle(ctx, convstore.Outcome{State: convstore.StateOK, PID: os.Getpid(), Started: q.began, Ended: time.Now()})
-	}
+	r.Shortened(ctx)
 	switch {
 	case a.con.JSON():
 		doc := compactDocument{
@@ -153,73 +129,4 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		a.con.Note("conversation %s: %s", id, turns.Compacted(c))
 	}
 	return nil
-}
-
-// reserveSummary reserves a run that asks nobody but the writer of a summary.
-func (q *query) reserveSummary(ctx context.Context) error {
-	stored, err := q.store.Config(ctx, q.conv.ID)
-	if err != nil {
-		return err
-	}
-	if err := q.resolve(ctx, stored.JSON, nil); err != nil {
-		return err
-	}
-	id, _, err := q.accept(ctx)
-	if err == nil && q.writer != "" {
-		if id, err = q.resolved.Config.ResolveModel(q.writer); err == nil {
-			_, _, err = q.app.env.Model(ctx, q.resolved.Config, id, run.Waits{})
-		}
-		err = inKey(err, "--model")
-	}
-	if err != nil {
-		return err
-	}
-	return q.reserve(ctx, id)
-}
-
-// compactLimit is how many tokens a request may have: a share of the window, and so few that the longest reply fits in beside it,
-// for which a quarter of the window is enough. 0 = no limit.
-func compactLimit(window, reply int, share float64) int64 {
-	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
-}
-
-// noModel is the model of a run that asks none.
-func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) { yield(model.Part{}, errors.New("this run asks no model")) }
-}
-
-// modelOf opens the model of this run or, where it asks none, finds out what is known of it: that needs no key.
-func (q *query) modelOf(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
-	if !q.unasked {
-		return q.app.env.Model(ctx, cfg, id, q.waits())
-	}
-	info, err := model.Lookup(id, q.app.env.Providers(cfg))
-	return noModel, info, err
-}
-
-// compaction says when this run compacts its conversation by itself, and who writes the summaries. In a sub-agent that is its
-// own model: for that its grant was made, and for that it was given the key.
-func (q *query) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
-	set := cfg.Conversation.Compact
-	window := info.Window
-	if set.Window > 0 {
-		window = set.Window
-	}
-	reply := cfg.Assistant.Parameters.MaxTokens
-	if info.MaxOutput > 0 {
-		reply = info.Output(reply)
-	}
-	c := agent.Compact{Off: set.Mode == "off"}
-	c.Limit = compactLimit(window, reply, set.Threshold)
-	c.Writer = func(ctx context.Context) (agent.Writer, error) {
-		key, id := "--model", q.writer
-		if id == "" && !q.delegated && q.hand == nil {
-			key, id = "conversation.compact.model", set.Model
-		}
-		if id != "" {
-			return q.scribe(ctx, cfg, key, id, q.waits())
-		}
-		return writer(ask, info, window), nil
-	}
-	return c
 }

@@ -36,8 +36,8 @@ const maxDrafts = 32
 const maxDraft = console.StdinMax
 
 // takeDraft returns, with again, a draft of the workspace that was left behind and that nobody is writing; else a new one.
-func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
-	state := a.con.StateDir()
+func takeDraft(con *console.Console, workspace string, again bool) (*draft, error) {
+	state := con.StateDir()
 	if state == "" {
 		return nil, exit.Usagef("--edit: there is no home folder to keep the draft in").WithHint("set HOME or XDG_STATE_HOME")
 	}
@@ -56,7 +56,7 @@ func (a *app) takeDraft(workspace string, again bool) (*draft, error) {
 		case !d.left.IsZero() && !again:
 			d.release()
 		case !d.left.IsZero() && d.unfit() != nil:
-			a.con.Note("%v: it is not offered again; edit or remove it", d.unfit())
+			con.Note("%v: it is not offered again; edit or remove it", d.unfit())
 			d.release()
 		case !d.left.IsZero():
 			if fresh != nil {

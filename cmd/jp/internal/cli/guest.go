@@ -12,22 +12,16 @@ import (
 	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
-	"jp/convstore"
 	"jp/tools"
 )
 
 // A guest is whom a command line of a jp inside a tool is carried out for. Its app is one of its own, with the commands and
 // flags of any other, and with nothing behind it but what is here: no workspace, no store, no config, no terminal, and of the
 // environment the language and time zone only.
-type guest struct {
-	scope   convstore.Scope // below the conversation that the tool call is of
-	in      *delegate.Inside
-	tool    tools.Definition
-	environ []string
-}
+type guest run.Guest
 
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
@@ -51,8 +45,8 @@ func (a *app) insideTool(fd string) int {
 
 // serve runs one command line and returns its status.
 func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
-	a := newApp(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.environ})
-	a.guest, a.con.InTool, a.ws.Within = g, true, &g.scope
+	a := newApp(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ})
+	a.guest, a.con.InTool, a.ws.Within = g, true, &g.Scope
 	defer func() {
 		if p := recover(); p != nil { // a tool's words must not end the run that it works for
 			status = int(a.con.Fail(fmt.Errorf("panic: %v", p)))
@@ -79,8 +73,8 @@ func (a *app) runGuest(ctx context.Context, args []string) error {
 	case !ok || inv.Version:
 		return exit.Refusedf("%s: not for a jp inside a tool", wording.Either(name == "jp", "no command", name)).
 			WithHint("it runs query and conversation fork, ls, print and grep, as far as the tool's access.jp names them")
-	case !slices.Contains(a.guest.tool.Access.JP, verb):
-		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.tool.Name).
+	case !slices.Contains(a.guest.Tool.Access.JP, verb):
+		return exit.Refusedf("%s: the tool %s does not have it", name, a.guest.Tool.Name).
 			WithHint("access.jp in its definition would have to name %q", verb)
 	case inv.Help:
 		return a.tree.Help(a.con.IO.Out, a.con.IO.Width, inv.Path)

@@ -2,81 +2,20 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"jp/cmd/jp/internal/agent"
-	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
-	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
-	"jp/tools"
-	"jp/tools/proc"
 )
-
-// line opens the line of each call of a tool with access.jp.
-func (q *query) line(d *delegate.Delegator) func(context.Context, tools.Definition, tools.Call) (*tools.Line, error) {
-	return func(ctx context.Context, def tools.Definition, c tools.Call) (*tools.Line, error) {
-		dir, err := q.app.ownFolder()
-		if err != nil {
-			return nil, err
-		}
-		g := &guest{scope: d.Scope, in: d.Inside(def.Name, c.ID), tool: def, environ: proc.Environ(q.app.con.Env.Environ, "LANG", "LC_*", "TZ")}
-		l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
-			status := g.serve(ctx, r)
-			q.app.con.Logger().Info("jp inside a tool", "conversation", q.conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
-			return status
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &tools.Line{Socket: l.Socket(), Dir: dir, Close: func() {
-			l.Close()
-			g.in.Close(context.WithoutCancel(ctx))
-		}}, nil
-	}
-}
-
-// ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
-// which no rule of access.fs covers: no tool can put something else there.
-func (a *app) ownFolder() (dir string, err error) {
-	program, state := workspace.OwnProgram(), a.con.StateDir()
-	switch {
-	case program == "":
-		return "", errors.New("the file of this program is gone")
-	case state == "":
-		return "", errors.New("there is no home folder to keep a link to this program in")
-	}
-	sum := sha256.Sum256([]byte(program))
-	dir = filepath.Join(state, "bin", hex.EncodeToString(sum[:8]))
-	link := filepath.Join(dir, "jp")
-	if at, err := os.Readlink(link); err == nil && at == program {
-		return dir, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	// Another jp may be doing the same: what is there then is right.
-	if err := os.Symlink(program, link); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	if at, err := os.Readlink(link); err != nil || at != program {
-		return "", fmt.Errorf("%s: is not the link to %s that it should be; remove it", link, program)
-	}
-	return dir, nil
-}
 
 // order reads what --cfg and --model say of a delegation: a profile and an override of its model. NONE is understood: a
 // delegation always begins there.
@@ -102,13 +41,13 @@ func (g *guest) order(ds []profiles.Directive, model command.Maybe[string]) (o d
 // caller refuses any conversation but the one that the tool call is of.
 func (g *guest) caller(ctx context.Context, a *app, flag, word string) error {
 	id, err := a.ws.Target(ctx, word)
-	if err != nil || id == g.scope.Caller() {
+	if err != nil || id == g.Scope.Caller() {
 		return err
 	}
-	if _, err := g.scope.Get(ctx, id); err != nil {
+	if _, err := g.Scope.Get(ctx, id); err != nil {
 		return err
 	}
-	return exit.Refusedf("%s %s: a tool delegates for the conversation that calls it, %s, and for no other", flag, id, g.scope.Caller())
+	return exit.Refusedf("%s %s: a tool delegates for the conversation that calls it, %s, and for no other", flag, id, g.Scope.Caller())
 }
 
 // fork admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
@@ -130,7 +69,7 @@ func (g *guest) fork(ctx context.Context, a *app, o conversation.ForkOptions, wo
 		return exit.Usagef("conversation fork: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
 	}
 	order.Title = o.Create.Title.Value
-	id, err := g.in.Fork(ctx, order)
+	id, err := g.In.Fork(ctx, order)
 	if err != nil {
 		return err
 	}
@@ -152,9 +91,9 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 	isNew := o.fresh || o.id.Value == "new"
 	switch {
 	case !o.id.Set && !o.fresh:
-		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.scope.Caller())
+		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.Scope.Caller())
 	case isNew && !o.rootID.Set:
-		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.scope.Caller())
+		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.Scope.Caller())
 	case isNew:
 		if err := g.caller(ctx, a, "--root-id", o.rootID.Value); err != nil {
 			return err
@@ -180,32 +119,32 @@ func (g *guest) query(ctx context.Context, a *app, o queryOptions) error {
 			return err
 		}
 	}
-	t, err := (&query{app: a, o: o}).content(ctx)
+	t, err := a.asking(&o, nil).content(ctx)
 	if err != nil {
 		return err
 	}
-	order.Query = t.text
+	order.Query = t.Text
 	if strings.TrimSpace(order.Query) == "" {
 		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
 	}
-	r, err := g.in.Query(ctx, order)
+	r, err := g.In.Query(ctx, order)
 	if err != nil {
 		return err
 	}
-	if err := a.writeReport(r); err != nil {
+	if err := writeReport(a.con, r); err != nil {
 		return err
 	}
-	return outcomeError(ctx, r.Child, (&queryOptions{}).again(r.Child), agent.Outcome{State: r.State, Reason: r.Reason})
+	return run.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})
 }
 
 // writeReport writes what `jp query` writes of a run.
-func (a *app) writeReport(r delegate.Report) error {
+func writeReport(con *console.Console, r delegate.Report) error {
 	text := r.Text
 	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
 		text = ""
 	}
-	if a.con.JSON() {
-		return a.resultDocument(inOtherWords(&stream.Result{
+	if con.JSON() {
+		return writeResult(con, inOtherWords(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
 			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
 			TotalCostUSD: usd(r.Cost),
@@ -214,6 +153,6 @@ func (a *app) writeReport(r delegate.Report) error {
 	if text == "" {
 		return nil
 	}
-	_, err := io.WriteString(a.con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
+	_, err := io.WriteString(con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
 	return err
 }

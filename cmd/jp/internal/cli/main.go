@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
@@ -74,6 +75,7 @@ func newApp(env console.Env) *app {
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
 	a.env = run.New(con, a.ws)
+	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return (*guest)(&g).serve(ctx, r) }
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.trustShown(j)
 		if err != nil {

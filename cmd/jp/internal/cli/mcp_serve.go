@@ -64,13 +64,13 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		return command.ErrMixed("--root-id", "--title")
 	}
 	a.con.Globals.NonInteractive = true // stdin and stdout are the client's
-	return a.delegating(ctx, func(ctx context.Context, q *query) error {
-		s := &mcpService{query: q, telling: map[string]func(string){}}
-		if err := s.open(ctx, o); err != nil {
+	return a.env.Delegating(ctx, func(ctx context.Context, s *run.Session) error {
+		serving := &mcpService{app: a, session: s, telling: map[string]func(string){}}
+		if err := serving.open(ctx, o); err != nil {
 			return err
 		}
 		failed := mcp.Service{
-			Version: version.Version, Instructions: delegate.Guidance, Tools: s.d.Set, ReadOnly: s.readOnly(ctx), Call: s.call, Texts: s.texts, Read: s.read,
+			Version: version.Version, Instructions: delegate.Guidance, Tools: serving.d.Set, ReadOnly: serving.readOnly(ctx), Call: serving.call, Texts: serving.texts, Read: serving.read,
 			Bound: a.con.IO.Bound, Template: conversationURI + "{id}",
 		}.Run(ctx, a.con.IO.In, a.con.IO.Out)
 		if errors.Is(failed, term.ErrUnread) {
@@ -79,7 +79,7 @@ func runMCPServe(ctx context.Context, a *app, o mcpServeOptions) error {
 		if cause := context.Cause(ctx); cause != nil {
 			failed = cause
 		}
-		return errors.Join(failed, s.end(ctx, failed))
+		return errors.Join(failed, serving.end(ctx, failed))
 	})
 }
 
@@ -88,8 +88,9 @@ const conversationURI = "jp://conversation/"
 
 // mcpService is one run of jp mcp serve.
 type mcpService struct {
-	query *query
-	d     *delegate.Delegator
+	app     *app
+	session *run.Session
+	d       *delegate.Delegator
 
 	mu      sync.Mutex
 	telling map[string]func(string) // of running calls, by id
@@ -97,7 +98,7 @@ type mcpService struct {
 
 // open finds or makes the conversation that everything is below.
 func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
-	cfg := s.query.resolved.Config
+	cfg := s.session.Resolved.Config
 	if !cfg.Delegation.Enabled {
 		return exit.Refusedf("delegation.enabled: is false").WithHint("`jp config show` says where it is set")
 	}
@@ -105,11 +106,11 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 	caller := delegate.Caller{Tools: names, Limits: run.LimitsOf(cfg)}
 	var scope convstore.Scope
 	if o.rootID.Set {
-		root, err := s.query.app.ws.Target(ctx, o.rootID.Value)
+		root, err := s.app.ws.Target(ctx, o.rootID.Value)
 		if err != nil {
 			return err
 		}
-		st, err := s.query.app.env.StandFor(ctx, root, nil, nil)
+		st, err := s.app.env.StandFor(ctx, root, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -125,13 +126,13 @@ func (s *mcpService) open(ctx context.Context, o mcpServeOptions) error {
 		session := run.SessionLimits(cfg)
 		session.Children, session.Parallel = l.MaxChildren, l.MaxParallel
 		const about = "an MCP client"
-		if err := s.query.begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
+		if err := s.session.Begin(ctx, cmp.Or(o.title.Value, about), about, nil, session); err != nil {
 			return err
 		}
-		s.query.app.con.Note("serving below %s", s.query.conv.ID)
-		scope = s.query.log.Below()
+		s.app.con.Note("serving below %s", s.session.Conv.ID)
+		scope = s.session.Log.Below()
 	}
-	s.d = s.query.delegator(cfg, scope)
+	s.d = s.session.Delegator(scope)
 	s.d.Limits, s.d.Watch, s.d.Lanes = caller.Limits, s.watch, caller.Limits.MaxParallel
 	var set []tools.Tool
 	for _, name := range append(names, "jp_conversation_list", "jp_conversation_print", "jp_conversation_grep") {
@@ -171,7 +172,7 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	src, err := s.query.app.ws.Sources(ctx, nil)
+	src, err := s.app.ws.Sources(ctx, nil)
 	if err != nil {
 		return false
 	}
@@ -179,11 +180,11 @@ func (s *mcpService) onlyReads(ctx context.Context, profile string) bool {
 	if err != nil {
 		return false
 	}
-	r, err := s.query.app.ws.Resolve(src, run.UnderNone(found.Arg), nil)
+	r, err := s.app.ws.Resolve(src, run.UnderNone(found.Arg), nil)
 	if err != nil {
 		return false
 	}
-	defs, err := s.query.app.env.Definitions(ctx, r)
+	defs, err := s.app.env.Definitions(ctx, r)
 	return err == nil && !slices.ContainsFunc(defs, func(d tools.Definition) bool { return !reading.Matches(d.Name, d.Source) })
 }
 
@@ -262,5 +263,5 @@ func (s *mcpService) read(ctx context.Context, uri string) (string, error) {
 
 // end ends the turn of a conversation that was made for this.
 func (s *mcpService) end(ctx context.Context, failed error) error {
-	return s.query.conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", endOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
+	return s.session.Conclude(ctx, wording.Plural(s.d.Calls(), "sub-agent call")+" for an MCP client", run.EndOf(ctx, failed, convstore.TurnEnd{State: convstore.StateOK}))
 }

@@ -14,7 +14,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
@@ -24,14 +24,18 @@ import (
 
 // attach reads what the flags and the words of the command line add to the request, in the order of --attachment, then of
 // the words. A word @FILE is no word after --, where a program's words stand: those may come from a model.
-func (q *query) attach(ctx context.Context, t *task) error {
-	refs := q.o.attach
-	words := q.o.words[:min(q.app.plain, len(q.o.words))]
-	if q.o.input != inputText {
+func (k *asking) attach(ctx context.Context, t *run.Task) error {
+	refs := k.o.attach
+	words := k.o.words[:min(k.plain, len(k.o.words))]
+	if k.o.input != inputText {
 		words = nil
 	}
-	r := &attach.Reader{Dir: q.app.con.Env.Dir, Workspace: q.workspace, Notice: func(s string) { q.app.con.Warn("%s", s) }}
-	if !q.o.composed.Set && len(q.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
+	root, err := k.ws.Root()
+	if err != nil {
+		return err
+	}
+	r := &attach.Reader{Dir: k.con.Env.Dir, Workspace: root, Notice: func(s string) { k.con.Warn("%s", s) }}
+	if !k.o.composed.Set && len(k.o.words) == 1 && len(words) == 1 && isFileWord(words[0]) {
 		a, err := r.File(words[0][1:])
 		if err != nil {
 			return errAttach(words[0], err)
@@ -39,9 +43,9 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		if len(a.Data) > 0 {
 			return exit.Usagef("%s: is an image, not a request", words[0]).WithHint("--attachment shows it to the model")
 		}
-		rest := strings.TrimPrefix(t.text, words[0]) // what was piped in
-		t.text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
-		if err == nil && strings.TrimSpace(t.text) == "" {
+		rest := strings.TrimPrefix(t.Text, words[0]) // what was piped in
+		t.Text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
+		if err == nil && strings.TrimSpace(t.Text) == "" {
 			err = exit.Usagef("%s: the file is empty", words[0])
 		}
 		if err != nil {
@@ -49,22 +53,15 @@ func (q *query) attach(ctx context.Context, t *task) error {
 		}
 		words = nil
 	}
-	defer func() {
-		for _, a := range t.attachments {
-			if len(a.Data) > 0 {
-				q.image = a.Source
-			}
-		}
-	}()
-	if len(refs) > 0 && t.text == "" {
+	if len(refs) > 0 && t.Text == "" {
 		return exit.Usagef("--attachment: needs a question").WithHint("give the question as words or on stdin")
 	}
 	for _, ref := range refs {
-		list, err := q.attachments(ctx, r, ref)
+		list, err := k.attachments(ctx, r, ref)
 		if err != nil {
 			return err
 		}
-		t.attachments = append(t.attachments, list...)
+		t.Attachments = append(t.Attachments, list...)
 	}
 	for _, w := range words {
 		if isFileWord(w) {
@@ -72,7 +69,7 @@ func (q *query) attach(ctx context.Context, t *task) error {
 			if err != nil {
 				return errAttach(w, err)
 			}
-			t.attachments = append(t.attachments, list...)
+			t.Attachments = append(t.Attachments, list...)
 		}
 	}
 	return nil
@@ -104,7 +101,7 @@ func errAttach(word string, err error) error {
 }
 
 // attachments reads one --attachment.
-func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) ([]convstore.Attachment, error) {
+func (k *asking) attachments(ctx context.Context, r *attach.Reader, ref string) ([]convstore.Attachment, error) {
 	one := func(a convstore.Attachment, err error) ([]convstore.Attachment, error) {
 		return []convstore.Attachment{a}, err
 	}
@@ -113,9 +110,9 @@ func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) (
 	kind, rest, _ := strings.Cut(ref, ":")
 	switch {
 	case kind == "cmd":
-		list, err = one(q.attachOutput(ctx, r, ref, rest))
+		list, err = one(k.attachOutput(ctx, r, ref, rest))
 	case kind == "jp":
-		list, err = one(q.attachTurns(ctx, r, ref, rest))
+		list, err = one(k.attachTurns(ctx, r, ref, rest))
 	case attach.IsURL(ref):
 		list, err = one(r.URL(ctx, ref))
 	default:
@@ -136,14 +133,6 @@ func (q *query) attachments(ctx context.Context, r *attach.Reader, ref string) (
 	return nil, errAttach(ref, err)
 }
 
-// sees refuses images for a model that takes none, before anything is made.
-func (q *query) sees(info model.Info) error {
-	if q.image == "" || info.Images {
-		return nil
-	}
-	return exit.Usagef("--attachment: %s: the model %s takes no images", q.image, info.ID)
-}
-
 // attachTimeout bounds a command whose output is attached.
 const attachTimeout = time.Minute
 
@@ -161,14 +150,14 @@ func (w *bounded) Write(p []byte) (int, error) {
 
 // attachOutput runs a command line of the user's with sh, where the user is and with the user's rights, but without a
 // terminal or stdin. stdout and stderr are attached as they come; a status other than 0 stands below them.
-func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line string) (none convstore.Attachment, err error) {
+func (k *asking) attachOutput(ctx context.Context, r *attach.Reader, ref, line string) (none convstore.Attachment, err error) {
 	if strings.TrimSpace(line) == "" {
 		return none, errors.New("cmd: names no command")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout, fmt.Errorf("%s: took longer than %v", ref, attachTimeout))
 	defer cancel()
 	out := &bounded{}
-	exit, err := q.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: q.app.con.Env.Environ, Dir: q.app.con.Env.Dir, Stdout: out, Stderr: out})
+	exit, err := k.host.Run(ctx, proc.Spec{Path: "sh", Args: []string{"sh", "-c", line}, Env: k.con.Env.Environ, Dir: k.con.Env.Dir, Stdout: out, Stderr: out})
 	switch {
 	case errors.Is(err, errOutputLarge):
 		return none, fmt.Errorf("%s: %w", ref, errOutputLarge)
@@ -188,9 +177,9 @@ func (q *query) attachOutput(ctx context.Context, r *attach.Reader, ref, line st
 }
 
 // attachTurns attaches turns of another conversation as `jp conversation print` shows them: ID, or ID:TURNS.
-func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
+func (k *asking) attachTurns(ctx context.Context, r *attach.Reader, ref, rest string) (none convstore.Attachment, err error) {
 	word, span, ranged := strings.Cut(rest, ":")
-	id, err := q.app.ws.Target(ctx, word)
+	id, err := k.ws.Target(ctx, word)
 	if err != nil {
 		return none, err
 	}
@@ -203,17 +192,17 @@ func (q *query) attachTurns(ctx context.Context, r *attach.Reader, ref, rest str
 		return none, fmt.Errorf("--attachment %s: %w", ref, err)
 	}
 	var b strings.Builder
-	if err := q.printTurns(ctx, &b, id, chosen); err != nil {
+	if err := k.printTurns(ctx, &b, id, chosen); err != nil {
 		return none, err
 	}
 	return r.Text("jp:"+id.String()+wording.Either(ranged, ":"+span, ""), b.String())
 }
 
 // printTurns writes the chosen turns as text for a reader that is no terminal.
-func (q *query) printTurns(ctx context.Context, out io.Writer, id convstore.ID, chosen convstore.Range) error {
+func (k *asking) printTurns(ctx context.Context, out io.Writer, id convstore.ID, chosen convstore.Range) error {
 	w := bufio.NewWriter(out)
 	p := turns.Printer{W: w, IO: term.New(term.Options{}), Style: turns.Brief, Calls: map[string]convstore.ToolCall{}}
-	store, err := q.app.ws.Store(ctx)
+	store, err := k.ws.Store(ctx)
 	if err != nil {
 		return err
 	}

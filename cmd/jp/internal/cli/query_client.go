@@ -16,6 +16,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -62,7 +63,7 @@ var errWordsBeside = exit.Usagef("--input-format stream-json: the query is in th
 
 // converse answers a client until it closes stdin. The exit status is that of its last message.
 func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
-	if a.asked(o) != "" {
+	if a.asking(&o, nil).asked() != "" {
 		return errWordsBeside
 	}
 	c := &client{app: a, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
@@ -291,15 +292,17 @@ func (c *client) again() error {
 	return nil
 }
 
-// tellClient tells the client what the ledger says that its message has used, which what came after the answer is a part of.
-func (q *query) tellClient(ctx context.Context) {
-	c := q.o.client
-	if c == nil || q.app.con.Globals.NoPersist {
+// spent notes what the run of a message has used.
+func (c *client) spent(u used) { c.run.tokens, c.run.cost = u.sum() }
+
+// account notes what the ledger says that the message has used, which what came after the answer is a part of.
+func (c *client) account(ctx context.Context, r *run.Run) {
+	if c == nil || c.app.con.Globals.NoPersist {
 		return
 	}
-	a, err := q.store.Account(context.WithoutCancel(ctx), q.conv.ID)
+	a, err := r.Store.Account(context.WithoutCancel(ctx), r.Conv.ID)
 	if err != nil {
-		q.app.con.Warn("%s: what it used: %v", q.conv.ID, err)
+		c.app.con.Warn("%s: what it used: %v", r.Conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)
@@ -334,7 +337,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:
 // the client may wait for an answer to it before it closes stdin.
-func (a *app) oneMessage(ctx context.Context) (string, error) {
+func (k *asking) oneMessage(ctx context.Context) (string, error) {
 	type result struct {
 		text string
 		err  error
@@ -342,7 +345,7 @@ func (a *app) oneMessage(ctx context.Context) (string, error) {
 	read := make(chan result, 1)
 	go func() { // is left behind with ctx
 		var m stream.OneMessage
-		lines := bufio.NewScanner(a.con.IO.In)
+		lines := bufio.NewScanner(k.con.IO.In)
 		lines.Buffer(nil, console.StdinMax)
 		for lines.Scan() {
 			if err := m.Add(lines.Bytes()); err != nil {

@@ -21,8 +21,8 @@ const promptStdio = "stdio"
 
 // clientAsker asks a client whether calls may run. It is the asker of a run.
 type clientAsker struct {
-	query  *query
 	client *client
+	root   string // of the workspace
 }
 
 // Ask puts the question whether a call may run; it is a tools.Prompter. What a model may see is not a question that the protocol
@@ -39,7 +39,7 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, maxShown>>10)
 	}
 	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: hiddenText(q.Call.Arguments)}
-	p.Title = a.query.shown(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
+	p.Title = callShown(a.root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
 		return no("its arguments are no object")
 	}
@@ -63,8 +63,8 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 // maxReason bounds the reason of a no, in bytes.
 const maxReason = 4 << 10
 
-// question is that of ask_user, which clients have no request for.
-func (a clientAsker) question(context.Context, string, string, []string) (string, error) {
+// Question is that of ask_user, which clients have no request for.
+func (a clientAsker) Question(context.Context, string, string, []string) (string, error) {
 	return "", term.ErrNobody
 }
 

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -30,40 +31,41 @@ const maxQuoted = 64 << 10
 // compose has the user write the request in an editor, when that is asked for, and returns its draft; nil when it is not. The
 // words and what is piped in stand in the file already. It runs before this jp has processes to look after: an editor may leave
 // some behind, and Ctrl-C is its own.
-func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
-	id, wanted, err := a.wantsEditor(ctx, o)
+func (k *asking) compose(ctx context.Context) (*draft, error) {
+	o := k.o
+	id, wanted, err := k.wantsEditor(ctx)
 	if err != nil || !wanted {
 		return nil, err
 	}
-	line, err := a.editor()
+	line, err := k.editor()
 	if err != nil && !o.edit {
 		return nil, nil // what is missing is something to ask
 	}
 	if err != nil {
 		return nil, err
 	}
-	piped, err := a.con.Stdin(ctx)
+	piped, err := k.con.Stdin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	root, err := a.ws.Root()
+	root, err := k.ws.Root()
 	if err != nil {
 		return nil, err
 	}
 	if !workspace.WithNone(o.directives) {
-		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before somebody writes for nothing
+		if _, err := k.ws.Gate.Pass(ctx); err != nil { // before somebody writes for nothing
 			return nil, err
 		}
 	}
-	below, err := a.belowScissors(ctx, id)
+	below, err := k.belowScissors(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.takeDraft(root, !a.con.Globals.NoPersist)
+	d, err := takeDraft(k.con, root, !k.con.Globals.NoPersist)
 	if err != nil {
 		return nil, err
 	}
-	text, err := a.edit(d, line, joinText(a.asked(*o), strings.TrimSpace(piped)), below)
+	text, err := k.edit(d, line, joinText(k.asked(), strings.TrimSpace(piped)), below)
 	if errors.Is(err, errUnsaved) {
 		err = (&exit.Error{Code: "cancelled", Status: exit.Failed, Msg: "query: cancelled, " + err.Error()}).
 			WithHint("save it to send it as it is; an empty one is dropped")
@@ -73,7 +75,7 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 		}
 	}
 	if err != nil {
-		return nil, d.end(a, err)
+		return nil, d.end(k.con, err)
 	}
 	if text == "" {
 		d.drop()
@@ -85,46 +87,41 @@ func (a *app) compose(ctx context.Context, o *queryOptions) (*draft, error) {
 
 // wantsEditor reports whether the request is to be written in an editor, and in which conversation; 0 = a new one. Without --edit
 // that is so when somebody is at the terminal and there is nothing to ask and nothing to resume.
-func (a *app) wantsEditor(ctx context.Context, o *queryOptions) (id convstore.ID, wanted bool, err error) {
+func (k *asking) wantsEditor(ctx context.Context) (id convstore.ID, wanted bool, err error) {
+	o := k.o
 	switch {
 	case o.edit && o.noEdit:
 		return 0, false, command.ErrMixed("--edit", "--no-edit")
 	case o.edit && o.input != inputText:
 		return 0, false, exit.Usagef("--edit: not with --input-format %s", o.input)
-	case o.edit && !a.con.Interactive():
+	case o.edit && !k.con.Interactive():
 		return 0, false, exit.Usagef("--edit: nobody can be asked").WithHint("give the question as words or on stdin")
 	case o.edit:
-	case o.noEdit || o.input != inputText || !a.con.Interactive() || len(o.words) > 0 || !a.con.IO.InTTY || !a.con.IO.ErrTTY || a.con.JSON():
+	case o.noEdit || o.input != inputText || !k.con.Interactive() || len(o.words) > 0 || !k.con.IO.InTTY || !k.con.IO.ErrTTY || k.con.JSON():
 		return 0, false, nil
 	}
 	if !o.fresh && o.id.Value != "new" {
-		q := &query{app: a, o: *o}
-		if q.store, err = a.ws.Store(ctx); err != nil {
+		if _, err := k.ws.Store(ctx); err != nil {
 			return 0, false, err
 		}
-		if id, err = q.target(ctx); err != nil {
+		if id, err = k.env.Target(ctx, k.o.request(0)); err != nil {
 			return 0, false, err
 		}
 	}
 	if o.edit || id == 0 {
 		return id, true, nil
 	}
-	c, err := a.ws.Opened().Get(ctx, id)
-	return id, err == nil && !resumable(c.Status), err
-}
-
-// resumable reports whether a conversation whose last run ended so can go on without a word.
-func resumable(s convstore.Status) bool {
-	return s != convstore.StatusNew && s != convstore.Status(convstore.StateOK)
+	c, err := k.ws.Opened().Get(ctx, id)
+	return id, err == nil && !run.Resumable(c.Status), err
 }
 
 // editor is the command line of the user's editor.
-func (a *app) editor() (string, error) {
-	m, err := a.ws.Machine()
+func (k *asking) editor() (string, error) {
+	m, err := k.ws.Machine()
 	if err != nil {
 		return "", err
 	}
-	for _, line := range []string{a.con.Getenv("JP_EDITOR"), m.Editor.Cmd, a.con.Getenv("VISUAL"), a.con.Getenv("EDITOR")} {
+	for _, line := range []string{k.con.Getenv("JP_EDITOR"), m.Editor.Cmd, k.con.Getenv("VISUAL"), k.con.Getenv("EDITOR")} {
 		if strings.TrimSpace(line) != "" {
 			return line, nil
 		}
@@ -134,13 +131,13 @@ func (a *app) editor() (string, error) {
 }
 
 // belowScissors tells whoever writes what the request goes to: the conversation, and its last answer, as comments.
-func (a *app) belowScissors(ctx context.Context, id convstore.ID) (string, error) {
+func (k *asking) belowScissors(ctx context.Context, id convstore.ID) (string, error) {
 	lines := []string{"Write the request above. This line and all below it are not sent; an empty request", "cancels."}
 	if id == 0 {
 		lines = append(lines, "", "It begins a new conversation.")
 		return comment(lines), nil
 	}
-	store, err := a.ws.Store(ctx)
+	store, err := k.ws.Store(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -186,14 +183,14 @@ func joinText(parts ...string) string {
 }
 
 // edit fills the draft, runs the editor on it and returns what was written.
-func (a *app) edit(d *draft, line, text, below string) (string, error) {
+func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 	if !d.left.IsZero() {
 		before, err := d.text()
 		if err != nil {
 			return "", err
 		}
 		if before != "" {
-			a.con.Note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
+			k.con.Note("the draft of %s, which was not answered, is offered again", d.left.Local().Format("2006-01-02 15:04"))
 		}
 		text = joinText(before, text)
 	}
@@ -204,7 +201,7 @@ func (a *app) edit(d *draft, line, text, below string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := a.runEditor(line, d.path); err != nil {
+	if err := k.runEditor(line, d.path); err != nil {
 		return "", err
 	}
 	text, err = d.text()
@@ -222,9 +219,9 @@ var errUnsaved = errors.New("nothing was saved in the editor")
 
 // runEditor runs a command line with a file behind it, as other programs do: by sh, in the foreground, with the terminal
 // if there is one.
-func (a *app) runEditor(line, path string) error {
+func (k *asking) runEditor(line, path string) error {
 	cmd := exec.Command("/bin/sh", "-c", line+` "$@"`, line, path)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.con.Env.Dir, a.con.Env.Environ, a.con.Env.Stderr, a.con.Env.Stderr
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = k.con.Env.Dir, k.con.Env.Environ, k.con.Env.Stderr, k.con.Env.Stderr
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0); err == nil {
 		defer func() { _ = tty.Close() }()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
@@ -248,17 +245,17 @@ func (a *app) runEditor(line, path string) error {
 }
 
 // end gives the draft up when the request was answered, as far as a limit let it, and keeps it otherwise, but not with --no-persist.
-func (d *draft) end(a *app, err error) error {
-	if err == nil || console.Explain(err).Status == exit.Limit || a.con.Globals.NoPersist {
+func (d *draft) end(con *console.Console, err error) error {
+	if err == nil || console.Explain(err).Status == exit.Limit || con.Globals.NoPersist {
 		d.drop()
 		return err
 	}
 	if info, gone := os.Stat(d.path); gone == nil && info.Size() > 0 {
 		_ = os.Chtimes(d.path, time.Time{}, time.Now())
 		if d.unfit() != nil {
-			a.con.Note("the draft is kept in %s", d.path)
+			con.Note("the draft is kept in %s", d.path)
 		} else {
-			a.con.Note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
+			con.Note("the draft is kept in %s; the next `jp query --edit` here offers it again", d.path)
 		}
 	}
 	d.release()

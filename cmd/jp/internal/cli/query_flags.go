@@ -3,14 +3,17 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
 	"jp/profiles"
 )
 
@@ -28,7 +31,7 @@ type queryOptions struct {
 	tmp        command.Maybe[time.Duration]
 	title      command.Maybe[string]
 	role       string
-	toggles    []toggle
+	toggles    []run.Toggle
 	maxTurns   command.Maybe[int]
 	timeout    command.Maybe[time.Duration]
 	sub        command.Maybe[bool]
@@ -52,13 +55,6 @@ type queryOptions struct {
 	client     *client // client that sent the message; nil = the request came in another way
 }
 
-// toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
-type toggle struct {
-	flag string
-	name string
-	on   bool
-}
-
 // flags are those of `jp query`, under the headings of its help.
 func (o *queryOptions) flags() []*command.Option {
 	toggled := func(name, short, usage string, on bool) *command.Option {
@@ -67,14 +63,14 @@ func (o *queryOptions) flags() []*command.Option {
 			if s == "" || strings.ContainsAny(s, " \t\n") {
 				return fmt.Errorf("%q is no name of a tool; %s all of them", s, wording.Either(on, "--all-tools enables", "--no-tools disables"))
 			}
-			o.toggles = append(o.toggles, toggle{flag: "--" + name, name: s, on: on})
+			o.toggles = append(o.toggles, run.Toggle{Flag: "--" + name, Name: s, On: on})
 			return nil
 		}
 		return f
 	}
 	toggledAll := func(name, usage string, on bool) *command.Option {
 		return &command.Option{Name: name, Usage: usage, Take: func(string, bool) error {
-			o.toggles = append(o.toggles, toggle{flag: "--" + name, on: on})
+			o.toggles = append(o.toggles, run.Toggle{Flag: "--" + name, On: on})
 			return nil
 		}}
 	}
@@ -137,4 +133,61 @@ func (o *queryOptions) flags() []*command.Option {
 			command.Bool(&o.print, "print", "headless: a new conversation unless another is named, and --non-interactive").Alias("p"),
 		}, headlessFlags(o))...),
 	)
+}
+
+// request is what the flags say of a run; plain is how many of the words stand before --.
+func (o *queryOptions) request(plain int) run.Request {
+	r := run.Request{
+		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
+		Directives: o.directives, Toggles: o.toggles, Only: o.heads.only, Prompts: o.heads.prompts,
+		Bounds: convstore.Budget{Tokens: o.maxTokens.Value, CostNano: o.maxCost.Value}, Limits: o.limits(),
+	}
+	if o.model.Set {
+		r.UseModel(o.model.Value)
+	}
+	r.UseReasoning(o.reasoning)
+	r.Flags = append(r.Flags, o.flagDirectives()...)
+	if plain > 0 && len(o.words) > 0 {
+		r.Word = o.words[0]
+	}
+	return r
+}
+
+// limits are the flags for a command line that goes on within the limits of this one: they were those of its turn only. All values
+// are numbers, durations or one word, which a shell takes as they are.
+func (o *queryOptions) limits() (line string) {
+	add := func(set bool, words string) {
+		if set {
+			line += " --" + words
+		}
+	}
+	of := func(n *int64, decimals int) string {
+		text := strings.Trim(command.Amount(n, decimals), `"`)
+		if decimals > 0 && n != nil {
+			text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+		}
+		return text
+	}
+	add(o.timeout.Set, "timeout "+o.timeout.Value.String())
+	add(o.maxTurns.Set, "max-turns "+strconv.Itoa(o.maxTurns.Value))
+	add(o.maxTokens.Set, "max-tokens "+of(o.maxTokens.Value, 0))
+	add(o.maxCost.Set, "max-cost "+of(o.maxCost.Value, 9))
+	add(o.sub.Set && !o.sub.Value, "no-sub-calls")
+	add(o.maxSub.Set, "max-sub-calls "+strconv.Itoa(o.maxSub.Value))
+	add(o.maxDepth.Set, "max-depth "+strconv.Itoa(o.maxDepth.Value))
+	add(o.subTokens.Set, "max-sub-tokens "+of(o.subTokens.Value, 0))
+	add(o.subCost.Set, "max-sub-cost "+of(o.subCost.Value, 9))
+	return line
+}
+
+// showOptions say what of a run is shown, and to whom.
+func (o *queryOptions) showOptions() showOptions {
+	s := showOptions{Partial: o.heads.partial}
+	if c := o.client; c != nil {
+		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != modeDontAsk
+		s.Client = &showClient{
+			Message: c.run.in, Replay: o.heads.replayUsers, Begun: func(id convstore.ID) { c.run.id = id }, Answered: func() { c.run.answered = true },
+		}
+	}
+	return s
 }

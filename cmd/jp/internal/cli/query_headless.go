@@ -9,11 +9,9 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
-	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
-	"jp/profiles"
 )
 
 // headless are flags as other agents have them in their headless mode. Those that mean the same under another name are
@@ -122,7 +120,7 @@ func (o *queryOptions) inOurWords() error {
 		return err
 	}
 	for _, name := range names {
-		o.toggles = append(o.toggles, toggle{flag: "--disallowedTools", name: name})
+		o.toggles = append(o.toggles, run.Toggle{Flag: "--disallowedTools", Name: name})
 	}
 	if h.allowed != nil {
 		o.heads.only, err = run.NamesIn("--allowedTools", h.allowed)
@@ -132,37 +130,6 @@ func (o *queryOptions) inOurWords() error {
 
 func (h headless) sourceNames() []string {
 	return strings.FieldsFunc(h.sources.Value, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// keepOnly are the toggles that leave nothing enabled but what --allowedTools names.
-func (q *query) keepOnly(r *profiles.Resolved) ([]toggle, error) {
-	const flag = "--allowedTools"
-	h := q.o.heads
-	if h.only == nil {
-		return nil, nil
-	}
-	var off []toggle
-	for name := range r.Tools {
-		if name != "*" && !slices.Contains(h.only, name) {
-			off = append(off, toggle{flag: flag, name: name})
-		}
-	}
-	for _, name := range h.only {
-		if _, ok := r.Tools[name]; !ok {
-			return nil, q.errNoTool(flag, name, r)
-		}
-	}
-	slices.SortFunc(off, func(a, b toggle) int { return strings.Compare(a.name, b.name) })
-	return off, nil
-}
-
-// ownPrompt is what --append-system-prompt adds.
-func (h headless) ownPrompt() []model.Section {
-	var list []model.Section
-	for _, text := range h.prompts {
-		list = append(list, model.Section{Text: text})
-	}
-	return list
 }
 
 // foreignHint is what to say about a flag that c, nil at the top, does not have.

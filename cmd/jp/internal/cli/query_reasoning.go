@@ -35,8 +35,8 @@ func (t *thoughts) lines(text string) {
 	if !ended {
 		return
 	}
-	mark, after := wording.Either(t.show.query.app.con.IO.UTF8, "┊ ", "| "), ""
-	if t.show.query.app.con.IO.ErrColor {
+	mark, after := wording.Either(t.show.con.IO.UTF8, "┊ ", "| "), ""
+	if t.show.con.IO.ErrColor {
 		mark, after = "\x1b[2m"+mark, "\x1b[0m"
 	}
 	var b strings.Builder
@@ -45,7 +45,7 @@ func (t *thoughts) lines(text string) {
 	}
 	t.line.Reset()
 	t.line.WriteString(rest)
-	t.show.query.tree.Around(func() { _, _ = io.WriteString(t.show.query.app.con.IO.Err, b.String()) })
+	t.show.tree.Around(func() { _, _ = io.WriteString(t.show.con.IO.Err, b.String()) })
 }
 
 // cutLast cuts text at its last newline; without any all of it is before.

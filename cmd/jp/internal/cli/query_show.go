@@ -10,12 +10,12 @@ import (
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/markdown"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
-	"jp/profiles"
 	"jp/tools"
 	"jp/tools/brief"
 	"jp/tools/unseen"
@@ -24,8 +24,13 @@ import (
 // show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
 // block by block; else whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
 type show struct {
-	query *query
-	loop  *agent.Loop
+	con   *console.Console
+	o     showOptions
+	run   *run.Run       // nil before begin
+	agent *run.Agent     // nil before begin
+	tree  *term.Tree     // of sub-agents; nil shows nothing
+	lines *stream.Writer // of stream-json; nil = another format
+
 	text  *markdown.Stream // of the message that is coming
 	live  bool             // stdout is a terminal, text goes out as it comes
 	said  bool             // something of the message that is coming was shown live
@@ -46,16 +51,51 @@ type show struct {
 	rows   map[string]bool // calls that the tree shows
 }
 
-func (q *query) show(loop *agent.Loop) *show {
-	s := &show{query: q, loop: loop, text: markdown.NewStream(q.app.con.Style()), live: q.app.con.Pretty() && q.app.con.IO.OutTTY}
-	if q.app.con.Format() == console.FormatStream {
-		q.lines = stream.NewWriter(console.Escaping{Writer: q.app.con.IO.Out}, q.conv.ID.String())
-	} else if !q.app.con.Globals.Quiet && !q.app.con.JSON() {
+// showOptions say what is shown, and to whom.
+type showOptions struct {
+	Partial bool // parts of a message, as they come
+	Asks    bool // a client is asked about tools
+	Client  *showClient
+}
+
+// showClient is a program that reads the lines of several runs; nil = there is none.
+type showClient struct {
+	Message  stream.Input // that this run answers
+	Replay   bool         // Message is written once more
+	Begun    func(convstore.ID)
+	Answered func()
+}
+
+func newShow(con *console.Console, o showOptions) *show {
+	return &show{con: con, o: o, text: markdown.NewStream(con.Style()), live: con.Pretty() && con.IO.OutTTY}
+}
+
+// aside runs f while nothing else moves on the terminal.
+func (s *show) aside(f func()) { s.tree.Around(f) }
+
+// begin shows a run whose turn begins; resume says that an open turn goes on.
+func (s *show) begin(r *run.Run, ag *run.Agent, resume bool) {
+	s.run, s.agent = r, ag
+	if s.con.Format() == console.FormatStream {
+		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, r.Conv.ID.String())
+	} else if !s.con.Globals.Quiet && !s.con.JSON() {
 		// Until the first sign of life. A question of a tool comes after one.
-		q.app.con.IO, q.app.con.Progress = q.app.con.IO.Progress("waiting for "+loop.Model, term.ProgressOptions{})
-		q.tree = term.NewTree(q.app.con.IO, term.TreeOptions{})
+		s.con.IO, s.con.Progress = s.con.IO.Progress("waiting for "+ag.Loop.Model, term.ProgressOptions{})
+		s.tree = term.NewTree(s.con.IO, term.TreeOptions{})
 	}
-	return s
+	ag.Sub.Watch, ag.Loop.Watch = s.delegation, s.watch()
+	s.start(r.Conv, resume)
+}
+
+// titling shows that a title is looked for; nil where nothing is shown.
+func (s *show) titling() func() (end func()) {
+	if s.tree == nil {
+		return nil
+	}
+	return func() func() {
+		s.con.IO, s.con.Progress = s.con.IO.Progress("finding a title, Ctrl-C does without", term.ProgressOptions{})
+		return s.con.Progress.End
+	}
 }
 
 // start opens the stream.
@@ -64,28 +104,28 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
 		s.turn = c.Turns // the open turn goes on
 	}
-	if s.query.lines == nil {
+	if s.lines == nil {
 		return
 	}
-	if s.query.o.client != nil {
-		s.query.o.client.run.id = c.ID
+	if s.o.Client != nil {
+		s.o.Client.Begun(c.ID)
 	}
-	set := s.loop.Tools.Set
+	set := s.agent.Loop.Tools.Set
 	init := &stream.Init{
-		ConversationID: c.ID.String(), Turn: s.turn, Model: s.loop.Model, Profile: s.query.conv.Profile, Tools: set.Names(),
-		CWD: s.query.app.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.query.app.con.Interactive() || s.query.asks != nil && s.query.o.heads.mode.Value != modeDontAsk, modeDefault, modeDontAsk), SlashCommands: []string{},
-		APIKeySource: wording.Either(s.query.info.KeyEnv == "", "none", wording.Either(s.query.info.KeyEnv == "ANTHROPIC_API_KEY", s.query.info.KeyEnv, "user")),
+		ConversationID: c.ID.String(), Turn: s.turn, Model: s.agent.Loop.Model, Profile: s.run.Conv.Profile, Tools: set.Names(),
+		CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, modeDefault, modeDontAsk), SlashCommands: []string{},
+		APIKeySource: wording.Either(s.agent.Info.KeyEnv == "", "none", wording.Either(s.agent.Info.KeyEnv == "ANTHROPIC_API_KEY", s.agent.Info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}
-	for _, skill := range s.query.offered {
+	for _, skill := range s.agent.Skills {
 		init.Skills = append(init.Skills, skill.Name)
 	}
-	if s.query.o.client != nil {
+	if s.o.Client != nil {
 		init.Capabilities = []string{"interrupt_receipt_v1", "interrupt_cancel_queued_v1"}
 	}
 	s.write(init)
-	if s.query.o.heads.replayUsers {
-		s.write(stream.NewReplay(s.query.o.client.run.in))
+	if s.o.Client != nil && s.o.Client.Replay {
+		s.write(stream.NewReplay(s.o.Client.Message))
 	}
 }
 
@@ -103,13 +143,13 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 // stop ends everything that moves.
 func (s *show) stop() {
 	s.thoughts.end()
-	s.query.app.con.Progress.End()
+	s.con.Progress.End()
 	s.flow(s.text.Flush())
-	s.query.tree.Close()
+	s.tree.Close()
 }
 
 func (s *show) write(l stream.Line) {
-	if err := s.query.lines.Write(l); err != nil && s.err == nil {
+	if err := s.lines.Write(l); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -117,22 +157,22 @@ func (s *show) write(l stream.Line) {
 // watch is told by the loop.
 func (s *show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
-	if s.query.o.heads.partial && s.query.lines != nil {
-		s.parts = &stream.Parts{Model: s.loop.Model, Write: s.write, NewID: convstore.NewEventID}
+	if s.o.Partial && s.lines != nil {
+		s.parts = &stream.Parts{Model: s.agent.Loop.Model, Write: s.write, NewID: convstore.NewEventID}
 		w.Text = s.parts.Text
 	}
 	if s.live {
 		w.Text = func(delta string) {
 			s.thoughts.end()
-			s.query.app.con.Progress.End()
+			s.con.Progress.End()
 			s.said = s.said || delta != ""
 			s.flow(s.text.Write(delta))
 		}
 	}
-	if s.query.resolved.Config.Style.Reasoning == "full" && !s.query.app.con.Globals.Quiet && !s.query.app.con.JSON() {
+	if s.run.Resolved.Config.Style.Reasoning == "full" && !s.con.Globals.Quiet && !s.con.JSON() {
 		s.thoughts = &thoughts{show: s}
 		w.Reasoning = func(delta string) {
-			s.query.app.con.Progress.End()
+			s.con.Progress.End()
 			s.thoughts.add(delta)
 		}
 	}
@@ -140,7 +180,7 @@ func (s *show) watch() agent.Watch {
 }
 
 func (s *show) put(text string) {
-	if _, err := io.WriteString(s.query.app.con.IO.Out, text); err != nil && s.err == nil {
+	if _, err := io.WriteString(s.con.IO.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
@@ -148,12 +188,12 @@ func (s *show) put(text string) {
 // flow shows a part of the answer as it is said.
 func (s *show) flow(text string) {
 	if text != "" {
-		s.query.tree.Around(func() { s.put(text) })
+		s.tree.Around(func() { s.put(text) })
 	}
 }
 
 func (s *show) message(m agent.Message) {
-	s.query.app.con.Progress.End()
+	s.con.Progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
 	s.shown, s.said = s.said, false
@@ -163,81 +203,73 @@ func (s *show) message(m agent.Message) {
 	if s.parts != nil {
 		s.parts.End(&message)
 	}
-	if s.query.lines != nil {
-		s.write(&stream.Assistant{ConversationID: s.query.conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
+	if s.lines != nil {
+		s.write(&stream.Assistant{ConversationID: s.run.Conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
 	}
 }
 
 func (s *show) call(c convstore.ToolCall) {
-	s.query.app.con.Progress.End()
-	if s.query.lines != nil {
+	s.con.Progress.End()
+	if s.lines != nil {
 		l := s.toolCall(c)
 		s.write(&l)
 		return
 	}
-	if s.query.tree == nil || !s.query.resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
+	if s.tree == nil || !s.run.Resolved.Config.Style.ShowToolCall || c.Source == "delegation" {
 		return
 	}
 	width := 100
-	if s.query.app.con.IO.Width > 20 {
-		width = s.query.app.con.IO.Width - 2
+	if s.con.IO.Width > 20 {
+		width = s.con.IO.Width - 2
 	}
-	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.query.app.con.IO.UTF8)
-	s.query.tree.Around(func() { _, _ = io.WriteString(s.query.app.con.IO.Err, "· "+line+"\n") })
+	line := term.Cut(unseen.Fold(unseen.Spell(c.Name+" "+brief.Prefix(string(c.Arguments), 16*width))), width, s.con.IO.UTF8)
+	s.tree.Around(func() { _, _ = io.WriteString(s.con.IO.Err, "· "+line+"\n") })
 }
 
 func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
-	if s.query.lines != nil {
-		l := &stream.ToolResult{ConversationID: s.query.conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
+	if s.lines != nil {
+		l := &stream.ToolResult{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
 		s.write(l)
-		if !s.query.delegated { // its caller knows our own lines
+		if !s.run.Delegated { // its caller knows our own lines
 			s.write(stream.NewUser(l))
 		}
 		return
 	}
-	if s.query.tree != nil && r.IsError && !s.hasRow(c.ID) {
+	if s.tree != nil && r.IsError && !s.hasRow(c.ID) {
 		line, _, _ := strings.Cut(r.Text, "\n")
-		s.query.tree.Around(func() {
-			s.query.app.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.query.app.con.IO.UTF8))
+		s.tree.Around(func() {
+			s.con.Note("%s: %s", c.Name, term.Cut(term.Line(line), 160, s.con.IO.UTF8))
 		})
 	}
 }
 
 // remark is what the loop did unasked.
 func (s *show) remark(n convstore.Note) {
-	s.query.logNote(s.loop, n)
-	if s.query.tree != nil {
+	s.agent.LogNote(n)
+	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
-		s.query.tree.Around(func() { s.query.app.con.Note("%s", line) })
-	}
-}
-
-// logNote logs what became of the tools of a turn that folds late results in.
-func (q *query) logNote(loop *agent.Loop, n convstore.Note) {
-	if n.Kind == agent.NoteSynthesis {
-		held := loop.Synthesis.Tools.Len()
-		q.app.con.Logger().Info("tools", "conversation", q.conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", loop.Tools.Set.Len()-held)
+		s.tree.Around(func() { s.con.Note("%s", line) })
 	}
 }
 
 // compacted is told when what is old was left out.
 func (s *show) compacted(c convstore.Compaction) {
-	if s.query.lines != nil {
+	if s.lines != nil {
 		s.write(&stream.Compaction{
-			ConversationID: s.query.conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
+			ConversationID: s.run.Conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
 			TokensBefore: c.Before, TokensAfter: c.After,
 		})
 		return
 	}
-	if s.query.tree != nil {
-		s.query.tree.Around(func() { s.query.app.con.Note("%s", turns.Compacted(c)) })
+	if s.tree != nil {
+		s.tree.Around(func() { s.con.Note("%s", turns.Compacted(c)) })
 	}
 }
 
 // delegation is told by the delegator, from any goroutine.
 func (s *show) delegation(d *stream.Delegation) {
-	if s.query.lines != nil {
-		_ = s.query.lines.Write(d) // the writer keeps its first error, and the result meets it
+	if s.lines != nil {
+		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
 		return
 	}
 	call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
@@ -247,7 +279,7 @@ func (s *show) delegation(d *stream.Delegation) {
 	}
 	s.rows[call] = true
 	s.rowsMu.Unlock()
-	s.query.tree.Update(d)
+	s.tree.Update(d)
 }
 
 // hasRow reports whether the tree shows what became of a call.
@@ -259,33 +291,33 @@ func (s *show) hasRow(call string) bool {
 
 // broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
 func (s *show) broken(err error) error {
-	if !s.query.app.con.JSON() {
+	if !s.con.JSON() {
 		return nil
 	}
-	r := failedResult(s.query.conv.ID.String(), err)
-	r.Turn, r.Model, r.DurationMS = s.turn, s.loop.Model, time.Since(s.query.began).Milliseconds()
-	return s.result(r)
+	r := failedResult(s.run.Conv.ID.String(), err)
+	r.Turn, r.Model, r.DurationMS = s.turn, s.agent.Loop.Model, time.Since(s.run.Began).Milliseconds()
+	return s.last(r)
 }
 
-// result writes the last word.
-func (s *show) result(r *stream.Result) error {
+// last writes the last word.
+func (s *show) last(r *stream.Result) error {
 	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.unstored {
 		r.Said, r.Result = r.Result, "" // half of a reply that failed is no answer
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
-	if c := s.query.o.client; c != nil {
-		c.run.answered = true
+	if c := s.o.Client; c != nil {
+		c.Answered()
 	}
 	switch {
-	case s.query.lines != nil:
+	case s.lines != nil:
 		s.write(r)
-	case s.query.app.con.JSON():
-		return s.query.app.resultDocument(r)
+	case s.con.JSON():
+		return writeResult(s.con, r)
 	case s.live && s.shown:
-	case r.Result != "" && s.query.app.con.Pretty() && r.Structured == nil:
-		s.put(markdown.Render(r.Result, s.query.app.con.Style()))
+	case r.Result != "" && s.con.Pretty() && r.Structured == nil:
+		s.put(markdown.Render(r.Result, s.con.Style()))
 	case r.Result != "":
-		text := s.query.app.con.IO.Text(r.Result)
+		text := s.con.IO.Text(r.Result)
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}

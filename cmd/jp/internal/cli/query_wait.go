@@ -11,17 +11,17 @@ import (
 )
 
 // waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
-func (q *query) waits() run.Waits {
+func (s *show) waits() run.Waits {
 	return run.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
-			q.tree.Around(func() { q.app.con.Note("%s", waitText(r)) })
-			if q.lines != nil {
-				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
+			s.aside(func() { s.con.Note("%s", waitText(r)) })
+			if s.lines != nil {
+				_ = s.lines.Write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}
 		},
 		End: func(context.Context) {
-			if q.lines != nil {
-				_ = q.lines.Write(&stream.Wait{ConversationID: q.conv.ID.String()})
+			if s.lines != nil {
+				_ = s.lines.Write(&stream.Wait{ConversationID: s.run.Conv.ID.String()})
 			}
 		},
 	}

@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
-	"sync"
+	"time"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
-	"jp/tools"
 )
 
 // What a run says of itself, in the words of other agents (docs/headless.md).
@@ -103,30 +100,30 @@ func (u used) sum() (tokens, cost int64) {
 }
 
 // used adds up what a run has cost. Only what its sub-agents used has to be looked up.
-func (q *query) used(ctx context.Context, loop *agent.Loop, d *delegate.Delegator, out agent.Outcome) used {
+func (s *show) used(ctx context.Context, out agent.Outcome) used {
 	u := used{}
-	if d.Calls() == 0 {
+	if s.agent.Sub.Calls() == 0 {
 		if out.Usage != (convstore.Usage{}) {
-			u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage, CostNano: out.Cost})
+			u.add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
 		}
 		return u
 	}
-	s, err := q.store.Spent(context.WithoutCancel(ctx), q.conv.ID)
+	spent, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
 	if err != nil {
-		q.app.con.Warn("%s: what the sub-agents used: %v", q.conv.ID, err)
-		u.add(convstore.Charge{Model: loop.Model, Usage: out.Usage}) // no total can be told for it
+		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
+		u.add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
-	for _, c := range s.Charges {
-		if c.Session == s.Session {
+	for _, c := range spent.Charges {
+		if c.Session == spent.Session {
 			u.add(c)
 		}
 	}
 	return u
 }
 
-func (q *query) modelUsage(u used) map[string]stream.ModelUsage {
+func (s *show) modelUsage(u used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
-	p := q.app.env.Providers(q.resolved.Config)
+	p := s.run.Providers()
 	for id, c := range u {
 		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
 		list[id] = stream.ModelUsage{
@@ -138,50 +135,25 @@ func (q *query) modelUsage(u used) map[string]stream.ModelUsage {
 	return list
 }
 
-// denials are the calls of tools that were not permitted. Safe for concurrent use.
-type denials struct {
-	mu   sync.Mutex
-	list []stream.PermissionDenial
-}
-
-// noted is permit, which also notes what it denies.
-func (d *denials) noted(permit func(context.Context, tools.Tool, tools.Call) (tools.Decision, error)) func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
-	return func(ctx context.Context, t tools.Tool, c tools.Call) (tools.Decision, error) {
-		decision, err := permit(ctx, t, c)
-		if err != nil || !decision.Allow {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.list = append(d.list, stream.PermissionDenial{ToolName: c.Name, ToolUseID: c.ID, ToolInput: c.Arguments})
-		}
-		return decision, err
-	}
-}
-
-func (d *denials) all() []stream.PermissionDenial {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.list)
-}
-
-// resultDocument writes a result as the one document of stdout: the last line of stream-json, by itself.
-func (a *app) resultDocument(r *stream.Result) error {
+// writeResult writes a result as the one document of stdout: the last line of stream-json, by itself.
+func writeResult(con *console.Console, r *stream.Result) error {
 	b, err := stream.Encode(r, r.ConversationID)
 	if err != nil {
 		return err
 	}
-	if a.con.Format() == console.FormatJSONPretty {
+	if con.Format() == console.FormatJSONPretty {
 		var out bytes.Buffer
 		if err := json.Indent(&out, b, "", "  "); err != nil {
 			return err
 		}
 		b = out.Bytes()
 	}
-	_, err = a.con.IO.Out.Write(term.EscapeJSON(b))
+	_, err = con.IO.Out.Write(term.EscapeJSON(b))
 	return err
 }
 
 func (s *show) toolCall(c convstore.ToolCall) stream.ToolCall {
-	return stream.ToolCall{ConversationID: s.query.conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	return stream.ToolCall{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 }
 
 // apiMessage is a reply of the model as its API would have it.
@@ -198,5 +170,20 @@ func (s *show) apiMessage(m agent.Message) stream.Message {
 	if stop != "" {
 		s.stopped = &stop
 	}
-	return stream.NewMessage(m.ID, s.loop.Model, m.Text, stop, calls, usage(m.Usage))
+	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, usage(m.Usage))
+}
+
+// result shows how a turn ended, as the last word, and returns what was paid for in it; failed is what the command ends with.
+func (s *show) result(ctx context.Context, out agent.Outcome, failed error) (used, error) {
+	r := &stream.Result{
+		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
+		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), TotalCostUSD: usd(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
+		SubCalls: s.agent.Sub.Calls(), PermissionDenials: s.agent.Denied(),
+	}
+	var paid used
+	if s.con.JSON() && !s.run.Delegated {
+		paid = s.used(ctx, out)
+		r.TotalCostUSD, r.ModelUsage = paid.total(), s.modelUsage(paid)
+	}
+	return paid, s.last(inOtherWords(r, out.Limit, failed))
 }

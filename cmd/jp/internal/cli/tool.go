@@ -180,8 +180,7 @@ func (a *app) handTool(ctx context.Context, d tools.Definition, host *proc.Host)
 			return tools.Tool{}, err
 		}
 		if d.Name == run.SkillTool {
-			q := &query{app: a, workspace: root}
-			return tools.Tool{Definition: d, Func: q.readSkill(q.skills(ctx))}, nil
+			return tools.Tool{Definition: d, Func: a.env.ReadSkill(a.env.Skills(ctx, root))}, nil
 		}
 		if _, err := a.ws.Store(ctx); err != nil { // no tool reaches its folder
 			return tools.Tool{}, err

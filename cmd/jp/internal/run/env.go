@@ -1,12 +1,23 @@
-// Package run is what a run of jp is made from: models with their retries and limits, the tools that a config defines, agent
-// profiles as a delegation resolves them, and the one rule for a person who delegates.
+// Package run opens conversations and lets an agent take a turn in them.
 //
-// An Env belongs to one workspace and reads nothing before it is needed.
+// An Env belongs to one workspace: it opens models with their retries and limits, defines the tools that a config enables, resolves
+// agent profiles as a delegation does, and applies the one rule for a person who delegates. It reads nothing before it is needed.
+//
+//	Env.Open(Request) ── Run ── Run.Agent ── Agent.Turn ── Run.Finish ── Run.Close
+//	   find or make        lock, config,     model, tools,
+//	   the conversation    reservation       prompt
+//
+// A Run is valid when it is returned: until then it is an opening, which only this package has. It holds the one store that it may
+// use, which with --no-persist is one of its own. `jp query`, `jp acp` and `jp conversation compact` open runs; `jp batch` and
+// `jp mcp serve`, which have no agent of their own, get a Session; a jp inside a tool works for a Guest and opens nothing.
+//
+// A Run, an Agent and a Session belong to one goroutine, but for what the tools of the agent call.
 package run
 
 import (
 	"context"
 
+	"jp/cmd/jp/internal/call"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/record"
@@ -25,6 +36,8 @@ type Env struct {
 	ws      *workspace.Workspace
 	Servers *servers.Set
 	Tape    *record.Tape // nil = none
+	// Serve carries out a command line of a jp inside a tool and returns its exit status.
+	Serve func(ctx context.Context, g Guest, r call.Request) int
 }
 
 // New returns the Env of a workspace.

@@ -1,20 +1,16 @@
-package cli
+package run
 
 import (
 	"context"
-
 	"jp/cmd/jp/internal/exit"
 	"jp/convstore"
 	"jp/tools"
 )
 
-// With --no-persist a query runs in a store of its own, which is gone when it ends; the workspace's is only read. A conversation
-// that goes on is copied there first.
-
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
 // its lock there. It keeps the status of what it is a copy of.
-func (q *query) borrow(ctx context.Context, src convstore.ID) error {
-	from, err := q.app.ws.Store(ctx)
+func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
+	from, err := o.env.ws.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,7 +29,7 @@ func (q *query) borrow(ctx context.Context, src convstore.ID) error {
 		return err
 	}
 	turns := convstore.Range{}
-	if f := q.o.fork; f.Set && f.Value >= 0 {
+	if f := o.req.Fork; f.Set && f.Value >= 0 {
 		turns = convstore.LastTurns(f.Value)
 	}
 	var events []convstore.Event
@@ -45,24 +41,24 @@ func (q *query) borrow(ctx context.Context, src convstore.ID) error {
 			events = append(events, e)
 		}
 	}
-	if q.conv, err = q.store.Create(ctx, convstore.New{
+	if o.Conv, err = o.Store.Create(ctx, convstore.New{
 		Title: c.Title, Profile: c.Profile, ProfileArg: c.ProfileArg, ProfileHash: c.ProfileHash, Model: c.Model, Role: c.Role, Config: stored,
 	}); err != nil {
 		return err
 	}
-	if q.log, err = q.store.Lock(ctx, q.conv.ID); err != nil {
+	if o.Log, err = o.Store.Lock(ctx, o.Conv.ID); err != nil {
 		return err
 	}
-	if err := q.log.Append(ctx, events...); err != nil {
+	if err := o.Log.Append(ctx, events...); err != nil {
 		return err
 	}
 	if len(events) > 0 {
-		q.conv.Status, q.conv.Turns = c.Status, events[len(events)-1].Turn
+		o.Conv.Status, o.Conv.Turns = c.Status, events[len(events)-1].Turn
 	}
-	if err := q.resolve(ctx, stored.JSON, q.o.directives); err != nil {
+	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
 		return err
 	}
-	return q.record(ctx, stored.JSON)
+	return o.record(ctx, stored.JSON)
 }
 
 // lone refuses tools that delegate, by themselves or by a jp inside of them: what sub-agents do must be found again.

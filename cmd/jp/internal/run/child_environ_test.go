@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ func TestChildProviders(t *testing.T) {
 		{delegate.Run{Model: "openai/m", Delegates: true},
 			[]string{"anthropic", "gemini", "house", "llamacpp", "ollama", "openai", "openrouter", "script"}},
 	} {
-		if got := (&query{}).childProviders(cfg, tt.child); !slices.Equal(got, tt.want) {
+		if got := childProviders(cfg, tt.child); !slices.Equal(got, tt.want) {
 			t.Errorf("childProviders(%+v) = %q, want %q", tt.child, got, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"context"
@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
-
-	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/term"
 	"jp/tools"
 	"jp/tools/unseen"
+	"strconv"
+	"strings"
 )
 
 // askUser runs the tool ask_user: it puts a question of the model to the person at the terminal. Where nobody can answer,
 // detached.tool decides; options.exclusive = true in the tool's table keeps the model from answering itself.
-func (q *query) askUser(def tools.Definition) tools.Func {
+func (ag *Agent) askUser(def tools.Definition) tools.Func {
 	return func(ctx context.Context, c tools.Call) (tools.Result, error) {
 		var a struct {
 			Question string   `json:"question"`
@@ -27,10 +25,10 @@ func (q *query) askUser(def tools.Definition) tools.Func {
 			return tools.Result{}, fmt.Errorf("arguments: %w", err)
 		}
 		answer, err := "", error(term.ErrNobody)
-		if q.asks != nil {
-			answer, err = q.asks.question(ctx, c.ID, a.Question, a.Options)
-		} else if q.tty != nil {
-			q.tree.Around(func() { answer, err = putQuestion(ctx, q.tty, a.Question, a.Options) })
+		if ag.run.req.Asker != nil {
+			answer, err = ag.run.req.Asker.Question(ctx, c.ID, a.Question, a.Options)
+		} else if ag.run.tty != nil {
+			ag.run.aside(func() { answer, err = putQuestion(ctx, ag.run.tty, a.Question, a.Options) })
 		}
 		switch {
 		case errors.Is(err, term.ErrNobody):
@@ -84,6 +82,3 @@ func unasked(mode tools.DetachedMode, exclusive bool) tools.Result {
 	}
 	return tools.Result{Text: fmt.Sprintf("nobody can answer, and %s is %q: with %q you would decide yourself", key, tools.DetachedDeny, tools.DetachedAuto), IsError: true}
 }
-
-// says reports whether the config gives a key of a tool, for it or for all.
-func (q *query) says(tool, key string) bool { return run.Says(q.resolved, tool, key) }

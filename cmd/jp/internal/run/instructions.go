@@ -1,13 +1,12 @@
-package cli
+package run
 
 import (
 	"context"
-	"strings"
-	"unicode/utf8"
-
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
 	"jp/tools/brief"
+	"strings"
+	"unicode/utf8"
 )
 
 // maxInstructions bounds what project instructions add to every request, in bytes.
@@ -15,12 +14,12 @@ const maxInstructions = 64 << 10
 
 // instructions are the project instructions for the prompt of this run, as they were trusted. A sub-agent gets none, whatever
 // its config says.
-func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
-	name := q.resolved.Config.Assistant.Instructions
-	if name == "" || !q.talksAsMain() {
+func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
+	name := ag.run.Resolved.Config.Assistant.Instructions
+	if name == "" || !ag.talksAsMain() {
 		return nil, nil
 	}
-	files, err := q.app.ws.Gate.Pass(ctx)
+	files, err := ag.run.env.ws.Gate.Pass(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +27,10 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
 	case !ok:
-		q.app.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
+		ag.run.env.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
 		return nil, nil
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		q.app.con.Warn("%s: left out of the prompt: not UTF-8 text", name)
+		ag.run.env.con.Warn("%s: left out of the prompt: not UTF-8 text", name)
 		return nil, nil
 	case text == "":
 		return nil, nil
@@ -41,7 +40,7 @@ func (q *query) instructions(ctx context.Context) ([]model.Section, error) {
 			cut = len(brief.Prefix(text, maxInstructions))
 		}
 		text = text[:cut] + "\n[cut off here]"
-		q.app.con.Warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
+		ag.run.env.con.Warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
 	}
 	return []model.Section{{Text: "# Project instructions (" + name + ")\n\n" + text}}, nil
 }

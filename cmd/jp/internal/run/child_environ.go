@@ -1,24 +1,25 @@
-package cli
+package run
 
 import (
 	"context"
 	"encoding/json"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/spans"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"jp/cmd/jp/internal/delegate"
-	"jp/cmd/jp/internal/model"
-	"jp/profiles"
-	"jp/tools/proc"
 )
 
 // childEnviron is built, not inherited: what every jp needs, and the keys and addresses of the models that the child can call.
 // They are for jp alone: a tool's environment is built too, and has none of them.
-func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
+func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child delegate.Run) []string {
 	allow, env := slices.Clone(proc.AgentEnv()), []string(nil)
-	for _, provider := range q.childProviders(cfg, child) {
+	for _, provider := range childProviders(cfg, child) {
 		allow = append(allow, providerVariables(cfg, provider)...)
 		// What a variable or a flag said of the endpoint holds for the child too; it reads the user's config by itself.
 		p, name := cfg.Providers.LLM[provider], "JP_CFG_PROVIDERS__LLM__"+strings.ToUpper(provider)+"__"
@@ -31,13 +32,13 @@ func (q *query) childEnviron(ctx context.Context, cfg profiles.Config, child del
 	if prices := pricesFor(cfg.Providers.Prices); prices != "" {
 		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
 	}
-	allow = append(allow, q.app.env.Servers.Variables(ctx)...)
-	env = append(proc.Environ(q.app.con.Env.Environ, allow...), env...)
-	if say := q.app.ws.Gate.ForChild(); say != "" {
+	allow = append(allow, s.env.Servers.Variables(ctx)...)
+	env = append(proc.Environ(s.env.con.Env.Environ, allow...), env...)
+	if say := s.env.ws.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
-	env = append(env, "JP_STORE="+filepath.Dir(q.store.Path()), "JP_NONINTERACTIVE=1")
-	if p := q.app.con.LogPath(); p != "" && p != "-" {
+	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1")
+	if p := s.env.con.LogPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env
@@ -67,7 +68,7 @@ func pricesFor(set map[string]profiles.Price) string {
 
 // childProviders names the providers of the models that a child can call: its own, which writes its summaries too, and any where it
 // may start sub-agents of its own, whose profiles say which.
-func (q *query) childProviders(cfg profiles.Config, child delegate.Run) []string {
+func childProviders(cfg profiles.Config, child delegate.Run) []string {
 	var names []string
 	if child.Delegates {
 		for _, b := range model.Builtins() {
@@ -98,4 +99,17 @@ func providerVariables(cfg profiles.Config, provider string) []string {
 	}
 	b, _ := model.FindBuiltin(provider)
 	return b.Variables()
+}
+
+// delegator is set up for a run or session here; its tools are filled in by the caller.
+func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convstore.Slot, special func(context.Context, string) (delegate.Special, error)) *delegate.Delegator {
+	return &delegate.Delegator{
+		Scope: scope, Caller: scope.Caller(), Slot: slot, Limits: LimitsOf(cfg), Priced: s.env.Priced(cfg), Replayed: s.env.Tape.Replays(),
+		Models: cfg.Delegation.Models, InlineResult: cfg.Delegation.InlineResult, ContextTool: cfg.Delegation.ContextTool,
+		Resolve: s.env.Profile, Special: special, Host: s.Host, Dir: s.Root,
+		Environ: func(ctx context.Context, r delegate.Run) []string {
+			return spans.Environ(ctx, append(s.childEnviron(ctx, cfg, r), s.env.Tape.Environ(r.Call, r.Query)...))
+		},
+		Warn: s.env.con.Warn, Log: s.env.con.Logger(), Follow: spans.Follow, Checkpoint: s.env.con.Env.Checkpoint,
+	}
 }

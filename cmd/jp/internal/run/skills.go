@@ -1,45 +1,44 @@
-package cli
+package run
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
-	"strings"
-
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/trust"
 	"jp/profiles"
 	"jp/tools"
+	"path/filepath"
+	"strings"
 )
 
 // maxSkillList bounds what the list of skills adds to every request, in bytes.
 const maxSkillList = 16 << 10
 
-// skills are those that this run may read: of the home folder, and of the workspace as far as it is trusted and as it was.
-func (q *query) skills(ctx context.Context) []profiles.Skill {
-	src := q.app.ws.UserSources()
-	trusted := q.app.ws.Gate.PassUnasked(ctx)
+// Skills are those that a run here may read: of the home folder, and of the workspace as far as it is trusted and as it was.
+func (env *Env) Skills(ctx context.Context, root string) []profiles.Skill {
+	src := env.ws.UserSources()
+	trusted := env.ws.Gate.PassUnasked(ctx)
 	if trusted != nil {
-		src.Workspace = q.workspace
+		src.Workspace = root
 	}
 	found, problems := profiles.Skills(src)
 	for _, err := range problems {
-		q.app.con.Warn("%v", err)
+		env.con.Warn("%v", err)
 	}
 	var list []profiles.Skill
 	size := 0
 	for _, s := range found {
 		for _, note := range s.Notes {
-			q.app.con.Note("skill %s: %s", s.Name, note)
+			env.con.Note("skill %s: %s", s.Name, note)
 		}
-		if key := trust.InSkills(q.workspace, s.File); key != "" && (trusted == nil || !trusted.Holds(key, s.SHA256)) {
-			q.app.con.Warn("skill %s: not as it was trusted; left out", s.Name)
+		if key := trust.InSkills(root, s.File); key != "" && (trusted == nil || !trusted.Holds(key, s.SHA256)) {
+			env.con.Warn("skill %s: not as it was trusted; left out", s.Name)
 			continue
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
-			q.app.con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			env.con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
 			break
 		}
 		list = append(list, s)
@@ -60,8 +59,8 @@ func offerSkills(list []profiles.Skill) []model.Section {
 	return []model.Section{{Text: b.String()}}
 }
 
-// readSkill runs the tool: it gives what was there when the run began, and nothing that is not on the list.
-func (q *query) readSkill(list []profiles.Skill) tools.Func {
+// ReadSkill runs the tool: it gives what was there when the run began, and nothing that is not on the list.
+func (env *Env) ReadSkill(list []profiles.Skill) tools.Func {
 	return func(_ context.Context, c tools.Call) (tools.Result, error) {
 		var a struct {
 			Name string `json:"name"`
@@ -72,7 +71,7 @@ func (q *query) readSkill(list []profiles.Skill) tools.Func {
 		var names []string
 		for _, s := range list {
 			if s.Name == a.Name {
-				folder := filepath.ToSlash(q.app.ws.Relative(filepath.Dir(s.File)))
+				folder := filepath.ToSlash(env.ws.Relative(filepath.Dir(s.File)))
 				return tools.Result{Text: fmt.Sprintf("Skill %s, in the folder %s\n\n%s", s.Name, folder, s.Body)}, nil
 			}
 			names = append(names, s.Name)

@@ -1,0 +1,347 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/otel"
+	"jp/cmd/jp/internal/spans"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// titlePatience is how long a run waits at its end for a title.
+const titlePatience = 20 * time.Second
+
+var errTitleLate = errors.New("it took too long")
+
+// LogNote logs what became of the tools of a turn that folds late results in.
+func (ag *Agent) LogNote(n convstore.Note) {
+	if n.Kind == agent.NoteSynthesis {
+		held := ag.Loop.Synthesis.Tools.Len()
+		ag.run.env.con.Logger().Info("tools", "conversation", ag.run.Conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", ag.Loop.Tools.Set.Len()-held)
+	}
+}
+
+// Denied are the calls that were not permitted.
+func (ag *Agent) Denied() []stream.PermissionDenial { return ag.denied.all() }
+
+// Agent is a run with its model and its tools: what is about to take a turn.
+type Agent struct {
+	Loop   *agent.Loop
+	Sub    *delegate.Delegator
+	Info   model.Info       // of the model
+	Skills []profiles.Skill // offered to it
+
+	run    *Run
+	free   string // title that the turn gave; "" = none
+	denied denials
+	span   *otel.Span // of the latest turn, which has ended; nil = it was not traced
+}
+
+// Agent joins config, model, tools and store. Nothing was asked or stored before it returns.
+func (r *Run) Agent(ctx context.Context) (*Agent, error) {
+	ag := &Agent{run: r}
+	cfg := r.Resolved.Config
+	id, err := cfg.RequireModel()
+	if err != nil {
+		return nil, err
+	}
+	stream, info, err := ag.modelOf(ctx, cfg, id)
+	if err == nil {
+		err = r.req.sees(info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ag.Info = info
+	defs, err := r.env.Definitions(ctx, r.Resolved)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, err := delegate.CeilingOf(r.Conv.Grant, r.Conv.Role, r.req.Role)
+	if err != nil {
+		return nil, err
+	}
+	if defs, err = r.env.Servers.Ready(ctx, defs, ceiling.MayHold); err != nil {
+		return nil, err
+	}
+	var below convstore.Scope // without a conversation, where only the way to one is tried
+	if r.Log != nil {
+		below = r.Log.Below()
+	}
+	d := r.delegator(cfg, below, r.slot, func(ctx context.Context, tool string) (delegate.Special, error) {
+		return r.special(ctx, r.Resolved, r.Conv.Grant != nil, tool)
+	})
+	ag.Sub, r.sub = d, d
+	session, err := r.budget(cfg, info)
+	if err != nil {
+		return nil, err
+	}
+	set, err := ag.arm(ctx, defs)
+	if err != nil {
+		return nil, err
+	}
+	set = ag.narrow(ctx, set, ceiling)
+	if r.env.con.Globals.NoPersist {
+		if err := lone(set); err != nil {
+			return nil, err
+		}
+	}
+	d.Set = set
+	if specialTools(set) { // what is wrong with them shows before the model is asked
+		if _, err := leafTools(r.Resolved, r.Conv.Grant != nil); err != nil {
+			return nil, err
+		}
+	}
+
+	instructions, err := ag.instructions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var skills []model.Section
+	if _, ok := set.Get(SkillTool); ok {
+		skills = offerSkills(ag.Skills)
+	}
+	policy := tools.NewPolicy(ag.prompter())
+	loop := &agent.Loop{
+		Log: r.Log, Ask: stream, Model: info.ID, Provider: info.Provider, Name: info.Name,
+		System:  slices.Concat(system(cfg, set), instructions, skills, r.req.prompts()),
+		Tools:   tools.Executor{Set: set, Permit: ag.denied.noted(policy.Permit), Deliver: policy.Deliver, Parallel: cfg.Conversation.Parallel, Around: spans.Call},
+		Profile: r.Conv.Profile, MaxTokens: cfg.Assistant.Parameters.MaxTokens,
+		Reasoning: cfg.Assistant.Parameters.Reasoning, Temperature: ag.temperature(cfg, info),
+		Price: info.Price, Output: info.Output, MaxRounds: cfg.Conversation.MaxTurns, Window: cfg.Conversation.Window, Limits: session, Replayed: r.env.Tape.Replays(),
+		Admit: d.Admit, Release: d.Release, Repeat: d.Repeats, Recalled: d.Recalled,
+		Fetch: agent.Fetch{Tokens: contextTokens(r.Conv)},
+	}
+	if loop.Synthesis, err = synthesis(cfg, set); err != nil {
+		return nil, err
+	}
+	loop.Synthesis.System = slices.Concat(loop.Synthesis.System, instructions, r.req.prompts())
+	loop.Compact = ag.compaction(cfg, stream, info)
+	d.Closing = agent.Closing(loop.Price)
+	ag.Loop = loop
+	return ag, nil
+}
+
+// temperature is the configured one, where the model takes it.
+func (ag *Agent) temperature(cfg profiles.Config, info model.Info) *float64 {
+	set := cfg.Assistant.Parameters
+	send, why := info.Temperature(set.Temperature, set.Reasoning)
+	if why != "" {
+		ag.run.env.con.Warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
+	}
+	return send
+}
+
+// talksAsMain reports whether this run is one of the role main: one that a person started, in a conversation
+// that nobody delegated.
+func (ag *Agent) talksAsMain() bool {
+	main := func(role string) bool { return role == "" || role == profiles.RoleMain }
+	return main(ag.run.Conv.Role) && main(ag.run.req.Role) && ag.run.Conv.Grant == nil
+}
+
+// system is the prompt: the config's own, then how to use sub-agents where there are such tools.
+func system(cfg profiles.Config, set tools.Set) []model.Section {
+	var list []model.Section
+	if p := cfg.Assistant.SystemPrompt; p != "" {
+		list = append(list, model.Section{Text: p})
+	}
+	for _, s := range cfg.Assistant.SystemPromptSections {
+		text := s.Content
+		if s.Title != "" {
+			text = "# " + s.Title + "\n\n" + text
+		}
+		list = append(list, model.Section{Text: text})
+	}
+	for t := range set.All() {
+		if t.Source == tools.SourceDelegation {
+			return append(list, model.Section{Text: delegate.Guidance})
+		}
+	}
+	return list
+}
+
+// narrow is the one place where what the config enables becomes what can be offered and called.
+func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling delegate.Ceiling) tools.Set {
+	held := set.Narrow(func(name, source string) bool {
+		t, _ := set.Get(name)
+		return ceiling.Holds(t.Definition) && (ag.run.Resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
+	})
+	log := ag.run.env.con.Logger()
+	log.Info("tools", "conversation", ag.run.Conv.ID, "role", ceiling.Role(), "allowed", held.Len(), "denied", set.Len()-held.Len())
+	if log.Enabled(ctx, slog.LevelDebug) {
+		denied := slices.DeleteFunc(set.Names(), func(name string) bool { _, ok := held.Get(name); return ok })
+		log.Debug("tools", "conversation", ag.run.Conv.ID, "allowed", held.Names(), "denied", denied)
+	}
+	return held
+}
+
+// prompter asks on the terminal, nil where nobody can answer. The tree of sub-agents steps aside for a question.
+func (ag *Agent) prompter() tools.Prompter {
+	if ag.run.req.Asker != nil {
+		return ag.run.req.Asker
+	}
+	tty, err := ag.run.env.con.Terminal()
+	if err != nil {
+		return nil
+	}
+	ag.run.tty = tty
+	return term.NewPrompter(tty, func(ask func()) { ag.run.aside(ask) })
+}
+
+// Asker asks a person who is not at the terminal.
+type Asker interface {
+	tools.Prompter
+	// Question puts a question of the model; call is that of ask_user. The errors are io.EOF for no answer, and one that wraps term.ErrNobody.
+	Question(ctx context.Context, call, question string, options []string) (string, error)
+}
+
+// Turn runs the turn: what is asked, or the rest of one that was cut off.
+func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
+	loop, task := ag.Loop, ag.run.req.Task
+	take := loop.Resume
+	if task.Text != "" {
+		if ag.run.Conv.Title == "" && ag.run.Resolved.Config.Conversation.FromQuery {
+			ag.free = delegate.Title(cmp.Or(task.Title, task.Text))
+			if err := ag.run.Log.SetTitle(ctx, ag.free); err != nil {
+				return agent.Outcome{}, err
+			}
+		}
+		loop.Fetch.Tool, loop.Fetch.Query = task.Fetch.Tool, task.Fetch.Query
+		take = func(ctx context.Context) (agent.Outcome, error) {
+			return loop.Send(ctx, convstore.UserMessage{Text: task.Text, Attachments: task.Attachments, Schema: task.Schema})
+		}
+	}
+	ag.span, out, err = spans.Turn(ctx, loop, take)
+	if errors.Is(err, agent.ErrNothingToResume) {
+		err = ErrNothing() // another run has ended it meanwhile
+	}
+	return out, err
+}
+
+// Name has a model find a title for a conversation whose first turn is done, where the config says which. The answer is out by
+// then: whatever goes wrong is a line in the log, the title stays what it was, and Ctrl-C does without. A sub-agent's conversation
+// is called by its task. begin, which may be nil, shows that the model is asked, until end.
+func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end func())) {
+	cfg := ag.run.Resolved.Config
+	id := cfg.Conversation.TitleModel
+	if id == "" || !out.First || ag.run.env.con.Globals.NoPersist || ag.run.req.Title.Set || ag.run.Conv.Grant != nil || ctx.Err() != nil {
+		return
+	}
+	if _, err := cfg.ResolveModel(id); err != nil {
+		ag.run.env.con.Warn("%v", inKey(err, TitleKey))
+		return
+	}
+	if begin != nil {
+		defer begin()()
+	}
+	ctx, cancel := context.WithTimeoutCause(otel.With(ctx, ag.span), titlePatience, errTitleLate)
+	defer cancel()
+	title, err := ag.Loop.Title(ctx, agent.Naming{
+		Line: delegate.Title, Free: ag.free,
+		Writer: func(ctx context.Context) (agent.Writer, error) { return ag.scribe(ctx, cfg, TitleKey, id, Waits{}) },
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		ag.run.env.con.Logger().Info("title", "conversation", ag.run.Conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
+		ag.run.env.con.Verbosef("no title: %v", context.Cause(ctx))
+	case err != nil:
+		ag.run.env.con.Logger().Warn("title", "conversation", ag.run.Conv.ID, "model", id, "error", err.Error())
+		ag.run.env.con.Verbosef("%v", err)
+	case title != "":
+		ag.run.env.con.Verbosef("title: %s", title)
+	}
+}
+
+// scribe opens the model that key names, to write something beside the turns of this conversation.
+func (ag *Agent) scribe(ctx context.Context, cfg profiles.Config, key, id string, w Waits) (agent.Writer, error) {
+	id, err := cfg.ResolveModel(id)
+	if err != nil {
+		return agent.Writer{}, inKey(err, key)
+	}
+	stream, info, err := ag.run.env.Model(ctx, cfg, id, w)
+	if err == nil {
+		err = ag.run.req.boundable(info)
+	}
+	return writer(stream, info, info.Window), err
+}
+
+// inKey has an error about the name of a model say where that name stands.
+func inKey(err error, key string) error {
+	var bad *profiles.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	there := *bad
+	there.Key = key
+	return &there
+}
+
+func writer(stream model.Stream, info model.Info, window int) agent.Writer {
+	return agent.Writer{Ask: stream, Model: info.ID, Name: info.Name, Price: info.Price, Output: info.Output, Window: window}
+}
+
+// contextTokens is what fetched context may take: half of the run's grant, and never more than 4000.
+func contextTokens(conv convstore.Conversation) int64 {
+	most := int64(4000)
+	if g := conv.Grant; g != nil && g.Tokens != nil {
+		most = min(most, *g.Tokens/2)
+	}
+	return most
+}
+
+// synthesis is what this run becomes where late results are folded in.
+func synthesis(cfg profiles.Config, held tools.Set) (agent.Synthesis, error) {
+	role, err := profiles.Role(profiles.RoleSynthesis)
+	if err != nil {
+		return agent.Synthesis{}, err
+	}
+	set := held.Narrow(role.Matches)
+	return agent.Synthesis{System: system(cfg, set), Tools: set}, nil
+}
+
+// Task is what a run is asked. An empty text asks to resume.
+type Task struct {
+	Text        string
+	Title       string // what a title is made from; "" = Text
+	Attachments []convstore.Attachment
+	Schema      json.RawMessage // schema of the answer; nil = free text
+	Fetch       agent.Fetch     // its Tokens are those of the run
+}
+
+// denials are the calls of tools that were not permitted. Safe for concurrent use.
+type denials struct {
+	mu   sync.Mutex
+	list []stream.PermissionDenial
+}
+
+// noted is permit, which also notes what it denies.
+func (d *denials) noted(permit func(context.Context, tools.Tool, tools.Call) (tools.Decision, error)) func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
+	return func(ctx context.Context, t tools.Tool, c tools.Call) (tools.Decision, error) {
+		decision, err := permit(ctx, t, c)
+		if err != nil || !decision.Allow {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.list = append(d.list, stream.PermissionDenial{ToolName: c.Name, ToolUseID: c.ID, ToolInput: c.Arguments})
+		}
+		return decision, err
+	}
+}
+
+func (d *denials) all() []stream.PermissionDenial {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list)
+}

@@ -1,0 +1,158 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/fs"
+	"jp/tools/proc"
+	"os"
+	"path/filepath"
+)
+
+// arm gives every definition what runs it.
+func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, error) {
+	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.ws.Closed(), Sealed: ag.run.env.ws.Sealed(), Growing: ag.run.env.ws.Growing()}
+	env := ag.run.env.ws.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
+	env.Main = ag.talksAsMain()
+	env.JP = ag.line
+	armed := make([]tools.Tool, 0, len(defs))
+	var builtin []tools.Definition
+	for _, def := range defs {
+		def = ag.withinLeave(def)
+		if def.Local() {
+			own := env
+			if users, program, off := ag.run.env.OffByUser(def); off && !env.Main {
+				own.AllowOff, own.Found, def = true, program, def.WithPermissionsOf(users)
+			}
+			t, err := tools.Command(def, own)
+			if err != nil {
+				return tools.Set{}, err
+			}
+			armed = append(armed, t)
+			continue
+		}
+		if _, ok := def.MCP(); ok {
+			if def.Pin == "" {
+				continue // what this run may not hold was not looked up: see servers.Ready
+			}
+			t, err := ag.run.env.Servers.Tool(ctx, def)
+			if err != nil {
+				return tools.Set{}, err
+			}
+			armed = append(armed, t)
+			continue
+		}
+		switch def.Source {
+		case tools.SourceBuiltin:
+			if def.Name == SkillTool {
+				if !Says(ag.run.Resolved, def.Name, "run") {
+					def.Run = tools.RunUnattended // what it reads was trusted
+				}
+				def = ag.withinLeave(def)
+				ag.Skills = ag.run.env.Skills(ctx, ag.run.Root)
+				armed = append(armed, tools.Tool{Definition: def, Func: ag.run.env.ReadSkill(ag.Skills)})
+				continue
+			}
+			builtin = append(builtin, def)
+		case tools.SourceDelegation, tools.SourceConversation:
+			f, ok := ag.Sub.Func(def.Name)
+			if !ok {
+				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+			}
+			armed = append(armed, tools.Tool{Definition: def, Func: f})
+		case tools.SourceInteractive:
+			if def.Name != "ask_user" {
+				return tools.Set{}, exit.Refusedf("tool %s: source %q has no tool of this name", def.Name, def.Source)
+			}
+			if !Says(ag.run.Resolved, def.Name, "run") {
+				def.Run = tools.RunUnattended // nobody wants to be asked for leave to be asked
+			}
+			armed = append(armed, tools.Tool{Definition: def, Func: ag.askUser(def)})
+		default:
+			return tools.Set{}, exit.Refusedf("tool %s: source %q is not supported yet", def.Name, def.Source)
+		}
+	}
+	if len(builtin) > 0 {
+		own, err := tools.Builtin(fs, builtin...)
+		if err != nil {
+			return tools.Set{}, err
+		}
+		armed = append(armed, own...)
+	}
+	return tools.NewSet(armed...)
+}
+
+// withinLeave holds a tool of a sub-agent to what its grant lets it do unasked.
+func (ag *Agent) withinLeave(d tools.Definition) tools.Definition {
+	if ag.run.Conv.Grant == nil {
+		return d
+	}
+	return d.WithPermissions(ag.run.Conv.Grant.Leave[d.Name])
+}
+
+// Guest is whom a jp inside a tool works for.
+type Guest struct {
+	Scope   convstore.Scope // below the conversation that made the tool call
+	In      *delegate.Inside
+	Tool    tools.Definition
+	Environ []string // language and time zone only
+}
+
+// line opens the line of one call of a tool with access.jp.
+func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (*tools.Line, error) {
+	dir, err := ag.run.env.ownFolder()
+	if err != nil {
+		return nil, err
+	}
+	g := Guest{Scope: ag.Sub.Scope, In: ag.Sub.Inside(def.Name, c.ID), Tool: def, Environ: proc.Environ(ag.run.env.con.Env.Environ, "LANG", "LC_*", "TZ")}
+	l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
+		status := ag.run.env.Serve(ctx, g, r)
+		ag.run.env.con.Logger().Info("jp inside a tool", "conversation", ag.run.Conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+		return status
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tools.Line{Socket: l.Socket(), Dir: dir, Close: func() {
+		l.Close()
+		g.In.Close(context.WithoutCancel(ctx))
+	}}, nil
+}
+
+// ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
+// which no rule of access.fs covers: no tool can put something else there.
+func (env *Env) ownFolder() (dir string, err error) {
+	program, state := workspace.OwnProgram(), env.con.StateDir()
+	switch {
+	case program == "":
+		return "", errors.New("the file of this program is gone")
+	case state == "":
+		return "", errors.New("there is no home folder to keep a link to this program in")
+	}
+	sum := sha256.Sum256([]byte(program))
+	dir = filepath.Join(state, "bin", hex.EncodeToString(sum[:8]))
+	link := filepath.Join(dir, "jp")
+	if at, err := os.Readlink(link); err == nil && at == program {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	// Another jp may be doing the same: what is there then is right.
+	if err := os.Symlink(program, link); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	if at, err := os.Readlink(link); err != nil || at != program {
+		return "", fmt.Errorf("%s: is not the link to %s that it should be; remove it", link, program)
+	}
+	return dir, nil
+}

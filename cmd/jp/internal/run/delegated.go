@@ -1,0 +1,121 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by Run.Finish.
+func (o *opening) delegateByHand(ctx context.Context) error {
+	parent, err := o.env.ws.Target(ctx, o.req.RootID.Value)
+	if err != nil {
+		return err
+	}
+	check := func(config []byte) error {
+		if err := o.resolve(ctx, config, nil); err != nil {
+			return err
+		}
+		_, _, err := o.accept(ctx)
+		return err
+	}
+	hand, err := o.env.HandOver(ctx, Order{
+		Parent: parent, Directives: o.req.Directives, Session: o.req.sessionFlags(), Model: o.req.Model,
+		Title: o.req.Title.Value, Hidden: o.req.Hidden, Want: o.req.Bounds, Check: check,
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.take(ctx, hand.Scope, hand.Res); err != nil {
+		return err
+	}
+	return o.resolve(ctx, hand.Config, nil)
+}
+
+// duplicate returns another descriptor of an open file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("run lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// goOn continues a sub-conversation for a person. Its config is resolved and found good first, so that a mistake costs nothing.
+func (o *opening) goOn(ctx context.Context) error {
+	if o.req.Task.Text == "" && !Resumable(o.Conv.Status) {
+		return ErrNothing()
+	}
+	stored, err := o.Store.Config(ctx, o.Conv.ID)
+	if err != nil {
+		return err
+	}
+	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
+		return err
+	}
+	model, _, err := o.accept(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.reserve(ctx, model); err != nil {
+		return err
+	}
+	if taken := o.Log.Taken(); !bytes.Equal(taken.JSON, stored.JSON) {
+		return exit.Refusedf("conversation %s: its config was changed meanwhile", o.Conv.ID).WithHint("try it again")
+	}
+	return o.record(ctx, stored.JSON)
+}
+
+// reserve reserves a run of a sub-conversation that a person continues, by the same rule and at the expense of the conversation
+// that delegated it. model is the one that will be asked. Run.Finish settles it.
+func (o *opening) reserve(ctx context.Context, model string) error {
+	child := o.Conv
+	st, err := o.env.StandFor(ctx, child.Parent, o.req.Directives, o.req.sessionFlags())
+	if err != nil {
+		return err
+	}
+	ask := delegate.Ask{Call: "hand-" + convstore.NewEventID(), Tool: st.Tool, ID: child.ID, Profile: delegate.Profile{Name: child.Profile}, Model: model, Want: o.req.Bounds}
+	if strings.HasPrefix(child.Profile, "llm_") { // made by a tool with one sub-agent: the tool stands for the profile
+		ask.Tool, ask.Fixed = child.Profile, true
+	}
+	res, err := st.Scope.Reserve(ctx, func(s convstore.Standing) ([]convstore.Child, error) {
+		v := delegate.Decide(s, st.Caller, []delegate.Ask{ask})[0]
+		v.Child.Replayed = o.env.Tape.Replays()
+		return []convstore.Child{v.Child}, v.Err
+	})
+	if err != nil {
+		return err
+	}
+	return o.take(ctx, st.Scope, res[0])
+}
+
+// take makes a reservation the run of this process, in the conversation as it was reserved: with the grant of this run. What can be
+// resumed is its last one. The log and the reservation hold the lock each by a descriptor of its own: whichever goes first, the
+// other keeps it.
+func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstore.Reservation) error {
+	was := o.Conv
+	o.scope, o.hand, o.Conv = scope, res, res.Child
+	if was.ID == o.Conv.ID {
+		o.Conv.Status, o.Conv.Reason = was.Status, was.Reason
+	}
+	lock, err := duplicate(res.LockFile())
+	if err != nil {
+		return err
+	}
+	if o.Log, err = o.Store.Adopt(ctx, res.Child.ID, lock); err != nil {
+		return err
+	}
+	most := res.Delegation.Grant.MaxParallel
+	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
+		o.env.con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
+	})
+	return err
+}

@@ -1,0 +1,42 @@
+package run
+
+import (
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/profiles"
+	"slices"
+)
+
+// budget is what the session of this run may use: nil in a delegated conversation, whose grant says so.
+func (r *Run) budget(cfg profiles.Config, info model.Info) (*convstore.Limits, error) {
+	if r.Delegated || r.hand != nil {
+		return nil, nil
+	}
+	l := SessionLimits(cfg)
+	l.Run = r.req.Bounds
+	l.Strict = l.Strict || l.Run.CostNano != nil
+	return &l, r.req.boundable(info)
+}
+
+// boundable refuses a model of which nobody can say whether it stays within --max-cost.
+func (req *Request) boundable(info model.Info) error {
+	if req.Bounds.CostNano == nil || info.Price != nil {
+		return nil
+	}
+	return exit.Refusedf("--max-cost: the price of the model %s is not known", info.ID).
+		WithHint("give it in [providers.llm.prices] of the user's config.toml, or leave --max-cost out")
+}
+
+// sees refuses images for a model that takes none, before anything is made.
+func (req *Request) sees(info model.Info) error {
+	if info.Images {
+		return nil
+	}
+	for _, a := range slices.Backward(req.Task.Attachments) {
+		if len(a.Data) > 0 {
+			return exit.Usagef("--attachment: %s: the model %s takes no images", a.Source, info.ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"jp/cmd/jp/internal/delegate"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/workspace"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Open finds or makes the conversation that a request names, takes its lock and resolves its config. What the workspace says has to
+// pass the gate first, but for a run that another jp delegated. A run that is not opened leaves nothing behind; one that is, is closed by the caller, who closes host too.
+func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, error) {
+	at, err := env.site(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	if req.Lock == nil && !workspace.WithNone(req.Directives) {
+		if _, err := env.ws.Gate.Pass(ctx); err != nil {
+			return nil, err
+		}
+	}
+	o := &opening{site: at, req: req, Began: time.Now()}
+	if env.con.Globals.NoPersist {
+		if o.Store, o.remove, err = env.ws.MakeStore(); err != nil {
+			return nil, err
+		}
+	}
+	err = o.open(ctx)
+	if err == nil && req.Slot != nil {
+		o.slot, err = o.Log.Below().AdoptSlot(req.Slot)
+	}
+	r := (*Run)(o)
+	if err != nil {
+		r.Close(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// site is this workspace with its store.
+func (env *Env) site(ctx context.Context, host *proc.Host) (s site, err error) {
+	s = site{env: env, Host: host}
+	if s.Root, err = env.ws.Root(); err != nil {
+		return s, err
+	}
+	s.Store, err = env.ws.Store(ctx)
+	return s, err
+}
+
+// opening is a Run that is not valid yet.
+type opening Run
+
+// open finds or makes the conversation, takes its lock and resolves its config.
+func (o *opening) open(ctx context.Context) error {
+	isNew := o.req.New || o.req.ID.Value == "new"
+	var target convstore.ID
+	if !isNew {
+		var err error
+		if target, err = o.env.Target(ctx, o.req); err != nil {
+			return err
+		}
+		isNew = target == 0
+	}
+	switch {
+	case isNew && o.req.Task.Text == "" && !o.req.Unasked:
+		return ErrNothing()
+	case !isNew && !o.req.Fork.Set && (o.req.Hidden || o.req.Expires.Set || o.req.Title.Set):
+		return exit.Usagef("--hidden, --tmp, --title: only for a new conversation, and %s goes on", target).WithHint("--new begins a new one")
+	}
+	if o.req.RootID.Set && !isNew {
+		// Before the target's config is read.
+		root, err := o.env.ws.Target(ctx, o.req.RootID.Value)
+		if err != nil {
+			return err
+		}
+		if o.Conv, err = o.Store.GetUnder(ctx, root, target); err != nil {
+			return err
+		}
+	}
+	switch {
+	case isNew && o.req.RootID.Set:
+		return o.delegateByHand(ctx)
+	case isNew:
+		return o.create(ctx)
+	case o.env.con.Globals.NoPersist:
+		return o.borrow(ctx, target)
+	case o.req.Fork.Set:
+		return o.branch(ctx, target)
+	}
+
+	var err error
+	if o.Conv.ID != target { // before the lock is taken: its status is that of its last turn
+		if o.Conv, err = o.Store.Get(ctx, target); err != nil {
+			return err
+		}
+	}
+	o.Delegated = o.req.Lock != nil
+	switch {
+	case o.Delegated:
+		o.Log, err = o.Store.Adopt(ctx, target, o.req.Lock)
+	case o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil:
+		return o.goOn(ctx)
+	default:
+		o.Log, err = o.Store.Lock(ctx, target)
+	}
+	if err != nil {
+		return err
+	}
+	o.env.ws.Gate.Delegated = o.Delegated
+	stored := o.Log.Taken()
+	directives := o.req.Directives
+	if o.Delegated {
+		if directives, err = childDirectives(directives, o.Conv); err != nil {
+			return err
+		}
+	}
+	if err := o.resolve(ctx, stored.JSON, directives); err != nil {
+		return err
+	}
+	return o.record(ctx, stored.JSON)
+}
+
+// record stores what directives and flags changed in the config of a conversation that goes on.
+func (o *opening) record(ctx context.Context, before []byte) error {
+	after := o.Resolved.Stored()
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	model, config, err := o.accept(ctx)
+	if err != nil {
+		return err
+	}
+	delta, err := profiles.Delta(before, after)
+	if err != nil {
+		return err
+	}
+	return o.Log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
+		Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model,
+	}})
+}
+
+// accept finds out whether what was resolved can be run, and returns its model and what is stored of it. Nothing is made or
+// stored of a config before that.
+func (o *opening) accept(ctx context.Context) (model string, config convstore.Config, err error) {
+	if model, err = o.Resolved.Config.RequireModel(); err != nil {
+		return "", config, err
+	}
+	_, info, err := o.env.Model(ctx, o.Resolved.Config, model, Waits{})
+	if err == nil {
+		err = o.req.sees(info)
+	}
+	if err != nil {
+		return "", config, err
+	}
+	defs, err := o.env.Definitions(ctx, o.Resolved)
+	return model, convstore.Config{JSON: o.Resolved.Stored(), Tools: Names(defs)}, err
+}
+
+// branch forks the target and goes on with the fork.
+func (o *opening) branch(ctx context.Context, src convstore.ID) (err error) {
+	if o.Conv, err = o.Store.Get(ctx, src); err != nil {
+		return err
+	}
+	stored, err := o.Store.Config(ctx, src)
+	if err != nil {
+		return err
+	}
+	if err := o.resolve(ctx, stored.JSON, o.req.Directives); err != nil {
+		return err
+	}
+	model, config, err := o.accept(ctx)
+	if err != nil {
+		return err
+	}
+	f := convstore.Fork{
+		Hidden: o.req.Hidden, Title: o.req.Title.Value, ExpiresAt: o.expiry(), Config: &config, Model: model,
+		Profile: o.Conv.Profile, ProfileArg: o.Conv.ProfileArg, ProfileHash: o.Conv.ProfileHash,
+	}
+	if o.req.Fork.Value >= 0 {
+		f.Turns = convstore.LastTurns(o.req.Fork.Value)
+	}
+	if r := o.Resolved; r.Profile != "" {
+		f.Profile, f.ProfileArg, f.ProfileHash = r.Profile, r.ProfileArg, r.ProfileHash
+	}
+	if o.Conv, err = o.Store.Fork(ctx, src, f); err != nil {
+		return err
+	}
+	o.made = true
+	o.Log, err = o.Store.Lock(ctx, o.Conv.ID)
+	return err
+}
+
+// childDirectives checks what a delegated run was told against what its caller stored. The store's config is what counts:
+// of the command line only an override of the model is left to apply, and only where none was stored with it.
+func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]profiles.Directive, error) {
+	if len(ds) == 0 || ds[0].Text != "NONE" {
+		for _, d := range ds {
+			if !strings.HasPrefix(d.Text, "assistant.model=") {
+				return nil, exit.Refusedf("--cfg %s: a delegated run takes no config but its own", d.Text)
+			}
+		}
+		return ds, nil
+	}
+	if len(ds) < 2 || ds[1].Text != conv.ProfileArg {
+		return nil, exit.Refusedf("--cfg: %s was delegated under the profile %s", conv.ID, conv.ProfileArg)
+	}
+	return nil, nil
+}
+
+// Target is the conversation that a request would go on with, 0 for none yet.
+func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
+	if req.ID.Set {
+		return env.ws.Target(ctx, req.ID.Value)
+	}
+	if req.Fork.Set {
+		return env.ws.Target(ctx, "active")
+	}
+	session := env.ws.Session()
+	if session == "" {
+		return 0, nil
+	}
+	store, err := env.ws.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	active, _, err := store.Active(ctx, session)
+	if err != nil || active == 0 {
+		return 0, err
+	}
+	if c, err := store.Get(ctx, active); err == nil && c.Archived() {
+		return 0, exit.Usagef("conversation %s: is archived, and nothing says that it is to go on", active).
+			WithHint("--new begins another; --id %s goes on with it, and takes it out of the archive", active)
+	}
+	return active, nil
+}
+
+func (o *opening) expiry() time.Time {
+	if !o.req.Expires.Set {
+		return time.Time{}
+	}
+	return time.Now().Add(o.req.Expires.Value)
+}
+
+// resolve reads the config; a conversation that was delegated keeps to its grant.
+func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
+	// A delegated run is what its caller stored, and reads no config of the workspace.
+	src := o.env.ws.UserSources()
+	if !o.Delegated {
+		var err error
+		if src, err = o.env.ws.Sources(ctx, ds); err != nil {
+			return err
+		}
+	}
+	src.Stored = stored
+	src.HasGrant = o.Conv.Grant != nil
+	r, err := o.env.ws.Config(src, ds, o.req.Flags)
+	if err != nil {
+		return err
+	}
+	if len(o.req.Toggles) > 0 || o.req.Only != nil {
+		more, err := o.toggle(r)
+		if err != nil {
+			return err
+		}
+		if r, err = o.env.ws.Config(src, ds, slices.Concat(o.req.Flags, more)); err != nil {
+			return err
+		}
+	}
+	if o.Conv.Grant != nil {
+		if cut := r.Cut(o.Conv.Grant.Tools); len(cut) > 0 {
+			o.env.con.Warn("%s: not granted and left out: %s", o.Conv.ID, strings.Join(cut, ", "))
+		}
+	}
+	o.Resolved = r
+	return nil
+}
+
+// create makes a root. Its config is resolved and found good first, so that a mistake leaves nothing behind.
+func (o *opening) create(ctx context.Context) error {
+	if err := o.resolve(ctx, nil, o.req.Directives); err != nil {
+		return err
+	}
+	model, config, err := o.accept(ctx)
+	if err != nil {
+		return err
+	}
+	title := o.req.Title.Value
+	if title == "" && o.Resolved.Config.Conversation.FromQuery {
+		title = delegate.Title(o.req.Task.Text)
+	}
+	if o.Conv, err = o.Store.Create(ctx, convstore.New{
+		Title: title, Hidden: o.req.Hidden, ExpiresAt: o.expiry(),
+		Profile: o.Resolved.Profile, ProfileArg: o.Resolved.ProfileArg, ProfileHash: o.Resolved.ProfileHash, Model: model,
+		Role:   o.req.Role,
+		Config: config,
+	}); err != nil {
+		return err
+	}
+	o.made = true
+	o.Log, err = o.Store.Lock(ctx, o.Conv.ID)
+	return err
+}

@@ -1,0 +1,55 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+)
+
+// Failure turns how a turn ended into what the command ends with. What was said is printed by then. again is the command
+// that goes on.
+func Failure(ctx context.Context, id convstore.ID, again string, out agent.Outcome) error {
+	fail := func(code string, s exit.Status, format string, args ...any) error {
+		return &exit.Error{Code: code, Status: s, Msg: fmt.Sprintf("conversation %s: ", id) + fmt.Sprintf(format, args...), Err: out.Err}
+	}
+	switch out.State {
+	case convstore.StateOK:
+		return nil
+	case convstore.StatePartial:
+		return fail("partial", exit.Limit, "partial: stopped at a limit: %s", out.Reason)
+	case convstore.StateBudget:
+		return fail("budget", exit.Limit, "stopped at a limit with nothing to hand in: %s", out.Reason)
+	case convstore.StateEmpty:
+		return fail("empty", exit.Failed, "the model gave an empty answer")
+	case convstore.StateRefused:
+		return fail("refused", exit.Refused, "the model refused to answer")
+	case convstore.StateTimeout:
+		return fail("deadline", exit.Deadline, "the deadline passed").(*exit.Error).WithHint("go on with: %s", again)
+	case convstore.StateCancelled:
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+	}
+	if bad, ok := out.Err.(*agent.SchemaError); ok {
+		return schemaFailure(id, bad)
+	}
+	if e := (*model.Error)(nil); errors.As(out.Err, &e) && e.Temporary() && e.Hint == "" {
+		passing := *e
+		passing.Hint = "go on with: " + again
+		return fmt.Errorf("conversation %s: %w", id, &passing)
+	}
+	if out.Err != nil {
+		return fmt.Errorf("conversation %s: %w", id, out.Err)
+	}
+	return fail("error", exit.Failed, "%s", out.Reason)
+}
+
+// schemaFailure is the end of a run whose answer does not match.
+func schemaFailure(id convstore.ID, e *agent.SchemaError) error {
+	f := &exit.Error{Code: "schema", Status: exit.Failed, Msg: fmt.Sprintf("conversation %s: %v", id, e), Err: e}
+	return f.WithHint("the answer stands in the conversation: jp conversation print %s --last", id)
+}

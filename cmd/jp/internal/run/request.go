@@ -1,0 +1,74 @@
+package run
+
+import (
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/profiles"
+	"os"
+	"slices"
+	"time"
+)
+
+// Request says which conversation a run is of, what it is asked, and how it differs from what the conversation has recorded.
+type Request struct {
+	ID      command.Maybe[string] // conversation to go on with; "new" = a new one; not set = the session's active one, else a new one
+	New     bool
+	Fork    command.Maybe[int]    // turns to keep of the target, which is forked first; -1 = all
+	RootID  command.Maybe[string] // conversation that the target is below, or that delegates a new one
+	Title   command.Maybe[string]
+	Hidden  bool
+	Expires command.Maybe[time.Duration]
+	Role    string // tool profile of this run; "" = that of the conversation
+
+	Directives []profiles.Directive // of --cfg, in order
+	Flags      []profiles.Directive // of flags that stand for one key
+	Model      string               // that Flags names; "" = none
+	Toggles    []Toggle
+	Only       []string // tools that stay enabled; nil = all
+	Word       string   // first word of the request, which may be meant for a flag before it; "" = none
+	Prompts    []string // added to the system prompt
+
+	Bounds convstore.Budget // of the whole run
+	Limits string           // the flags that set limits, for a command line that goes on
+
+	Task    Task
+	Unasked bool // a new conversation is made although nothing is asked yet
+
+	Lock *os.File // run lock that a caller hands down; nil = no other jp runs this one
+	Slot *os.File // slot that it hands down; nil = none
+
+	Asker Asker        // who is asked in the place of the terminal; nil = the terminal, where there is one
+	Aside func(func()) // runs a function while nothing else moves on the terminal; nil = just runs it
+	Waits Waits        // on a model
+}
+
+// UseModel adds --model; "" adds nothing.
+func (req *Request) UseModel(model string) {
+	if req.Model = model; model != "" {
+		req.Flags = append(req.Flags, profiles.Directive{Flag: "--model", Text: "assistant.model=" + model})
+	}
+}
+
+// UseReasoning adds --reasoning; "" adds nothing.
+func (req *Request) UseReasoning(effort string) {
+	if effort != "" {
+		req.Flags = append(req.Flags, profiles.Directive{Flag: "--reasoning", Text: "assistant.parameters.reasoning=" + effort})
+	}
+}
+
+// prompts are sections for the system prompt.
+func (req *Request) prompts() []model.Section {
+	var list []model.Section
+	for _, text := range req.Prompts {
+		list = append(list, model.Section{Text: text})
+	}
+	return list
+}
+
+// sessionFlags are those of Flags that limit sub-agents, for a person who delegates on behalf of a conversation.
+func (req *Request) sessionFlags() []profiles.Directive {
+	return slices.DeleteFunc(slices.Clone(req.Flags), func(d profiles.Directive) bool {
+		return d.Flag != "--max-sub-tokens" && d.Flag != "--max-sub-cost"
+	})
+}

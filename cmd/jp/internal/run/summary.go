@@ -1,0 +1,123 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"jp/cmd/jp/internal/agent"
+	"jp/cmd/jp/internal/model"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/proc"
+	"os"
+	"time"
+)
+
+// Shortening says how a conversation is opened that leaves out what is old.
+type Shortening struct {
+	Writer  string // model that writes the summary; "" = as the config says
+	Unasked bool   // no model is asked
+}
+
+// OpenToShorten opens a conversation to leave out what is old. A summary is paid for: that of a delegated conversation by its
+// grant, like every run of it. The caller closes the run and host.
+func (env *Env) OpenToShorten(ctx context.Context, host *proc.Host, id convstore.ID, s Shortening) (_ *Run, err error) {
+	at, err := env.site(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	o := &opening{site: at, Began: time.Now(), writer: s.Writer, unasked: s.Unasked}
+	defer func() {
+		if err != nil {
+			(*Run)(o).Close(ctx)
+		}
+	}()
+	if o.Conv, err = o.Store.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	if o.Conv.Link == convstore.DelegationLink && o.Conv.Grant != nil && !s.Unasked {
+		err = o.reserveSummary(ctx)
+	} else {
+		o.Log, err = o.Store.Lock(ctx, id)
+	}
+	if err == nil {
+		err = o.resolve(ctx, o.Log.Taken().JSON, nil)
+	}
+	return (*Run)(o), err
+}
+
+// Shortened settles a run that left out what is old, where a person's delegation pays for it.
+func (r *Run) Shortened(ctx context.Context) {
+	if r.hand != nil {
+		r.settle(ctx, convstore.Outcome{State: convstore.StateOK, PID: os.Getpid(), Started: r.Began, Ended: time.Now()})
+	}
+}
+
+// reserveSummary reserves a run that asks nobody but the writer of a summary.
+func (o *opening) reserveSummary(ctx context.Context) error {
+	stored, err := o.Store.Config(ctx, o.Conv.ID)
+	if err != nil {
+		return err
+	}
+	if err := o.resolve(ctx, stored.JSON, nil); err != nil {
+		return err
+	}
+	id, _, err := o.accept(ctx)
+	if err == nil && o.writer != "" {
+		if id, err = o.Resolved.Config.ResolveModel(o.writer); err == nil {
+			_, _, err = o.env.Model(ctx, o.Resolved.Config, id, Waits{})
+		}
+		err = inKey(err, "--model")
+	}
+	if err != nil {
+		return err
+	}
+	return o.reserve(ctx, id)
+}
+
+// compactLimit is how many tokens a request may have: a share of the window, and so few that the longest reply fits in beside it,
+// for which a quarter of the window is enough. 0 = no limit.
+func compactLimit(window, reply int, share float64) int64 {
+	return min(int64(float64(window)*share), int64(window-min(reply, window/4)))
+}
+
+// noModel is the model of a run that asks none.
+func noModel(context.Context, model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) { yield(model.Part{}, errors.New("this run asks no model")) }
+}
+
+// modelOf opens the model of this run or, where it asks none, finds out what is known of it: that needs no key.
+func (ag *Agent) modelOf(ctx context.Context, cfg profiles.Config, id string) (model.Stream, model.Info, error) {
+	if !ag.run.unasked {
+		return ag.run.env.Model(ctx, cfg, id, ag.run.req.Waits)
+	}
+	info, err := model.Lookup(id, ag.run.env.Providers(cfg))
+	return noModel, info, err
+}
+
+// compaction says when this run compacts its conversation by itself, and who writes the summaries. In a sub-agent that is its
+// own model: for that its grant was made, and for that it was given the key.
+func (ag *Agent) compaction(cfg profiles.Config, ask model.Stream, info model.Info) agent.Compact {
+	set := cfg.Conversation.Compact
+	window := info.Window
+	if set.Window > 0 {
+		window = set.Window
+	}
+	reply := cfg.Assistant.Parameters.MaxTokens
+	if info.MaxOutput > 0 {
+		reply = info.Output(reply)
+	}
+	c := agent.Compact{Off: set.Mode == "off"}
+	c.Limit = compactLimit(window, reply, set.Threshold)
+	c.Writer = func(ctx context.Context) (agent.Writer, error) {
+		key, id := "--model", ag.run.writer
+		if id == "" && !ag.run.Delegated && ag.run.hand == nil {
+			key, id = "conversation.compact.model", set.Model
+		}
+		if id != "" {
+			return ag.scribe(ctx, cfg, key, id, ag.run.req.Waits)
+		}
+		return writer(ask, info, window), nil
+	}
+	return c
+}

@@ -1,0 +1,88 @@
+package run
+
+import (
+	"fmt"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/wording"
+	"jp/profiles"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Toggle is one --tool, --no-tool, --all-tools or --no-tools, in order. An empty name means all tools.
+type Toggle struct {
+	Flag string
+	Name string
+	On   bool
+}
+
+// toggle turns --tool, --no-tool and their like into config.
+func (o *opening) toggle(r *profiles.Resolved) ([]profiles.Directive, error) {
+	only, err := o.keepOnly(r)
+	if err != nil {
+		return nil, err
+	}
+	var ds []profiles.Directive
+	for _, t := range slices.Concat(o.req.Toggles, only) {
+		flag, names := t.Flag, []string{t.Name}
+		if t.Name == "" {
+			if err := o.meantOne(r, t); err != nil {
+				return nil, err
+			}
+			names = names[:0]
+			for name := range r.Tools {
+				if name != "*" {
+					names = append(names, name)
+				}
+			}
+			slices.Sort(names)
+		} else if _, ok := r.Tools[t.Name]; !ok {
+			return nil, o.errNoTool(flag, t.Name, r)
+		}
+		for _, n := range names {
+			if strings.ContainsFunc(n, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f }) {
+				return nil, exit.Usagef("%s: %q is no name of a tool", flag, n)
+			}
+			ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf("conversation.tools.\"%s\".enable:=%v", n, t.On)})
+		}
+	}
+	return ds, nil
+}
+
+// meantOne refuses a flag for all tools where the first word is the name of one.
+func (o *opening) meantOne(r *profiles.Resolved, t Toggle) error {
+	name := o.req.Word
+	if _, ok := r.Tools[name]; !ok || name == "*" {
+		return nil
+	}
+	return exit.Usagef("%s: means all tools, and takes no name", t.Flag).
+		WithHint("%s %s for that one; -- %s if it is a word of the question", wording.Either(t.On, "--tool", "--no-tool"), name, name)
+}
+
+// errNoTool says that no tool of a name is configured, and what may have been meant.
+func (o *opening) errNoTool(flag, name string, r *profiles.Resolved) error {
+	return o.env.UnknownTool(exit.NotFoundf("%s: no tool %q is configured here", flag, name), name, slices.Collect(maps.Keys(r.Tools)),
+		wording.Either(strings.HasPrefix(flag, "--no-"), "--no-tools disables all", "`jp tool ls` lists what is enabled"))
+}
+
+// keepOnly are the toggles that leave nothing enabled but what --allowedTools names.
+func (o *opening) keepOnly(r *profiles.Resolved) ([]Toggle, error) {
+	const flag = "--allowedTools"
+	if o.req.Only == nil {
+		return nil, nil
+	}
+	var off []Toggle
+	for name := range r.Tools {
+		if name != "*" && !slices.Contains(o.req.Only, name) {
+			off = append(off, Toggle{Flag: flag, Name: name})
+		}
+	}
+	for _, name := range o.req.Only {
+		if _, ok := r.Tools[name]; !ok {
+			return nil, o.errNoTool(flag, name, r)
+		}
+	}
+	slices.SortFunc(off, func(a, b Toggle) int { return strings.Compare(a.Name, b.Name) })
+	return off, nil
+}
