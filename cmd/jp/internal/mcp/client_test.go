@@ -207,6 +207,36 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestUnhurried: a server does not say that its stream is to be taken up again without a pause.
+func TestUnhurried(t *testing.T) {
+	for body, want := range map[string]string{
+		"id: 1\nretry: 1\n\ndata: {}\n\n":             "id: 1\n\ndata: {}\n\n",
+		"retry:+1\r\nid: 1\r\n\r\n":                   "id: 1\r\n\r\n",
+		"id: 1\nretry: 1000\n\n":                      "id: 1\nretry: 1000\n\n",
+		"id: 1\nretry: 1500\nretry: 999":              "id: 1\nretry: 1500\n",
+		"retry: soon\ndata: retry: 1\n\nretry: 0\n\n": "retry: soon\ndata: retry: 1\n\n\n",
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, body)
+		}))
+		to, err := url.Parse(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: &carrier{to: to, bounds: newBounds()}}).Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		srv.Close()
+		if string(got) != want || err != nil {
+			t.Errorf("%q is read as %q, %v, want %q", body, got, err, want)
+		}
+	}
+}
+
 // A server that dies is an error of that call; it is started once more, and no more.
 func TestDeath(t *testing.T) {
 	c := open(t, self("plain"), Options{})

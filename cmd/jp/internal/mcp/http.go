@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -155,6 +156,28 @@ func (e *events) more() {
 	case err != nil || first > maxMessage: // for the reader to judge
 		e.out, e.event = e.event, nil
 	}
+	e.out = unhurried(e.out)
+}
+
+// minRetry is the shortest pause that a server may ask for before its stream is taken up again, in milliseconds.
+const minRetry = 1000
+
+// unhurried returns events without those lines that ask for a shorter pause. The SDK has one of its own.
+func unhurried(events []byte) []byte {
+	key := []byte("retry:")
+	if !bytes.Contains(events, key) {
+		return events
+	}
+	kept := make([]byte, 0, len(events))
+	for line := range bytes.Lines(events) {
+		if value, is := bytes.CutPrefix(line, key); is {
+			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil && n < minRetry {
+				continue
+			}
+		}
+		kept = append(kept, line...)
+	}
+	return kept
 }
 
 // isEvents reports whether a response is read event by event, each of which is bounded. An error's body is read whole, whatever
