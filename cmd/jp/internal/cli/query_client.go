@@ -98,6 +98,9 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 	}
 }
 
+// errLongLine is a line of a client that is longer than all of stdin may be.
+var errLongLine = fmt.Errorf("a line has more than %d MiB", console.StdinMax>>20)
+
 // read takes the lines of the client until there are no more or one is wrong. It may be left behind when jp ends.
 func (c *client) read(in io.Reader) {
 	lines := bufio.NewScanner(in)
@@ -114,7 +117,7 @@ func (c *client) read(in io.Reader) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		c.stop(exit.Usagef("stdin: a line has more than %d MiB", console.StdinMax>>20))
+		c.stop(exit.Usagef("stdin: %v", errLongLine))
 	case err != nil && !errors.Is(err, os.ErrClosed):
 		c.stop(fmt.Errorf("stdin: %w", err))
 	default:
@@ -354,8 +357,10 @@ func (k *asking) oneMessage(ctx context.Context) (string, error) {
 			}
 		}
 		text, err := m.Text()
-		if lines.Err() != nil {
-			err = lines.Err()
+		if failed := lines.Err(); errors.Is(failed, bufio.ErrTooLong) {
+			err = errLongLine
+		} else if failed != nil {
+			err = failed
 		}
 		read <- result{text, err}
 	}()

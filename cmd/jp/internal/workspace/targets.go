@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
@@ -109,15 +108,17 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 			}
 			continue
 		}
-		lines := bufio.NewScanner(w.Con.IO.In)
-		for lines.Scan() {
-			for _, id := range strings.Fields(lines.Text()) {
-				if err := add(id); err != nil {
-					return nil, err
-				}
+		stdin := bufio.NewScanner(w.Con.IO.In)
+		stdin.Split(bufio.ScanWords)
+		for stdin.Scan() {
+			if err := add(stdin.Text()); err != nil {
+				return nil, err
 			}
 		}
-		if err := InputError(lines.Err()); err != nil {
+		if errors.Is(stdin.Err(), bufio.ErrTooLong) {
+			return nil, exit.Usagef("-: a word on stdin is no id: it has more than %d bytes", bufio.MaxScanTokenSize)
+		}
+		if err := InputError(stdin.Err()); err != nil {
 			return nil, err
 		}
 	}
