@@ -15,7 +15,7 @@ import (
 	"jp/tools"
 )
 
-// Row is what one item of a batch came to, as JSON shows it.
+// Row is the end of one item of a batch, as JSON shows it.
 type Row struct {
 	ConversationID *string     `json:"conversation_id"` // nil when there is none
 	Status         string      `json:"status"`          // a terminal state
@@ -25,22 +25,23 @@ type Row struct {
 	CostUSD        *stream.USD `json:"cost_usd"` // nil when a price is unknown
 	Calls          int         `json:"calls"`    // of its model
 	Context        string      `json:"context,omitempty"`
-	Trouble        string      `json:"trouble,omitempty"` // what came along with a failure: the last tool call and messages
+	Trouble        string      `json:"trouble,omitempty"` // last tool call and last messages of a child that failed
 
-	Code Code `json:"-"` // which part of the rule refused
+	Code Code `json:"-"` // part of the rule that refused
 }
 
 // batchArguments are those of a call of jp_batch_query.
 type batchArguments struct {
 	Queries     []arguments `json:"queries"`
 	MaxParallel int         `json:"max_parallel"`
-	TotalBudget *int64      `json:"total_budget"` // tokens; nil = as many as the rule gives
+	TotalBudget *int64      `json:"total_budget"` // tokens; nil = as many as the rule grants
 }
 
 // itemCall identifies an item of a batch, counted from 1, among all delegations of its caller.
 func itemCall(call string, item int) string { return call + "#" + strconv.Itoa(item) }
 
-// batch is jp_batch_query: it runs what Admit reserved for its items, some at a time, and tells their ends in order.
+// batch is jp_batch_query. It runs what Admit reserved for its items, some at a time, and returns
+// their ends in order.
 func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
 	var a batchArguments
@@ -50,7 +51,8 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	items := make([]admission, len(a.Queries))
 	for i := range items {
 		var ok bool
-		if items[i], ok = d.queue.claim(itemCall(c.ID, i+1)); !ok { // a person was asked for permission, or it is a reply of its own
+		// a person was asked for permission, or the call is a reply by itself
+		if items[i], ok = d.queue.claim(itemCall(c.ID, i+1)); !ok {
 			leave, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
 			if err != nil {
 				return tools.Result{}, err
@@ -66,7 +68,7 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	for i, item := range items {
 		select {
 		case slots <- struct{}{}:
-		case <-ctx.Done(): // nothing of it is run any more
+		case <-ctx.Done(): // what has not begun is not run any more
 			ends[i], errs[i] = d.carryOut(ctx, item)
 			continue
 		}
@@ -96,11 +98,11 @@ func (d *Delegator) batch(ctx context.Context, c tools.Call) (tools.Result, erro
 	return tools.Result{Text: text, IsError: !useful}, context.Cause(ctx)
 }
 
-// useful reports whether an outcome has a result to use.
+// useful reports whether the model can work with the outcome.
 func (o *outcome) useful() bool { return o.denied == nil && o.handedIn() }
 
-// rows is the result of a batch: a JSON array of at most size bytes, where that is possible by shortening texts, each of which
-// is at most limit bytes.
+// rows returns the result of a batch: a JSON array. Each text in it has at most limit bytes, and
+// fewer where the array would else have more than size bytes.
 func rows(ends []outcome, errs []error, limit, size int) (string, error) {
 	for {
 		list := make([]Row, len(ends))
@@ -111,11 +113,11 @@ func rows(ends []outcome, errs []error, limit, size int) (string, error) {
 		if err != nil || len(text) <= size || limit == 0 {
 			return text, err
 		}
-		limit /= 2 // what a text comes to depends on what must be escaped in it
+		limit /= 2 // how long a text becomes depends on what must be escaped in it
 	}
 }
 
-// encode is v as JSON on one line.
+// encode returns v as JSON on one line.
 func encode(v any) (string, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -124,7 +126,8 @@ func encode(v any) (string, error) {
 	return strings.TrimSpace(b.String()), err
 }
 
-// row is an outcome with at most limit bytes of its text. err is why the run was stopped or the store has failed.
+// row returns an outcome with at most limit bytes of its text. err says why the run was stopped, or
+// how the store failed.
 func (o *outcome) row(err error, limit int) Row {
 	r := Row{CostUSD: new(stream.USD)}
 	if o.child != 0 {

@@ -13,12 +13,14 @@ import (
 // Item is one task of a batch that a person gives.
 type Item struct {
 	Config, Query string
-	ID            string // of a sub-conversation that goes on; "" = a new one
-	Context       string // what its context tool is asked first; "" = nothing
-	Place         int    // among all tasks of the batch, from 1; 0 = as it comes
+	ID            string // sub-conversation to continue; "" = a new one
+	Context       string // query for its context tool, before it begins; "" = none
+	// number among all tasks of the batch, from 1; 0 = its index in the items, plus 1
+	Place int
 }
 
-// PlaceOf returns the place of the task that a delegation of a batch with this call carried out, 0 where it is of another call.
+// PlaceOf returns the number of the task that a delegation carried out in the batch with this call,
+// 0 where the delegation belongs to another call.
 func PlaceOf(del convstore.Delegation, call string) int {
 	rest, ok := strings.CutPrefix(del.Call, call)
 	if !ok {
@@ -32,8 +34,8 @@ func PlaceOf(del convstore.Delegation, call string) int {
 	return place
 }
 
-// Recorded returns the row of a delegation that has ended, as the store has it, with at most limit bytes of its text. scope is below its
-// caller.
+// Recorded returns the row of a delegation that has ended, as the store has it, with at most limit
+// bytes of its text. scope is below its caller.
 func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegation, limit int) (Row, error) {
 	e, _, err := subtree{scope: scope}.recorded(ctx, del)
 	if err != nil {
@@ -43,18 +45,22 @@ func Recorded(ctx context.Context, scope convstore.Scope, del convstore.Delegati
 	return o.row(nil, limit), nil
 }
 
-// Batch carries out the tasks of a person, parallel of them at a time, and tells each end in the order of the tasks, as soon as
-// those in front of it have been told. call identifies the batch among all calls of its caller. Unlike the items of a tool call
-// each is reserved when its turn comes, so that no more is held than what runs; what can be read again is not kept either. No
-// task is granted more than most.
+// Batch carries out the tasks of a person, parallel of them at a time. It passes the end of each
+// task to report, in the order of the tasks, as soon as the tasks before it have been reported.
+// call identifies the batch among all calls of its caller. No task is granted more than most.
 //
-// When ctx ends, or tell fails, what runs is stopped and told, and what has not begun is told as cancelled. The error is the
-// first of tell, the store's, or the cause of ctx.
-func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, most convstore.Budget, tell func(Row) error) error {
+// Unlike an item of a tool call, a task is reserved only when it is about to run, so that the
+// ledger holds no more than what runs. An answer that has to wait for its turn is not held in
+// memory: it is read from the store again.
+//
+// When ctx ends, or report fails, the children that run are stopped. They are reported, and tasks
+// that have not begun are reported as cancelled. The error is the first one of report, or of the
+// store, or the cause of ctx.
+func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parallel int, most convstore.Budget, report func(Row) error) error {
 	d.init()
 	tool := toolBatch
 	if _, ok := d.Set.Get(tool); !ok {
-		tool = toolQuery // on behalf of a conversation that holds no other
+		tool = toolQuery // for a conversation that holds no other
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -92,12 +98,12 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 	waiting := map[int]end{}
 	for next := 0; next < len(items); {
 		e := <-ends
-		if e.err != nil && run.Err() == nil { // the store's: nothing more can be run
+		if e.err != nil && run.Err() == nil { // of the store: nothing more can be run
 			failed = e.err
 			stop(e.err)
 		}
 		if e.item != next {
-			e.Text = "" // it stands in the store
+			e.Text = "" // it is in the store
 		}
 		waiting[e.item] = e
 		for {
@@ -111,7 +117,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 				e.Text = d.reread(ctx, e.outcome)
 			}
 			if failed == nil {
-				if failed = tell(e.row(e.err, d.InlineResult)); failed != nil {
+				if failed = report(e.row(e.err, d.InlineResult)); failed != nil {
 					stop(failed)
 				}
 			}
@@ -123,7 +129,7 @@ func (d *Delegator) Batch(ctx context.Context, call string, items []Item, parall
 	return failed
 }
 
-// reread is the answer of a run as the store has it.
+// reread returns the answer of a run from the store.
 func (d *Delegator) reread(ctx context.Context, o outcome) string {
 	events, err := d.subtree().turn(context.WithoutCancel(ctx), o.child, o.turn)
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 	"jp/tools/schema"
 )
 
-// catalog is what a caller may delegate to: profiles, models, special tools. It reads the arguments of a call into requests. What a
-// file says of a profile or a special tool is read once in a run: a change counts from the next run on. Safe for concurrent use.
+// catalog holds what a caller may delegate to: profiles, models, special tools. It turns the
+// arguments of a call into requests. It reads the file of a profile or of a special tool once: a
+// change takes effect in the next run. Safe for concurrent use.
 type catalog struct {
-	names   []string // profiles that may be named
-	models  []string // models that an override may name; empty: any but script/
-	dir     string   // workspace, which paths of profiles are relative to
+	names   []string // profiles of the enum
+	models  []string // models that an override may name; empty = any but script/
+	dir     string   // workspace: paths of profiles are relative to it
 	resolve func(ctx context.Context, name, model string) (Profile, error)
 	special func(ctx context.Context, tool string) (Special, error)
 
@@ -30,7 +31,7 @@ type catalog struct {
 	specials map[string]Special // resolved, by tool
 }
 
-// request is one delegation that is asked for.
+// request is one delegation that a call asks for.
 type request struct {
 	Ask
 	query     string
@@ -50,7 +51,8 @@ type arguments struct {
 	Schema    json.RawMessage `json:"schema"`
 }
 
-// read reads a call: one delegation, or those of a batch. The executor has validated the arguments, or will refuse the call.
+// read reads a call: one delegation, or those of a batch. The executor has validated the arguments,
+// or will not run the call.
 func (c *catalog) read(ctx context.Context, call tools.Call) []admission {
 	if call.Name == toolBatch {
 		return c.items(ctx, call)
@@ -63,11 +65,12 @@ func (c *catalog) read(ctx context.Context, call tools.Call) []admission {
 	return []admission{{request: r, err: err}}
 }
 
-// items reads a call of a batch. Each item is a delegation of its own: refused, failed and repeated after a crash alone.
+// items reads a call of a batch. Each item is a delegation by itself: it is refused, fails, and is
+// repeated after a crash without the others.
 func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 	var a batchArguments
 	if err := json.Unmarshal(call.Arguments, &a); err != nil {
-		return nil // the tool says so
+		return nil // the tool reports the error
 	}
 	list := make([]admission, len(a.Queries))
 	whole := &Batch{Want: convstore.Budget{Tokens: a.TotalBudget}} // one grant for all
@@ -78,7 +81,8 @@ func (c *catalog) items(ctx context.Context, call tools.Call) []admission {
 	return list
 }
 
-// request reads one delegation. Of a child that goes on nothing is resolved: its stored config stays.
+// request reads one delegation. For a child that is continued no profile is resolved: its stored
+// config counts.
 func (c *catalog) request(ctx context.Context, call, tool string, a arguments) (request, error) {
 	r := request{Ask: Ask{Call: call, Tool: tool, Title: Title(a.Query)}, query: a.Query, overrides: a.Overrides, context: a.Context}
 	r.Deadline, _ = ctx.Deadline()
@@ -143,7 +147,7 @@ func (c *catalog) profile(ctx context.Context, name, model string) (Profile, err
 	return p, err
 }
 
-// fixed completes the ask of a call of a special tool.
+// fixed completes the ask of a call of a special tool, which has one profile.
 func (c *catalog) fixed(ctx context.Context, a Ask) (Ask, error) {
 	c.mu.Lock()
 	s, ok := c.specials[a.Tool]
@@ -181,8 +185,9 @@ func (c *catalog) override(list []string) (model string, err error) {
 	return model, nil
 }
 
-// listed checks the model of an order, and writes its profile as the enum spells it. No other word makes it read anything. A word may
-// also be the path of the file behind a name of the enum, relative to the workspace.
+// listed checks the model of an order, and spells its profile as the enum does. The profile may
+// also be given as the path of a file that a name of the enum stands for, relative to the
+// workspace. For any other word nothing is read.
 func (c *catalog) listed(ctx context.Context, o Order) (Order, error) {
 	if o.Model != "" {
 		if _, err := c.override([]string{"assistant.model=" + o.Model}); err != nil {

@@ -8,16 +8,18 @@ import (
 	"jp/tools"
 )
 
-// Ceiling is the most that a conversation may hold of the tools that its config enables. Each of its roles must match the tool
-// by name and source, and its grant, if it has one, must list the tool by name and authority. All that offers or calls tools
-// asks it: a run, a person who delegates, and the one rule. It is an immutable value; the zero Ceiling lets nothing through.
+// Ceiling says which of the tools that its config enables a conversation may hold. Each role of the
+// conversation must match the tool by name and source. Its grant, if it has one, must list the tool
+// by name and authority. A run, a person who delegates and the one rule all use it. It is an
+// immutable value; with the zero Ceiling no tool may be held.
 type Ceiling struct {
 	roles []profiles.ToolProfile
 	grant *convstore.Grant // nil = none, as at a root
 }
 
-// CeilingOf returns the ceiling of a conversation with this grant, nil for none, in these roles: its own first, then those that
-// it takes on for a run. "" is main. A role that this version does not know is refused.
+// CeilingOf returns the ceiling of a conversation with this grant, nil for none, in these roles:
+// its own first, then those that it has for a run. "" is main. A role that this version does not
+// know is an error.
 func CeilingOf(grant *convstore.Grant, roles ...string) (Ceiling, error) {
 	c := Ceiling{grant: grant}
 	for _, role := range roles {
@@ -33,8 +35,8 @@ func CeilingOf(grant *convstore.Grant, roles ...string) (Ceiling, error) {
 // Holds reports whether the conversation may hold a tool.
 func (c Ceiling) Holds(d tools.Definition) bool { return c.holds(d.Name, d.Source, d.Authority()) }
 
-// MayHold is Holds for a tool whose authority is not complete, as that of an MCP server's tool is before its pin is filled in: only
-// name and source count. Holds still decides once the pin is there.
+// MayHold is Holds for a tool whose authority is not complete: the tool of an MCP server before its
+// pin is filled in. Only name and source count. Holds still decides when the pin is there.
 func (c Ceiling) MayHold(d tools.Definition) bool {
 	return c.inRole(d.Name, d.Source) && (c.grant == nil || slices.Contains(c.grant.Tools, d.Name))
 }
@@ -50,7 +52,8 @@ func (c Ceiling) Names(defs []tools.Definition) []string {
 	return names
 }
 
-// Role names the roles for the log: "scheduled", or "scheduled as synthesis" for a run in another role.
+// Role names the roles for the log: "scheduled", or "scheduled as synthesis" for a run in another
+// role.
 func (c Ceiling) Role() string {
 	var text string
 	for i, p := range c.roles {
@@ -72,8 +75,8 @@ func (c Ceiling) inRole(name, source string) bool {
 	return len(c.roles) > 0 && !slices.ContainsFunc(c.roles, func(p profiles.ToolProfile) bool { return !p.Matches(name, source) })
 }
 
-// covers reports whether a grant lists a tool; no grant lists every tool. A tool that only has the name of a granted one is another
-// tool.
+// covers reports whether a grant lists a tool. nil, which is no grant, lists every tool. A tool
+// that has the name of a granted one and another authority is another tool.
 func covers(g *convstore.Grant, name, authority string) bool {
 	return g == nil || slices.Contains(g.Tools, name) && g.Authority[name] == authority
 }

@@ -8,7 +8,8 @@ import (
 	"jp/tools"
 )
 
-// TestCeiling: the roles and the grant must all let a tool through; without its authority, name and source decide.
+// TestCeiling: the roles and the grant must all let a tool through; without its authority, name and
+// source decide.
 func TestCeiling(t *testing.T) {
 	read := tools.Definition{Name: "fs_read_file", Source: tools.SourceBuiltin}
 	ask := tools.Definition{Name: "ask_user", Source: tools.SourceInteractive}

@@ -18,8 +18,9 @@ import (
 	"jp/tools/proc"
 )
 
-// runner runs children of one caller, each as a process: it waits for a slot, starts the child, follows its stream to the end of the
-// process tree, judges how it ended, and settles. All fields are set. Safe for concurrent use.
+// runner runs children of one caller, each as a process. It waits for a slot, starts the child,
+// reads its stream until the process tree has ended, decides how the child ended, and settles. All
+// fields are set. Safe for concurrent use.
 type runner struct {
 	caller      convstore.ID
 	subtree     subtree
@@ -37,10 +38,11 @@ type runner struct {
 	warn        func(format string, a ...any)
 	log         *slog.Logger
 
-	unknown sync.Map // models without a price that a warning has named
+	unknown sync.Map // models without a price, of which a warning was given
 }
 
-// run runs the child of a reservation. With an error the run is being stopped, or the store has failed.
+// run runs the child of a reservation. With an error the run is being stopped, or the store has
+// failed.
 func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	child := del.Child
@@ -79,7 +81,8 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 	e.PID, e.Started = end.pid, f.begun
 	err = p.ledger.settle(ctx, res, &e)
 	if err == nil {
-		// The store counts what the stream does not carry: attempts that failed, summaries, a reply that a kill cut off.
+		// The store counts what is not in the stream: attempts that failed, summaries, a reply that
+		// a kill cut off.
 		f.tokens, f.cost = e.Own.Tokens(), (*stream.USD)(e.Own.Cost())
 	}
 	f.end(e.State, e.Reason)
@@ -95,15 +98,15 @@ func (p *runner) run(ctx context.Context, res *convstore.Reservation, r request)
 // processEnd is how the process of a child ended.
 type processEnd struct {
 	exit   proc.Exit
-	err    error // why it could not be run, or not be ended whole
+	err    error // why it could not be run, or why something of it still runs
 	pid    int   // 0 = it was never started
 	stderr string
 }
 
-// process runs the process of a child, and passes the lines of its stdout to f.
+// process runs the process tree of a child to its end. The lines of its stdout go to f.
 func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *convstore.Slot, r request, f *follower) (end processEnd) {
 	del := res.Delegation
-	// The time of a child begins here, and never ends after its caller's.
+	// The time limit of a child begins here. It never ends after that of its caller.
 	timed := ctx
 	if del.Grant.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -123,7 +126,7 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *
 		Lock: res.LockFile(), Slot: slot.File(), Kind: proc.Agent, Grace: grace(del),
 		Started: func(pid int) {
 			end.pid = pid
-			_ = slot.Pass() // of a regular file nobody wrote to
+			_ = slot.Pass() // cannot fail: nothing was written to this regular file
 			at := del
 			at.PID = pid
 			p.follow(ctx, Step{Phase: stream.Started, Delegation: at})
@@ -136,8 +139,9 @@ func (p *runner) process(ctx context.Context, res *convstore.Reservation, slot *
 	return end
 }
 
-// judge decides the one terminal state from three witnesses: the operating system (end), the store (the child's last turn) and the
-// child's own last line (result). Where they disagree the worse one counts; where none spoke the child is lost.
+// judge decides the one terminal state of a child from three witnesses: the operating system (end),
+// the store (the child's last turn) and the child's own last line (result). Where they disagree the
+// worst state counts. Where no witness says anything the child is lost.
 func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request, end processEnd, result *stream.Result, bad *stream.LineError) ending {
 	events, err := p.subtree.turn(ctx, del.Child, del.ChildTurn)
 	if err != nil {
@@ -149,27 +153,30 @@ func (p *runner) judge(ctx context.Context, del convstore.Delegation, r request,
 	return e
 }
 
-// unpriced says, once for each model, that a limit of money does not count what a child costs: nobody knows it.
+// unpriced warns, once for each model, that a limit of money does not count what a child costs,
+// because its price is not known.
 func (p *runner) unpriced(del convstore.Delegation) {
 	if del.Grant.CostNano == nil || p.priced(del.Model) {
 		return
 	}
 	if _, warned := p.unknown.LoadOrStore(del.Model, true); !warned {
-		p.warn("the price of %s is not known: its cost counts only where its server tells it", del.Model)
+		p.warn("the price of %s is not known: its cost counts only where its server reports it", del.Model)
 	}
 }
 
-// lag is how much later than the child itself its caller ends it at its deadline: a child that ends by itself says so.
+// lag is how long the caller waits after the deadline of a child before it stops it: a child that
+// stops by itself says why.
 const lag = time.Second
 
-// grace is how long a child may take to end when it is told to: what its own tools get, and as much again for it and for
-// each level that may be below it.
+// grace returns how long a child may take to stop when it is asked to: as long as a tool, once for
+// its own tools, once for itself, and once for each level that may be below it.
 func grace(del convstore.Delegation) time.Duration {
 	levels := max(0, del.Grant.MaxDepth-del.Depth)
 	return time.Duration(2+levels) * 2 * time.Second
 }
 
-// argv is what the child is started with: the boundary in plain sight. The store's word decides, not this.
+// argv returns the arguments of the child. They show its boundary to whoever lists processes; what
+// holds is what the store says.
 func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, left time.Duration) []string {
 	argv := []string{"jp", "query", "--non-interactive", "--no-activate", "--format=stream-json"}
 	if left > 0 {
@@ -187,8 +194,9 @@ func (p *runner) argv(child convstore.ID, fresh bool, r request, asJSON bool, le
 	return append(argv, "--root-id="+p.caller.String(), "--id="+child.String())
 }
 
-// left is what is left of the caller's time, 0 where it has no end. It is a duration and no moment: a clock that is set, or a machine
-// that sleeps, changes the one and not the other.
+// left returns how much is left of the caller's time, 0 where it has no deadline. It is a duration
+// and not a point in time, because a clock that is set, or a machine that sleeps, moves points in
+// time.
 func left(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -197,7 +205,8 @@ func left(ctx context.Context) time.Duration {
 	return max(time.Until(end).Round(time.Millisecond), time.Millisecond)
 }
 
-// stdin is what the child reads: the query, or a task where there is more to tell it.
+// stdin returns what the child reads: the query, or a task in JSON where there is more than the
+// query.
 func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 	if r.schema == nil && r.context == "" {
 		return []byte(r.query), false
@@ -209,16 +218,16 @@ func (p *runner) stdin(r request) (text []byte, asJSON bool) {
 	if r.context != "" {
 		t.Context = &stream.Context{Tool: p.contextTool, Query: r.context}
 	}
-	text, _ = json.Marshal(t) // text and a schema that was read as JSON
+	text, _ = json.Marshal(t) // cannot fail: texts, and a schema that was read as JSON
 	return text, true
 }
 
 var errDeadline = fmt.Errorf("deadline: %w", context.DeadlineExceeded)
 
-// follower turns a child's lines into progress.
+// follower turns the lines of a child into progress for whoever watches.
 type follower struct {
 	watch    func(*stream.Delegation)
-	ready    func() // called when the child has come to its model
+	ready    func() // called when the child is about to ask its model
 	caller   convstore.ID
 	child    convstore.ID
 	call     string

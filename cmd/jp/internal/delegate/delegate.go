@@ -1,4 +1,5 @@
-// Package delegate hands scoped work to sub-agents: each a process of its own, on a conversation of its own.
+// Package delegate hands scoped work to sub-agents: each a process of its own, on a conversation of
+// its own.
 //
 //	calls of one reply
 //	     │  catalog    reads the arguments, resolves profiles
@@ -14,9 +15,10 @@
 //	     ▼
 //	  results          bounded texts that cannot close their own wrapper
 //
-// A Delegator serves one run of one caller. Its tools are ordinary tools. The agent loop knows only Admit, which lets the calls of one
-// reply reserve together, and Release. Calls that come one by one enter lanes first. A jp inside a tool delegates by an Inside, a person
-// by Batch: they pass through the same catalog, ledger and runner. A Ceiling says which tools a conversation may hold.
+// A Delegator serves one run of one caller. Its tools are ordinary tools. The agent loop knows only
+// Admit, which reserves the calls of one reply together, and Release. Calls that come one by one
+// enter lanes first. A jp inside a tool delegates through an Inside, a person through Batch: they
+// use the same catalog, ledger and runner. A Ceiling says which tools a conversation may hold.
 package delegate
 
 import (
@@ -31,66 +33,73 @@ import (
 	"jp/tools/proc"
 )
 
-// Delegator runs sub-agents for one caller. All fields but the noted ones are required.
+// Delegator runs sub-agents for one caller. A field is required where its comment does not say what
+// its zero value means. Fields are set before the first call and not changed. Safe for concurrent
+// use.
 type Delegator struct {
-	Scope  convstore.Scope // below the caller
-	Slot   *convstore.Slot // the caller's own, which is given back and taken again from here on; nil at a root
+	Scope convstore.Scope // below the caller
+	// slot of the caller, which the Delegator owns until Leave; nil at a root
+	Slot   *convstore.Slot
 	Caller convstore.ID
-	Set    tools.Set // the caller's effective tools; set before the first call
+	Set    tools.Set // tools that the caller holds, those of Func among them
 	Limits Limits
 
-	Closing convstore.Budget        // set aside for the caller's own last call
+	Closing convstore.Budget        // amounts set aside for the last call of the caller's own model
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 
-	Replayed bool // a recording answers in sub-agents too
+	Replayed bool // whether a recording answers in sub-agents too
 
-	Models       []string // what an assistant.model override may name; empty: any but script/
-	ContextTool  string   // of the child, that answers a context_query; "" = none
-	InlineResult int      // bytes of a result that the model gets; 0 = 16 KiB
+	// models that an assistant.model override may name; empty = any but script/
+	Models       []string
+	ContextTool  string // tool of the child that answers a context_query; "" = none
+	InlineResult int    // most bytes of a result that the model gets; 0 = 16 KiB
 
-	// Resolve loads a profile under NONE with the model override, if any.
+	// Resolve resolves a profile under NONE, with an override of its model, "" for none.
 	Resolve func(ctx context.Context, name, model string) (Profile, error)
-	// Special says what stands behind a delegation tool other than jp_query; nil when the caller holds none.
+	// Special returns what a special tool stands for; nil = the caller holds none.
 	Special func(ctx context.Context, tool string) (Special, error)
 
-	// Lanes is how many calls that are replies of their own, as those of an MCP client are, run at the same time: each is given an
-	// even part of what is free, and the others wait before they reserve. 0 = as many as come, each as if it were the only one.
+	// Lanes bounds how many calls run at the same time that are each a reply by itself, like those
+	// of an MCP client. Each gets an even part of what is free; the others wait before they
+	// reserve. 0 = no bound: each call gets as much as if it were the only one.
 	Lanes int
 
 	Host    *proc.Host
-	Dir     string                              // the child's working directory
-	Environ func(context.Context, Run) []string // the child's environment, with what its model needs
-	Watch   func(d *stream.Delegation)          // progress, from any goroutine; nil drops it
-	Warn    func(format string, a ...any)       // nil drops it
-	Log     *slog.Logger                        // nil discards
+	Dir     string                              // working directory of the children
+	Environ func(context.Context, Run) []string // environment of a child, with what its model needs
+	// progress, from any goroutine; nil = nobody watches
+	Watch func(d *stream.Delegation)
+	Warn  func(format string, a ...any) // nil = warnings are dropped
+	Log   *slog.Logger                  // nil = nothing is logged
 
-	// Follow is told where delegations are, in the contexts of their calls and from any goroutine; nil is nobody.
+	// Follow is called at each step of a delegation, with the context of its call, from any
+	// goroutine; nil = nobody follows.
 	Follow func(context.Context, Step)
 
-	// Checkpoint is told that a delegation has come to a point of its way: Reserved, Running, Ended, Settled. It is how a
-	// crash at each of them is tried. nil is nobody.
+	// Checkpoint is called at the points Reserved, Running, Ended and Settled of a delegation, so
+	// that tests can crash at each of them; nil = no test does.
 	Checkpoint func(point string)
 
-	once     sync.Once // makes what follows from the fields above
+	once     sync.Once // for init, which makes the fields below
 	catalog  *catalog
 	ledger   *ledger
 	queue    *queue
 	lanes    *lanes
 	slots    *treeSlots
 	runner   *runner
-	recalled sync.Map // calls that were answered from a run that had ended
+	recalled sync.Map // ids of calls that were answered from a run that had ended
 }
 
-// Run is a child that is about to be started.
+// Run is a child that is about to start.
 type Run struct {
-	Model     string // as the override or the profile names it
-	Delegates bool   // its grant lets it start sub-agents of its own
-	Call      string // on whose behalf, as the ledger identifies it
+	Model     string // model as the override or the profile names it
+	Delegates bool   // whether its grant lets it delegate further
+	Call      string // id of the call in the ledger
 	Query     string
 }
 
-// init makes the parts that a delegation goes through. The fields are set by then: the tools of the caller, which its Func made, are among
-// them.
+// init makes the parts that a delegation passes through. It waits for the first call, because Set
+// holds tools that Func has made.
 func (d *Delegator) init() {
 	d.once.Do(func() {
 		if d.InlineResult <= 0 {
@@ -135,9 +144,10 @@ func (d *Delegator) init() {
 	})
 }
 
-// Admit reserves the delegations among the calls of one reply in one transaction, in call order: what the rule refuses
-// is refused alone. Calls to one child run in call order, so all but the first are reserved when their turn comes.
-// Every admitted call must reach its tool or Release.
+// Admit reserves the delegations among the calls of one reply in one transaction, in call order. A
+// call that the rule refuses does not stop the others. Calls to the same child run in call order,
+// so all but the first are reserved when their turn comes. Every admitted call must reach its tool
+// or Release.
 func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.init()
 	var asked []admission
@@ -145,7 +155,8 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 		if !d.delegates(c.Name) {
 			continue
 		}
-		// A call that a person is asked about, or that will be refused for its arguments, must not fork a child first.
+		// A call that a person is asked about, or whose arguments are not valid, must not fork a
+		// child first.
 		t, ok := d.Set.Get(c.Name)
 		if !ok || t.Run != tools.RunUnattended {
 			continue
@@ -160,7 +171,7 @@ func (d *Delegator) Admit(ctx context.Context, calls []tools.Call) {
 	d.admit(ctx, asked)
 }
 
-// admit reserves what was asked together and queues it for the tools.
+// admit reserves these calls together and queues them for their tools.
 func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	last := map[string]chan struct{}{} // the end of the latest call to one child
 	var together []request
@@ -182,8 +193,8 @@ func (d *Delegator) admit(ctx context.Context, asked []admission) {
 	d.queue.put(asked)
 }
 
-// admitAlone admits a call that is a reply of its own, which shares what is free with others. starved reports that all of it was refused
-// because nothing was left.
+// admitAlone admits a call that is a reply by itself, and shares what is free with others. starved
+// reports that all of it was refused because nothing was left.
 func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (starved bool) {
 	asked := d.catalog.read(ctx, c)
 	for i := range asked {
@@ -199,8 +210,8 @@ func (d *Delegator) admitAlone(ctx context.Context, c tools.Call, among int) (st
 	return len(asked) > 0
 }
 
-// Release ends what Admit began: it settles what was admitted and never run, and takes a slot again where this agent gave its own to those
-// that it waited for.
+// Release ends what Admit began. It settles what was admitted and never run, and takes a slot again
+// where the caller gave back its own to wait for sub-agents.
 func (d *Delegator) Release(ctx context.Context) {
 	d.init()
 	defer d.slots.resume(ctx)
@@ -214,19 +225,21 @@ func (d *Delegator) Release(ctx context.Context) {
 	}
 }
 
-// Leave hands over the slot that this agent has by now, nil for none.
+// Leave returns the slot that the caller has now, nil for none. The slot belongs to whoever called
+// Leave.
 func (d *Delegator) Leave() *convstore.Slot {
 	d.init()
 	return d.slots.leave()
 }
 
-// Transcript returns what was said in one descendant, in its last turns, or in all of them where last is 0. The text is whole, and it
-// can pass for nothing of ours. It is "" where nothing was said yet.
+// Transcript returns what was said in one descendant, in its last turns, or in all of them where
+// last is
+// 0. The text is not cut. It cannot close a wrapper of ours. It is "" where nothing was said yet.
 func (d *Delegator) Transcript(ctx context.Context, id convstore.ID, last int) (string, error) {
 	return d.subtree().transcript(ctx, id, last)
 }
 
-// subtree is what the caller can read.
+// subtree returns what the caller can read.
 func (d *Delegator) subtree() subtree { return subtree{scope: d.Scope, set: d.Set} }
 
 // The names of the tools of this package.
@@ -259,13 +272,14 @@ func (d *Delegator) Func(name string) (tools.Func, bool) {
 	return nil, false
 }
 
-// Calls returns how many delegations were made so far.
+// Calls returns how many delegations were reserved so far.
 func (d *Delegator) Calls() int {
 	d.init()
 	return d.ledger.calls()
 }
 
-// Repeats reports whether a call of the tool may be made again after a crash: one that has run answers from its run.
+// Repeats reports whether a call of the tool may be made again after a crash: a call whose child
+// has run is answered from that run.
 func (d *Delegator) Repeats(tool string) bool { return d.delegates(tool) }
 
 // Recalled reports whether a call was answered from a run that had ended before this one began.
@@ -274,7 +288,7 @@ func (d *Delegator) Recalled(call string) bool {
 	return ok
 }
 
-// The points of a delegation's way.
+// The points of a delegation, see Delegator.Checkpoint.
 const (
 	Reserved = "reserved"
 	Running  = "running"

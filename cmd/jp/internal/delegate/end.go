@@ -19,23 +19,24 @@ import (
 	"jp/tools/unseen"
 )
 
-// ending is what became of a delegation.
+// ending is how a delegation ended.
 type ending struct {
 	State    convstore.State
 	Reason   string
 	Text     string
-	Calls    int             // of its model
-	Own      convstore.Spend // what it has used; known once it is settled
-	Total    convstore.Spend // with all below it
+	Calls    int             // calls of its model
+	Own      convstore.Spend // what it used itself; set when it is settled
+	Total    convstore.Spend // what it and all below it used; set when it is settled
 	PID      int
 	Started  time.Time
 	Stderr   string
 	LastTool string
 
-	NoContext string // why the context that was asked for is not there
+	// why it did not get the context that was asked for; "" = it did, or none was asked for
+	NoContext string
 }
 
-// answered is what a turn with these events has handed in.
+// answered returns what a turn with these events has handed in.
 func answered(turn []convstore.Event) ending {
 	e := ending{Text: agent.Answer(turn)}
 	for _, ev := range turn {
@@ -59,7 +60,7 @@ func stored(turn []convstore.Event) (end *convstore.TurnEnd) {
 	return end
 }
 
-// check holds what was handed in to what was asked for, by the events of its turn.
+// check compares what was handed in with what was asked for, by the events of its turn.
 func (e *ending) check(r request, turn []convstore.Event) {
 	if r.context != "" {
 		e.NoContext = agent.NoContext(turn)
@@ -104,7 +105,7 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 		worse(convstore.StateLost, "its last line could not be read: "+bad.Error())
 	case result == nil && end.Cause == nil:
 		worse(convstore.StateLost, "it ended without its result line")
-	case result == nil: // stopped by us before it could write it
+	case result == nil: // we stopped it before it could write one
 	case !convstore.State(result.Status).Terminal():
 		worse(convstore.StateLost, "it reported an end that this version does not know")
 	default:
@@ -117,12 +118,13 @@ func verdict(end proc.Exit, runErr error, stored *convstore.TurnEnd, result *str
 		state, reason = convstore.StateTimeout, "the deadline passed"
 	}
 	if runErr != nil && end.Cause == nil {
-		worse(convstore.StateError, runErr.Error()) // something of it is still running, for one
+		// for example because something of it is still running
+		worse(convstore.StateError, runErr.Error())
 	}
 	return state, reason
 }
 
-// fromExit is what a wait status says by itself.
+// fromExit returns the state that a wait status means by itself.
 func fromExit(end proc.Exit) (convstore.State, string) {
 	deadline := errors.Is(end.Cause, context.DeadlineExceeded)
 	switch {
@@ -150,7 +152,7 @@ func fromExit(end proc.Exit) (convstore.State, string) {
 	return convstore.StateError, fmt.Sprintf("exit %d", end.Code)
 }
 
-// exitsOf lists the exit statuses that go with a state that a child reports.
+// exitsOf lists the exit statuses that agree with a state that a child reports.
 var exitsOf = map[convstore.State][]exit.Status{
 	convstore.StateOK:        {exit.OK},
 	convstore.StateEmpty:     {exit.Failed},
@@ -175,7 +177,8 @@ func agrees(end proc.Exit, s convstore.State) bool {
 	return false
 }
 
-// noTurn reports whether a run left no turn to read: it ended before it began one, or its conversation was removed.
+// noTurn reports whether a run left no turn to read: it ended before it began one, or its
+// conversation was removed.
 func noTurn(err error) bool {
 	var (
 		r *convstore.RangeError
@@ -184,7 +187,8 @@ func noTurn(err error) bool {
 	return errors.As(err, &r) || errors.As(err, &s)
 }
 
-// response wraps an ending for the model: with at most limit bytes of its text, truthful, and unable to close the wrapper.
+// response returns an ending for the model, with at most limit bytes of its text. Nothing in it can
+// close its wrapper.
 func (e *ending) response(child convstore.ID, limit int) tools.Result {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<response conversation_id="%s" status="%s"`, child, e.State)
@@ -203,12 +207,13 @@ func (e *ending) response(child convstore.ID, limit int) tools.Result {
 	return tools.Result{Text: b.String(), IsError: !e.handedIn()}
 }
 
-// handedIn reports whether there is a result to use.
+// handedIn reports whether the child handed in a result.
 func (e *ending) handedIn() bool {
 	return e.State == convstore.StateOK || e.State == convstore.StatePartial
 }
 
-// text returns what was handed in, at most limit bytes of it. Each line of it ends with a line break.
+// text returns what was handed in, at most limit bytes of it. Each line of it ends with a line
+// break.
 func (e *ending) text(child convstore.ID, limit int) string {
 	var b strings.Builder
 	text := neutralize(strings.TrimSpace(e.Text))
@@ -220,11 +225,11 @@ func (e *ending) text(child convstore.ID, limit int) string {
 	if rest > 0 {
 		fmt.Fprintf(&b, "[%d of %d bytes are cut here; read them with jp_conversation_print, id %s, last 1]\n", rest, len(text), child)
 	}
-	return neutralize(b.String()) // once more: what is beside a cut can become markup by it
+	return neutralize(b.String()) // once more: a cut can make markup of what is beside it
 }
 
-// trouble is what comes along with a failure: the last tool call, and what the sub-agent wrote on
-// stderr. "" when a result was handed in.
+// trouble returns what helps to understand a failure: the last tool call, and what the sub-agent
+// wrote on stderr. It is "" where a result was handed in.
 func (e *ending) trouble() string {
 	var b strings.Builder
 	if e.handedIn() {
@@ -240,8 +245,8 @@ func (e *ending) trouble() string {
 	return neutralize(b.String())
 }
 
-// messages is stderr with the error object that a sub-agent ends with in words, or without it where
-// the reason says the same.
+// messages returns stderr with the error object that a sub-agent ends with as plain text, or
+// without it where the reason says the same.
 func messages(stderr, reason string) string {
 	rest, last := "", stderr
 	if i := strings.LastIndexByte(stderr, '\n'); i >= 0 {
@@ -261,19 +266,20 @@ func messages(stderr, reason string) string {
 	return strings.TrimSpace(rest)
 }
 
-// bound cuts s to at most limit bytes at a rune and tells how many bytes are left out.
+// bound cuts s at a rune to at most limit bytes, and returns how many bytes are left out.
 func bound(s string, limit int) (string, int) {
 	cut := brief.Prefix(s, limit)
 	return cut, len(s) - len(cut)
 }
 
-// neutralize makes text from elsewhere harmless inside our wrapper: valid UTF-8 without NUL, and no tag of ours.
+// neutralize makes text of others harmless inside our wrapper: valid UTF-8 without NUL, and without
+// a tag of ours.
 func neutralize(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	return unseen.Defang(s, "response", "tool_result", "system")
 }
 
-// attribute makes text fit between double quotes in our wrapper: one short line.
+// attribute makes text fit between the double quotes of an attribute: one short line.
 func attribute(s string) string {
 	s, _ = bound(strings.Join(strings.Fields(neutralize(s)), " "), 300)
 	q := strconv.Quote(s)

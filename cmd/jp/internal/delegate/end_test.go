@@ -85,7 +85,8 @@ func TestRespond(t *testing.T) {
 	}
 }
 
-// foldTag is what a careless reader makes of a text: small letters, nothing unseen, no slash behind a `<`.
+// foldTag is what a careless reader makes of a text: small letters, nothing unseen, no slash behind
+// a `<`.
 func foldTag(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {

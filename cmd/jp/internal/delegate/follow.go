@@ -7,14 +7,14 @@ import (
 	"jp/convstore"
 )
 
-// Answered is the Phase of a call that is one delegation, when it has come to its end.
+// Answered is the Phase of a call that is one delegation, when the call has ended.
 const Answered = "answered"
 
 // Step is a point that a delegation or its call has come to.
 type Step struct {
 	Phase string // stream.Queued, stream.Started, stream.Ended, or Answered
-	// Delegation has PID from stream.Started on, State, Reason and Total with stream.Ended. With Answered it has State and Reason
-	// alone, or nothing where there is a Refusal.
+	// Delegation has PID from stream.Started on, State, Reason and Total with stream.Ended. With
+	// Answered it has State and Reason alone, or nothing where there is a Refusal.
 	convstore.Delegation
 	Refusal *Refusal // the rule has refused what was called for
 }
@@ -25,7 +25,8 @@ func endStep(del convstore.Delegation, e ending) Step {
 	return Step{Phase: stream.Ended, Delegation: del}
 }
 
-// answeredStep is the end of a call that is one delegation. It reports false where the delegation was neither run nor refused.
+// answeredStep is the end of a call that is one delegation. It reports false where the delegation
+// was neither run nor refused.
 func answeredStep(o outcome) (Step, bool) {
 	s := Step{Phase: Answered, Delegation: convstore.Delegation{State: o.State, Reason: o.Reason}}
 	return s, errors.As(o.denied, &s.Refusal) || o.denied == nil && o.State != ""

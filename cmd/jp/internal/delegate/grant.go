@@ -6,7 +6,8 @@ import (
 	"jp/convstore"
 )
 
-// pool is what one reply may hand down: the caller's share of what remains, and never what is set aside for its own last call.
+// pool returns what one reply may hand down: the caller's share of what is free, without what is
+// set aside for the caller's own last call.
 func pool(s convstore.Standing, c Caller) convstore.Budget {
 	free := s.Account.Free
 	p := convstore.Budget{Tokens: convstore.Pool(free.Tokens, c.Limits.Share), CostNano: convstore.Pool(free.CostNano, c.Limits.Share)}
@@ -19,8 +20,9 @@ func pool(s convstore.Standing, c Caller) convstore.Budget {
 	return p
 }
 
-// grants shares the pool among the asks that nothing refuses: the calls get the same part each, and of a batch's part the
-// same each of its items, at most what was asked for and what the profile allows.
+// grants shares the pool among the asks that are not refused. Each call gets the same part, and
+// each item of a batch the same part of that of the batch. Nobody gets more than was asked for, or
+// than its profile allows.
 func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []error) []convstore.Budget {
 	admitted := func(i int) bool { return vs[i].Err == nil && over[i] == nil }
 	items := map[*Batch]int{}
@@ -48,7 +50,8 @@ func grants(s convstore.Standing, c Caller, asks []Ask, vs []Verdict, over []err
 	return out
 }
 
-// part is the grant of one ask, when calls share the pool and items the batch that it is of.
+// part returns the grant of one ask, where so many calls share the pool, and so many items its
+// batch.
 func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget) convstore.Budget {
 	one := func(pool *int64, batch func(convstore.Budget) *int64, want, most *int64) *int64 {
 		if a.Batch == nil {
@@ -64,8 +67,8 @@ func part(pool convstore.Budget, calls, items int, a Ask, caps convstore.Budget)
 	}
 }
 
-// affordable refuses what could not be granted if it were the only ask, and what has no price where a person set a limit
-// of money.
+// affordable refuses an ask for which nothing would be left if it were the only one, and a model
+// without a price where a limit of money must hold.
 func affordable(s convstore.Standing, c Caller, a Ask, child convstore.Child) error {
 	if err := spent(s.Account.Free, part(pool(s, c), 1, 1, a, child.Grant.Caps)); err != nil {
 		return err
@@ -98,7 +101,7 @@ func orZero(n *int64) *int64 {
 	return n
 }
 
-// dollars shows billionths of a dollar in full.
+// dollars formats billionths of a dollar without rounding.
 func dollars(nano int64) string {
 	return fmt.Sprintf("%d.%09d USD", nano/1e9, nano%1e9)
 }

@@ -51,9 +51,9 @@ func sides(b convstore.Budget) map[string]*int64 {
 	return map[string]*int64{"tokens": b.Tokens, "cost": b.CostNano}
 }
 
-// FuzzGrants: what one reply's asks are granted together is never more than is free and leaves the caller its closing call,
-// no ask is granted more than it wished or its profile allows, limits of calls, children and price hold, and the same input
-// gives the same bytes.
+// FuzzGrants: what one reply's asks are granted together is never more than is free and leaves the
+// caller its closing call, no ask is granted more than it wished or its profile allows, limits of
+// calls, children and price hold, and the same input gives the same bytes.
 func FuzzGrants(f *testing.F) {
 	f.Add(1.0, []byte{2, 50, 2, 50})
 	f.Add(0.5, []byte{1, 15, 1, 15, 0, 0, 0, 0, 0, 0, 3, 5, 5, 5, 5, 5, 5, 5, 5})
@@ -66,7 +66,8 @@ func FuzzGrants(f *testing.F) {
 		s := standing(d.n(3), 3, []string{toolQuery, toolBatch, "fs_read_file"})
 		s.Account.Left, s.Account.Free = left, left
 		for i, free := range []**int64{&s.Account.Free.Tokens, &s.Account.Free.CostNano} {
-			if held := int64(d.n(256)); *free != nil && **free > -1<<62 { // by runs that have not ended
+			// by runs that have not ended
+			if held := int64(d.n(256)); *free != nil && **free > -1<<62 {
 				*free = amount(**free - held*int64(1+i*1000))
 			}
 		}
@@ -187,8 +188,8 @@ func shown(vs []Verdict) []string {
 	return out
 }
 
-// FuzzRefusedLeavesNothing: arguments of any kind, for a caller that may delegate nothing, make an error result, and no
-// conversation, delegation or count in the store.
+// FuzzRefusedLeavesNothing: arguments of any kind, for a caller that may delegate nothing, make an
+// error result, and no conversation, delegation or count in the store.
 func FuzzRefusedLeavesNothing(f *testing.F) {
 	names := []string{toolQuery, toolBatch, toolLLMQuery, toolReview}
 	f.Add(uint8(0), `{"config":"agent/researcher","query":"x"}`)

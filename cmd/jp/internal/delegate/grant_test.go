@@ -132,7 +132,8 @@ func TestPriceUnknown(t *testing.T) {
 	}
 }
 
-// TestGrantsComeToNoMore: whatever is asked, what is granted is never more than the share of what is free.
+// TestGrantsComeToNoMore: whatever is asked, what is granted is never more than the share of what
+// is free.
 func TestGrantsComeToNoMore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := standing(0, 0, nil)

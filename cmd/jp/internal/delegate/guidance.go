@@ -1,6 +1,6 @@
 package delegate
 
-// Guidance is the section of the system prompt that comes with delegation tools, and only with them.
+// Guidance is the section of the system prompt for agents that hold delegation tools.
 const Guidance = `# Sub-agents
 
 Some of your tools hand work to sub-agents: separate assistants with their own model, tools and conversation. You get their

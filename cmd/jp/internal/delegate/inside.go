@@ -11,9 +11,10 @@ import (
 	"jp/convstore"
 )
 
-// Inside is what one call of a tool that runs jp may delegate: by the caller's one rule, in its scope, on its account, as the
-// tool that it is. The delegations of a call are numbered as they come, so that a call is not one that could be repeated: a
-// turn that goes on after a crash does not make it again. Safe for concurrent use.
+// Inside delegates for a jp that runs inside one call of a tool. The caller's rule, scope and
+// account apply, and the rule is asked about the tool that the call is of. The delegations of the
+// call are numbered in the order in which they come. That order may differ the next time, so a turn
+// that is resumed after a crash does not repeat such a call. Safe for concurrent use.
 type Inside struct {
 	catalog *catalog
 	ledger  *ledger
@@ -25,7 +26,7 @@ type Inside struct {
 	mu     sync.Mutex
 	closed bool
 	n      int
-	forked map[convstore.ID]forked // admitted, and not run yet
+	forked map[convstore.ID]forked // delegations that Fork admitted and no Query has run
 }
 
 type forked struct {
@@ -33,11 +34,11 @@ type forked struct {
 	req request
 }
 
-// Order is a delegation as a jp inside a tool asks for it.
+// Order is a delegation that a jp inside a tool asks for.
 type Order struct {
-	ID      convstore.ID // the sub-conversation that goes on; 0 = a new one
-	Profile string       // as the enum spells it; of a child that goes on "" is the one it has
-	Model   string       // an override; "" = none
+	ID      convstore.ID // sub-conversation to continue; 0 = a new one
+	Profile string       // name in the enum, or path; "" = the profile of the sub-conversation ID
+	Model   string       // override of the model; "" = none
 	Title   string
 	Query   string
 }
@@ -48,20 +49,20 @@ type Report struct {
 	Turn     int
 	State    convstore.State
 	Reason   string
-	Text     string // cannot close the wrapper that results of sub-agents come in
+	Text     string // answer, which cannot close the wrapper of a result
 	Model    string
 	Usage    convstore.Usage
 	Cost     *int64 // nano-dollars; nil = unknown
 	Duration time.Duration
 }
 
-// Inside begins the call of a tool.
+// Inside begins a call of a tool. Its Close ends it.
 func (d *Delegator) Inside(tool, call string) *Inside {
 	d.init()
 	return &Inside{catalog: d.catalog, ledger: d.ledger, runner: d.runner, tool: tool, call: call, forked: map[convstore.ID]forked{}}
 }
 
-// Close settles what was admitted and never run. Nothing may be running.
+// Close settles what was admitted and never run. No Query may be running.
 func (in *Inside) Close(ctx context.Context) {
 	in.mu.Lock()
 	left := in.forked
@@ -72,7 +73,8 @@ func (in *Inside) Close(ctx context.Context) {
 	}
 }
 
-// Fork admits a new delegation, which a Query with its id runs. The one rule decides here and not again.
+// Fork admits a new delegation, which a Query with its id runs. The rule decides here and not
+// again.
 func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
 	if o.ID != 0 {
 		return 0, errors.New("a fork is a new conversation")
@@ -96,8 +98,9 @@ func (in *Inside) Fork(ctx context.Context, o Order) (convstore.ID, error) {
 	return id, nil
 }
 
-// Query runs a delegation to its end: a new one, one that Fork admitted, or one more of a child. The error is that of the
-// rule, of the scope, of a child that is busy, or of the store; how a run ended is no error.
+// Query runs a delegation to its end: a new one, one that Fork admitted, or another turn of a
+// child. The error is that of the rule, of the scope, of a child that is busy, or of the store. How
+// the child ended is no error: the Report says it.
 func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	if strings.TrimSpace(o.Query) == "" {
 		return Report{}, errors.New("query: is empty")
@@ -129,7 +132,7 @@ func (in *Inside) Query(ctx context.Context, o Order) (Report, error) {
 	}, nil
 }
 
-// take returns what Fork admitted for this child.
+// take returns what Fork admitted for this child, and reports whether it did.
 func (in *Inside) take(o Order) (forked, bool, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -146,7 +149,7 @@ func (in *Inside) take(o Order) (forked, bool, error) {
 	return f, true, nil
 }
 
-// admit asks the rule and reserves.
+// admit reserves a delegation, if the rule allows it.
 func (in *Inside) admit(ctx context.Context, o Order) (forked, error) {
 	in.mu.Lock()
 	in.n++

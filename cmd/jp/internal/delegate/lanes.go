@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// lanes bound how many calls run at the same time that come one by one, each a reply of its own, as those of an MCP client do. Each
-// call is given an even part of what is free; the others wait before they reserve. Safe for concurrent use.
+// lanes bound how many calls run at the same time that come one by one, each a reply by itself,
+// like those of an MCP client. Each call gets an even part of what is free; the others wait before
+// they reserve. Safe for concurrent use.
 type lanes struct {
-	most int           // 0 = as many as come, each as if it were the only one
-	free chan struct{} // a token for each call that has a lane
+	most int           // 0 = no bound
+	free chan struct{} // one token for each call that has a lane
 
 	mu   sync.Mutex
 	open int           // calls that have reserved and not ended
@@ -20,9 +21,9 @@ func newLanes(most int) *lanes {
 	return &lanes{most: most, free: make(chan struct{}, max(most, 0)), left: make(chan struct{})}
 }
 
-// enter waits until a call may reserve, has it do so, and returns what ends the call. reserve is given among how many calls it has to
-// share what is free: itself and those that may still come while it runs. Where it finds nothing free it is starved: it is called again
-// when another call has ended.
+// enter waits for a lane, calls reserve, and returns the function that ends the call. reserve gets
+// the number of calls that share what is free: its own, and those that may still come while it
+// runs. If it reports that nothing was free, it is called again when another call has ended.
 func (l *lanes) enter(ctx context.Context, reserve func(among int) (starved bool)) (leave func(), err error) {
 	if l.most <= 0 {
 		reserve(1)

@@ -14,16 +14,17 @@ import (
 type ledger struct {
 	scope    convstore.Scope
 	caller   Caller // for the rule
-	replayed bool   // children follow a recording
+	replayed bool   // whether a recording answers in the children
 	warn     func(format string, a ...any)
 	log      *slog.Logger
 
 	mu   sync.Mutex
-	made int // delegations that were reserved
+	made int // number of delegations that were reserved
 }
 
-// reserve runs the rule over asks in one transaction. The store takes all or nothing, so what the rule refuses is left out of what the
-// store is given. A child that is busy is refused alone, by trying the rest again.
+// reserve asks the rule about asks and reserves what it allows, in one transaction. It returns a
+// reservation or an error for each ask. The store takes all or nothing: what the rule refuses is
+// left out before, and where a child is busy the others are tried again without it.
 func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Reservation, []error) {
 	res := make([]*convstore.Reservation, len(asks))
 	errs := make([]error, len(asks))
@@ -59,8 +60,9 @@ func (l *ledger) reserve(ctx context.Context, asks []request) ([]*convstore.Rese
 	}
 }
 
-// decide has the rule decide about asks, as the store knows the caller now. It returns the children to reserve, and the index of the
-// ask of each. errs takes why an ask is refused; the error is the store's.
+// decide asks the rule about asks, with what the store knows of the caller now. It returns the
+// children to reserve, and for each the index of its ask. It writes to errs why an ask is refused.
+// Its own error is that of the store.
 func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore.ID]error, errs []error) (children []convstore.Child, granted []int, err error) {
 	var put []Ask
 	var from []int // index in asks of each of put
@@ -72,7 +74,8 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 		if errs[i] = busy[ask.ID]; errs[i] != nil {
 			continue
 		}
-		// One that a crash kept from beginning is decided about again, and reserved under its call.
+		// A delegation that a crash kept from beginning is decided about again, under the same
+		// call.
 		if d, ok := s.Existing(ask.Call); ok && !d.Unstarted {
 			children = append(children, convstore.Child{Call: ask.Call})
 			granted = append(granted, i)
@@ -95,8 +98,8 @@ func (l *ledger) decide(s convstore.Standing, asks []request, busy map[convstore
 	return children, granted, nil
 }
 
-// settle ends a reservation in the store, and tells e what was used. Where the store fails the reservation is released: nobody holds the
-// child's lock then, and whoever looks next finds the delegation lost.
+// settle settles a reservation in the store, and sets in e what was used. Where the store fails it
+// frees the run lock of the child: whoever looks next finds the delegation lost.
 func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *ending) error {
 	settled, err := l.scope.Settle(ctx, res, convstore.Outcome{
 		State: e.State, Reason: e.Reason, PID: e.PID, Started: e.Started, Ended: time.Now(),
@@ -113,7 +116,8 @@ func (l *ledger) settle(ctx context.Context, res *convstore.Reservation, e *endi
 
 // cancel settles a reservation that was never run.
 func (l *ledger) cancel(ctx context.Context, res *convstore.Reservation) {
-	_ = l.settle(ctx, res, &ending{State: convstore.StateCancelled, Reason: "never started"}) // settle has warned of it
+	// settle has warned
+	_ = l.settle(ctx, res, &ending{State: convstore.StateCancelled, Reason: "never started"})
 }
 
 // calls returns how many delegations were reserved.

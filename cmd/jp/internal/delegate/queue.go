@@ -6,13 +6,14 @@ import (
 	"jp/convstore"
 )
 
-// admission is a call between Admit, which reserves it, and the tool that runs it.
+// admission is a call that Admit has seen, and that its tool has not run yet.
 type admission struct {
 	request
-	res   *convstore.Reservation // nil = it is reserved in its turn, or err says why not at all
-	err   error
-	after <-chan struct{} // closed when an earlier call of the reply to the same child has ended; nil = there is none
-	done  chan struct{}   // closed when this call has ended; nil for a new child
+	res *convstore.Reservation // nil = not reserved: its turn has not come, or err says why
+	err error
+	// closed when the call before it to the same child has ended; nil = there is none
+	after <-chan struct{}
+	done  chan struct{} // closed when this call has ended; nil for a new child
 }
 
 // queue holds admissions until their calls claim them. Safe for concurrent use.
@@ -47,7 +48,8 @@ func (q *queue) drain() map[string]admission {
 	return left
 }
 
-// line puts a call behind the latest to the same child, whose end is in last.
+// line puts a call behind the latest one to the same child. last holds, by child, the done of that
+// one.
 func (a *admission) line(last map[string]chan struct{}) {
 	if queue := a.queue(); a.err == nil && queue != "" {
 		a.after = last[queue]
@@ -56,8 +58,8 @@ func (a *admission) line(last map[string]chan struct{}) {
 	}
 }
 
-// partLater has the items of a batch that are reserved alone, in their turn, ask for no more than those that were reserved together
-// got.
+// partLater bounds what the items of a batch ask for that are reserved later, each in its turn: no
+// more than the items got that were reserved together.
 func partLater(list []admission) {
 	part := map[*Batch]convstore.Budget{}
 	for _, a := range list {

@@ -10,10 +10,11 @@ import (
 	"jp/tools"
 )
 
-// subtree is what a caller can read: the strict descendants of its conversation. Its methods are the conversation tools.
+// subtree is what a caller can read: the strict descendants of its conversation. Its methods are
+// the conversation tools.
 type subtree struct {
 	scope convstore.Scope
-	set   tools.Set // the caller's, which says how long a result may be
+	set   tools.Set // tools of the caller, which say how long a result may be
 }
 
 // turn returns the events of one turn of a descendant, nil when there is none.
@@ -42,7 +43,7 @@ type listed struct {
 	Parent  string `json:"parent_id"`
 }
 
-// recorded returns the end of a delegation as the store has it, with the events of its turn.
+// recorded returns the ending of a delegation from the store, with the events of its turn.
 func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending, []convstore.Event, error) {
 	events, err := t.turn(ctx, del.Child, del.ChildTurn)
 	e := answered(events)
@@ -50,7 +51,7 @@ func (t subtree) recorded(ctx context.Context, del convstore.Delegation) (ending
 	return e, events, err
 }
 
-// list shows the caller's own subtree.
+// list is jp_conversation_list: the conversations of the subtree.
 func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
 	convs, err := t.scope.List(ctx, convstore.Filter{Hidden: true})
 	if err != nil {
@@ -73,7 +74,8 @@ func (t subtree) list(ctx context.Context, _ tools.Call) (tools.Result, error) {
 	return tools.Result{Text: strings.TrimSpace(b.String())}, nil
 }
 
-// print shows what was said in one descendant, a result's worth of it at a time.
+// print is jp_conversation_print: what was said in one descendant, as much at a time as a result
+// may hold.
 func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		ID   string `json:"id"`
@@ -96,7 +98,7 @@ func (t subtree) print(ctx context.Context, c tools.Call) (tools.Result, error) 
 	case a.From < 0 || a.From >= len(text):
 		return denied(fmt.Errorf("from: %d is not within the %d bytes there are", a.From, len(text)))
 	}
-	const note = 100 // bytes at most of what is said of the rest
+	const note = 100 // most bytes of the line about the rest
 	most := tools.DefaultSizeThreshold
 	if tool, ok := t.set.Get(c.Name); ok {
 		most = tool.SizeLimit()
@@ -128,8 +130,8 @@ func (t subtree) transcript(ctx context.Context, id convstore.ID, last int) (str
 	return neutralize(strings.TrimSpace(b.String())), nil
 }
 
-// writeEvent writes an event under a heading of its own. What was said stands behind a bar, so that no text can pass for a
-// heading.
+// writeEvent writes an event under a heading. Each line that was said has a bar in front, so that
+// no text can pass for a heading.
 func writeEvent(b *strings.Builder, ev convstore.Event) {
 	head := func(format string, args ...any) {
 		fmt.Fprintf(b, "## turn %d: %s\n", ev.Turn, fmt.Sprintf(format, args...))
@@ -165,7 +167,7 @@ func writeEvent(b *strings.Builder, ev convstore.Event) {
 	}
 }
 
-// grep searches the caller's subtree for plain text, ignoring case.
+// grep is jp_conversation_grep: it searches the subtree for plain text, ignoring case.
 func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	var a struct {
 		Pattern string `json:"pattern"`
@@ -212,7 +214,8 @@ func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	return tools.Result{Text: neutralize(strings.TrimSpace(b.String()))}, nil
 }
 
-// denied is an error for the model to read: unknown ids and ids outside the subtree among them.
+// denied returns an error for the model to read, for example about an id that is not in the
+// subtree.
 func denied(err error) (tools.Result, error) {
 	return tools.Result{Text: neutralize(err.Error()), IsError: true}, nil
 }

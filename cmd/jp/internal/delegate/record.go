@@ -7,7 +7,8 @@ import (
 	"jp/convstore"
 )
 
-// LogEnd writes the one line that the log has of a delegation that was settled: what its record in the store says.
+// LogEnd writes the one line in the log about a delegation that was settled, from its record in the
+// store.
 func LogEnd(log *slog.Logger, d convstore.Delegation) {
 	within := ""
 	if d.Within != 0 {
@@ -28,7 +29,7 @@ func LogEnd(log *slog.Logger, d convstore.Delegation) {
 	)
 }
 
-// unlimited is how the log writes a limit.
+// unlimited returns a limit as the log writes it.
 func unlimited(n *int64) any {
 	if n == nil {
 		return "unlimited"

@@ -12,10 +12,10 @@ import (
 	"jp/tools"
 )
 
-// DepthCeiling is the deepest that any delegation may ever be, whatever is configured.
+// DepthCeiling is the deepest level that a delegation may have, whatever is configured.
 const DepthCeiling = 5
 
-// Code says which part of the rule refused.
+// Code names the part of the rule that refused.
 type Code string
 
 // The codes of a refusal, in the order in which the rule checks them.
@@ -29,11 +29,12 @@ const (
 	CodeChildren Code = "children"
 )
 
-// Refusal is the answer no. Same state, same bytes: it holds nothing that changes from run to run.
+// Refusal is a no of the rule. The same state gives the same bytes: nothing in it changes from run
+// to run.
 type Refusal struct {
 	Code Code
 	Text string
-	Hint string // for a person: what to try
+	Hint string // advice for a person; "" = none
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Code, r.Text) }
@@ -49,69 +50,72 @@ func (r *Refusal) withHint(hint string) *Refusal {
 
 // Limits are the caller's delegation limits, from its stored config.
 type Limits struct {
-	MaxDepth    int     // levels below this caller; a child without the key has 0
-	MaxPerTurn  int     // delegations in one turn of the caller
-	MaxChildren int     // conversations made in a session, where the root has not said so in the store
-	MaxParallel int     // sub-agents of the tree that work at the same time, likewise
-	Share       float64 // of what remains that one reply may hand down, 0 to 1
+	MaxDepth    int // levels below this caller; a child without the key has 0
+	MaxPerTurn  int // delegations in one turn of the caller
+	MaxChildren int // conversations made in a session, where the store has no limit of the root
+	// sub-agents of the tree that work at the same time, where the store has no limit of the root
+	MaxParallel int
+	Share       float64 // part of what is left that one reply may hand down, 0 to 1
 	Timeout     time.Duration
-	Profiles    []string // what the config enum lists
+	Profiles    []string // profiles of the enum
 }
 
-// Ask is one wished delegation.
+// Ask is one delegation that is asked for.
 type Ask struct {
 	Call    string // tool call id: (caller, Call) identifies the delegation
-	Tool    string // the delegation tool that was called
+	Tool    string // tool that was called
 	ID      convstore.ID
 	Title   string
 	Profile Profile
 
-	Model    string           // an override of the child's model; "" = none
-	Want     convstore.Budget // the most that it shall be granted; nil = as much as the rule gives
-	Batch    *Batch           // the call that it is an item of; nil = a call of its own
-	Deadline time.Time        // the caller's own; zero = none
-	Among    int              // calls that share what is free, at least: those of the reply, and others that may come while it runs
+	Model    string           // override of the child's model; "" = none
+	Want     convstore.Budget // most that it shall be granted; nil = as much as the rule grants
+	Batch    *Batch           // batch that it is an item of; nil = a call by itself
+	Deadline time.Time        // deadline of the caller; zero = none
+	// least number of calls that share what is free, for those that come later
+	Among int
 
-	Fixed  bool   // the tool has one sub-agent, which a person fixed; its children are leaves
-	Sticky string // the child is the one of its caller with this label; "" = not so
+	Fixed  bool   // whether the tool has one profile, which a person fixed; its children are leaves
+	Sticky string // label of the caller's one child that does this; "" = a new child for each call
 }
 
-// Batch is a call of several items, which share one grant: each is given the same part of it.
+// Batch is a call of several items, which share one grant: each gets the same part of it.
 type Batch struct {
-	Want convstore.Budget // the most that all items together shall be granted
+	Want convstore.Budget // most that all items together shall be granted
 }
 
-// Profile is what the rule needs to know of a resolved agent profile.
+// Profile is a resolved agent profile, as far as the rule needs it.
 type Profile struct {
-	Name      string // as the enum spells it
-	Arg       string // for argv: an absolute path or builtin:name
+	Name      string // name in the enum
+	Arg       string // value of --cfg for the child: an absolute path or builtin:name
 	Hash      string
 	Model     string
 	Config    convstore.Config  // resolved; Tools are the names it enables
-	Sources   map[string]string // of these tools, by name
-	Authority map[string]string // what each of them is, by name
-	Leave     map[string]string // what each of them may do unasked, by name
-	MaxDepth  int
-	Caps      convstore.Budget // what it sets itself: token_budget, max_cost_per_session
+	Sources   map[string]string // sources of these tools, by name
+	Authority map[string]string // what each tool is, by name; see tools.Definition.Authority
+	// what each tool may do unasked, by name; see tools.Definition.Leave
+	Leave    map[string]string
+	MaxDepth int
+	Caps     convstore.Budget // its own token_budget and max_cost_per_session
 }
 
-// Caller is what the rule takes from the calling agent besides the store's word on it.
+// Caller is the calling agent, as far as the store does not know it.
 type Caller struct {
-	Tools   []string // effective tools: what it is offered and can call
+	Tools   []string // tools that it holds
 	Limits  Limits
-	Closing convstore.Budget        // set aside for its own last call, not handed down; unlimited amounts set nothing aside
+	Closing convstore.Budget        // amounts set aside for its own last call; nil = none
 	Priced  func(model string) bool // whether the price of a model is known; nil = of none
 }
 
-// Verdict is what the rule says to one ask: the child to run, or why not.
+// Verdict is the answer of the rule to one ask: the child to run, or why not.
 type Verdict struct {
 	Child convstore.Child
-	Err   error // a *Refusal, or an error of the store's about the ask's ID
+	Err   error // *Refusal, or an error of the store about the ID of the ask
 }
 
-// Decide is the one rule: may the caller, as the store knows it now, run these children? It is pure; the store calls it
-// inside the transaction that forks or reserves. The asks are those of one reply, in call order: what is refused is refused
-// alone and counts for nothing, the others share what there is.
+// Decide is the one rule: may the caller, as the store knows it now, run these children? It is
+// pure. The store calls it inside the transaction that forks or reserves. The asks are those of one
+// reply, in call order. An ask that is refused counts for nothing; the others share what there is.
 func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	vs := make([]Verdict, len(asks))
 	for i, a := range asks {
@@ -131,7 +135,7 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 				late = late || vs[i].Err != nil
 			}
 		}
-		if late { // there is less to share among, and there may be room for another
+		if late { // fewer asks share now, and there may be room for another
 			continue
 		}
 		for i := range vs {
@@ -143,7 +147,7 @@ func Decide(s convstore.Standing, c Caller, asks []Ask) []Verdict {
 	}
 }
 
-// draft applies depth, tool and profile, and makes the child without the amounts of its grant.
+// draft applies depth, tool and profile. It makes the child, without the amounts of its grant.
 func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	p := s.Caller
 	depth := p.Depth + 1
@@ -156,7 +160,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		depth = child.Depth
 	}
 
-	// 1. Depth. A grant carries the deepest level allowed below it, already cut to that of every ancestor.
+	// 1. Depth. A grant holds the deepest level that is allowed below it.
 	deepest := deepestBelow(p, c.Limits.MaxDepth)
 	for _, up := range s.Ancestors {
 		if up.Grant != nil {
@@ -186,7 +190,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}
 	within := func(t string) bool { return ceiling.holds(t, a.Profile.Sources[t], is[t]) }
 	if a.ID != 0 && child.Grant != nil {
-		// What a child holds that goes on was cut to its role when it was forked.
+		// The tools of a child that is continued were narrowed to its role when it was forked.
 		held, is, may = child.Grant.Tools, child.Grant.Authority, child.Grant.Leave
 		within = func(t string) bool { return covers(p.Grant, t, is[t]) }
 	}
@@ -198,7 +202,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 				above = p.Grant.Leave[t]
 			}
 			if above != "" && !tools.RunsUnasked(above) {
-				continue // what the caller cannot run it cannot have run for it
+				continue // what the caller cannot run, no child can run for it
 			}
 			granted = append(granted, t)
 			authority[t] = is[t]
@@ -235,7 +239,7 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 		Timeout: c.Limits.Timeout, Deadline: a.Deadline, Caps: caps,
 	}
 	if a.ID != 0 {
-		// A child that goes on keeps its stored config: its profile is not read again.
+		// A child that is continued keeps its stored config: its profile is not read again.
 		return convstore.Child{
 			Call: a.Call, ID: a.ID, Kind: kind, Model: cmp.Or(a.Model, child.Model), Grant: grant,
 			ToolsTotal: total, ToolsDenied: total - len(granted),
@@ -250,8 +254,8 @@ func draft(s convstore.Standing, c Caller, a Ask) (convstore.Child, error) {
 	}, nil
 }
 
-// count applies the limits of calls and children to the asks that are not refused yet, in call order. That of children is
-// the session's, which a child cannot raise for itself.
+// count applies the limits of calls and children to the asks that are not refused yet, in call
+// order. The limit of children is that of the session, which a child cannot raise for itself.
 func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []error) {
 	calls, made, most := s.Calls, s.Children, c.Limits.MaxChildren
 	if l := s.Account.Limits; l != nil {
@@ -276,7 +280,7 @@ func count(s convstore.Standing, c Caller, asks []Ask, vs []Verdict) (over []err
 	return over
 }
 
-// deepestBelow is the deepest level that a delegation by p may have.
+// deepestBelow returns the deepest level that a delegation by p may have.
 func deepestBelow(p convstore.Conversation, configured int) int {
 	if p.Grant != nil {
 		return min(DepthCeiling, p.Grant.MaxDepth)
@@ -292,10 +296,12 @@ const (
 	roleSubagent = profiles.RoleSubagent
 )
 
-// LabelSpecialization is the label of the one child of a caller, tool and session: <tool>/<session>. Nobody else sets it.
+// LabelSpecialization is the label of the one child for a caller, tool and session. Its value is
+// <tool>/<session>. Only this package sets it.
 const LabelSpecialization = "specialization"
 
-// refused tells an error of the rule or of the scope from a failure of the store.
+// refused reports whether an error is a no of the rule or of the scope, and not a failure of the
+// store.
 func refused(err error) bool {
 	var (
 		r  *Refusal

@@ -50,8 +50,8 @@ func caller(tools ...string) Caller {
 	return Caller{Tools: tools, Limits: Limits{MaxDepth: 1, MaxPerTurn: 5, MaxChildren: 64, Timeout: 10 * time.Minute, Profiles: []string{"agent/researcher"}}}
 }
 
-// TestDecideEveryCombination walks depth, ceiling, tool, profile and target and compares with the rule said again as
-// plain conditions.
+// TestDecideEveryCombination walks depth, ceiling, tool, profile and target and compares with the
+// rule said again as plain conditions.
 func TestDecideEveryCombination(t *testing.T) {
 	n := 0
 	for depth := range 7 {

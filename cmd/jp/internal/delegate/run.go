@@ -10,11 +10,12 @@ import (
 	"jp/tools"
 )
 
-// query is every delegation tool but the batch: it takes what Admit reserved, or reserves now, runs the child and tells its end.
+// query is every delegation tool but jp_batch_query. It takes what Admit reserved, or reserves now,
+// runs the child and returns its end.
 func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, error) {
 	d.init()
 	a, ok := d.queue.claim(c.ID)
-	if !ok { // a person was asked for permission, or it is a reply of its own
+	if !ok { // a person was asked for permission, or the call is a reply by itself
 		leave, err := d.lanes.enter(ctx, func(among int) bool { return d.admitAlone(ctx, c, among) })
 		if err != nil {
 			return tools.Result{}, err
@@ -35,16 +36,17 @@ func (d *Delegator) query(ctx context.Context, c tools.Call) (tools.Result, erro
 	return o.response(o.child, d.InlineResult), err
 }
 
-// outcome is what a delegation came to.
+// outcome is how a call for a delegation ended.
 type outcome struct {
-	denied   error        // why it was not run; nil = it was
-	child    convstore.ID // 0 when it had none yet
-	turn     int          // of the child, that it ran
-	recalled bool         // the run had ended before
-	ending                // its State is empty when the store has failed
+	denied   error        // why the child was not run; nil = it was
+	child    convstore.ID // 0 = there was none yet
+	turn     int          // number of the turn that the child ran
+	recalled bool         // whether the child had run before, for an earlier try of the call
+	ending                // State is "" where the store has failed
 }
 
-// carryOut runs what was admitted, in its turn. With an error the run is being stopped, or the store has failed.
+// carryOut runs what was admitted, when its turn comes. An error means that the run is being
+// stopped, or that the store has failed.
 func (d *Delegator) carryOut(ctx context.Context, a admission) (outcome, error) {
 	if a.done != nil {
 		defer close(a.done)
@@ -94,12 +96,12 @@ func (d *Delegator) showDenied(a admission) {
 	d.runner.watch(l)
 }
 
-// unstarted is the end of what was stopped while it waited.
+// unstarted is the ending of a delegation that was stopped while it waited.
 func unstarted() ending {
 	return ending{State: convstore.StateCancelled, Reason: "cancelled before it started"}
 }
 
-// recall answers a repeated call from the run that exists.
+// recall answers a repeated call from the run that there is.
 func (d *Delegator) recall(ctx context.Context, res *convstore.Reservation, r request) (outcome, error) {
 	del := res.Delegation
 	if del.State == "" {

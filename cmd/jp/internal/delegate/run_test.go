@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLeft: a child is told how long its caller goes on, as a duration: it has the same time whatever the clock says by then.
+// TestLeft: a child is told how long its caller goes on, as a duration: it has the same time
+// whatever the clock says by then.
 func TestLeft(t *testing.T) {
 	if got := left(t.Context()); got != 0 {
 		t.Errorf("left without a deadline = %v, want none", got)

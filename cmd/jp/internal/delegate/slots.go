@@ -7,25 +7,28 @@ import (
 	"jp/convstore"
 )
 
-// treeSlots are the slots of a tree as one of its agents uses them: they bound how many sub-agents of the tree work at the same time, at
-// whatever depth. A sub-agent inherits its slot. From the moment that it waits for sub-agents of its own until the calls of that reply
-// have ended it has none, so that those below it always find one. Safe for concurrent use.
+// treeSlots are the slots of a tree, as one of its agents uses them. They bound how many sub-agents
+// of the tree work at the same time, at any depth. A sub-agent inherits its slot. It gives the slot
+// back before it waits for sub-agents of its own, and takes one again when the calls of that reply
+// have ended. So those below it always find one. Safe for concurrent use.
 type treeSlots struct {
 	scope convstore.Scope
 	warn  func(format string, a ...any)
 
 	mu    sync.Mutex
-	own   *convstore.Slot  // of this agent; nil at a root, and while it waits for sub-agents
+	own   *convstore.Slot  // slot of this agent; nil at a root, and while it waits for sub-agents
 	slots *convstore.Slots // nil before the first delegation
-	given bool             // own was given back and is to be taken again
+	given bool             // whether own was given back and is to be taken again
 }
 
-// take waits for a slot for the child of a delegation, and gives back this agent's own before. queued is called if it has to wait.
+// take gives back this agent's own slot and waits for one for the child of a delegation. It calls
+// queued if it has to wait.
 func (t *treeSlots) take(ctx context.Context, del convstore.Delegation, queued func()) (*convstore.Slot, error) {
 	return t.pause(del).Take(ctx, queued)
 }
 
-// free gives back the slot of a child that has ended, and of which this process may hold nothing any more.
+// free gives back the slot of a child that has ended. This process passed the slot on and holds
+// nothing of it.
 func (t *treeSlots) free(slot *convstore.Slot) {
 	if err := slot.Release(); err != nil {
 		t.warn("slot of a sub-agent: %v", err)
@@ -49,7 +52,7 @@ func (t *treeSlots) pause(del convstore.Delegation) *convstore.Slots {
 	return t.slots
 }
 
-// leave hands over this agent's own slot, nil for none.
+// leave returns this agent's own slot, nil for none, and forgets it.
 func (t *treeSlots) leave() *convstore.Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +61,8 @@ func (t *treeSlots) leave() *convstore.Slot {
 	return slot
 }
 
-// resume takes a slot again before this agent goes on. Without one it goes on only to stop: when ctx has ended.
+// resume takes a slot again before this agent works. Without one it works only to stop: when ctx
+// has ended.
 func (t *treeSlots) resume(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

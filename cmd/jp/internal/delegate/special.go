@@ -8,29 +8,32 @@ import (
 	"jp/tools"
 )
 
-// Special is what stands behind a delegation tool that takes a query and nothing else: llm_query, or a specialization.
-// What the sub-agent is was fixed by a person, so the tool itself stands for the enum of profiles; all else of the one rule
-// holds, and the child is a leaf.
+// Special is the sub-agent of a special tool, which takes a query and nothing else: llm_query, or a
+// specialization. A person has fixed its profile, so the rule does not check the enum of profiles.
+// The rest of the rule applies. The child is a leaf.
 type Special struct {
-	Profile Profile // Name is that of the tool
-	Session string  // of a specialization, which has one child for each caller, tool and session; "" = a new child for each call
+	Profile Profile // its Name is that of the tool
+	// session of a specialization: there is one child for each; "" = a new child for each call
+	Session string
 }
 
-// IsSpecial reports whether a tool takes a query and nothing else. A command of the user's is none, whatever its name.
+// IsSpecial reports whether a tool is special. A command of the user is not, whatever its name.
 func IsSpecial(t tools.Definition) bool {
 	return ours(t) && (t.Name == toolLLMQuery || strings.HasPrefix(t.Name, profiles.ToolPrefix))
 }
 
-// ours reports whether a delegation tool is one of this package, and not a command that runs jp; see Inside.
+// ours reports whether a delegation tool is one of this package, and not a command that runs jp,
+// for which there is Inside.
 func ours(t tools.Definition) bool { return t.Source == tools.SourceDelegation && !t.Local() }
 
-// delegates reports whether calls of a tool start sub-agents by themselves.
+// delegates reports whether a tool of the caller starts sub-agents by a function of this package.
 func (d *Delegator) delegates(tool string) bool {
 	t, ok := d.Set.Get(tool)
 	return ok && ours(t.Definition) && (tool == toolQuery || tool == toolBatch || IsSpecial(t.Definition))
 }
 
-// present is the ask as the store knows it now: that of a specialization goes on with its child where there is one.
+// present returns the ask with what the store knows now: that of a specialization names its child,
+// where there is one.
 func (a Ask) present(s convstore.Standing) (Ask, error) {
 	if a.Sticky == "" {
 		return a, nil
@@ -45,7 +48,7 @@ func (a Ask) present(s convstore.Standing) (Ask, error) {
 	return a, err
 }
 
-// queue names the child whose calls run in call order; "" for a new one.
+// queue returns a name for the child, whose calls run in call order; "" for a new child.
 func (a Ask) queue() string {
 	switch {
 	case a.Sticky != "":
@@ -56,9 +59,10 @@ func (a Ask) queue() string {
 	return ""
 }
 
-// aged says when a specialization's child goes on as it was made although its section says something else by now.
+// aged warns where the child of a specialization is continued as it was made, although its section
+// says something else now.
 func (d *Delegator) aged(res *convstore.Reservation, a Ask) {
 	if a.Sticky != "" && !res.Delegation.Fresh && res.Child.ProfileHash != a.Profile.Hash {
-		d.ledger.warn("%s: %s goes on as it was made; its section or skill has changed since, and another session_id would begin anew", a.Tool, res.Child.ID)
+		d.ledger.warn("%s: %s is continued as it was made; its section or skill has changed since: another session_id starts a new one", a.Tool, res.Child.ID)
 	}
 }

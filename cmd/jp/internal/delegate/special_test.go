@@ -22,21 +22,26 @@ func review(id convstore.ID) Ask {
 	return Ask{Call: "c", Tool: toolReview, ID: id, Profile: p, Fixed: true, Sticky: toolReview + "/s"}
 }
 
-// TestPolicy: cases S3 of the conformance table, in our words: scope subquery is a caller with a grant. Not taken over are the
-// cases of the script bridge and of the RPC server (there is neither), and "root script" (a tool that runs jp comes through the
-// same rule). That ordinary tools run in a sub-agent, and that nothing runs deeper than it may, is tested with real agents
+// TestPolicy: cases S3 of the conformance table, in our words: scope subquery is a caller with a
+// grant. Not taken over are the cases of the script bridge and of the RPC server (there is
+// neither), and "root script" (a tool that runs jp comes through the same rule). That ordinary
+// tools run in a sub-agent, and that nothing runs deeper than it may, is tested with real agents
 // (testdata/script/specialization.txtar).
 //
-// Cases S2 (registration, query) are in testdata/script/specialization.txtar: two sections are two tools; a section that has
-// gone takes its tool along; no file, no tools; session, skill and window reach the sub-agent, the skill's text its prompt;
-// its calls and answers are no rows of its caller. Not taken over: skills of the parent (NONE wins: only the one that is
-// named), upserts into a table of tools (there is none), null databases and executors (they cannot be made), a session that
-// is empty becoming "query" (it is an error here), options of scope and depth (nobody passes them: the store knows).
+// Cases S2 (registration, query) are in testdata/script/specialization.txtar: two sections are two
+// tools; a section that has gone takes its tool along; no file, no tools; session, skill and window
+// reach the sub-agent, the skill's text its prompt; its calls and answers are no rows of its
+// caller. Not taken over: skills of the parent (NONE wins: only the one that is named), upserts
+// into a table of tools (there is none), null databases and executors (they cannot be made), a
+// session that is empty becoming "query" (it is an error here), options of scope and depth (nobody
+// passes them: the store knows).
 //
-// Of cases R2: a full house queues and results keep the order of the calls (specialization.txtar); a failure stays alone, text
-// beyond the inline bound, an empty result said as such, bad arguments (delegation*.txtar, end_test.go). Not taken over: 12
-// hexadecimal ids, a limit of 0 at once (at least one runs; a limit of 0 calls refuses), texts of an empty listing (a JSON list), floors of iterations guessed from the task's words, lineage and result keys, worker markers,
-// cancelling by a tool (there are none of these here).
+// Of cases R2: a full house queues and results keep the order of the calls (specialization.txtar);
+// a failure stays alone, text beyond the inline bound, an empty result said as such, bad arguments
+// (delegation*.txtar, end_test.go). Not taken over: 12 hexadecimal ids, a limit of 0 at once (at
+// least one runs; a limit of 0 calls refuses), texts of an empty listing (a JSON list), floors of
+// iterations guessed from the task's words, lineage and result keys, worker markers, cancelling by
+// a tool (there are none of these here).
 func TestPolicy(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -103,7 +108,8 @@ func TestAskPresent(t *testing.T) {
 		}
 		return made, nil
 	}}
-	// Somebody may have put the label on another child: the profile must fit too. Of two the older one counts.
+	// Somebody may have put the label on another child: the profile must fit too. Of two the older
+	// one counts.
 	if a, err := review(0).present(s); err != nil || a.ID != 8 {
 		t.Errorf("goes on with %v, %v, want 8", a.ID, err)
 	}
@@ -116,7 +122,8 @@ func TestAskPresent(t *testing.T) {
 	}
 }
 
-// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no delegation.
+// TestRefusedLeavesNothing: a refusal inside the reserving transaction makes no conversation and no
+// delegation.
 func TestRefusedLeavesNothing(t *testing.T) {
 	ctx := context.Background()
 	st, err := convstore.Open(t.TempDir()+"/store", convstore.Options{})
@@ -188,8 +195,8 @@ func specialSet(t testing.TB, names ...string) tools.Set {
 	return set
 }
 
-// FuzzPolicy: whatever is asked, by whom and from where, what is forbidden is refused, what is granted is within what the
-// caller has, and the same input gives the same bytes.
+// FuzzPolicy: whatever is asked, by whom and from where, what is forbidden is refused, what is
+// granted is within what the caller has, and the same input gives the same bytes.
 func FuzzPolicy(f *testing.F) {
 	add := func(tool string, source uint8, depth, ceiling, configured int8, bits, used uint8) {
 		f.Add(tool, source, depth, ceiling, configured, bits, used)

@@ -7,21 +7,23 @@ import (
 	"time"
 )
 
-// starts lets few sub-agents of one caller start at a time, as many as can at the same speed. All at once would share the
-// processors until all are there, and so ask their models at the same time; in turns, the first models work while the last
-// programs start. The zero value is ready; safe for concurrent use.
+// starts bounds how many sub-agents of one caller start at the same time: about as many as there
+// are processors. If all started at once, all would be slow, and would ask their models at the same
+// time. In turns, the first models work while the last programs start. The zero value is ready to
+// use. Safe for concurrent use.
 type starts struct {
 	once    sync.Once
 	permits chan struct{}
 }
 
-// startPatience is after how long a start that has not come to its model no longer keeps others back.
+// startPatience is how long a start holds others back that does not come to its model.
 const startPatience = 100 * time.Millisecond
 
-// begin waits for the turn to start, or for the end of ctx. The returned function, which may be called more than once, ends the
-// start.
+// begin waits until a sub-agent may start, or until ctx ends. The returned function ends the start.
+// It may be called more than once.
 func (s *starts) begin(ctx context.Context) (started func()) {
-	s.once.Do(func() { s.permits = make(chan struct{}, runtime.GOMAXPROCS(0)+1) }) // one more, for while one waits for the disk
+	// one more, because one may wait for the disk
+	s.once.Do(func() { s.permits = make(chan struct{}, runtime.GOMAXPROCS(0)+1) })
 	select {
 	case s.permits <- struct{}{}:
 	case <-ctx.Done():
