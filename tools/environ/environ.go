@@ -1,5 +1,5 @@
-// Package environ says which variables of the environment a tool may have: not the keys of jp, and nothing that decides what
-// programs load or run.
+// Package environ says which variables of the environment a tool may have: no keys of jp, and
+// nothing that decides what programs load or run.
 package environ
 
 import (
@@ -9,8 +9,7 @@ import (
 	"jp/tools/template"
 )
 
-// Forbidden says why a tool may not ask for an environment variable; "" if
-// it may.
+// Forbidden returns the reason why a tool may not ask for an environment variable; "" if it may.
 func Forbidden(name string) string {
 	has := func(prefixes ...string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
@@ -32,8 +31,8 @@ func Forbidden(name string) string {
 	return ""
 }
 
-// IsProviderKey reports whether a variable holds a key of jp's, that of a model provider or of a trace collector, or is jp's
-// own: no program but jp gets it.
+// IsProviderKey reports whether a variable holds a key of jp's (of a model provider or of a trace
+// collector) or is jp's own. No program but jp gets it.
 func IsProviderKey(name string) bool {
 	return slices.Contains(providerKeys, name) || isCollectorKey(name) || strings.HasPrefix(name, "JP_")
 }
@@ -43,8 +42,8 @@ func isCollectorKey(name string) bool {
 	return strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS")
 }
 
-// providerKeys are the variables that hold keys of model providers. What a
-// configuration names besides is in CommandEnv.Secrets.
+// providerKeys are the variables that hold keys of model providers. Those that a configuration
+// names are in CommandEnv.Secrets.
 var providerKeys = strings.Fields(`
 	ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN CLAUDE_CODE_OAUTH_TOKEN OPENAI_API_KEY OPENAI_ADMIN_KEY
 	AZURE_OPENAI_API_KEY OPENROUTER_API_KEY GEMINI_API_KEY GOOGLE_API_KEY MISTRAL_API_KEY DEEPSEEK_API_KEY

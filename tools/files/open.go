@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Reading are the flags that open a file to read it, and wait for nobody: without O_NONBLOCK opening a FIFO waits for a
-// writer, without O_NOCTTY a terminal could become that of the process.
+// Reading are the flags that open a file for reading and never wait: without O_NONBLOCK opening a
+// FIFO waits for a writer, without O_NOCTTY a terminal could become that of the process.
 const Reading = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// What keeps a file from being opened; each is wrapped by an *fs.PathError.
+// Reasons why a file is not opened; each is wrapped by an *fs.PathError.
 var (
 	ErrFolder  = errors.New("is a folder, not a file")
 	ErrSpecial = errors.New("is not a regular file")
@@ -39,7 +39,7 @@ const (
 	Own                      // it belongs to the user of this process
 )
 
-// A Place is where names are looked up: [Disk], or an [os.Root], out of which none leads.
+// A Place is where names are looked up: [Disk], or an [os.Root], whose names never lead out of it.
 type Place interface {
 	Stat(name string) (fs.FileInfo, error)
 	Lstat(name string) (fs.FileInfo, error)
@@ -60,15 +60,16 @@ func (Disk) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) 
 	return os.OpenFile(name, flag, perm)
 }
 
-// OpenRegular opens a regular file, and waits for nobody whatever is there in its stead. Flag is as for os.OpenFile; with
-// os.O_CREATE a new file is one that only its user can read. Every error is an *fs.PathError.
+// OpenRegular opens a regular file, and never waits, whatever is there instead. flag is as for
+// os.OpenFile; with os.O_CREATE only the user of this process can read a new file. Every error is
+// an *fs.PathError.
 func OpenRegular(at Place, name string, flag int, rules Rules) (*os.File, fs.FileInfo, error) {
 	look := at.Stat
 	if rules&NoLink != 0 {
 		look, flag = at.Lstat, flag|syscall.O_NOFOLLOW
 	}
-	// It is looked at before it is opened, since opening a device can do things, and after, since it may have been exchanged
-	// between.
+	// The file is looked at before it is opened, since opening a device can have effects, and again
+	// afterwards, since it may have been exchanged in between.
 	info, err := look(name)
 	switch {
 	case err == nil:
@@ -112,8 +113,8 @@ func fits(info fs.FileInfo, rules Rules) error {
 	return nil
 }
 
-// ReadRegular returns the bytes of a regular file of at most limit, and what it is. Every error is an *fs.PathError; the one for
-// a larger file wraps a *LargeError.
+// ReadRegular returns the bytes of a regular file, which may have at most limit, and its info.
+// Every error is an *fs.PathError; the one for a larger file wraps a *LargeError.
 func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.FileInfo, error) {
 	file, info, err := OpenRegular(at, name, os.O_RDONLY, rules)
 	if err != nil {

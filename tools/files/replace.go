@@ -1,5 +1,5 @@
-// Package files opens what must be a regular file, and puts a file in its place whole or not at all, whatever ends the process
-// on the way.
+// Package files opens what must be a regular file. It also writes files whole or not at all,
+// whatever ends the process meanwhile.
 package files
 
 import (
@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Replace puts data in the place of file, or makes it, whole or not at all: a new file is written, brought to the disk and
-// renamed. A symbolic link is replaced, not followed.
+// Replace writes data to file, which may exist, whole or not at all: a new file is written, synced
+// and renamed. A symbolic link is replaced, not followed.
 func Replace(file string, data []byte, mode fs.FileMode) error {
 	return replaceFrom(filepath.Dir(file), file, data, mode)
 }
 
-// ReplaceWithin is Replace with the new file written in the folder dir, where what a jp that was killed leaves behind
-// bothers nobody; in file's own where dir is on another disk.
+// ReplaceWithin is Replace with the new file written in the folder dir, where a file that a killed
+// jp leaves behind is harmless. If dir is on another disk, the new file is written beside file.
 func ReplaceWithin(dir, file string, data []byte, mode fs.FileMode) error {
 	err := replaceFrom(dir, file, data, mode)
 	if errors.Is(err, syscall.EXDEV) {
@@ -47,8 +47,8 @@ func replaceFrom(dir, file string, data []byte, mode fs.FileMode) error {
 	return syncDir(os.Open(filepath.Dir(file)))
 }
 
-// Make makes file, which nobody else can read, whole or not at all. What is there already is
-// fs.ErrExist and stays.
+// Make makes file, which nobody else can read, whole or not at all. If something is there already,
+// that is fs.ErrExist and stays.
 func Make(file string, data []byte) error {
 	dir, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {
@@ -58,7 +58,7 @@ func Make(file string, data []byte) error {
 	return MakeIn(dir, filepath.Base(file), data, 0o600)
 }
 
-// MakeIn is [Make] for a file below dir, out of which no link leads, with the mode of a new file:
+// MakeIn is [Make] for a file below dir: no link leads out of it. The mode is that of a new file:
 // the umask counts.
 func MakeIn(dir *os.Root, name string, data []byte, mode fs.FileMode) error {
 	temp, err := writeIn(dir, name, data, mode, nil)
@@ -74,8 +74,8 @@ func MakeIn(dir *os.Root, name string, data []byte, mode fs.FileMode) error {
 	return claim(dir, temp, name, mode)
 }
 
-// claim renames temp to name where there is nothing yet. An empty file takes the name first, so that the
-// renaming can only replace that one.
+// claim renames temp to name if nothing is there yet. It first makes an empty file of that name:
+// the renaming can then only replace this one.
 func claim(dir *os.Root, temp, name string, mode fs.FileMode) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	switch {
@@ -92,12 +92,12 @@ func claim(dir *os.Root, temp, name string, mode fs.FileMode) error {
 	return syncIn(dir, name)
 }
 
-// ErrChanged is a file that is not as it was when it was looked at.
+// ErrChanged is the error for a file that has changed since it was looked at.
 var ErrChanged = errors.New("was changed by someone else meanwhile")
 
-// ReplaceIn puts data in the place of a file below dir, whole or not at all. was is the file when it was
-// looked at: its mode, owner and group stay, and if another file is there now, or it was written
-// since, that is ErrChanged and nothing happens.
+// ReplaceIn writes data to an existing file below dir, whole or not at all. was is its info from
+// when it was looked at: mode, owner and group stay. If another file is there now, or it was
+// written since, the error is ErrChanged and nothing happens.
 func ReplaceIn(dir *os.Root, name string, data []byte, was fs.FileInfo) error {
 	temp, err := writeIn(dir, name, data, 0o600, was)
 	if err != nil {
@@ -117,8 +117,8 @@ func ReplaceIn(dir *os.Root, name string, data []byte, was fs.FileInfo) error {
 	return syncIn(dir, name)
 }
 
-// writeIn writes data to a new file beside name and brings it to the disk. like is the file whose mode,
-// owner and group it gets; nil = those of a new file.
+// writeIn writes data to a new file beside name and syncs it. like is the file whose mode, owner
+// and group it gets; nil = those of a new file.
 func writeIn(dir *os.Root, name string, data []byte, mode fs.FileMode, like fs.FileInfo) (temp string, err error) {
 	temp = filepath.Join(filepath.Dir(name), ".jp-"+rand.Text()+".tmp")
 	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -138,7 +138,7 @@ func writeIn(dir *os.Root, name string, data []byte, mode fs.FileMode, like fs.F
 	return temp, nil
 }
 
-// fill writes data to f and brings it to the disk, unless something has failed before; it closes f.
+// fill writes data to f and syncs it, unless something has failed before; it closes f.
 func fill(f *os.File, data []byte, failed error) error {
 	if failed == nil {
 		_, failed = f.Write(data)
@@ -152,12 +152,12 @@ func fill(f *os.File, data []byte, failed error) error {
 	return failed
 }
 
-// syncIn brings the name of a file below dir to the disk.
+// syncIn syncs the folder of a file below dir.
 func syncIn(dir *os.Root, name string) error {
 	return syncDir(dir.Open(filepath.Dir(name)))
 }
 
-// syncDir brings a folder to the disk, where that can be done: the names in it are there already.
+// syncDir syncs a folder and closes it, if that can be done: the names in it are there already.
 func syncDir(dir *os.File, err error) error {
 	if err != nil {
 		return nil // it cannot be read
@@ -169,7 +169,7 @@ func syncDir(dir *os.File, err error) error {
 	return nil
 }
 
-// CanMake finds out what would keep Make from making file.
+// CanMake returns the error that Make would return for file, as far as that is known before.
 func CanMake(file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fs.ErrExist
@@ -181,7 +181,8 @@ func CanMake(file string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// RemoveUnfinished removes what a Replace of file left beside it when it was killed before then. Whoever writes now is younger.
+// RemoveUnfinished removes what a Replace of file has left beside it when it was killed before
+// then. A younger file may be still in use.
 func RemoveUnfinished(file string, then time.Time) {
 	entries, err := os.ReadDir(filepath.Dir(file))
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"jp/tools/unseen"
 )
 
-// WorkspaceFolder is what no tool reaches into.
+// WorkspaceFolder is the folder that no tool may reach into.
 const WorkspaceFolder = ".jp"
 
-// guarded are the files and folders that tell programs and agents what to do.
-// They are written only where a rule of access.fs names them.
+// guarded are the files and folders that say what programs and agents shall do. They are written
+// only where a rule of access.fs names them.
 var guarded = []string{gitFolder, ".mcp.json", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", ".claude", ".agents"}
 
 const gitFolder = ".git"
@@ -32,7 +32,7 @@ const (
 	maxLinks = 40
 )
 
-// AccessError is a path that a tool may not have. It is a refusal by policy.
+// AccessError is the error for a path that a tool may not use. It is a refusal by policy.
 type AccessError struct {
 	Path string
 	Msg  string
@@ -42,33 +42,33 @@ func (e *AccessError) Error() string { return VisiblePath(e.Path) + ": " + e.Msg
 
 // Files is the part of the file system that one call of a tool may reach.
 //
-// A path is walked component by component through [os.Root] handles. Each
-// folder on the way is compared with what was seen under its name before it
-// was opened, and every symbolic link starts the walk anew at the place that
-// it names, with the rules asked anew. So what is reached is always what the
-// rules were asked about, also when folders are swapped for links meanwhile.
-// Hard links are not told apart from the files that they are.
+// A path is walked component by component through [os.Root] handles. Each folder on the way is
+// compared with the one that had its name before it was opened. Every symbolic link starts the walk
+// again at its target, and the rules are asked again. So what is reached is always what the rules
+// were asked about, also when folders are swapped for links meanwhile. Hard links look like the
+// files that they are.
 type Files struct {
 	workspace string // without links
-	given     string // the workspace as it was called
+	given     string // workspace as it was named by the caller
 	rules     []fileRule
 	denied    []fs.FileInfo // folders that are never entered, whatever their name
-	closed    []string      // the same of env.Deny, without links: one may not be there yet
+	closed    []string      // folders of env.Deny, without links: one may not be there yet
 	sealed    []string      // env.Sealed, without links above them: never written
 	growing   []Growing     // env.Growing, without links
 	plain     sync.Map      // by device number: file systems that hold files
 }
 
-// fileRule is an FSRule in the present file system.
+// fileRule is a [Rule] in the present file system.
 type fileRule struct {
 	path   string // absolute; without links, as far as it exists
 	given  string // absolute, as written
-	anchor string // the folder that walks under the rule start from
+	anchor string // folder that walks under the rule start from
 	mode   Mode
-	err    error // why it cannot be used
+	err    error // reason why it cannot be used
 }
 
-// Open reads the rules of a tool. The error is that of the workspace; a rule that cannot be used is refused when it is.
+// Open reads the rules of a tool. Its error is about the workspace. A rule that cannot be used is
+// an error only when a path needs it.
 func Open(env Env, rules []Rule) (*Files, error) {
 	workspace, err := filepath.EvalSymlinks(env.Workspace)
 	if err == nil {
@@ -98,7 +98,7 @@ func Open(env Env, rules []Rule) (*Files, error) {
 	return f, nil
 }
 
-// rule finds the place of r.
+// rule resolves r in the present file system.
 func (f *Files) rule(r Rule) fileRule {
 	out := fileRule{path: f.absolute(r.Path), mode: r.Mode}
 	out.given = out.path
@@ -133,14 +133,14 @@ func (f *Files) rule(r Rule) fileRule {
 // links are the symbolic links that a rule may go through.
 func (f *Files) links() proc.Links { return proc.Links{Workspace: f.workspace, Closed: f.closed} }
 
-// leadsInto is the guarded name that r has come to through a link, "" if there is none.
+// leadsInto returns the guarded name that r leads to through a link, "" if there is none.
 func (f *Files) leadsInto(r fileRule) string {
 	names := func(path string) []string { return strings.Split(relativeTo(f.workspace, path), "/") }
 	return unnamed(names(r.path), names(r.given))
 }
 
-// unnamed is the first of names that is guarded and not in namedBy, "" if there is none. Names are
-// compared without case: so do some file systems.
+// unnamed returns the first of names that is guarded and not in namedBy, "" if there is none. Names
+// are compared without case, as some file systems do.
 func unnamed(names, namedBy []string) string {
 	for _, name := range names {
 		for _, g := range guarded {
@@ -152,7 +152,7 @@ func unnamed(names, namedBy []string) string {
 	return ""
 }
 
-// absolute is the absolute form of a path as a tool or a rule gives it.
+// absolute returns the absolute form of a path of a tool or a rule.
 func (f *Files) absolute(path string) string {
 	if !filepath.IsAbs(path) {
 		return filepath.Join(f.workspace, path)
@@ -169,7 +169,7 @@ func (f *Files) absolute(path string) string {
 	return path
 }
 
-// ruleFor is the rule with the longest path that covers path.
+// ruleFor returns the rule with the longest path that covers path.
 func (f *Files) ruleFor(path string) *fileRule {
 	var best *fileRule
 	for i, r := range f.rules {
@@ -180,8 +180,7 @@ func (f *Files) ruleFor(path string) *fileRule {
 	return best
 }
 
-// shown is what messages and results call an absolute path: relative where it
-// is in the workspace.
+// shown is an absolute path as messages and results show it: relative where it is in the workspace.
 func (f *Files) shown(path string) string {
 	if within(f.workspace, path) {
 		return relativeTo(f.workspace, path)
@@ -189,23 +188,23 @@ func (f *Files) shown(path string) string {
 	return path
 }
 
-// place is where a path has led.
+// place is what a walk along a path has found.
 type place struct {
 	dir   *os.Root    // the folder that it is in; the anchor for a path that is one
 	name  string      // in dir; "." for the anchor
-	info  fs.FileInfo // of what is there, never a link; nil = nothing
+	info  fs.FileInfo // file that is there, never a link; nil = nothing
 	path  string      // absolute
 	shown string
 	rule  fileRule
-	// missing are the folders below dir, from the outermost, that name would
-	// stand in. There are none if info is set.
+	// missing are the folders that do not exist yet on the way from dir to name, the outermost
+	// first. There are none if info is set.
 	missing []string
 }
 
 func (p *place) Close() { _ = p.dir.Close() } // nothing was written through it
 
-// find walks to path for reading, or for writing. What does not exist is an
-// fs.ErrNotExist, or with write a place without info. Links are followed within the rules.
+// find walks along path, for reading or for writing. If nothing is there, the error is
+// fs.ErrNotExist, or with write the place has no info. Links are followed within the rules.
 func (f *Files) find(path string, write bool) (*place, error) {
 	switch {
 	case path == "":
@@ -235,8 +234,8 @@ func (f *Files) find(path string, write bool) (*place, error) {
 	return nil, &AccessError{path, "goes through too many symbolic links"}
 }
 
-// walk goes to the absolute path at, or to the first link on the way, whose
-// target it then returns. given is the path for messages.
+// walk goes to the absolute path at, or to the first link on the way, whose target it then returns.
+// given is the path for messages.
 func (f *Files) walk(at, given string, write bool) (_ *place, link string, err error) {
 	r := f.ruleFor(at)
 	switch {
@@ -310,8 +309,8 @@ func (f *Files) walk(at, given string, write bool) (_ *place, link string, err e
 
 // enter opens the folder name of dir, which was info when it was looked at.
 func (f *Files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, error) {
-	// The "/." makes os.Root open name as a folder or not at all: without it,
-	// a FIFO put there meanwhile would be waited for.
+	// The "/." makes os.Root open name as a folder or not at all. Without it, opening a FIFO that
+	// was put there meanwhile would wait.
 	sub, err := dir.OpenRoot(name + "/.")
 	if err != nil {
 		return nil, files.Reason(err)
@@ -332,8 +331,8 @@ func (f *Files) enter(dir *os.Root, name string, info fs.FileInfo) (*os.Root, er
 	return nil, err
 }
 
-// ofFiles refuses the folder dir, which info is of, where it is no folder of files but one of /proc or
-// the like.
+// ofFiles refuses the folder dir, whose info is given, if it is on a file system without files,
+// such as /proc.
 func (f *Files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -352,7 +351,7 @@ func (f *Files) ofFiles(dir *os.Root, info fs.FileInfo) error {
 	return nil
 }
 
-// errChanged is a file or folder that became another while it was opened.
+// errChanged is the error for a file or folder that was swapped for another while it was opened.
 var errChanged = errors.New("was changed while it was being opened")
 
 // openRegular opens the regular file name of dir, which was info when it was looked at.
@@ -380,8 +379,8 @@ func (f *Files) isDenied(info fs.FileInfo) bool {
 	return slices.ContainsFunc(f.denied, func(d fs.FileInfo) bool { return os.SameFile(d, info) })
 }
 
-// protected refuses what no rule opens, and for writing what only a rule that
-// names it opens.
+// protected refuses what no rule opens. For writing it also refuses what only a rule that names it
+// would open.
 func (f *Files) protected(r *fileRule, given, at string, write bool) error {
 	if HasWorkspaceFolder(relativeTo(r.anchor, at)) {
 		return &AccessError{given, fmt.Sprintf("%s is not for tools", WorkspaceFolder)}
@@ -392,7 +391,7 @@ func (f *Files) protected(r *fileRule, given, at string, write bool) error {
 	if !write {
 		return nil
 	}
-	// The folders that the workspace lies in name nothing.
+	// The names of the folders around the workspace do not count.
 	namedBy := strings.Split(relativeTo(f.workspace, r.given), "/")
 	if name := unnamed(components(r.anchor, at), namedBy); name != "" {
 		return &AccessError{given, fmt.Sprintf("%s is written only where access.fs names it", name)}
@@ -456,7 +455,7 @@ func components(dir, path string) []string {
 	return strings.Split(rel, "/")
 }
 
-// named is err with the path that it is about in front, unless it names one.
+// named is err after the path that it is about, unless it names a path already.
 func named(path string, err error) error {
 	var a *AccessError
 	if errors.As(err, &a) {
@@ -465,8 +464,8 @@ func named(path string, err error) error {
 	return fmt.Errorf("%s: %w", VisiblePath(path), err)
 }
 
-// VisiblePath is a path as it stands in a message or a result: quoted where it
-// holds what would not show, or would break the line.
+// VisiblePath is a path for a message or a result. It is quoted if it has characters that would not
+// show, or would break the line.
 func VisiblePath(path string) string {
 	if v := unseen.Spell(path); v != path || strings.TrimSpace(path) != path || path == "" {
 		return fmt.Sprintf("%q", path)

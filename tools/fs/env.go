@@ -1,8 +1,10 @@
-// Package fs is what jp's own file tools (fs_read_file and the like) may reach, and what they do there.
+// Package fs is jp's own file tools (fs_read_file and the like): what they may reach, and what they
+// do.
 //
-// [Open] reads the [Rule]s of a tool. Every path is walked component by component through os.Root handles and within the rules,
-// so that a folder that is swapped for a link meanwhile leads nowhere else. The rules also say what a sandbox opens to a program
-// ([Files.Confine]). [WalkFiles] walks as the tools do, past what .gitignore files exclude, for who attaches files.
+// [Open] reads the [Rule]s of a tool. Every path is walked component by component through os.Root
+// handles and within the rules, so that a folder that is swapped for a link meanwhile leads nowhere
+// else. The rules also say what a sandbox opens to a program ([Files.Confine]). [WalkFiles] walks
+// as the tools do, without what .gitignore files exclude, for code that attaches files.
 package fs
 
 import (
@@ -18,17 +20,18 @@ import (
 type Env struct {
 	Workspace string    // the folder that holds .jp, absolute
 	Deny      []string  // folders that no rule opens, such as the store's
-	Sealed    []string  // files and folders, and links to such, that no rule opens to be written
+	Sealed    []string  // files and folders, and links to such, that no rule opens for writing
 	Growing   []Growing // files that no rule lets a tool make
 }
 
-// Growing is where files count as soon as they are there.
+// Growing describes files that may not exist yet and are protected as soon as they do.
 type Growing struct {
 	Dir   string // absolute
-	Match string // below Dir; of path.Match
+	Match string // pattern of path.Match, below Dir
 }
 
-// matches reports whether the absolute path is such a file or, with above, may hold one too.
+// matches reports whether the absolute path is such a file. With above, a folder that may hold one
+// counts too.
 func (g Growing) matches(at string, above bool) bool {
 	if !within(g.Dir, at) {
 		return false
@@ -95,6 +98,6 @@ type Rule struct {
 	Mode Mode
 }
 
-// SmallResult is the least limit of a result in bytes: an error message always
-// finds room in it, and so do the notes at the end of a listing.
+// SmallResult is the least limit of a result in bytes. An error message always fits into it, and so
+// do the notes at the end of a listing.
 const SmallResult = 1024

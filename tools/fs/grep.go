@@ -73,8 +73,8 @@ func grepFiles(ctx context.Context, f *Files, limit int, raw json.RawMessage) (s
 	return g.text(limit), nil
 }
 
-// grep searches files. Folders and handfuls of files are searched at the same
-// time; the result is the same as if one file had been after the other.
+// grep searches files. Folders and groups of files are searched at the same time; the result is the
+// same as that of one file after the other.
 type grep struct {
 	*walk
 	matcher *matcher
@@ -86,7 +86,7 @@ type grep struct {
 	mu      sync.Mutex
 	found   []fileHits // by path: those that can still be among the first most
 	hits    int        // in found
-	more    bool       // matches have been left out
+	more    bool       // matches were left out
 	skipped []skipped
 }
 
@@ -119,7 +119,7 @@ func (g *grep) spawn(wg *sync.WaitGroup, f func()) {
 	}
 }
 
-// folder searches what is in at and below it.
+// folder searches the files in at and below it.
 func (g *grep) folder(at folder) {
 	entries, ig, err := g.entries(at)
 	if err != nil {
@@ -188,7 +188,7 @@ func (g *grep) file(dir *os.Root, name, path string) {
 		return
 	}
 	hits := fileHits{path: path, binary: bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0}
-	most := g.most + 1 // one more than is shown tells that there are more
+	most := g.most + 1 // with one more than is shown it is known that there are more
 	if hits.binary {
 		most = 1
 	}
@@ -206,7 +206,7 @@ func (g *grep) file(dir *os.Root, name, path string) {
 	}
 }
 
-// add takes what was found in a file and drops what cannot be shown any more.
+// add adds what was found in a file and drops what cannot be shown any more.
 func (g *grep) add(f fileHits) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,10 +224,10 @@ func (g *grep) add(f fileHits) {
 	}
 }
 
-// skip remembers a file that was not searched.
+// skip records a file that was not searched.
 func (g *grep) skip(path string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || g.ctx.Err() != nil {
-		return // gone meanwhile; or everything is
+		return // it is gone meanwhile; or everything is cancelled
 	}
 	const enough = 10_000
 	g.mu.Lock()
@@ -271,7 +271,7 @@ func readAll(dir *os.Root, name string, buf *[]byte) ([]byte, error) {
 	}
 }
 
-// showLine is a line as results show it: a part around the match at byte at.
+// showLine is a line as results show it: the part around the match at byte at.
 func showLine(line []byte, at int) string {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) <= maxShown {
@@ -312,10 +312,9 @@ func lineLen(data []byte) int {
 	return len(data)
 }
 
-// text writes what was found: path:line:text, with - for lines around, and
-// what was left out.
+// text writes the result: path:line:text, with - for lines around a match, and what was left out.
 func (g *grep) text(limit int) string {
-	const notes = SmallResult / 2 // bytes kept free
+	const notes = SmallResult / 2 // bytes that stay free for notes
 	var out strings.Builder
 	left, last := g.most, ""
 	reached := func(what string) {
@@ -352,7 +351,7 @@ func (g *grep) text(limit int) string {
 	return out.String()
 }
 
-// blocks is what is shown of a file: one block for each hit.
+// blocks are the parts of a file that are shown: one block for each hit.
 func (f fileHits) blocks(name string, hits []hit, context int) []string {
 	if f.binary {
 		return []string{name + ": binary file matches\n"}

@@ -15,12 +15,12 @@ import (
 // ignores are the .gitignore files that hold for a folder, the nearest first.
 // The zero pointer ignores nothing.
 type ignores struct {
-	base     string // the folder of the file, relative like the paths asked about; "" = the top
+	base     string // folder of the file, relative like the paths that are matched; "" = the top
 	patterns []pattern
 	outer    *ignores
 }
 
-// maxIgnore bounds a .gitignore file in bytes; what stands after it does not count.
+// maxIgnore bounds a .gitignore file in bytes; the rest does not count.
 const maxIgnore = 256 << 10
 
 // match reports whether path, relative to the top, is ignored. As in git the
@@ -40,8 +40,8 @@ func (ig *ignores) match(path string, dir bool) bool {
 	return false
 }
 
-// withFile returns ig with the .gitignore of the folder dir, which base is the
-// path of. As in git a link in its place does not count.
+// withFile returns ig with the .gitignore of the folder dir added; base is the path of dir. As in
+// git, a link in place of the file does not count.
 func (ig *ignores) withFile(dir *os.Root, base string) *ignores {
 	info, err := dir.Lstat(".gitignore")
 	if err != nil {
@@ -106,14 +106,14 @@ func trimSpaces(line string) string {
 	return line[:end]
 }
 
-// pattern is a glob in the manner of git: * and ? match within a name, [] a
-// class of characters, ** any folders. Without a slash but at its end it is
-// matched against names, else against the whole path.
+// pattern is a glob in the manner of git: * and ? match within a name, [] a class of characters, **
+// any folders. A glob without a slash, or with one only at its end, is matched against names,
+// others against the whole path.
 type pattern struct {
 	negate, dirOnly bool
 
-	literal string   // the whole name, where nothing in it is special
-	suffix  string   // what a name ends in: *.ext
+	literal string   // whole name, if nothing in it is special
+	suffix  string   // end of a name: *.ext
 	parts   []string // of a path; one for a name
 	anyDir  bool     // matched against the name alone
 }
@@ -148,13 +148,12 @@ func (p *pattern) match(path string) bool {
 	return matchParts(p.parts, path)
 }
 
-// matchParts matches a path against parts. When a ** has taken too few names,
-// the last one takes another: that is enough, since what stands before it has
-// matched already.
+// matchParts matches a path against parts. When a ** has taken too few names, only the last **
+// takes another one. That is enough: what is before it has matched already.
 func matchParts(parts []string, path string) bool {
 	names := strings.Split(path, "/")
 	i, j := 0, 0
-	star, taken := -1, 0 // the last ** in parts, and the names up to where it takes
+	star, taken := -1, 0 // last ** in parts, and the names up to where it takes
 	for j < len(names) {
 		switch {
 		case i < len(parts) && parts[i] == "**":
@@ -179,7 +178,7 @@ func matchParts(parts []string, path string) bool {
 // matchName matches a name against a glob without slashes. A broken glob
 // matches nothing.
 func matchName(glob, name string) bool {
-	star, taken := "", "" // what follows the last *, and the name from where it takes
+	star, taken := "", "" // part behind the last *, and the name from where it takes
 	starred := false
 	for name != "" {
 		if strings.HasPrefix(glob, "*") {

@@ -61,10 +61,10 @@ type lister struct {
 	out          strings.Builder
 	room         int // bytes
 	count        int
-	stopped      string // why, once it has
+	stopped      string // reason why the listing stopped; "" = it goes on
 }
 
-// folder lists what is in at and below it.
+// folder lists the files in at and below it.
 func (l *lister) folder(at folder) error {
 	entries, ig, err := l.entries(at)
 	if err != nil && at.deep > 0 && l.ctx.Err() == nil {
@@ -110,7 +110,7 @@ func (l *lister) folder(at folder) error {
 	return nil
 }
 
-// line writes a path and what follows it.
+// line writes a path and then rest.
 func (l *lister) line(path, after string) {
 	line := VisiblePath(l.name(path)) + after + "\n"
 	switch {
@@ -125,7 +125,7 @@ func (l *lister) line(path, after string) {
 	}
 }
 
-// shortReason is an error without the path that stands before it anyway.
+// shortReason is an error without its path, which is before it anyway.
 func shortReason(err error) string {
 	if a, ok := err.(*AccessError); ok {
 		return a.Msg

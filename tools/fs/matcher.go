@@ -15,9 +15,9 @@ import (
 	"jp/tools/regex"
 )
 
-// matcher finds the lines that a pattern matches. Most of a file is passed
-// over by a search for texts one of which every match must hold, which is many
-// times faster than the expression itself. It is immutable.
+// matcher finds the lines that a pattern matches. It looks for texts one of which every match must
+// hold, and so passes over most of a file, many times faster than the expression itself could. It
+// is immutable.
 type matcher struct {
 	re    *regex.Regexp
 	needs []regex.Needle // every match holds one of these; empty = not known
@@ -51,7 +51,7 @@ func newMatcher(pattern string, literal, fold bool) (*matcher, error) {
 	return m, nil
 }
 
-// lineEnds makes the ends of the text ends of a line.
+// lineEnds makes the ends of the text count as ends of a line.
 func (m *matcher) lineEnds(re *syntax.Regexp) {
 	switch re.Op {
 	case syntax.OpBeginText:
@@ -66,9 +66,8 @@ func (m *matcher) lineEnds(re *syntax.Regexp) {
 	}
 }
 
-// each calls yield for each line of data that matches, with its number, its
-// bytes data[start:end] and where the match begins, until yield returns false
-// or ctx ends.
+// each calls yield for each line of data that matches, until yield returns false or ctx ends. It
+// passes the number of the line, its bytes data[start:end] and where the match begins.
 func (m *matcher) each(ctx context.Context, data []byte, yield func(line, start, end, at int) bool) {
 	s := m.search(data)
 	line, counted := 1, 0
@@ -94,11 +93,11 @@ func (m *matcher) each(ctx context.Context, data []byte, yield func(line, start,
 	}
 }
 
-// search looks for places where a match may be.
+// search looks for places where a match is possible.
 type search struct {
 	m    *matcher
 	data []byte
-	at   []int // of each needle: its next place; len(data) = none
+	at   []int // next place of each needle; len(data) = none
 	each bool  // line by line: the expression would see a \r
 }
 
@@ -111,8 +110,8 @@ func (m *matcher) search(data []byte) *search {
 	return s
 }
 
-// next is a place at or behind pos, which begins a line, on the first line
-// that may match; or -1 when there is none, or ctx has ended.
+// next returns the first place, from pos on, on a line that may match, or -1 when there is none or
+// ctx has ended. pos begins a line.
 func (s *search) next(ctx context.Context, pos int) int {
 	switch {
 	case s.each:
@@ -136,8 +135,8 @@ func (s *search) next(ctx context.Context, pos int) int {
 	return first
 }
 
-// nextInPieces is next by the expression alone. What it looks at at once are
-// whole lines, as many as it searches in a moment.
+// nextInPieces is next by the expression alone. It searches whole lines, as many at once as take a
+// moment.
 func (s *search) nextInPieces(ctx context.Context, pos int) int {
 	for pos < len(s.data) {
 		end := min(pos+s.m.re.Piece(), len(s.data))
@@ -158,8 +157,8 @@ func (s *search) nextInPieces(ctx context.Context, pos int) int {
 	return -1
 }
 
-// bytewise returns the longest part of a text that is in a file byte by byte wherever the text matches.
-// With folding it has ASCII letters but k and s, which stand for letters beyond ASCII too.
+// bytewise returns the longest part of a text that is in a file, byte for byte, wherever the text
+// matches. With folding it has ASCII letters but not k and s, which match letters beyond ASCII too.
 func bytewise(text string, fold bool) []string {
 	best, part := "", ""
 	for _, r := range text {

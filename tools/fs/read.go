@@ -68,18 +68,18 @@ func readFile(ctx context.Context, f *Files, limit int, raw json.RawMessage) (st
 	return r.text(), nil
 }
 
-// lineReader reads some lines of a file and counts all.
+// lineReader reads some lines of a file and counts all of them.
 type lineReader struct {
 	in         *bufio.Reader
-	start, end int // 1-based, inclusive; end 0 = the last
+	start, end int // lines that are wanted, 1-based, inclusive; end 0 = the last
 	room       int // bytes
 
 	out     strings.Builder
 	last    int  // the last line in out; 0 = none
-	full    bool // the room was used up
+	full    bool // no more lines fit
 	total   int  // lines seen
 	counted bool // total is all
-	cutOff  int  // lines that were cut
+	cutOff  int  // lines that were cut short
 }
 
 // read reads all that matters.
@@ -106,8 +106,8 @@ func (r *lineReader) read(ctx context.Context) error {
 	return nil
 }
 
-// line reads one line: the beginning of it, with its line break if all of it
-// is there, and its size.
+// line reads one line and returns its beginning, with its line break if all of it is there, and its
+// size.
 func (r *lineReader) line() (kept []byte, size int, err error) {
 	for {
 		part, err := r.in.ReadSlice('\n')
@@ -143,7 +143,7 @@ func (r *lineReader) take(kept []byte, size int) {
 	r.last = r.total
 }
 
-// text is what was read and, in last lines, what there is to know about it.
+// text returns what was read, with the notes about it as last lines.
 func (r *lineReader) text() string {
 	raw := r.out.String()
 	text := brief.UTF8(raw)

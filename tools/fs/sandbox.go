@@ -14,14 +14,16 @@ import (
 	"jp/tools/proc"
 )
 
-// SystemOnly returns what belongs to the system of its folders dirs. The user's home, the store and what else no
-// tool reaches may lie in one of them, as /opt/service does: then the folder is opened entry by entry, without these.
+// SystemOnly returns those of dirs that belong to the system. The user's home, the store or another
+// place that no tool reaches may be in one of them, as /opt/service is: such a folder is opened
+// entry by entry, without these places.
 func SystemOnly(dirs, deny []string, home string) ([]string, error) {
 	var own []string
 	for _, dir := range deny {
 		own = append(own, withoutLinks(dir))
 	}
-	// A home that is somebody else's, such as /usr/sbin of a daemon, is a folder of the system.
+	// A home that belongs to someone else, such as /usr/sbin of a daemon, is a folder of the
+	// system.
 	if filepath.IsAbs(home) {
 		if info, err := os.Stat(home); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Geteuid() {
@@ -45,8 +47,8 @@ func SystemOnly(dirs, deny []string, home string) ([]string, error) {
 	return out, nil
 }
 
-// openBeside returns what is in the folder dir but own, which is dir or lies in it. Links are left out: where they lead has a
-// rule of its own, or none.
+// openBeside returns the entries of the folder dir without own, which is dir or is in it. Links are
+// left out: their target has a rule of its own, or none.
 func openBeside(dir string, own []string) (out []string, err error) {
 	if slices.Contains(own, dir) {
 		return nil, nil
@@ -77,7 +79,7 @@ func openBeside(dir string, own []string) (out []string, err error) {
 	return out, nil
 }
 
-// Confine opens in box what the rules open, for a user whose home is that folder.
+// Confine opens in box what the rules open, for a user with this home.
 func (f *Files) Confine(box *proc.Confine, home string) error {
 	box.Links = f.links()
 	for i, r := range f.rules {
@@ -88,9 +90,9 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 			return fmt.Errorf("%s: %w", VisiblePath(r.given), r.err)
 		}
 		if f.ruleFor(r.path) != &f.rules[i] {
-			continue // said twice: the last counts
+			continue // it is there twice: the last counts
 		}
-		// Nothing inside a folder that is open can be closed again.
+		// What is inside an open folder cannot be closed again.
 		if over := f.writable(r.path); r.mode == ReadOnly && over != "" {
 			return fmt.Errorf("%s is read-only inside %s, which is not: that cannot be enforced; name the folders that are written", f.shown(r.path), f.shown(over))
 		}
@@ -116,7 +118,7 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 			box.Read = append(box.Read, r.path)
 			continue
 		}
-		box.Watch = true // a tool that builds may want to, and one that only reads has no need
+		box.Watch = true // a tool that builds may need it, and one that only reads does not
 		if f.opensWhole(r.path) {
 			box.Write = append(box.Write, r.path)
 			continue
@@ -129,8 +131,8 @@ func (f *Files) Confine(box *proc.Confine, home string) error {
 	return nil
 }
 
-// opensHome reports whether a rule for path is meant to open the user's home or something in it: the workspace mostly lies
-// there too, and is no part of it in this sense.
+// opensHome reports whether a rule for path opens the user's home on purpose. The workspace is
+// mostly in the home too, but a rule for it is not meant so.
 func (f *Files) opensHome(path, home string) bool {
 	if !filepath.IsAbs(home) {
 		return false
@@ -141,18 +143,19 @@ func (f *Files) opensHome(path, home string) bool {
 	return within(path, home) || within(home, path) && !within(f.workspace, path)
 }
 
-// opensWhole reports whether a rule opens the folder path to be written as it is. One that holds the workspace, and so .jp and
-// perhaps .git, it does only where another rule opens .git: Landlock cannot close anything inside a folder that is open.
+// opensWhole reports whether a rule opens the whole folder path for writing. If the folder holds
+// the workspace, and so .jp and perhaps .git, that needs another rule that opens .git: Landlock
+// cannot close anything inside an open folder.
 func (f *Files) opensWhole(path string) bool {
 	return !within(path, f.workspace) || f.gitOpen()
 }
 
-// OpensPart reports whether a rule opens a folder to be written, but not as it is.
+// OpensPart reports whether a rule opens a folder for writing, but not the whole of it.
 func (f *Files) OpensPart() bool {
 	return slices.ContainsFunc(f.rules, func(r fileRule) bool { return r.err == nil && r.mode == ReadWrite && !f.opensWhole(r.path) })
 }
 
-// OpensAll reports whether the rules open the workspace to be written with everything in it, .jp included.
+// OpensAll reports whether the rules open the whole workspace for writing, .jp included.
 func (f *Files) OpensAll() bool {
 	return f.gitOpen() && slices.ContainsFunc(f.rules, func(r fileRule) bool {
 		return r.err == nil && r.mode == ReadWrite && within(r.path, f.workspace)
@@ -162,9 +165,10 @@ func (f *Files) OpensAll() bool {
 // maxInside bounds the entries of the folders that writeInside goes through.
 const maxInside = 4096
 
-// writeInside opens what is in the folder dir, which holds the workspace or is it, each entry by itself: all but .jp and what
-// tells programs what to do, which only rules of their own open. So nothing is made or removed in the folder itself. Links
-// are left out; where they lead within the rules is open under its own name.
+// writeInside opens what is in the folder dir, which holds the workspace or is it, entry by entry:
+// all but .jp and the guarded files, which only rules of their own open. So nothing can be made or
+// removed in the folder itself. Links are left out: a target within the rules is open under its own
+// name.
 func (f *Files) writeInside(box *proc.Confine, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -188,19 +192,20 @@ func (f *Files) writeInside(box *proc.Confine, dir string) error {
 	return nil
 }
 
-// isGuarded reports whether name is that of a file or folder that a rule for the folder around it does not open to be written.
+// isGuarded reports whether name is a file or folder that a rule for the folder around it does not
+// open for writing.
 func isGuarded(name string) bool {
 	return strings.EqualFold(name, WorkspaceFolder) || slices.ContainsFunc(guarded, func(g string) bool { return strings.EqualFold(name, g) })
 }
 
-// gitOpen reports whether a rule opens the workspace's .git, and nothing wider, to be written.
+// gitOpen reports whether a rule opens the workspace's .git, and nothing wider, for writing.
 func (f *Files) gitOpen() bool {
 	return slices.ContainsFunc(f.rules, func(r fileRule) bool {
 		return r.err == nil && r.mode == ReadWrite && strings.EqualFold(r.path, filepath.Join(f.workspace, gitFolder))
 	})
 }
 
-// writable is the folder above path that a rule opens to be written, "" if none does.
+// writable returns the folder above path that a rule opens for writing, "" if none does.
 func (f *Files) writable(path string) string {
 	for _, r := range f.rules {
 		if r.err == nil && r.mode == ReadWrite && r.path != path && within(r.path, path) {

@@ -12,17 +12,16 @@ import (
 	"jp/tools/proc"
 )
 
-// maxDepth bounds how many folders below its start a walk goes: each holds a
-// descriptor.
+// maxDepth bounds how many folders below its start a walk goes: each needs a descriptor.
 const maxDepth = 100
 
-// A walk goes through a folder in the order of the paths, past what .gitignore
-// files exclude, .git and .jp. It follows no links.
+// A walk goes through a folder in the order of the paths, without .git, .jp and what .gitignore
+// files exclude. It follows no links.
 type walk struct {
 	*Files
 	ctx    context.Context
 	filter filter
-	anchor string // where paths are relative to
+	anchor string // folder that paths are relative to
 	start  string // the folder it began in, relative to anchor; "" = anchor
 }
 
@@ -43,8 +42,8 @@ func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folde
 		return nil, folder{}, named(p.shown, files.Reason(err))
 	}
 	at := folder{dir: top}
-	// The .gitignore files above the start hold as well, but not for the start
-	// itself: who names an ignored folder means it.
+	// The .gitignore files above the start count too, but not for the start itself: a call that
+	// names an ignored folder means it.
 	for _, name := range components(w.anchor, p.path) {
 		at.ig = at.ig.withFile(at.dir, at.path)
 		info, err := at.dir.Lstat(name)
@@ -66,8 +65,8 @@ func newWalk(ctx context.Context, f *Files, p *place, glob filter) (*walk, folde
 	return w, at, nil
 }
 
-// entries lists a folder without what is ignored, in the order of the paths:
-// folders sort as if their names ended in "/".
+// entries lists a folder without what is ignored, in the order of the paths: folders sort as if
+// their names ended in "/".
 func (w *walk) entries(at folder) ([]fs.DirEntry, *ignores, error) {
 	if err := w.ctx.Err(); err != nil {
 		return nil, nil, context.Cause(w.ctx)
@@ -120,8 +119,8 @@ func (w *walk) sub(at folder, name string, ig *ignores) (folder, error) {
 	return folder{dir: dir, path: join(at.path, name), ig: ig, deep: at.deep + 1}, nil
 }
 
-// wants reports whether the glob of the call matches a path: as seen from the
-// start of the walk or from the workspace, since people write both.
+// wants reports whether the glob of the call matches a path. The path counts as seen from the start
+// of the walk and as seen from the workspace, since people write both.
 func (w *walk) wants(path string) bool {
 	if len(w.filter) == 0 || w.filter.match(path) {
 		return true
@@ -129,7 +128,7 @@ func (w *walk) wants(path string) bool {
 	return w.start != "" && w.filter.match(strings.TrimPrefix(path, w.start+"/"))
 }
 
-// name is what results call a path of the walk.
+// name is a path of the walk as results show it.
 func (w *walk) name(path string) string { return w.shown(filepath.Join(w.anchor, path)) }
 
 func join(dir, name string) string {

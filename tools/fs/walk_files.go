@@ -9,12 +9,11 @@ import (
 	"jp/tools/files"
 )
 
-// WalkFiles calls visit with each regular file in and below the folder dir, in
-// the order of the paths, past what .gitignore files exclude, .git and .jp, and
-// past links. path is slash-separated and relative to dir; the file is closed
-// after visit. The .gitignore files from top on down count, which is dir itself or
-// a folder above it. What cannot be read ends the walk with an error, as an error
-// of visit does, which is returned as it is.
+// WalkFiles calls visit with each regular file in and below the folder dir, in the order of the
+// paths, without links, .git, .jp and what .gitignore files exclude. path is slash-separated and
+// relative to dir; the file is closed after visit. The .gitignore files from top on down count; top
+// is dir itself or a folder above it. The walk ends with an error if something cannot be read, and
+// with the error of visit, unchanged, if there is one.
 func WalkFiles(ctx context.Context, top, dir string, visit func(path string, f *os.File) error) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -56,9 +56,9 @@ func createFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (stri
 	return fmt.Sprintf("%s: created, %s", VisiblePath(p.shown), brief.Size(len(args.Content))), nil
 }
 
-// makeFolders makes the folders that p stands in and moves p.dir into the
-// innermost. finish, which is never nil, closes the others and with undo
-// removes those that were made, unless something is in them by now.
+// makeFolders makes the missing folders of p and moves p.dir into the innermost. finish is never
+// nil. It closes the other folders and, with undo, removes those that were made, unless something
+// is in them by now.
 func (f *Files) makeFolders(p *place) (finish func(undo bool), err error) {
 	type outer struct {
 		dir  *os.Root
@@ -93,7 +93,7 @@ func (f *Files) makeFolders(p *place) (finish func(undo bool), err error) {
 	return finish, nil
 }
 
-// enterNew opens the folder name of dir that was just made.
+// enterNew opens the folder name of dir, which was just made.
 func (f *Files) enterNew(dir *os.Root, name string) (*os.Root, error) {
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
@@ -186,7 +186,7 @@ func modifyFile(ctx context.Context, f *Files, _ int, raw json.RawMessage) (stri
 	return fmt.Sprintf("%s: %s made: %s", VisiblePath(p.shown), brief.Count(len(done), "edit"), brief.Shorten(strings.Join(done, "; "), 2000)), nil
 }
 
-// apply makes the edit and says where.
+// apply makes the edit and returns the new text and the lines it is in.
 func (e edit) apply(text string) (out, where string, err error) {
 	switch n := strings.Count(text, e.Old); {
 	case e.Old == "":
@@ -205,7 +205,7 @@ func (e edit) apply(text string) (out, where string, err error) {
 	return strings.Replace(text, e.Old, e.New, 1), "line " + linesOf(text, e.Old, 1), nil
 }
 
-// nearMiss says what of old differs, where that can be told.
+// nearMiss says how old differs from something in text, if that is known.
 func (e edit) nearMiss(text string) string {
 	if strings.Contains(text, "\r\n") && strings.Contains(strings.ReplaceAll(text, "\r\n", "\n"), e.Old) {
 		return `: the lines of this file end in \r\n`

@@ -1,5 +1,6 @@
-// Package interpreter knows programs that take code from their arguments, and refuses placeholders where a value would be code
-// or would name what runs. It is a lint for honest authors, in the direction of refusing: the sandbox is the boundary.
+// Package interpreter knows programs that take code from their arguments. It refuses placeholders
+// where a value would be code or would name what runs. It is a lint for honest authors and refuses
+// rather too much: the sandbox is the boundary.
 package interpreter
 
 import (
@@ -46,8 +47,7 @@ func (a Argument) mayDash(dash map[string]bool) bool {
 	return found
 }
 
-// programName is the name that a program goes by in the table of interpreters:
-// without folder and version.
+// programName is the name of a program in the table of interpreters: without folder and version.
 func programName(program string) string {
 	return strings.ToLower(strings.TrimRight(filepath.Base(program), "0123456789."))
 }

@@ -8,14 +8,13 @@ import (
 	"jp/tools/template"
 )
 
-// interpreter says where a program takes code from its arguments. Values may
-// never stand there: what is an argument to us would be code to it.
+// interpreter says where a program takes code from its arguments. No value may be there: what is an
+// argument to us would be code to it.
 //
-// The table is a lint for honest authors, in the direction of refusing: an
-// option that it does not know ends its knowledge, and placeholders behind
-// that are refused. It cannot know every program that runs others.
+// The table is a lint for honest authors and refuses rather too much: placeholders behind an option
+// that it does not know are refused. It cannot know every program that runs others.
 type interpreter struct {
-	all    string   // why no placeholder is allowed at all; "" = some are
+	all    string   // reason why no placeholder is allowed at all; "" = some are
 	flags  string   // one-letter options without a value
 	valued string   // one-letter options with a value that is not code
 	code   string   // one-letter options whose value is code, or a file of it
@@ -25,7 +24,7 @@ type interpreter struct {
 	pairs  []string // long options with a name and a value
 	ends   bool     // what follows the code or script goes to it, options too
 	mixes  bool     // options may follow operands
-	opens  string   // one-letter options that have it open its operands, and run some
+	opens  string   // one-letter options that make it open its operands, and run some
 }
 
 const (
@@ -103,8 +102,8 @@ func interpreterOf(program string) (interpreter, bool) {
 	return interpreter{}, false
 }
 
-// Check refuses placeholders where a value would be code to the program, or to one that it runs. dash names the parameters
-// whose values may start with '-'.
+// Check refuses placeholders where a value would be code to the program, or to one that it runs.
+// dash names the parameters whose values may start with '-'.
 func Check(program string, args []Argument, dash map[string]bool) error {
 	switch programName(program) {
 	case "python", "pypy", "ipython":
@@ -158,8 +157,8 @@ func Is(program string) bool {
 	return ok
 }
 
-// ReadsCode reports whether a program is an interpreter that reads code with
-// these arguments: it does unless they say what else to run.
+// ReadsCode reports whether a program is an interpreter that reads its code with these arguments,
+// because they do not say what else to run.
 func ReadsCode(program string, args []Argument) bool {
 	in, ok := interpreterOf(program)
 	return ok && (in.all != "" || in.check(program, append(args, Argument{template.Value{}}), nil) != nil)
@@ -252,8 +251,8 @@ func (in interpreter) check(program string, args []Argument, dash map[string]boo
 	return nil
 }
 
-// cluster reads the one-letter options in s: whether the last takes the next
-// argument, whether one takes code, whether all are known.
+// cluster reads the one-letter options in s. It reports whether the last takes the next argument,
+// whether one takes code, and whether all are known.
 func (in interpreter) cluster(s string) (takesNext, isCode, ok bool) {
 	for i, c := range s {
 		last := i == len(s)-1
@@ -326,8 +325,8 @@ func checkGit(args []Argument) error {
 	return nil
 }
 
-// checkGo refuses placeholders that choose the program of go run and go tool. What follows that goes to it, so then nothing is
-// left to check.
+// checkGo refuses placeholders that choose the program of go run and go tool. All arguments behind
+// that program go to it: nothing is left to check then.
 func checkGo(args []Argument, dash map[string]bool) (done bool, err error) {
 	for i, a := range args {
 		switch text, literal := a.Literal(); {
@@ -342,8 +341,8 @@ func checkGo(args []Argument, dash map[string]bool) (done bool, err error) {
 	return false, nil
 }
 
-// checkNested finds an interpreter with code in the arguments of another
-// program, such as docker exec box sh -c ...
+// checkNested finds an interpreter with code in the arguments of another program, such as docker
+// exec box sh -c ...
 func checkNested(args []Argument, dash map[string]bool) error {
 	for i := 0; i+1 < len(args); i++ {
 		name, literal := args[i].Literal()

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// runningModules are modules of Python that run what their arguments name. Others are taken for
-// scripts of the author's.
+// runningModules are modules of Python that run what their arguments name. Others count as scripts
+// of the author.
 var runningModules = strings.Fields(`
 	IPython build cProfile code coverage doctest ensurepip fabric hatch idlelib invoke ipykernel jupyter nox pdb pip pipx poetry
 	profile pytest runpy timeit torch tox trace unittest uv venv virtualenv zipapp
@@ -42,8 +42,8 @@ func pythonModule(args []Argument) string {
 	return ""
 }
 
-// checkJava refuses placeholders in what java runs, and in the options before it. What follows goes
-// to that.
+// checkJava refuses placeholders in what java runs, and in the options before it. All arguments
+// behind that go to the Java program.
 func checkJava(args []Argument) error {
 	for i := 0; i < len(args); i++ {
 		text, literal := args[i].Literal()
@@ -70,12 +70,12 @@ func checkJava(args []Argument) error {
 	return nil
 }
 
-// containerFlags are the options of docker run and exec and the like that take no value. Any other is
-// taken to have one.
+// containerFlags are the options of docker run and exec and the like that take no value. Any other
+// option counts as one that takes a value.
 var containerFlags = strings.Fields("-i -t -d -q -it -ti --interactive --tty --detach --rm --init --privileged --read-only --quiet --no-healthcheck --stdin")
 
-// checkContainer refuses placeholders up to the command that is run in a container. What follows is
-// checked as that command's.
+// checkContainer refuses placeholders up to the command that is run in a container. The rest is
+// checked as the arguments of that command.
 func checkContainer(program string, args []Argument, dash map[string]bool) error {
 	at := slices.IndexFunc(args, func(a Argument) bool {
 		text, literal := a.Literal()

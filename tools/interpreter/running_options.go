@@ -8,8 +8,8 @@ import (
 	"jp/tools/template"
 )
 
-// runningOptions are the options of a program that is no interpreter whose values it runs, loads or takes settings from that
-// name what it runs.
+// runningOptions are the options by which a program that is no interpreter runs or loads something,
+// or reads settings that name what it runs.
 type runningOptions struct {
 	short string   // one letter each
 	long  []string // with their dashes; those with two may be shortened, as getopt_long allows
@@ -17,11 +17,13 @@ type runningOptions struct {
 	files bool     // @FILE stands for options in a file
 }
 
-// runningOptionsOf knows programs by programName. Like that of interpreters the table is a lint: the sandbox is the boundary.
+// runningOptionsOf knows programs by programName. Like the table of interpreters it is a lint: the
+// sandbox is the boundary.
 func runningOptionsOf(program string) (runningOptions, bool) {
 	switch programName(program) {
 	case "tar", "gtar", "bsdtar":
-		// -f, with a colon in its value, is a host that a remote shell is started for; see tarArchive.
+		// The value of -f may have a colon: then it names a host, and a remote shell is started for
+		// it; see tarArchive.
 		return runningOptions{short: "IF", long: []string{
 			"--use-compress-program", "--to-command", "--checkpoint-action", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command",
 		}}, true
@@ -83,7 +85,8 @@ func runningOptionsOf(program string) (runningOptions, bool) {
 	return runningOptions{}, false
 }
 
-// check refuses placeholders in the values of such options, and those that could be such an option.
+// check refuses placeholders in the values of such options, and placeholders that could be such an
+// option.
 func (o runningOptions) check(program string, args []Argument, dash map[string]bool) error {
 	if o.but != "" && slices.ContainsFunc(args, func(a Argument) bool { text, literal := a.Literal(); return literal && text == o.but }) {
 		return nil
@@ -129,8 +132,9 @@ func (o runningOptions) runs(text string) bool {
 	return strings.ContainsAny(name, o.short)
 }
 
-// checkTar refuses, beside what runs, an archive that a value names: one with a colon is on another host, and a remote shell is
-// started with what stands before the colon. The first argument may have its letters without a dash.
+// checkTar refuses, besides what runs, an archive that a value names. An archive with a colon is on
+// another host: tar starts a remote shell with the text before the colon. The letters in the first
+// argument need no dash.
 func checkTar(program string, args []Argument, o runningOptions, dash map[string]bool) error {
 	if len(args) > 0 {
 		if text, literal := args[0].Literal(); literal && !strings.HasPrefix(text, "-") {

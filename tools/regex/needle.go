@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Needle is a text, or what it begins with, that is looked for many times faster than an expression is matched. The zero Needle
-// is found everywhere.
+// Needle is a text, or the beginning of one, that is looked for many times faster than an
+// expression is matched. The zero Needle is found everywhere.
 type Needle struct {
 	text []byte // in lower case when fold
 	fold bool   // ASCII letters match in either case
 
-	// The offsets in text of the two bytes that are likely to be the rarest, and
-	// whether the first is so rare that it alone is worth looking for.
+	// Offsets in text of the two bytes that are likely to be the rarest. alone says that the first
+	// is so rare that it is enough to look for it.
 	rare, second int
 	alone        bool
 }
@@ -28,12 +28,13 @@ const maxNeedle = 32
 // maxNeedles bounds how many needles are looked for in the same data.
 const maxNeedles = 8
 
-// Needles returns texts of which whatever a simplified expression matches holds one, and so do the data
-// in which it matches; nil when none are known. Of several such sets it is the one that promises to be
-// found least.
+// Needles returns texts for a simplified expression: data in which it matches hold at least one of
+// them. It returns nil when no such texts are known, and otherwise the set that is likely to be
+// found least often.
 //
-// Cut returns the parts of a text that all occur, byte by byte, in the data where the text occurs in a
-// match: with fold in any mixture of cases, where only ASCII letters differ by more than that bit.
+// cut returns parts of a text. Where the text is in a match, all of these parts are in the data,
+// byte for byte; with fold in any mixture of cases, and then only ASCII letters, which differ in
+// one bit, count as equal.
 func Needles(tree *syntax.Regexp, cut func(text string, fold bool) []string) []Needle {
 	switch tree.Op {
 	case syntax.OpLiteral:
@@ -73,7 +74,7 @@ func Needles(tree *syntax.Regexp, cut func(text string, fold bool) []string) []N
 	return nil
 }
 
-// better returns the alternatives that promise to be found less; a where both promise the same.
+// better returns the alternatives that are likely to be found less often; a if both are alike.
 func better(a, b []Needle) []Needle {
 	if worth(b) > worth(a) {
 		return b
@@ -81,7 +82,8 @@ func better(a, b []Needle) []Needle {
 	return a
 }
 
-// worth is what a set of alternatives spares: what the one does that is found most.
+// worth is the work that a set of alternatives saves: as much as the one that is found most often
+// saves.
 func worth(needles []Needle) int {
 	least := 0
 	for i, n := range needles {
@@ -95,7 +97,7 @@ func worth(needles []Needle) int {
 func newNeedle(text string, fold bool) Needle {
 	n := Needle{text: []byte(text)[:min(len(text), maxNeedle)]}
 	if fold {
-		// What was cut off in the middle of a character stays as it is.
+		// Bytes that are only part of a character stay as they are.
 		for i, c := range n.text {
 			if 'A' <= c && c <= 'Z' {
 				n.text[i] += 'a' - 'A'
@@ -141,8 +143,7 @@ func (n *Needle) at(data []byte, place int) bool {
 	return bytes.Equal(data, n.text)
 }
 
-// indexOne looks for the rarest byte, at the speed of IndexByte, and for the text
-// around each.
+// indexOne looks for the rarest byte, at the speed of IndexByte, and for the text around it.
 func (n *Needle) indexOne(data []byte) int {
 	// Where the text may begin, the byte is between these.
 	s := data[n.rare:]
@@ -173,13 +174,13 @@ func (n *Needle) indexOne(data []byte) int {
 	}
 }
 
-// indexTwo looks for two bytes at their distance, 32 places at once, and for the
-// text around them. It is several times slower than IndexByte for a rare byte and
-// faster for a common one, of which every second line has many.
+// indexTwo looks for two bytes at their distance, 32 places at once, and for the text around them.
+// It is several times slower than IndexByte for a rare byte, and faster for a common byte that is
+// in every second line.
 func (n *Needle) indexTwo(data []byte) int {
 	const ones = 0x0101010101010101
-	// Setting this bit turns upper case into lower, and some bytes into others,
-	// which are told apart when the whole text is compared.
+	// Setting this bit turns upper case into lower case. It also makes some other bytes equal; the
+	// comparison of the whole text finds these.
 	var bit byte
 	if n.fold {
 		bit = 0x20
@@ -214,12 +215,12 @@ func (n *Needle) indexTwo(data []byte) int {
 	return -1
 }
 
-// bytePair looks for two bytes in eight places at once: a and b hold them eight
-// times, fold the bit that does not count.
+// bytePair looks for two bytes in eight places at once. a and b hold each byte eight times, fold
+// the bit that does not count.
 type bytePair struct{ fold, a, b uint64 }
 
-// places returns a word that has the high bit of byte i set where x[i] is the
-// first and y[i] the second byte; perhaps also that of the byte after such a one.
+// places returns a word in which the high bit of byte i is set if x[i] is the first and y[i] the
+// second byte. The bit of the byte behind such a byte may be set too.
 func (p bytePair) places(x, y []byte) uint64 {
 	t := ((binary.LittleEndian.Uint64(x) | p.fold) ^ p.a) | ((binary.LittleEndian.Uint64(y) | p.fold) ^ p.b)
 	return (t - 0x0101010101010101) &^ t & 0x8080808080808080

@@ -1,12 +1,12 @@
 // Package regex matches regular expressions that come from a model, a tool or a server. An
-// expression of RE2 takes time in proportion to its size times the size of the text, which is hours
-// when both are made for it, and package regexp cannot be interrupted.
+// expression of RE2 takes time in proportion to its size times the size of the text. That can be
+// hours when someone has made both for it, and package regexp cannot be interrupted.
 //
-// Two rules bound that. Check refuses expressions of more than MaxStates steps, and Find and All
-// look at their context between short pieces of work, whatever the expression and the text.
+// Two rules bound that. [Parse] refuses expressions of more than MaxStates steps, and Find and All
+// look at their context between short pieces of work, whatever the expression and the text are.
 //
-// Needles are texts one of which is wherever an expression matches. Who searches much looks for those
-// first.
+// [Needles] are texts one of which is in the data wherever an expression matches. A search through
+// much data looks for those first.
 package regex
 
 import (
@@ -26,10 +26,10 @@ const (
 	MaxLength = 4096 // bytes
 )
 
-// piece is how many steps are taken without a look at the context, in some 20 ms at most.
+// piece is how many steps are taken before the context is looked at: some 20 ms at most.
 const piece = 1 << 22
 
-// States is about how many steps an expression compiles to, and never more than a little above
+// States is about how many steps an expression compiles to. It stops counting a little above
 // MaxStates: repetitions multiply. It is known before anything is compiled.
 func States(tree *syntax.Regexp) int {
 	n := 1 + len(tree.Rune)/64
@@ -46,7 +46,7 @@ func States(tree *syntax.Regexp) int {
 }
 
 // Parse reads an expression of a stranger and refuses one that is beyond the bounds. A plain text
-// is as large as MaxLength allows.
+// may be as long as MaxLength.
 func Parse(expr string, flags syntax.Flags) (*syntax.Regexp, error) {
 	if len(expr) > MaxLength {
 		return nil, fmt.Errorf("is longer than %d bytes", MaxLength)
@@ -75,7 +75,7 @@ type Regexp struct {
 	states int
 }
 
-// Compile compiles an expression of any size: of a person, or one that Parse let through.
+// Compile compiles an expression of any size: one of a person, or one that Parse has checked.
 func Compile(tree *syntax.Regexp) (*Regexp, error) {
 	expr := tree.String()
 	re, err := regexp.Compile(expr)
@@ -87,16 +87,16 @@ func Compile(tree *syntax.Regexp) (*Regexp, error) {
 		return nil, err
 	}
 	r := &Regexp{re: re, again: again, states: States(tree)}
-	// U+FFFD, which stands for what is no UTF-8 too, is never in a prefix.
+	// A prefix never holds U+FFFD, which also matches bytes that are not UTF-8.
 	prefix, all := re.LiteralPrefix()
 	r.prefix, r.text = prefix, all && isText(tree)
 	return r, nil
 }
 
-// Piece is how many bytes of text can be searched at once without a look at the context.
+// Piece is how many bytes of text can be searched at once before the context is looked at.
 func (r *Regexp) Piece() int {
 	if r.states > MaxStates {
-		return 0 // how many there are is not known
+		return 0 // the number of steps is not known
 	}
 	return piece / max(r.states, 1)
 }
@@ -118,7 +118,7 @@ func Find[T string | []byte](ctx context.Context, r *Regexp, s T) ([]int, error)
 // All returns where the matches in s begin and end, as regexp.FindAllStringIndex does: at most most
 // of them. The error is the cause of the end of ctx.
 func (r *Regexp) All(ctx context.Context, s string, most int) ([][]int, error) {
-	// A match may have taken a look at all that is behind it: every one of a.*b|a does where there is no b.
+	// A match may have looked at everything behind it: each match of a.*b|a does if there is no b.
 	looks := min(len(s)+1, most)
 	if r.text {
 		looks = 1
@@ -154,7 +154,7 @@ func (r *Regexp) each(ctx context.Context, s string, most int) ([][]int, error) 
 	return all, nil
 }
 
-// find is where the leftmost match begins and ends that begins at or behind from.
+// find returns where the leftmost match begins and ends that begins at or behind from.
 func find[T string | []byte](ctx context.Context, r *Regexp, s T, from int) ([]int, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -171,7 +171,7 @@ func find[T string | []byte](ctx context.Context, r *Regexp, s T, from int) ([]i
 		loc := r.re.FindReaderIndex(in)
 		return loc, context.Cause(ctx)
 	}
-	// The character before tells whether a line or a word begins here.
+	// The character before says whether a line or a word begins here.
 	begin := at - lastRune(s[:at])
 	var loc []int
 	if rest, ok := any(s[begin:]).(string); ok && len(rest) <= r.Piece() {

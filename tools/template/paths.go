@@ -2,7 +2,7 @@ package template
 
 import "fmt"
 
-// ArgumentOf returns the parameter that a value comes from, "" if from none. p may be nil.
+// ArgumentOf returns the parameter that a value comes from, "" if it comes from none. p may be nil.
 func ArgumentOf(p *Path) string {
 	if p != nil && len(p.Keys) >= 3 && p.Keys[0] == "tool" && p.Keys[1] == "arguments" {
 		return p.Keys[2]
@@ -10,8 +10,8 @@ func ArgumentOf(p *Path) string {
 	return ""
 }
 
-// LastKey is what a message calls a value. p is nil for literal text, which can
-// not be wrong: it was checked when it was read.
+// LastKey is the name of a value in messages. p is nil for literal text, which cannot be wrong: it
+// was checked when it was parsed.
 func LastKey(p *Path) string {
 	if p == nil {
 		return ""
@@ -19,8 +19,8 @@ func LastKey(p *Path) string {
 	return p.Keys[len(p.Keys)-1]
 }
 
-// ValueError is an argument value that a command cannot take. It is the
-// model's mistake, not the author's.
+// ValueError is the error for an argument value that a command cannot take. It is a mistake of the
+// model, not of the author.
 type ValueError struct {
 	Argument string
 	Msg      string

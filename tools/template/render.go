@@ -10,14 +10,13 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Omitted stands in template data for an optional argument that was not given.
-// It is false in #if, empty in #for and an error elsewhere.
+// Omitted is the value, in template data, of an optional argument that was not given. It is false
+// in #if, empty in #for and an error elsewhere.
 const Omitted omitted = 0
 
 type omitted uint8
 
-// Bounds of templates: what a hostile argument can make of a good template,
-// and a hostile template of the parser.
+// Bounds of templates: against hostile arguments of a good template, and against hostile templates.
 const (
 	maxBlocks   = 50        // nested blocks
 	MaxRendered = 4_000_000 // bytes of one text
@@ -28,8 +27,8 @@ const (
 // concurrent use.
 type Renderer struct {
 	Data map[string]any
-	// Emit gets each piece: literal text with a nil path, a value with the path
-	// that it came from, which for a loop variable is that of its list.
+	// Emit is called with each piece. Literal text has a nil path, a value has the path that it
+	// came from; a loop variable has the path of its list.
 	Emit func(s string, from *Path)
 	Size int // bytes so far
 
@@ -112,7 +111,7 @@ func (r *Renderer) Each(n For, body func() error) error {
 	return nil
 }
 
-// Put emits s, and bounds what is emitted in all.
+// Put emits s and counts it towards the bound.
 func (r *Renderer) Put(s string, from *Path, at Position) error {
 	r.steps++
 	if r.Size += len(s); r.Size > MaxRendered || r.steps > MaxSteps {
@@ -122,7 +121,7 @@ func (r *Renderer) Put(s string, from *Path, at Position) error {
 	return nil
 }
 
-// Value is lookup for a place that needs a value.
+// Value is [Renderer.Lookup] for a place that needs a value.
 func (r *Renderer) Value(p *Path) (any, *Path, error) {
 	v, from, err := r.Lookup(p)
 	switch {
@@ -136,8 +135,7 @@ func (r *Renderer) Value(p *Path) (any, *Path, error) {
 	return v, from, nil
 }
 
-// Lookup finds the value at p, which may be Omitted, and the path in data that
-// it came from.
+// Lookup returns the value at p, which may be Omitted, and the path in data that it came from.
 func (r *Renderer) Lookup(p *Path) (any, *Path, error) {
 	var v any = r.Data
 	keys, from := p.Keys, p
@@ -163,7 +161,7 @@ func (r *Renderer) Lookup(p *Path) (any, *Path, error) {
 	return v, from, nil
 }
 
-// Truthy is what #if asks.
+// Truthy reports whether #if takes its first branch for v.
 func Truthy(v any) bool {
 	switch v := v.(type) {
 	case nil, omitted:
@@ -189,7 +187,7 @@ func Truthy(v any) bool {
 	return true
 }
 
-// ValueText is a value as it stands in a text.
+// ValueText is a value as it is written into a text.
 func ValueText(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

@@ -98,8 +98,8 @@ func lexTemplate(text string) ([]token, error) {
 	return out, nil
 }
 
-// tagLen is the length of the tag that s begins with, braces included. A }}
-// inside a quoted string does not end a tag.
+// tagLen is the length of the tag that s begins with, braces included. A }} inside a quoted string
+// does not end a tag.
 func tagLen(s string) (n int, ok bool) {
 	quoted := false
 	for i := 2; i < len(s); i++ {
@@ -117,7 +117,7 @@ func tagLen(s string) (n int, ok bool) {
 	return 0, false
 }
 
-// Path is a.b["c"]: where a value is found. At is where the template says it.
+// Path is a.b["c"]: the place of a value in the data. At is its place in the template.
 type Path struct {
 	Keys []string
 	At   Position
@@ -281,7 +281,7 @@ func (p *parser) closed(t token, end *token, want string) error {
 	return nil
 }
 
-// path parses the path that s is.
+// path parses s as a path.
 func (p *parser) path(t token, s string) (*Path, error) {
 	bad := func() (*Path, error) {
 		return nil, t.at.Errorf("{{%s}}: want a path such as tool.arguments.name", strings.TrimSpace(t.text))
@@ -353,7 +353,7 @@ func identLen(s string) int {
 	return i
 }
 
-// EachPath calls f with every path in nodes and the loop names that hold there.
+// EachPath calls f with every path in nodes and the names of the loops around it.
 func EachPath(nodes []Node, names []string, f func(p *Path, names []string) error) error {
 	for _, n := range nodes {
 		var err error

@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// SplitWords splits a command as a shell splits words, where a template tag is
-// an ordinary character of a word whatever stands in it. What a shell would do
-// more than that (expansions, globs, operators, a second line) is refused,
-// since nothing here would do it: so each accepted command means the same to a
-// shell, tags aside.
+// SplitWords splits a command into words as a shell does. A template tag is an ordinary character
+// of a word, whatever is in the tag. All else that a shell would do (expansions, globs, operators,
+// a second line) is refused, since nothing here would do it. So each accepted command means the
+// same to a shell, tags aside.
 func SplitWords(src string) ([]Word, error) {
 	s := splitter{src: src, at: Position{1, 1}}
 	if strings.ContainsRune(src, 0) {
@@ -34,7 +33,7 @@ type Word struct{ tokens []token }
 func (w Word) Parse() (*Template, error) { return parse(w.tokens) }
 
 type splitter struct {
-	src   string // what is left
+	src   string // text that is not read yet
 	at    Position
 	words []Word
 
@@ -47,10 +46,10 @@ type splitter struct {
 	line   bool // an unquoted line break came after the first word
 }
 
-// reserved are the words that mean more to a shell where a command stands.
+// reserved are the words that mean more to a shell where a command begins.
 var reserved = strings.Fields("if then else elif fi do done case esac while until for in function select time coproc ! { } [[ ]]")
 
-// step takes one character, escape or tag.
+// step reads one character, escape or tag.
 func (s *splitter) step() error {
 	c := s.src[0]
 	if strings.HasPrefix(s.src, "{{") {

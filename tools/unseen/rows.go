@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Rows breaks a line in which all shows into the rows that it takes on a screen of width columns. All but the first begin with
-// indent, so that no text can be made to look like a line of its own by letting it run to the edge of the screen. A row
-// ends at a space where there is one in its second half; nothing is left out. Wide
-// characters count as two columns, those that join others as one.
+// Rows breaks a line, in which every character shows, into the rows that it takes on a screen of
+// width columns. All but the first begin with indent, so that a text that runs to the edge of the
+// screen cannot look like a line of its own. A row ends at a space if there is one in its second
+// half; nothing is left out. Wide characters count as two columns, combining ones as one.
 func Rows(line string, width int, indent string) []string {
 	if width < len(indent)+8 {
 		width = len(indent) + 8
@@ -50,11 +50,12 @@ func columns(r rune) int {
 	return 1
 }
 
-// spaces is a run that pushes what is behind it out of sight.
+// spaces is a run that pushes the text behind it out of sight.
 var spaces = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` {24,}`) })
 
-// Fold writes each long run of spaces in a text of quoted strings, as [Quote] and JSON write them, as their number: what stands
-// behind it is near then. Inside of a string nothing can look like it, for a quote there has a backslash before it.
+// Fold replaces each long run of spaces by their number, in a text of quoted strings as [Quote] and
+// JSON write them: the text behind is then near. Nothing inside a string can look like it, for a
+// quote there has a backslash before it.
 func Fold(quoted string) string {
 	return spaces().ReplaceAllStringFunc(quoted, func(run string) string { return fmt.Sprintf(`" +%d spaces+ "`, len(run)) })
 }

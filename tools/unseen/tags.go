@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Defang writes `&lt;` for each `<` of s that begins what a reader could take for a tag of one of these names: opening or
-// closing, whatever its case and width, and whatever space and unseen characters are in it. Names are in lower case.
+// Defang writes `&lt;` for each `<` of s that begins something which a reader could take for a tag
+// of one of these names: opening or closing, whatever its case and width, and whatever space and
+// unseen characters are in it. Names are in lower case.
 func Defang(s string, names ...string) string {
 	if strings.IndexFunc(s, opens) < 0 {
 		return s
@@ -35,7 +36,8 @@ func Defang(s string, names ...string) string {
 // opens reports whether r begins a tag: `<` in all its widths.
 func opens(r rune) bool { return r == '<' || r == 0xfe64 || r == 0xff1c }
 
-// isTag reports whether s, which stands behind a `<`, begins with one of the names. It looks no further than to the next `<`.
+// isTag reports whether s, the text behind a `<`, begins with one of the names. It looks no further
+// than to the next `<`.
 func isTag(s string, names []string) bool {
 	var word []rune
 	longest := 0
@@ -73,7 +75,7 @@ func narrow(r rune) rune {
 	return r
 }
 
-// blank reports whether a reader takes no notice of r.
+// blank reports whether a reader does not notice r.
 func blank(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || r == 0x2800 || Is(r)
 }

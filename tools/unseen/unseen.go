@@ -1,9 +1,11 @@
-// Package unseen knows which characters of a text are not seen: those that a screen shows as nothing and a model reads all
-// the same, and those that change the order in which others are shown. There is one list, for what is shown to a person, for
-// what a server or a sub-agent says to a model, and for what is looked for behind such characters.
+// Package unseen knows which characters of a text are not seen. A screen shows them as nothing and
+// a model reads them all the same, or they change the order in which others are shown. There is one
+// list for three uses: what is shown to a person, what a server or a sub-agent says to a model, and
+// what may be hidden behind such characters.
 //
-// [Is] is the list. [Strip] and [Filter] leave such characters out, but for the few that belong to the spelling of what is
-// around them. [Spell] and [Quote] write them so that they show: for text that a person decides about, nothing may be left out.
+// [Is] is the list. [Strip] and [Filter] leave such characters out, except the few that belong to
+// the spelling of the text around them. [Spell] and [Quote] write them so that they show: where a
+// person decides about a text, nothing may be left out.
 package unseen
 
 import (
@@ -15,9 +17,10 @@ import (
 	"unicode/utf8"
 )
 
-// Is reports whether r is not seen or reorders what is: the code points with Unicode's Default_Ignorable_Code_Point (zero
-// width, variation selectors, tags, fillers of Hangul) and those of category Cf (bidirectional controls among them) that are
-// no sign of their own. Control characters and spaces are not meant.
+// Is reports whether r is not seen or changes the order of others: the code points with Unicode's
+// Default_Ignorable_Code_Point (zero width, variation selectors, tags, fillers of Hangul) and those
+// of category Cf (bidirectional controls among them) that are no sign of their own. Control
+// characters and spaces are not among them.
 func Is(r rune) bool {
 	if r < 0x80 {
 		return false
@@ -26,7 +29,7 @@ func Is(r rune) bool {
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// The characters that may belong to the spelling of what is around them.
+// The characters that may belong to the spelling of the text around them.
 const (
 	nonJoiner = 0x200c // ZWNJ
 	joiner    = 0x200d // ZWJ
@@ -41,9 +44,9 @@ const (
 //   - a selector that makes an emoji of the sign before it
 //
 // The zero value is at the beginning of a text.
-type Filter struct{ before rune } // what stayed last
+type Filter struct{ before rune } // character that stayed last
 
-// Undecided reports whether what becomes of r, for which [Is] holds, depends on the character behind it.
+// Undecided reports whether the character behind r decides whether r stays. [Is] holds for r.
 func (f *Filter) Undecided(r rune) bool {
 	return r == joiner || r == nonJoiner || r == asEmoji && isKey(f.before)
 }
@@ -95,8 +98,8 @@ func isShaping(r rune) bool {
 	return r >= 0x600 && unicode.In(r, unicode.L, unicode.M) && unicode.In(r, shaping...)
 }
 
-// Strip leaves out what is not seen, and control characters other than tab and line break. Bytes that are not UTF-8 become
-// U+FFFD.
+// Strip leaves out characters that are not seen, and control characters other than tab and line
+// break. Bytes that are not UTF-8 become U+FFFD.
 func Strip(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -118,10 +121,12 @@ func Strip(s string) string {
 	return b.String()
 }
 
-// Shows reports whether a person sees r for what it is. A space is seen; other white space, and signs that are blank, are not.
+// Shows reports whether a person sees what r is. A space is seen; other white space, and signs that
+// are blank, are not.
 func Shows(r rune) bool { return unicode.IsPrint(r) && r != 0x2800 && !Is(r) }
 
-// Each yields the characters of s, each with whether it shows or belongs to the spelling of those beside it, as [Filter] has it.
+// Each yields the characters of s, and for each whether it shows or belongs to the spelling of its
+// neighbours, as [Filter] decides.
 func Each(s string) iter.Seq2[rune, bool] {
 	return func(yield func(rune, bool) bool) {
 		var f Filter
@@ -150,7 +155,7 @@ func Hides(s string) []string {
 	return list
 }
 
-// Spell writes what does not show in s as Go escapes it.
+// Spell writes s with Go's escapes for the characters that do not show.
 func Spell(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !Shows(r) }) < 0 {
 		return s
@@ -167,10 +172,10 @@ func Spell(s string) string {
 	return b.String()
 }
 
-// Quote is a Go string literal of s in which all of it shows.
+// Quote is a Go string literal of s in which every character shows.
 func Quote(s string) string { return Spell(strconv.Quote(s)) }
 
-// Word is s as one word of a command line: as it is where it is plain, else as [Quote] writes it.
+// Word is s as one word of a command line: unchanged if it is plain, else as [Quote] writes it.
 func Word(s string) string {
 	plain := func(r rune) bool { return r != ' ' && Shows(r) && !strings.ContainsRune("'\"\\;", r) }
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
