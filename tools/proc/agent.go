@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritVar tells a child jp which descriptors it was given.
+// inheritVar is the variable that says to a child jp which descriptors it was given.
 const inheritVar = "JP_PROC"
 
 // runAgent starts spec as a child jp. It does not wait.
@@ -52,7 +52,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 	}
 	r.pid = c.pid
 	r.started <- c.pid
-	// A stopped agent hears nothing before it goes on.
+	// A stopped agent sees no signal before it continues.
 	r.interrupt = func() { family.signal(c, syscall.SIGINT, syscall.SIGCONT) }
 	r.kill = func() { family.kill(c) }
 	go func() {
@@ -63,7 +63,7 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 			r.exit.setStatus(status)
 			r.exit.MaxRSS = maxRSS(&usage)
 		}
-		// An agent leaves nothing below, unless it was killed.
+		// An agent leaves no process behind, unless it was killed.
 		if r.err = family.sweep(); r.err == nil {
 			r.err = err
 		}
@@ -76,16 +76,15 @@ func (h *Host) runAgent(spec *Spec, io *stdio) (*run, error) {
 // Inherited is what a child jp was given by its parent jp. The zero value is
 // that of a jp without one.
 type Inherited struct {
-	Death *os.File // ends when the parent is gone
+	Death *os.File // end of file: the parent is gone
 	Lock  *os.File // Spec.Lock, nil without one; the caller's to close
 	Slot  *os.File // Spec.Slot, likewise
 }
 
-// Inherit takes over what the parent jp handed down: it reads and unsets
-// JP_PROC and keeps the descriptors from being inherited further. It is called
-// once, early in main, before anything is started. Without a parent jp the fields
-// are nil. It is an error when the variable does not say what a parent says, or
-// the descriptors are not there.
+// Inherit takes over what the parent jp handed down: it reads and unsets JP_PROC and keeps the
+// descriptors from being inherited further. It is called once, early in main, before anything is
+// started. Without a parent jp the fields are nil. It is an error when the variable is not as a
+// parent writes it, or the descriptors are not there.
 func Inherit() (*Inherited, error) {
 	given, ok := os.LookupEnv(inheritVar)
 	if !ok {
@@ -144,7 +143,7 @@ func parseInherit(given string) (map[string]int, error) {
 	return fds, nil
 }
 
-// checkInherited tells whether fd can be what the parent handed down as name.
+// checkInherited reports whether fd can be what the parent handed down as name.
 func checkInherited(name string, fd int) error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
@@ -162,9 +161,9 @@ func checkInherited(name string, fd int) error {
 	return nil
 }
 
-// What an agent whose parent is gone may still do: stop by itself within settleWait,
-// and, once what is below it was killed, write down the result within exitWait.
-// Together they stay well within a second.
+// Bounds of an agent whose parent is gone. It may stop by itself within settleWait, and may write
+// down the result within exitWait after everything below it was killed. Together they stay well
+// within a second.
 const (
 	settleWait = 300 * time.Millisecond
 	exitWait   = 150 * time.Millisecond
@@ -179,7 +178,7 @@ func (in *Inherited) Watch(cancel func()) {
 		return
 	}
 	go func() {
-		// Nobody writes to the pipe: Read returns when nobody is left who could.
+		// Nobody writes to the pipe: Read returns when no process is left that could.
 		var b [1]byte
 		if _, err := in.Death.Read(b[:]); errors.Is(err, os.ErrClosed) {
 			return

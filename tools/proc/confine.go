@@ -10,40 +10,37 @@ import (
 	"strings"
 )
 
-// Confine is what a [Tool] can touch; see [Spec]. The zero Confine lets it
-// touch nothing, not even the libraries of a program: start from [System].
+// Confine is what a [Tool] can touch; see [Spec]. The zero Confine lets it touch nothing, not even
+// the libraries of a program: start from [System].
 //
-// It holds for everything below the tool. It is about the contents of files and
-// folders: what stat tells, and modes, owners and times, stay as free as the
-// user is.
+// It holds for everything below the tool. It is about the contents of files and folders. It does
+// not restrict what stat shows, nor changes of modes, owners and times.
 type Confine struct {
-	// Read, Write and Exec are absolute paths of files and folders; a folder
-	// stands for all below it. Each allows what the one before does not: Read
-	// and Exec both allow to read and to execute, since whatever can be read
-	// can be run by an interpreter; Write allows to read, change, create and
-	// remove too. In Read and Write a symbolic link on the way is an error, since
-	// a tool may have made it; in Exec it is followed, so Exec is for places where only
-	// the system's administrator writes. What does not exist allows nothing.
+	// Read, Write and Exec are absolute paths of files and folders; a folder includes everything
+	// below it. Read and Exec both allow reading and executing, since an interpreter can run
+	// whatever can be read. Write allows reading, changing, creating and removing. In Read and
+	// Write a symbolic link on the way is an error, since a tool may have made it. In Exec links
+	// are followed, so Exec is for places where only the administrator of the system writes. A path
+	// that does not exist allows nothing.
 	Read, Write, Exec []string
-	// Programs are absolute paths of files that can be executed and read, wherever they
-	// lie. The program of the Spec is one. What is no regular file allows nothing, and
-	// links on the way are followed where Links says so: what is reached through others
-	// can be executed where the lists above open it.
+	// Programs are absolute paths of files that can be executed and read, wherever they lie. The
+	// program of the Spec is one of them. A path that is no regular file allows nothing. Links on
+	// the way are followed where Links allows it; a program behind other links can be executed only
+	// where the lists above open it.
 	Programs []string
 	Links    Links
-	// TmpDir makes a folder for this run alone, names it in TMPDIR and removes
-	// it when the tree is empty. HOME, where it is set, names it too unless
-	// KeepHome is set: programs look there for settings, and many end when they
-	// may not read what they find.
+	// TmpDir makes a folder for this run alone, names it in TMPDIR and removes it when the tree is
+	// empty. HOME, where it is set, names it too unless KeepHome is set: programs look there for
+	// settings, and many end if they find some that they may not read.
 	TmpDir, KeepHome bool
 	// Network allows sockets. Without it the tool can make none, of any
 	// family, but for connected pairs.
 	Network bool
-	// Watch allows inotify. It tells the names of what is made and opened in any folder
-	// that the user may read, whatever the lists above say.
+	// Watch allows inotify. It shows the names of files that are made and opened in any folder that
+	// the user may read, whatever the lists above say.
 	Watch bool
-	// Require has Run fail with a *ConfineError when the system cannot enforce
-	// all of the above. Without it the tool has what the system can.
+	// Require makes Run fail with a *ConfineError when the system cannot enforce all of the above.
+	// Without it, the tool is confined as far as the system can.
 	Require bool
 }
 
@@ -75,8 +72,8 @@ const scopeLandlock = 6
 // Files reports whether access to the contents of files can be enforced.
 func (r Report) Files() bool { return r.LandlockABI >= MinLandlock }
 
-// Missing returns what of c a system with the report r cannot enforce: those of
-// r.Missing that matter to c.
+// Missing returns what of c a system with the report r cannot enforce: the elements of r.Missing
+// that matter to c.
 func (c *Confine) Missing(r Report) []string {
 	if c.Network {
 		r.Seccomp = true
@@ -196,8 +193,8 @@ type confinement struct {
 	tmp string
 }
 
-// String is the form that travels in an order: items of a letter, a length and
-// a text, such as "r4:/srvw8:/srv/tmpn0:".
+// String is the form of a confinement in an order: items of a letter, a length and a text, such as
+// "r4:/srvw8:/srv/tmpn0:".
 func (c confinement) String() string {
 	var b []byte
 	add := func(what byte, texts ...string) {

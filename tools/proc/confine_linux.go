@@ -25,9 +25,9 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// inside calls start on a thread that is confined by c and does nothing else any more: a
-// process forked by start is confined, and this process is not. An error means
-// that start was not called.
+// inside calls start on a thread that is confined by c and does nothing else from then on. A
+// process that start forks is confined, and this process is not. An error means that start was not
+// called.
 func (c confinement) inside(start func() bool) (ok bool, err error) {
 	rules, err := c.rules()
 	if err != nil {
@@ -40,8 +40,8 @@ func (c confinement) inside(start func() bool) (ok bool, err error) {
 		// Never unlocked, so that nothing else runs on a thread that is confined.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread would stay, confined. As long as this goroutine
-			// holds it, another one cannot get it.
+			// The main thread would live on, confined. As long as this goroutine holds it, no other
+			// one can get it.
 			go work()
 			<-done
 			runtime.UnlockOSThread()
@@ -72,7 +72,7 @@ func (r *ruleset) close() {
 	}
 }
 
-// rules makes what the kernel has for c.
+// rules makes the rulesets of the kernel for c.
 func (c confinement) rules() (*ruleset, error) {
 	can := Enforceable()
 	if missing := c.Missing(can); c.Require && len(missing) > 0 {
@@ -119,15 +119,14 @@ const (
 
 	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 
-	// writeRights make no device files, and talk to none that is there.
+	// writeRights allow no device files to be made, and no talk to those that are there.
 	writeRights = readRights | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
 		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_REFER
 )
 
-// handled are the rights that an ABI knows, all of which are denied but where a
-// rule gives them.
+// handled are the rights that an ABI knows. All of them are denied except where a rule gives them.
 func handled(abi int) uint64 {
 	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM)<<1 - 1
 	if abi >= 2 {
@@ -144,7 +143,7 @@ func handled(abi int) uint64 {
 
 // landlock makes a ruleset of Landlock and returns its descriptor.
 func (c confinement) landlock(abi int) (fd int, err error) {
-	// Of a kernel's own size or larger with zeros, whatever the version.
+	// The structure has the kernel's own size, or is larger with zeros, whatever the version.
 	attr := struct{ fs, net, scoped uint64 }{fs: handled(abi)}
 	size := unsafe.Sizeof(attr.fs)
 	if abi >= 4 {
@@ -181,17 +180,17 @@ func (c confinement) landlock(abi int) (fd int, err error) {
 	return fd, nil
 }
 
-// A ruleKind says what becomes of a path that is not what it should be.
+// A ruleKind says what to do with a path that is not what it should be.
 type ruleKind int
 
 const (
 	plainRule   ruleKind = iota // a link on the way is an error
 	systemRule                  // links are followed
-	programRule                 // what is no regular file, or behind a link, has no rule
+	programRule                 // what is no regular file, or is behind a link, has no rule
 )
 
-// allow adds a rule for path, if there is such a file or folder. The rule is made of the descriptor
-// that was looked at, so that it is for nothing else, whatever path becomes meanwhile.
+// allow adds a rule for path, if there is such a file or folder. The rule is made for the
+// descriptor that was checked, so it holds for nothing else, even if path is swapped meanwhile.
 func allow(ruleset int, path string, rights uint64, kind ruleKind) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC}
 	if kind != systemRule {

@@ -2,8 +2,8 @@ package proc
 
 import "strings"
 
-// AgentEnv returns the names an agent's environment is built from, for
-// [Environ]. What else a certain agent needs, its model's key for one, the caller appends.
+// AgentEnv returns the names that the environment of an agent is built from, for [Environ]. The
+// caller appends what a certain agent needs, such as the key of its model.
 func AgentEnv() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_*",
@@ -14,8 +14,8 @@ func AgentEnv() []string {
 	}
 }
 
-// ToolEnv returns the names a tool's environment is built from, for [Environ].
-// What a tool's definition names besides, the caller appends.
+// ToolEnv returns the names that the environment of a tool is built from, for [Environ]. The caller
+// appends the names in the tool's definition.
 func ToolEnv() []string {
 	return []string{"PATH", "HOME", "USER", "LANG", "LC_*", "TERM", "TZ", "TMPDIR"}
 }

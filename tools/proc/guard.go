@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardArg is what makes a jp a guard.
+// guardArg is the argument that makes a jp a guard.
 const guardArg = "__guard"
 
-// guardName is what a guard is called in lists of processes. "pkill -9 jp" and the like are not for
-// it: a guard that lives ends its tool when jp is gone.
+// guardName is the name of a guard in lists of processes. It is not jp, so that "pkill -9 jp"
+// spares it: a guard that lives ends its tool when jp is gone.
 const guardName = "toolguard"
 
 // Guard is the first line of main. In a process started as "toolguard __guard" it is
@@ -55,8 +55,8 @@ func guard(ctl int) int {
 	runtime.LockOSThread() // the tool dies with the thread that started it
 	takeName(guardName)
 	syscall.CloseOnExec(ctl)
-	// Caught and dropped, so that only jp ends a guard, and not ignored, which
-	// the tool would inherit.
+	// Signals are caught and dropped, so that only jp ends a guard. They are not ignored, which the
+	// tool would inherit.
 	signal.Notify(make(chan os.Signal, 1),
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
 	if err := arm(); err != nil {
@@ -71,8 +71,8 @@ func guard(ctl int) int {
 	if len(files) == 0 {
 		return 0 // jp is gone, or had no use for this guard
 	}
-	// What it needs to find what is left is open before the tool starts, which may be able to take
-	// the right to open anything from its guard.
+	// What the guard needs for finding what is left is opened before the tool starts. The tool may
+	// be able to take away its guard's right to open anything.
 	kids, err := openKids()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -102,7 +102,7 @@ func guard(ctl int) int {
 	k.watch()
 	k.finish()
 	if k.orphaned {
-		_ = removeTmp(c.tmp) // jp would do it, and tell
+		_ = removeTmp(c.tmp) // jp would do it, and report errors
 	}
 	return 0
 }
@@ -169,8 +169,8 @@ func (k *keeper) watch() {
 			switch n, err := unix.Read(k.ctl, ask[:]); {
 			case err == unix.EINTR:
 			case n == 1 && ask[0] == askInterrupt:
-				// A stopped tool hears nothing before it goes on. The number
-				// of the group is the tool's and not free before it is collected.
+				// A stopped tool sees no signal before it continues. The number of the group
+				// belongs to the tool and is not free before the tool is collected.
 				_ = unix.Kill(-k.tool, unix.SIGINT)
 				_ = unix.Kill(-k.tool, unix.SIGCONT)
 			default:
@@ -179,8 +179,8 @@ func (k *keeper) watch() {
 			}
 		}
 		if fds[1].Revents != 0 {
-			// As long as the tool is not collected its group is its own. What
-			// left the group is for finish.
+			// As long as the tool is not collected its group is its own. Processes that left the
+			// group are for finish.
 			_ = unix.Kill(-k.tool, unix.SIGKILL)
 		}
 		if adopts || fds[1].Revents != 0 || k.ended < 0 {
@@ -205,7 +205,7 @@ func (k *keeper) collectAll() {
 	}
 }
 
-// orphanLimit bounds the last sweep of a guard without a jp, after which nobody would.
+// orphanLimit bounds the last sweep of a guard without a jp. After that nobody would sweep.
 const orphanLimit = time.Minute
 
 // finish ends what is left and reports.
@@ -241,7 +241,7 @@ func (k *keeper) finish() {
 	}
 }
 
-// below lists the children left, and is in doubt unless the kernel is not.
+// below lists the children that are left. It is an error if there are more than /proc shows.
 func (k *keeper) below() ([]int, error) {
 	kids, err := k.kids.children()
 	if !k.done && !slices.Contains(kids, k.tool) {
@@ -257,8 +257,8 @@ func (k *keeper) exit() report {
 	return report{what: "exit", status: k.status, maxRSS: maxRSS(&k.usage)}
 }
 
-// report sends reports, if anyone listens. Each begins with an end of line, since
-// something else may have been written before.
+// report sends reports, if anyone listens. Each begins with an end of line, since the runtime may
+// have written something before.
 func (k *keeper) report(rs ...report) {
 	var lines []byte
 	for _, r := range rs {
@@ -280,7 +280,7 @@ func (k *keeper) report(rs ...report) {
 // returns no descriptors when the stream ends first.
 func receive(ctl int) (o order, files []int, err error) {
 	var head [4]byte
-	oob := make([]byte, unix.CmsgSpace(5*4)) // one more is seen, and refused
+	oob := make([]byte, unix.CmsgSpace(5*4)) // with room for one more, which is seen and refused
 	if files, err = receiveFull(ctl, head[:], oob); err != nil || files == nil {
 		return order{}, nil, err
 	}

@@ -16,28 +16,28 @@ import (
 var (
 	// ErrClosed is returned by Run after Kill or Close.
 	ErrClosed = errors.New("process host: closed")
-	// ErrKilled is the cause of an Exit that Kill or Close brought about.
+	// ErrKilled is the cause of an Exit after Kill or Close.
 	ErrKilled = errors.New("killed")
 )
 
-// Kind says how a program is kept.
+// Kind says how a program is run.
 type Kind uint8
 
 const (
 	// Tool is any program. It runs under a guard in a session of its own, without
 	// a terminal, and has descriptors 0, 1 and 2, Spec.Socket as 3, and no others.
 	Tool Kind = iota
-	// Agent is a jp, which keeps what is below itself (Inherit, Watch). It runs
-	// in a process group of its own.
+	// Agent is a jp, which ends what is below itself (Inherit, Watch). It runs in a process group
+	// of its own.
 	Agent
 )
 
 // Options configures a Host. The zero value works.
 type Options struct {
-	// Grace is for each Spec that names none. 0 is 2 s for a tool and 4 s for an agent.
+	// Grace is for each Spec that has none. 0 is 2 s for a tool and 4 s for an agent.
 	Grace time.Duration
-	// Warm is how many guards are kept started ahead of the tools that will
-	// need them; see Host.Warm. 0 starts each guard when its tool is run.
+	// Warm is how many guards are started before the tools that will need them; see Host.Warm. 0
+	// starts each guard when its tool is run.
 	Warm int
 	// Environ is added to the environment of guards, which is otherwise empty but
 	// for settings of the Go runtime. GOCOVERDIR is the one variable that makes
@@ -57,12 +57,11 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory, "" the caller's.
 	Dir string
-	// Stdin, Stdout and Stderr: nil is /dev/null. An *os.File is handed over as
-	// it is, and made blocking; anything else is copied. Where Stdout equals
-	// Stderr both are one pipe. A Writer is called from another goroutine than
-	// the caller's, two that differ at the same time; when it returns an error
-	// the program's pipe is broken. A Stdin whose Read does not return after
-	// the program has ended is left behind with its goroutine.
+	// Stdin, Stdout and Stderr: nil is /dev/null. An *os.File is handed over as it is, and made
+	// blocking; anything else is copied. Where Stdout equals Stderr both are one pipe. A Writer is
+	// called from another goroutine than the caller's, two different ones at the same time; when it
+	// returns an error the pipe of the program is broken. If the Read of a Stdin does not return
+	// after the program has ended, it is abandoned with its goroutine.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Lock is inherited by an Agent, as Inherited.Lock. It stays open here.
@@ -74,13 +73,13 @@ type Spec struct {
 	// stays open here.
 	Socket *os.File
 	Kind   Kind
-	// Grace is the time between the interrupt and the kill. 0 is that of Options.
-	// An agent needs more than what runs below it.
+	// Grace is the time between the interrupt and the kill. 0 is that of Options. An agent needs
+	// more than the programs below it.
 	Grace time.Duration
 	// Confine is what a Tool can touch; nil is all that the user can.
 	Confine *Confine
-	// Started is called by Run once the program runs, with its process id, for
-	// display: the number may be someone else's by the time it is used.
+	// Started is called by Run once the program runs, with its process id for display: another
+	// process may have the number by the time it is used.
 	Started func(pid int)
 }
 
@@ -88,13 +87,13 @@ type Spec struct {
 type Exit struct {
 	Code   int            // exit status; -1 when a signal ended it, or it is not known
 	Signal syscall.Signal // 0 unless a signal ended it
-	// Cause is set when the status does not tell the reason: the cause of the
-	// context that ended, ErrKilled, or a *GuardError. It outranks the status.
+	// Cause is set when the status does not show the reason: the cause of the context that ended,
+	// ErrKilled, or a *GuardError. It outranks the status.
 	Cause    error
 	Duration time.Duration // from the start to the end of the program itself
-	// MaxRSS is the largest memory of the program, or of one of the children it
-	// waited for, in bytes. The kernel counts in what the process that started
-	// it had, a guard or this jp: smaller values do not show.
+	// MaxRSS is the largest memory of the program, or of one of the children it waited for, in
+	// bytes. The kernel includes the memory of the process that started it, a guard or this jp:
+	// smaller values do not show.
 	MaxRSS int64
 }
 
@@ -128,9 +127,8 @@ func NewHost(o Options) *Host {
 	return &Host{
 		options: o,
 		self:    Self(),
-		// A guard is one loop that waits: it needs one thread, and memory
-		// for as long as it takes to list a tree. A race detector would
-		// have it stay for a second after its end.
+		// A guard is one loop that waits. It needs one thread, and memory only while it lists a
+		// tree. With a race detector it would live on for a second after its end.
 		guardEnv: append([]string{
 			"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "GORACE=atexit_sleep_ms=0",
 		}, o.Environ...),
@@ -141,7 +139,7 @@ func NewHost(o Options) *Host {
 
 // A run is a program that was started and what is below it.
 type run struct {
-	pid       int // of the child that stands for the tree
+	pid       int // child at the top of the tree
 	begun     time.Time
 	interrupt func() // called at most once, as kill is, and neither blocks
 	kill      func()
@@ -197,7 +195,7 @@ func (h *Host) Run(ctx context.Context, spec Spec) (Exit, error) {
 	return exit, err
 }
 
-// enter counts a run in, which Close waits for.
+// enter counts a run, so that Close waits for it.
 func (h *Host) enter() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,7 +232,7 @@ func (h *Host) run(ctx context.Context, spec *Spec) (Exit, error) {
 	return h.supervise(ctx, spec, r, &streams)
 }
 
-// complete fills what spec leaves open.
+// complete fills fields of spec that are empty.
 func (h *Host) complete(spec *Spec) error {
 	if spec.Kind == Agent && spec.Path == "" {
 		spec.Path = h.self
@@ -263,7 +261,7 @@ func (h *Host) complete(spec *Spec) error {
 			spec.Grace *= 2
 		}
 	}
-	// A guard started ahead may stand elsewhere than the caller by now.
+	// A guard that was started earlier may have another working directory than the caller has now.
 	if dir, err := filepath.Abs(spec.Dir); err == nil {
 		spec.Dir = dir
 	}
@@ -275,8 +273,8 @@ func (h *Host) complete(spec *Spec) error {
 	return nil
 }
 
-// LookPath finds the program name in the PATH of env. Relative folders there
-// are skipped: they would run what lies where jp happens to stand.
+// LookPath finds the program name in the PATH of env. Relative folders there are skipped: they
+// would run a file of the folder in which jp happens to work.
 func LookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -305,7 +303,7 @@ func LookPath(name string, env []string) (string, error) {
 	return "", &os.PathError{Op: "exec", Path: name, Err: found}
 }
 
-// supervise waits for r, stopping it when it is to stop.
+// supervise waits for r, and stops it when that is asked for.
 func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio) (Exit, error) {
 	var (
 		cause  error
@@ -372,8 +370,8 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 		streams.abort()
 		return exit, err
 	}
-	// A Ctrl-C reaches a program by itself that is just being started and has no group of its own yet. Then ctx, which the
-	// same Ctrl-C ends, may hear of it a moment later.
+	// A Ctrl-C may not reach a program that is just being started and has no group of its own yet.
+	// The same Ctrl-C ends ctx, perhaps a moment later.
 	if cause == nil && exit.Signal == syscall.SIGINT {
 		select {
 		case <-ctx.Done():
@@ -387,17 +385,17 @@ func (h *Host) supervise(ctx context.Context, spec *Spec, r *run, streams *stdio
 	if exit.Duration == 0 {
 		exit.Duration = time.Since(r.begun)
 	}
-	// The rest of the output is still being written. The same two stop that.
+	// The rest of the output is still being written. The same two events stop that.
 	defer context.AfterFunc(ctx, stopNow)()
 	defer context.AfterFunc(h.life, stopNow)()
 	return exit, errors.Join(err, streams.finish(stopped.Done()))
 }
 
-// spread is within what time one Ctrl-C reaches all that it is for.
+// spread is the time within which one Ctrl-C reaches all processes that it is for.
 const spread = 200 * time.Millisecond
 
-// execError tells what could not be executed: a missing working directory gives the
-// same number as a missing program.
+// execError says what could not be executed: a missing working directory gives the same number as a
+// missing program.
 func execError(spec *Spec, err error) error {
 	if spec.Dir != "" {
 		if info, derr := os.Stat(spec.Dir); derr != nil {
@@ -409,10 +407,9 @@ func execError(spec *Spec, err error) error {
 	return &os.PathError{Op: "exec", Path: spec.Path, Err: err}
 }
 
-// Warm starts the guards of Options.Warm that are not there, in the background. Run
-// takes one where it can and calls Warm itself once its tool runs, so a caller
-// need only call it when the first tool is likely to come: while a model is
-// being asked, say.
+// Warm starts missing guards of Options.Warm, in the background. Run takes one where it can and
+// calls Warm itself once its tool runs. So a caller need only call it when the first tool is likely
+// to come, such as while a model is being asked.
 func (h *Host) Warm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -455,8 +452,8 @@ func (h *Host) takeGuard() (*guarded, error) {
 	return g, nil
 }
 
-// Kill ends every program of the Host now, everything below them, and has
-// later runs refused. It does not wait: Run returns when its tree is gone.
+// Kill ends every program of the Host now, with everything below them, and makes later runs fail.
+// It does not wait: Run returns when its tree is gone.
 func (h *Host) Kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,26 +13,26 @@ import (
 // A child is a process that a Host started.
 type child struct {
 	pid  int
-	done bool // collected: the number may be someone else's; guarded by kin.mu
+	done bool // collected: another process may have the number; guarded by kin.mu
 }
 
-// kin is the table of this process's children. The kernel has one list of them
-// for the whole process and does not tell a program that was started from an
-// orphan that was adopted, so there is one table too, however many Hosts there are.
+// kin is the table of this process's children. The kernel has one list of them for the whole
+// process, and that list does not show which were started and which are adopted orphans. So there
+// is one table too, however many Hosts there are.
 type kin struct {
-	// mu is held while a child is started or collected and while orphans are
-	// listed and signalled, so that no number changes hands between.
+	// mu is held while a child is started or collected and while orphans are listed and signalled,
+	// so that no number gets another meaning in between.
 	mu     sync.Mutex
 	armed  bool
 	kids   *kidList
 	ours   map[int]bool // started by a Host, not collected yet
-	spared map[int]bool // here before the first run, or given up and reported
+	spared map[int]bool // children from before the first run, and those that were given up and reported
 }
 
 var family kin
 
-// A lister returns the children that a sweep is to end, anew for each round. An
-// error means that there may be more.
+// A lister returns the children that a sweep is to end, again for each round. An error means that
+// there may be more.
 type lister func() ([]int, error)
 
 // arm prepares the process for having children, before the first start.
@@ -42,8 +42,8 @@ func (k *kin) arm() error {
 	if k.armed {
 		return nil
 	}
-	// A program may be executed by a shell that has jobs in the background.
-	// They are children of this process then, and none of its business.
+	// A program may be executed by a shell that has jobs in the background. They are children of
+	// this process then, and must be left alone.
 	before, err := ownChildren()
 	if err != nil {
 		return err
@@ -62,8 +62,8 @@ func (k *kin) arm() error {
 	return nil
 }
 
-// start runs fork, which returns the number of a new process, so that no sweep
-// takes it for an orphan.
+// start runs fork, which returns the number of a new process, while no sweep can mistake it for an
+// orphan.
 func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,15 +72,15 @@ func (k *kin) start(fork func() (pid int, err error)) (*child, error) {
 		return nil, err
 	}
 	k.ours[pid] = true
-	delete(k.spared, pid) // its bearer was collected by someone else
+	delete(k.spared, pid) // the process that had this number was collected by someone else
 	return &child{pid: pid}, nil
 }
 
 // wait returns when c has ended and was collected.
 func (k *kin) wait(c *child) (status syscall.WaitStatus, usage syscall.Rusage, err error) {
 	if err = awaitEnd(c.pid); err == nil {
-		// From here to the collection the number is ours, and below the lock
-		// nobody signals it.
+		// From here to the collection the number belongs to this child, and nobody signals it while
+		// mu is held.
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for {
@@ -105,7 +105,7 @@ func (k *kin) signal(c *child, signals ...syscall.Signal) {
 		return
 	}
 	for _, sig := range signals {
-		_ = syscall.Kill(c.pid, sig) // ours and not collected: it can but be dead
+		_ = syscall.Kill(c.pid, sig) // it is this child and not collected: the only error is that it is dead
 	}
 }
 
@@ -118,7 +118,7 @@ func (k *kin) kill(c *child) {
 	}
 }
 
-// sweepAll is sweep for the last time: it ends too what other threads started beside the Hosts.
+// sweepAll is sweep for the last time: it also ends what other threads started beside the Hosts.
 func (k *kin) sweepAll() error { return k.sweepOf(k.orphans) }
 
 // sweep ends and collects what this process adopted.
@@ -149,14 +149,15 @@ func (k *kin) orphans() ([]int, error) {
 	return k.foreign(kids), err
 }
 
-// adopted returns those of the orphans that came to this process, and needs neither a descriptor nor
+// adopted returns those of the orphans that this process adopted. It needs neither a descriptor nor
 // a look at each thread. The caller holds mu.
 func (k *kin) adopted() ([]int, error) {
 	kids, err := k.kids.children()
 	return k.foreign(kids), err
 }
 
-// all returns the children of every thread, or where these cannot be listed what came to this process.
+// all returns the children of every thread. Where these cannot be listed it returns those that this
+// process adopted.
 func (k *kin) all() ([]int, error) {
 	if kids, err := ownChildren(); err == nil {
 		return kids, nil
@@ -168,8 +169,8 @@ func (k *kin) foreign(kids []int) []int {
 	return slices.DeleteFunc(kids, func(pid int) bool { return k.ours[pid] || k.spared[pid] })
 }
 
-// killAll ends everything below this process, what Hosts started included,
-// which those who wait for it collect.
+// killAll ends everything below this process, with what Hosts started; the goroutines that wait for
+// that collect it.
 func (k *kin) killAll(limit time.Duration) {
 	k.mu.Lock()
 	armed := k.armed
@@ -182,10 +183,10 @@ func (k *kin) killAll(limit time.Duration) {
 		return slices.DeleteFunc(kids, func(pid int) bool { return k.spared[pid] }), err
 	}
 	adopted := func(pid int) bool { return !k.ours[pid] && collect(pid) }
-	_, _ = sweep(below, adopted, &k.mu, limit) // there is nobody to tell
+	_, _ = sweep(below, adopted, &k.mu, limit) // nobody reads errors here
 }
 
-// collect takes the status of a child that has ended and tells whether it had.
+// collect takes the status of a child that has ended, and reports whether it had.
 func collect(pid int) bool {
 	for {
 		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
@@ -195,9 +196,8 @@ func collect(pid int) bool {
 	}
 }
 
-// LeftError says that a tree is not empty and what is left of it: processes that
-// may not be signalled, or that do not end when killed. Run tells it once; they
-// are not tried again.
+// LeftError says that a tree is not empty and what is left of it: processes that may not be
+// signalled, or that do not end when killed. Run returns it once; they are not tried again.
 type LeftError struct {
 	PIDs  []int
 	Names []string // of the programs, "" where unknown; same length

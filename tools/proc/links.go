@@ -13,12 +13,13 @@ import (
 // maxLinks bounds the symbolic links that one path goes through, as the kernel does.
 const maxLinks = 40
 
-// Links says which symbolic links lead where they did when the user made them. Any other may have
-// been made by a tool, or came with a repository, to lead a rule to what the rule does not name.
+// Links says which symbolic links can be trusted to lead where the user made them lead. Any other
+// link may have been made by a tool, or came with a repository, so that a rule would open what it
+// does not name.
 type Links struct {
 	Workspace string // absolute, without links; no link in it is followed. "" is none
-	// Closed are folders, absolute and without links, that no rule covers or lies in. So no tool
-	// makes anything in a folder around one: links there are the user's own.
+	// Closed are folders, absolute and without links, that no rule covers or is in. So no tool
+	// makes anything in a folder around one: links there were made by the user.
 	Closed []string
 }
 
@@ -31,12 +32,12 @@ func (e *LinkError) Error() string {
 	return fmt.Sprintf("goes through the symbolic link %q, which a tool or a repository may have made", e.Link)
 }
 
-// Resolve returns the absolute path without its symbolic links. A link is followed where its folder
-// is around one of Closed, and where this user may not write; otherwise the error is a *LinkError.
-// For what does not exist it returns the path as far as it is known, with an fs.ErrNotExist.
+// Resolve returns the absolute path without its symbolic links. A link is followed if its folder is
+// around one of Closed, or if this user may not write there; otherwise the error is a *LinkError.
+// For a path that does not exist it returns the part that is known, with an fs.ErrNotExist.
 //
-// Another process may make a link of a part of the path at any time. So the path that was returned
-// is opened without following any.
+// Another process may replace a part of the path by a link at any time. So the result must be
+// opened without following links.
 func (l Links) Resolve(path string) (string, error) {
 	at, rest := "/", strings.Split(filepath.Clean(path), "/")
 	for links := 0; len(rest) > 0; {
@@ -76,7 +77,7 @@ func (l Links) Resolve(path string) (string, error) {
 	return at, nil
 }
 
-// OpenRoot opens the folder path, which has no symbolic links. It fails where there is one by now.
+// OpenRoot opens the folder path, which has no symbolic links. It fails if it has one by now.
 func OpenRoot(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -111,7 +112,7 @@ func lstatAll(path string) (info fs.FileInfo, err error) {
 	return info, nil
 }
 
-// follows reports whether links in the folder dir, which has none above it, are followed.
+// follows reports whether links in the folder dir are followed. dir has no links in its path.
 func (l Links) follows(dir string) bool {
 	if l.Workspace != "" && isWithin(l.Workspace, dir) {
 		return false
@@ -124,7 +125,7 @@ func isWithin(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// writable reports whether this user can make something in dir, or can give himself the right to.
+// writable reports whether this user can make something in dir, or can get the right to.
 func writable(dir string) bool {
 	info, err := os.Stat(dir)
 	if err != nil {

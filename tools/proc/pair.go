@@ -2,9 +2,9 @@ package proc
 
 import "os"
 
-// Pair returns the two ends of a connected stream socket. Ours is for this
-// process: reads and writes on it end when it is closed, and have deadlines. Theirs is
-// for Spec.Socket, or to be sent to another process. Both are close-on-exec.
+// Pair returns the two ends of a connected stream socket. ours is for this process: reads and
+// writes on it end when it is closed, and have deadlines. theirs is for Spec.Socket, or to be sent
+// to another process. Both are close-on-exec.
 func Pair() (ours, theirs *os.File, err error) {
 	a, b, err := socketpair()
 	if err != nil {

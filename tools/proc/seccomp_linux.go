@@ -22,8 +22,7 @@ const x32Bit = 0x40000000
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
 
-// seccompWorks tells whether the kernel takes a filter and there is one for
-// this processor.
+// seccompWorks reports whether the kernel takes a filter and there is one for this processor.
 func seccompWorks() bool {
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
@@ -41,12 +40,12 @@ func install(filter []unix.SockFilter) error {
 	return nil
 }
 
-// filter returns a program that refuses, with EPERM, what reaches into other
-// processes or into the kernel, and new namespaces; without network also
-// every way to a socket but a connected pair of Unix stream sockets, which
-// cannot be connected to anything else. System calls of another ABI, whose
-// numbers mean something else, end the process. Without watch nothing tells the
-// tool what happens in folders: which ones it may list is not asked there.
+// filter returns a program that refuses, with EPERM, system calls that reach into other processes
+// or into the kernel, and new namespaces. Without network it also refuses every way to a socket,
+// except to a connected pair of Unix stream sockets, which cannot be connected to anything else.
+// System calls of another ABI, whose numbers mean something else, end the process. Without watch
+// the tool cannot see what happens in folders: inotify does not ask which folders the tool may
+// list.
 func filter(network, watch bool) []unix.SockFilter {
 	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	load := func(offset uint32) unix.SockFilter {
@@ -85,8 +84,8 @@ func filter(network, watch bool) []unix.SockFilter {
 		f = append(f, ret(unix.SECCOMP_RET_ALLOW), ret(refuse))
 	}
 	f = append(f, commands(load, jump, ret)...)
-	// The flags of clone3 are in memory, where a filter cannot look. A C library
-	// that is told there is no clone3 uses clone.
+	// The flags of clone3 are in memory, where a filter cannot look. A C library that sees no
+	// clone3 uses clone.
 	f = append(f, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	for _, call := range []struct{ nr, flags uint32 }{
 		{unix.SYS_CLONE, newNamespaces},
@@ -100,7 +99,7 @@ func filter(network, watch bool) []unix.SockFilter {
 			ret(unix.SECCOMP_RET_ALLOW))
 	}
 	if !network {
-		// A pair of datagram sockets could be connected anew.
+		// A pair of datagram sockets could be connected again.
 		f = append(f,
 			jump(unix.BPF_JEQ, unix.SYS_SOCKETPAIR, 0, 8),
 			load(dataArg0),
@@ -115,10 +114,11 @@ func filter(network, watch bool) []unix.SockFilter {
 	return append(f, ret(unix.SECCOMP_RET_ALLOW))
 }
 
-// commands is the part of a filter about commands for an open file. A file or folder that may only be read takes some that
-// make or change what it must not, and Landlock does not know of them: subvolumes of btrfs and bcachefs are folders, with
-// contents where they are snapshots, ocfs2 clones files by their names, verity makes a file unchangeable, and a lease has whoever
-// wants to write the file wait.
+// commands is the part of a filter about commands for an open file. A file or folder that may only
+// be read takes some commands that make or change things, and Landlock does not know of them.
+// Subvolumes of btrfs and bcachefs are folders, with contents where they are snapshots. ocfs2
+// clones files by their names. verity makes a file unchangeable. A lease makes anyone who wants to
+// write the file wait.
 func commands(load func(uint32) unix.SockFilter, jump func(uint16, uint32, uint8, uint8) unix.SockFilter, ret func(uint32) unix.SockFilter) []unix.SockFilter {
 	and := func(k uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
@@ -161,8 +161,8 @@ const (
 	ocfs2Reflink  = 0x6f04               // fs/ocfs2/ocfs2_ioctl.h: type and number
 )
 
-// refusedAlways are system calls that no tool needs and that reach into other
-// processes, the machine, or around the names of files.
+// refusedAlways are system calls that no tool needs. They reach into other processes, into the
+// machine, or around the names of files.
 func refusedAlways() []uint32 {
 	return []uint32{
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PERF_EVENT_OPEN,
@@ -176,7 +176,7 @@ func refusedAlways() []uint32 {
 	}
 }
 
-// ownOnly are system calls that a process may make for itself alone, which all of them call 0: their
+// ownOnly are system calls that a process may make only for itself. All of them call that 0: their
 // first arguments must be these. The kernel lets them change every process of the user, and
 // Landlock does not know of them.
 var ownOnly = []struct {

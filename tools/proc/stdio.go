@@ -20,11 +20,11 @@ var ErrOutputHeld = errors.New("held open by a process outside the tree")
 // errOutputStuck says that a Writer of the caller did not return in time.
 var errOutputStuck = errors.New("gave up on a writer that does not take its output")
 
-// Once the tree is empty all its output is in the pipes and their end follows, unless
-// an end was handed to somebody outside. heldWait is for what this process forks
-// at that moment, which holds every descriptor until it executes its program.
-// stuckWait is for a Writer that has yet to take what there is, once the caller
-// wants an end; readerWait for a Reader, whose goroutine may stay behind.
+// Once the tree is empty all its output is in the pipes and their end follows, unless an end was
+// handed to a process outside. heldWait is for processes that this process forks at that moment:
+// they hold every descriptor until they execute their program. stuckWait is for a Writer that has
+// yet to take what there is, once the caller wants an end. readerWait is for a Reader, whose
+// goroutine may be abandoned.
 const (
 	heldWait   = time.Second
 	stuckWait  = 2 * time.Second
@@ -35,8 +35,8 @@ const (
 // between them and the caller's Reader and Writers.
 type stdio struct {
 	fds   [3]uintptr // for the program
-	files []*os.File // behind fds: must stay open until the program has them
-	own   []*os.File // those of files that are ours to close then
+	files []*os.File // files of fds: must stay open until the program has them
+	own   []*os.File // elements of files that are ours to close then
 
 	in        *os.File // our end of a pipe, nil
 	inDone    chan struct{}
@@ -59,7 +59,7 @@ func (s *stdio) open(in io.Reader, out, errOut io.Writer) (err error) {
 		return err
 	}
 	if errOut != nil && same(out, errOut) {
-		// One pipe, so that the order is kept and Write is not called twice at a time.
+		// One pipe, so that the order is right and Write is not called twice at a time.
 		s.fds[2] = s.fds[1]
 		return nil
 	}
@@ -141,8 +141,8 @@ func (s *stdio) openOut(i int, name string, out io.Writer) error {
 	return s.hand(i, theirs)
 }
 
-// pollable returns fd as a file on which reads and writes can be given up. It closes fd
-// when it fails.
+// pollable returns fd as a file on which reads and writes can be interrupted. It closes fd when it
+// fails.
 func pollable(fd int, name string) (*os.File, error) {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		closeFD(fd)
@@ -151,7 +151,7 @@ func pollable(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// closeFD closes a descriptor for which an error would change nothing.
+// closeFD closes a descriptor whose error would change nothing.
 func closeFD(fd int) { _ = syscall.Close(fd) }
 
 // handed closes what only the program needs. It may be called more than once.
@@ -164,7 +164,7 @@ func (s *stdio) handed() {
 	})
 }
 
-// abort is for a program that was not started.
+// abort closes all, for a program that was not started.
 func (s *stdio) abort() {
 	s.handed()
 	if s.in != nil {
@@ -175,8 +175,8 @@ func (s *stdio) abort() {
 	}
 }
 
-// finish returns when the output is copied, after the program's tree is empty.
-// A Writer is waited for, but once stop is closed no longer than stuckWait.
+// finish returns when the output is copied, after the tree of the program is empty. It waits for a
+// Writer, but no longer than stuckWait once stop is closed.
 func (s *stdio) finish(stop <-chan struct{}) error {
 	s.handed()
 	var errs []error
@@ -191,7 +191,7 @@ func (s *stdio) finish(stop <-chan struct{}) error {
 			case <-c.done:
 			case <-time.After(stuckWait):
 				errs = append(errs, fmt.Errorf("%s: %w", c.name, errOutputStuck))
-				continue // c.err belongs to the copier still
+				continue // the copier may still write c.err
 			}
 		}
 		if c.err != nil {
@@ -281,7 +281,7 @@ func (c *copier) readNow(buf []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// drain has the copier end once no more comes.
+// drain makes the copier end once no more comes.
 func (c *copier) drain() {
 	c.draining.Store(true)
 	_ = c.r.SetReadDeadline(time.Now())

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self returns the path to execute for another jp. Args[0] must be "jp": by
-// it a test binary knows who it is to be. It is empty where the system does not tell.
+// Self returns the path to execute for another jp. Args[0] must be "jp": a test binary looks at it
+// to know what it shall be. It is empty where the system does not say.
 func Self() string {
 	path, _ := os.Executable()
 	return path

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self returns the path to execute for another jp. Args[0] must be "jp": by
-// it a test binary knows who it is to be. The path works even after the file was replaced or removed.
+// Self returns the path to execute for another jp. Args[0] must be "jp": a test binary looks at it
+// to know what it shall be. The path works even after the file was replaced or removed.
 func Self() string { return "/proc/self/exe" }
 
-// takeName has lists of processes (ps, top, pgrep) call this process by name instead of exe, the last
-// word of Self. That it fails where there is no /proc is not told.
+// takeName makes lists of processes (ps, top, pgrep) show this process by name instead of exe, the
+// last word of Self. Without /proc it does nothing.
 func takeName(name string) {
-	// Of a process that is not dumpable it may write this file, and not /proc/self/comm.
+	// A process that is not dumpable may write this file, and not /proc/self/comm.
 	_ = os.WriteFile("/proc/self/task/"+strconv.Itoa(os.Getpid())+"/comm", []byte(name), 0)
 }
 
@@ -28,8 +28,8 @@ func Conceal() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // arm does it again, and says what is wrong
 }
 
-// kernelMagic are the file systems that hold what the kernel says about processes and itself. They
-// are no files of anybody's, and /proc/self/environ holds keys.
+// kernelMagic are the file systems in which the kernel describes processes and itself. They hold no
+// files of the user, and /proc/self/environ holds keys.
 var kernelMagic = []int64{
 	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC,
 	unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC, unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.NSFS_MAGIC,
@@ -103,8 +103,8 @@ func pipe() (r, w int, err error) {
 	return fds[0], fds[1], os.NewSyscallError("pipe2", err)
 }
 
-// recvFlags make received descriptors close-on-exec; sendFlags have a closed
-// peer reported as an error only.
+// recvFlags make received descriptors close-on-exec; with sendFlags a closed peer is an error and
+// no signal.
 const (
 	recvFlags = syscall.MSG_CMSG_CLOEXEC
 	sendFlags = syscall.MSG_NOSIGNAL
@@ -113,8 +113,8 @@ const (
 // maxRSS returns the largest memory of a finished process in bytes.
 func maxRSS(u *syscall.Rusage) int64 { return int64(u.Maxrss) * 1024 }
 
-// Adopts reports whether jp can become the parent of what its children leave behind, without which a process that leaves its
-// group could outlive it.
+// Adopts reports whether jp can become the parent of what its children leave behind. Without that,
+// a process that leaves its group could outlive it.
 func Adopts() bool {
 	var is int32
 	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0) == nil

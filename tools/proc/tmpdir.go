@@ -27,13 +27,13 @@ func removeTmp(dir string) error {
 	}
 	var path *os.PathError
 	if errors.As(err, &path) {
-		err = path.Err // its path may be as long as the tool liked
+		err = path.Err // the path may be as long as the tool liked
 	}
 	return fmt.Errorf("sandbox: folder for temporary files %s: %w", dir, err)
 }
 
 // removeTree removes the folder name of parent. However deep it is, few descriptors are open at a
-// time and no path is long: a folder in a folder that is not empty is moved up first.
+// time and no path is long: a folder inside a folder that is not empty is moved up first.
 func removeTree(parent *os.Root, name string) error {
 	for moved := 0; ; {
 		progress := false
@@ -80,8 +80,8 @@ func moveUp(root *os.Root, from, to string) error {
 	return err
 }
 
-// eachEntry calls do with the names in the folder dir of root, also where even its owner may not
-// list or change it. It goes on after errors, and returns the first.
+// eachEntry calls do with the names in the folder dir of root, even if its owner may not list or
+// change it. It goes on after errors, and returns the first.
 func eachEntry(root *os.Root, dir string, do func(name string) error) error {
 	info, err := root.Lstat(dir)
 	if err == nil && !info.IsDir() {
@@ -93,7 +93,7 @@ func eachEntry(root *os.Root, dir string, do func(name string) error) error {
 	if err != nil {
 		return err
 	}
-	// The "/." keeps a FIFO from being opened.
+	// With "/." a FIFO cannot be opened.
 	f, err := root.OpenFile(dir+"/.", os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err

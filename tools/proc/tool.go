@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// A GuardError says that a guard ended without a report: it was killed, by its
-// tool perhaps, or the system had no room for it. What became of the tool is
-// unknown; nothing of it is left.
+// A GuardError says that a guard ended without a report: it was killed, by its tool perhaps, or the
+// system had no room for it. How the tool ended is unknown; nothing of it is left.
 type GuardError struct {
 	Launched bool   // the tool may have run; if not it did not
 	Said     string // the guard's last words, cut to a few lines
@@ -59,10 +58,9 @@ func (h *Host) newGuard() (*guarded, error) {
 		return syscall.ForkExec(h.self, []string{guardName, guardArg}, &syscall.ProcAttr{
 			Env:   h.guardEnv,
 			Files: []uintptr{null.Fd(), null.Fd(), uintptr(theirs)},
-			// A group of its own: what the terminal signals to jp's is not for
-			// a guard. Not a session of its own: when jp dies while the guard is
-			// stopped the guard's group becomes an orphaned one, which the
-			// kernel lets go on.
+			// The guard gets a group of its own: signals of the terminal for the group of jp are
+			// not for it. It gets no session of its own: when jp dies while the guard is stopped,
+			// the group of the guard becomes an orphaned one, which the kernel continues.
 			Sys: &syscall.SysProcAttr{Setpgid: true},
 		})
 	})
@@ -73,7 +71,7 @@ func (h *Host) newGuard() (*guarded, error) {
 	return &guarded{c, ctl}, nil
 }
 
-// alive tells whether an idle guard can take an order.
+// alive reports whether an idle guard can take an order.
 func (g *guarded) alive() bool {
 	raw, err := g.ctl.SyscallConn()
 	if err != nil {
@@ -182,8 +180,8 @@ func (g *guarded) send(message []byte, io *stdio, socket *os.File) error {
 	return err
 }
 
-// follow reads what the guard reports until it is gone, then collects it and
-// ends what it could not.
+// follow reads the reports of the guard until it is gone, then collects it and ends what it could
+// not end.
 func (g *guarded) follow(r *run) {
 	var failed syscall.Errno
 	var launched, exited, clean bool
@@ -215,7 +213,7 @@ func (g *guarded) follow(r *run) {
 			break
 		}
 	}
-	_, _, _ = family.wait(g.c) // what counts it has reported
+	_, _, _ = family.wait(g.c) // it has reported what counts
 	if !clean {
 		r.err = family.sweep()
 	}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Without a subreaper there is nothing to adopt and without a list of children
-// nothing to walk: a tree is the process group of the process it starts with.
+// Without a subreaper there is nothing to adopt, and without a list of children nothing to walk: a
+// tree is the process group of its first process.
 
-// adopts tells whether orphans come to this process.
+// adopts reports whether orphans come to this process.
 const adopts = false
 
 // end kills the groups that roots lead, and roots.

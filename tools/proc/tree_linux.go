@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopts tells whether orphans come to this process.
+// adopts reports whether orphans come to this process.
 const adopts = true
 
 // A view lists children of processes. The zero value reads the lists that the
@@ -37,8 +37,8 @@ func (v *view) children(pid int) ([]int, error) {
 	if err != nil {
 		return nil, ignoreGone(err)
 	}
-	// The children of a thread that ends, and orphans, go to the first living
-	// thread. Reading that one last means to miss none that moves meanwhile.
+	// The children of a thread that ends, and orphans, go to the first living thread. It is read
+	// last, so that none is missed that moves meanwhile.
 	if i := slices.Index(threads, pid); i >= 0 {
 		threads = append(slices.Delete(threads, i, i+1), pid)
 	}
@@ -47,7 +47,7 @@ func (v *view) children(pid int) ([]int, error) {
 		name := dir + "/" + strconv.Itoa(tid)
 		b, err := v.read(name + "/children")
 		if err == unix.ENOENT && unix.Access("/proc/thread-self/children", unix.F_OK) == unix.ENOENT {
-			// Not the thread is gone: the kernel keeps no lists.
+			// The thread is not gone: the kernel has no lists.
 			v.scan = true
 			return v.scanned(pid)
 		}
@@ -91,8 +91,8 @@ func (v *view) parent(pid int) int {
 	return n
 }
 
-// read returns a file of /proc, valid until the next call. Package os would
-// offer each descriptor to the poller first, in vain.
+// read returns a file of /proc, valid until the next call. Package os would offer each descriptor
+// to the poller first, in vain.
 func (v *view) read(name string) ([]byte, error) {
 	fd, err := openRetry(name, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
@@ -177,11 +177,10 @@ type member struct{ pid, parent int }
 
 // signal sends sig to m if it is still the child of its parent.
 //
-// A direct child cannot be mistaken: its number is not given away before this
-// process has collected it. A deeper one may end at any time and its number go
-// to a stranger, so it is held by a pidfd first and its parent read then: what
-// the descriptor stands for either has that parent or cannot be signalled any
-// more.
+// A direct child cannot be mistaken: its number is not used again before this process has collected
+// it. A deeper one may end at any time, and a stranger may get its number. So it is first held by a
+// pidfd and its parent is read then: the process of the descriptor either has that parent or cannot
+// be signalled any more.
 func (v *view) signal(m member, sig unix.Signal) error {
 	if m.parent == unix.Getpid() {
 		return unix.Kill(m.pid, sig)
@@ -198,7 +197,7 @@ func (v *view) signal(m member, sig unix.Signal) error {
 	if err == nil {
 		return unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
-	// No pidfd before Linux 5.3, or no descriptor left.
+	// There is no pidfd before Linux 5.3, or no descriptor is left.
 	return unix.Kill(m.pid, sig)
 }
 
@@ -206,9 +205,8 @@ func (v *view) signal(m member, sig unix.Signal) error {
 // pass stops all there is; more are needed where processes were forking meanwhile.
 const stopPasses = 10
 
-// end stops and then kills roots, which are children of this process, and all
-// that is below them. It collects none. It returns those that the kernel refuses
-// to signal.
+// end stops and then kills roots, which are children of this process, and everything below them. It
+// collects none. It returns those that the kernel refuses to signal.
 func end(roots []int) (denied []int) {
 	self := os.Getpid()
 	known := map[int]bool{}
@@ -217,7 +215,7 @@ func end(roots []int) (denied []int) {
 	for range stopPasses {
 		fresh := false
 		v.byParent = nil
-		walked := map[int]bool{} // numbers may be given anew while we look
+		walked := map[int]bool{} // numbers may be used again while this looks
 		queue := make([]member, 0, len(roots))
 		for _, pid := range roots {
 			queue = append(queue, member{pid, self})
@@ -249,7 +247,7 @@ func end(roots []int) (denied []int) {
 			break
 		}
 	}
-	// The deepest first, so that each still has the parent it was found under.
+	// The deepest first, so that each still has the parent under which it was found.
 	for _, m := range slices.Backward(found) {
 		_ = v.signal(m, unix.SIGKILL) // the next round finds what it missed
 	}
@@ -264,12 +262,11 @@ const sweepLimit = 10 * time.Second
 // not signal.
 const refusedRounds = 30
 
-// sweep ends and collects children of this process, and all that is below
-// them, until list, called anew for each round, returns none. It returns those
-// that could not be ended.
+// sweep ends and collects children of this process, with everything below them, until list, which
+// is called again for each round, returns none. It returns those that could not be ended.
 //
-// collect is called for each of list and tells whether it has ended and was
-// collected. It, list, and the signalling happen under mu.
+// collect is called for each of list and reports whether it has ended and was collected. collect,
+// list and the signalling happen under mu.
 func sweep(list lister, collect func(pid int) bool, mu sync.Locker, limit time.Duration) (left []int, err error) {
 	const shortest, longest = 50 * time.Microsecond, 5 * time.Millisecond
 	begun := time.Now()
@@ -280,8 +277,8 @@ func sweep(list lister, collect func(pid int) bool, mu sync.Locker, limit time.D
 		roots, err := list()
 		roots = slices.DeleteFunc(roots, collect)
 		if len(roots) == 0 && err == nil {
-			// The children of one that was collected here came to us when it
-			// ended, which may have been after list has looked.
+			// When one ends that is collected here, its children come to this process. That may be
+			// after the call of list.
 			again, err := list()
 			if len(again) == 0 && err == nil {
 				mu.Unlock()
@@ -295,7 +292,7 @@ func sweep(list lister, collect func(pid int) bool, mu sync.Locker, limit time.D
 		late := time.Since(begun) > limit
 		reachable := slices.ContainsFunc(roots, func(pid int) bool { return !slices.Contains(denied, pid) })
 		if len(roots) > 0 && !reachable {
-			refused++ // but may be about to end by itself
+			refused++ // it may be about to end by itself
 		}
 		if late || refused > refusedRounds {
 			return roots, err
@@ -321,9 +318,9 @@ func nameOf(pid int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// arm makes this process one that can keep its tree: orphans below come to it, its
-// memory and descriptors cannot be read by other programs of the same user, and
-// no inherited descriptor goes on to a child.
+// arm prepares this process for ending its tree: orphans below come to it, its memory and
+// descriptors cannot be read by other programs of the same user, and no inherited descriptor goes
+// on to a child.
 func arm() error {
 	if self, err := os.Readlink("/proc/self"); err != nil {
 		return fmt.Errorf("process trees need /proc: %w", err)
@@ -363,11 +360,11 @@ func ownChildren() ([]int, error) {
 	return kids, nil
 }
 
-// A kidList is the kernel's list of the children of this process's first thread, kept open. What the
-// process adopts is on that list, and it can be read again when no descriptor is left to be had.
+// A kidList is the kernel's list of the children of this process's first thread, which stays open.
+// It has the processes that this one adopts, and it can be read again when no descriptor is free.
 // Children that other threads started are not on it.
 type kidList struct {
-	fd int // -1 = the kernel keeps no lists
+	fd int // -1 = the kernel has no lists
 }
 
 // openKids opens the list. It stays open until the process ends.
@@ -407,7 +404,7 @@ func appendNumbers(kids []int, list []byte) []int {
 	return kids
 }
 
-// noChildren tells whether the kernel says that this process has none at all.
+// noChildren reports whether the kernel says that this process has none at all.
 func noChildren() bool {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)

@@ -11,13 +11,12 @@ import (
 
 // jp and a guard talk over one stream socket, the guard's descriptor 2.
 //
-// jp sends one order, with the tool's descriptors 0, 1 and 2 attached, and its 3
-// where it has one, then requests of one byte each. The end of the stream means that jp is gone. The
-// order is not in the guard's argv, which anyone may read and the kernel bounds.
+// jp sends one order, with the tool's descriptors 0, 1 and 2 attached, and its 3 where it has one,
+// then requests of one byte each. The end of the stream means that jp is gone. The order is not in
+// the guard's argv, which anyone may read and which the kernel bounds.
 //
-// The guard sends reports, a line each. Whatever else arrives is what the Go
-// runtime wrote to standard error while the guard was dying; it is kept for the
-// error message.
+// The guard sends reports, a line each. Anything else is what the Go runtime wrote to standard
+// error while the guard was dying; it becomes part of the error message.
 
 const (
 	askInterrupt = 'i' // SIGINT to the tool's group
@@ -90,7 +89,7 @@ func decodeOrder(body []byte) (order, error) {
 	return order{path: ss[0], dir: ss[1], confine: ss[3], args: ss[4 : 4+n : 4+n], env: ss[4+n:]}, nil
 }
 
-// A report is one line of a guard's.
+// A report is one line that a guard sends.
 type report struct {
 	what   string // launch, then started or failed, exit, left or empty
 	pid    int    // started: the tool's
@@ -139,7 +138,7 @@ func parseReport(line string) (r report, ok bool) {
 	default:
 		return report{}, false
 	}
-	// What is no number, too large, or written otherwise comes out different.
+	// A text that is no number, or too large, or spelled in another way differs here.
 	if r.String() != line {
 		return report{}, false
 	}

@@ -13,8 +13,8 @@ import (
 	"jp/tools/regex"
 )
 
-// Bounds of a Schema and of what is checked against it. They keep the time of a check in bounds: a schema and an answer that
-// are made to be slow together take seconds, not hours.
+// Bounds of a Schema and of a value that is checked against it. With them a schema and an answer
+// that are made to be slow together take seconds, not hours.
 const (
 	maxAnswerSchema = 64_000  // bytes
 	maxAnswer       = 256_000 // bytes
@@ -28,8 +28,8 @@ type Answer struct {
 	schema *Schema
 }
 
-// ParseAnswer reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, with no key twice in
-// an object, in which references are pointers into the schema itself.
+// ParseAnswer reads a schema: one JSON object of at most 64 KB, nested at most 100 deep, without
+// repeated keys. Its references are pointers into the schema itself.
 func ParseAnswer(raw json.RawMessage) (*Answer, error) {
 	if len(raw) > maxAnswerSchema {
 		return nil, fmt.Errorf("is larger than %s", brief.Size(maxAnswerSchema))
@@ -59,8 +59,9 @@ func ParseAnswer(raw json.RawMessage) (*Answer, error) {
 // JSON returns the schema as it was written, without spaces; not to be changed.
 func (s *Answer) JSON() json.RawMessage { return s.json }
 
-// Check returns value as one JSON document with sorted keys, and what is wrong with it: a few problems in a fixed order, none
-// when it matches. Nothing is coerced and no default is filled in: what is returned says what value says.
+// Check returns value as one JSON document with sorted keys, and what is wrong with it: a few
+// problems in a fixed order, none when it matches. Nothing is coerced and no default is filled in:
+// the document says what value says.
 func (s *Answer) Check(value []byte) (json.RawMessage, []string) {
 	if len(value) > maxAnswer {
 		return nil, []string{"is larger than " + brief.Size(maxAnswer)}
@@ -76,9 +77,9 @@ func (s *Answer) Check(value []byte) (json.RawMessage, []string) {
 	return out, nil
 }
 
-// bounds adds up what makes a schema slow: the states of all patterns, of which regex.MaxStates is the
-// most, and the values of enums. Keywords are counted in any case and wherever they stand, since any part of a schema
-// may be referred to.
+// bounds adds up what makes a schema slow: the states of all patterns, of which regex.MaxStates is
+// the most, and the values of enums. Keywords count in any case and wherever they are, since any
+// part of a schema may be referred to.
 type bounds struct {
 	states, values int
 	enums          int // most values; 0 = any number
@@ -134,7 +135,8 @@ func (b *bounds) keyword(k string, v any) error {
 	return nil
 }
 
-// pattern counts one. What is none is found where it is used; elsewhere it may be a word like any other.
+// pattern counts a pattern. A text that is none is an error where it is used; elsewhere it may be a
+// word like any other.
 func (b *bounds) pattern(p string) {
 	if re, err := syntax.Parse(p, syntax.Perl); err == nil {
 		b.states = min(b.states+regex.States(re), regex.MaxStates+1)

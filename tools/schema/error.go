@@ -9,8 +9,7 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// schemaWords takes Go, and the names that the validator has for what has none,
-// out of its errors.
+// schemaWords removes Go from the validator's errors, and its names for schemas without a name.
 var schemaWords = sync.OnceValue(func() func(string) string {
 	var from []*regexp.Regexp
 	var to []string
@@ -34,7 +33,7 @@ var schemaWords = sync.OnceValue(func() func(string) string {
 	}
 })
 
-// explainSchema is ExplainJSON for the validator's errors, too.
+// explainSchema is [jsondoc.Explain] for the validator's errors, too.
 func explainSchema(err error) error {
 	if err == nil {
 		return nil

@@ -67,7 +67,8 @@ func stringList(v any) ([]string, error) {
 	return out, nil
 }
 
-// keyOf is the same for values that JSON schema takes for equal, as 1.0 and 1, and for no others.
+// keyOf returns the same key for values that JSON schema regards as equal, such as 1.0 and 1, and
+// for no others.
 func keyOf(v any) (string, bool) {
 	b, err := jsondoc.Encode(canonical(v))
 	return string(b), err == nil
@@ -81,5 +82,5 @@ func canonical(v any) any {
 	return jsondoc.Each(v, canonical)
 }
 
-// clone copies what may be changed in v.
+// clone copies the parts of v that may be changed.
 func clone(v any) any { return jsondoc.Each(v, clone) }

@@ -19,10 +19,9 @@ const (
 	maxSchemaAt = 100     // nested schemas
 )
 
-// checkRefs refuses what would make the full validator run for ever or very
-// long: a schema that refers to itself without going into the value, and
-// references that multiply. Only pointers into the schema itself are
-// references here.
+// checkRefs refuses what would make the full validator run for ever or very long: a schema that
+// refers to itself without going into the value, and references that multiply. Only pointers into
+// the schema itself are references here.
 func checkRefs(root map[string]any) error {
 	r := refs{root: root, costs: map[string]int{}}
 	return r.all("", root, 0)
@@ -58,8 +57,8 @@ func (r *refs) all(at string, v any, depth int) error {
 	return nil
 }
 
-// cost is how many schemas a value is checked against by the schema at a
-// pointer, without going into the value.
+// cost is how many schemas a value is checked against by the schema at a pointer, without going
+// into the value.
 func (r *refs) cost(at string, m map[string]any) (int, error) {
 	switch n, ok := r.costs[at]; {
 	case n < 0:
@@ -122,7 +121,7 @@ func (r *refs) cost(at string, m map[string]any) (int, error) {
 	return total, nil
 }
 
-// resolve finds what a reference names, and the pointer to it as r has it.
+// resolve finds the target of a reference, and its pointer in the spelling of r.
 func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
 	if ref != "#" && !strings.HasPrefix(ref, "#/") || strings.Contains(ref, "%") {
 		return "", nil, false
@@ -130,7 +129,7 @@ func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
 	v = r.root
 	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#"), "/") {
 		if name == "" && pointer == "" {
-			continue // what stands before the first slash
+			continue // the part before the first slash
 		}
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		switch in := v.(type) {
@@ -152,9 +151,9 @@ func (r *refs) resolve(ref string) (pointer string, v any, ok bool) {
 	return pointer, v, true
 }
 
-// cleanSchema is a schema with nothing in it but keywords, in the spelling of
-// draft 2020-12. The full validator reads keywords in any case, so that what
-// is no keyword here would be one there; and it would follow $id and anchors.
+// cleanSchema is a schema with nothing in it but keywords, in the spelling of draft 2020-12. The
+// full validator reads keywords in any case, so a word that is no keyword here could be one there.
+// It would also follow $id and anchors.
 func cleanSchema(v any) any {
 	m, ok := v.(map[string]any)
 	if !ok {

@@ -1,9 +1,12 @@
-// Package schema checks JSON of models and of servers by JSON schemas that may come from strangers too.
+// Package schema checks JSON of models and of servers by JSON schemas, which may come from
+// strangers too.
 //
-// [Parse] reads the schema of a tool's arguments, [ParseAnswer] that of an agent's answer, which is bounded more tightly. What a
-// schema commonly says is checked here, so that a message names the argument and what to mend; a schema that says more ($ref,
-// anyOf, ...) is put before a full validator as well. Nothing is loaded from elsewhere, and neither a schema nor a value can make
-// a check run for long: references that multiply, patterns that are large and values that are nested deeply are refused.
+// [Parse] reads the schema of a tool's arguments, [ParseAnswer] that of an agent's answer, which is
+// bounded more tightly. Common keywords are checked here, so that a message names the argument and
+// what to mend. A schema with other keywords ($ref, anyOf, ...) is given to a full validator as
+// well. Nothing is loaded from elsewhere. Neither a schema nor a value can make a check run for
+// long: references that multiply, patterns that are large and values that are nested deeply are
+// refused.
 package schema
 
 import (
@@ -26,9 +29,9 @@ var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "obj
 // Types names the types of JSON schema, for a message.
 func Types() string { return brief.Or(jsonTypes) }
 
-// Schema is a JSON schema as far as this package reads it itself: to coerce,
-// to fill defaults and to say precisely what is wrong. It is immutable. A schema that says more
-// (a $ref, anyOf, ...) is put before the full validator as well.
+// Schema is a JSON schema as far as this package reads it itself: to coerce, to fill in defaults
+// and to say precisely what is wrong. It is immutable. A schema with other keywords (a $ref, anyOf,
+// ...) is given to the full validator as well.
 type Schema struct {
 	types      []string // empty = any
 	properties map[string]*Schema
@@ -46,17 +49,17 @@ type Schema struct {
 	unique                                   bool
 
 	full *jsonschema.Resolved // of the root, where needed
-	root map[string]any       // what full was made of
+	root map[string]any       // schema that full was made of
 }
 
-// annotations are keywords that a validator passes over.
+// annotations are keywords that a validator ignores.
 var annotations = []string{
 	"description", "title", "examples", "$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly", "format",
 	"contentEncoding", "contentMediaType",
 }
 
-// Parse reads the schema of a tool's arguments or of a part of them. An
-// empty one allows no arguments.
+// Parse reads the schema of a tool's arguments or of a part of them. An empty one allows no
+// arguments.
 func Parse(raw json.RawMessage) (*Schema, error) {
 	if len(raw) == 0 {
 		return &Schema{types: []string{"object"}, closed: true, minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}, nil
@@ -100,8 +103,8 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	return s, explainSchema(err)
 }
 
-// readSchema reads one schema object; more is set when it says something that
-// schema cannot hold.
+// readSchema reads one schema object. more is set when the object has keywords that a Schema cannot
+// hold.
 func readSchema(m map[string]any, more *bool) (*Schema, error) {
 	s := &Schema{minLength: -1, maxLength: -1, minItems: -1, maxItems: -1}
 	for _, k := range slices.Sorted(maps.Keys(m)) {

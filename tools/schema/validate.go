@@ -15,9 +15,9 @@ import (
 	"jp/tools/suggest"
 )
 
-// Arguments checks the arguments of a call and returns them as one JSON object with sorted keys, or what is wrong: strings that
-// hold JSON are coerced where the schema declares another type, null for an optional argument is taken as not given, defaults are
-// filled in. Empty args are no arguments.
+// Arguments checks the arguments of a call and returns them as one JSON object with sorted keys, or
+// what is wrong. Strings that hold JSON are coerced if the schema declares another type, null for
+// an optional argument counts as not given, defaults are filled in. Empty args are no arguments.
 func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = json.RawMessage("{}")
@@ -35,7 +35,7 @@ func (s *Schema) Arguments(args json.RawMessage) (json.RawMessage, []string) {
 	return s.accept(s.complete(s.coerce(v)))
 }
 
-// accept writes v as one JSON document with sorted keys and tells what is wrong with it.
+// accept writes v as one JSON document with sorted keys and says what is wrong with it.
 func (s *Schema) accept(v any) (json.RawMessage, []string) {
 	var found problems
 	s.check("", v, &found)
@@ -61,8 +61,8 @@ func (s *Schema) accept(v any) (json.RawMessage, []string) {
 	return out, nil
 }
 
-// coerce makes strings that hold JSON what the schema declares, and removes
-// optional properties that are null.
+// coerce decodes strings that hold JSON of the type that the schema declares, and removes optional
+// properties that are null.
 func (s *Schema) coerce(v any) any {
 	if text, ok := v.(string); ok && len(s.types) > 0 && !slices.Contains(s.types, "string") {
 		if held, err := jsondoc.Decode([]byte(text)); err == nil && s.hasType(held) {
@@ -120,7 +120,7 @@ func (s *Schema) complete(v any) any {
 	return v
 }
 
-// Fill puts mark where a declared property was not given.
+// Fill sets properties that are declared and were not given to mark.
 func (s *Schema) Fill(v, mark any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -153,8 +153,8 @@ func (s *Schema) Properties() []string { return slices.Sorted(maps.Keys(s.proper
 // Closed reports whether s allows no other properties than those that it names.
 func (s *Schema) Closed() bool { return s.closed }
 
-// Inconsistent says which values of s do not fit it: the keyword that they are of, "enum" or "default", and why. keyword is ""
-// when all fit.
+// Inconsistent says which value of s does not fit it: the keyword of the value, "enum" or
+// "default", and why. keyword is "" when all fit.
 func (s *Schema) Inconsistent() (keyword, why string) {
 	for _, e := range s.enum {
 		if !s.hasType(e) {
@@ -171,7 +171,7 @@ func (s *Schema) Inconsistent() (keyword, why string) {
 	return "", ""
 }
 
-// valueShort is a value as it stands in a message.
+// valueShort is a value for a message.
 func valueShort(v any) string {
 	if s, ok := v.(string); ok {
 		return brief.Quote(s)
@@ -186,10 +186,10 @@ func valueShort(v any) string {
 // problems collects what is wrong, up to a few.
 type problems struct{ list []string }
 
-// enough is how many problems are told.
+// enough is how many problems are reported.
 const enough = 10
 
-// full reports whether no more is to be found.
+// full reports whether enough problems were found.
 func (p *problems) full() bool { return len(p.list) > enough }
 
 func (p *problems) add(at, format string, args ...any) {
@@ -205,7 +205,7 @@ func (p *problems) add(at, format string, args ...any) {
 	}
 }
 
-// check finds what is wrong with v, in a fixed order. at is where v stands.
+// check finds what is wrong with v, in a fixed order. at is the path of v.
 func (s *Schema) check(at string, v any, p *problems) {
 	if p.full() {
 		return
@@ -327,13 +327,13 @@ func (s *Schema) checkObject(at string, v map[string]any, p *problems) {
 	}
 }
 
-// hasValue reports whether v is one of the values that there are.
+// hasValue reports whether v is one of the values that s allows.
 func (s *Schema) hasValue(v any) bool {
 	key, ok := keyOf(v)
 	return ok && s.valid[key]
 }
 
-// hasType reports whether v is of one of the types.
+// hasType reports whether v is of one of the types that s allows.
 func (s *Schema) hasType(v any) bool {
 	for _, t := range s.types {
 		switch v := v.(type) {
@@ -369,7 +369,7 @@ func (s *Schema) hasType(v any) bool {
 	return false
 }
 
-// jsonTypeName is what v is, for a message.
+// jsonTypeName is the name of v's type, for a message.
 func jsonTypeName(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -5,18 +5,20 @@ import (
 	"reflect"
 )
 
-// maxChecks bounds how many schemas the full validator checks parts of one value against. It cannot be interrupted, and what a
-// schema says twice of a value multiplies with each step into the value.
+// maxChecks bounds how many schemas the full validator checks parts of one value against. It cannot
+// be interrupted, and a schema that checks a part twice doubles the work with each step into the
+// value.
 const maxChecks = 500_000
 
-// A checks counts the work of the full validator before it begins. Each pair of a schema and a part of a value is looked at
-// once, however often the validator comes to it.
+// A checks counts the work of the full validator before it begins. Each pair of a schema and a part
+// of a value is counted once, however often the validator checks it.
 type checks struct {
 	refs refs
 	seen map[[2]uintptr]int
 }
 
-// bounded refuses a value of which a check would take too long. root is a schema that cleanSchema and checkRefs have passed.
+// bounded refuses a value whose check would take too long. root is a schema that cleanSchema and
+// checkRefs have accepted.
 func bounded(root map[string]any, v any) error {
 	c := checks{refs: refs{root: root}, seen: map[[2]uintptr]int{}}
 	if c.of(root, v) > maxChecks {
