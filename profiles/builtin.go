@@ -36,12 +36,12 @@ type File struct {
 	Data []byte
 }
 
-// initModel stands in the embedded files for the model.
+// initModel is the word in the embedded files that the model replaces.
 const initModel = "anthropic/claude-sonnet-5-5"
 
-// InitFiles returns the files of a new workspace whose main agent runs model. The profiles keep their own model
-// when it is of the same provider, and take model otherwise. The model is written as it is: check one that a
-// person typed with Config.ResolveModel first.
+// InitFiles returns the files of a new workspace whose main agent runs model. The profiles have
+// their own model if it is of the same provider, and model otherwise. The model is written
+// unchanged: check one that a person typed with Config.ResolveModel first.
 func InitFiles(model string) []File {
 	read := func(name, model string) []byte {
 		data, _ := builtinFiles.ReadFile(name) // embedded: cannot fail

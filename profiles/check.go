@@ -17,8 +17,8 @@ type leaf struct {
 	row   *setting
 }
 
-// check walks a document beside the schema and returns its leaves in the order of their keys, and every mistake in
-// the order of the lines.
+// check compares a document with the schema. It returns its leaves in the order of their keys, and
+// every mistake in the order of the lines.
 func (s *schema) check(d *document) ([]leaf, []*Error) {
 	c := checker{schema: s, doc: d}
 	c.walk(s, d.tree, nil)
@@ -43,7 +43,7 @@ func (c *checker) walk(s *schema, tree map[string]any, parents []string) {
 		next, v := s.below(k), tree[k]
 		switch {
 		case next == nil:
-			const enough = 100 // a file can have very many, and each is compared with every key that there is
+			const enough = 100 // a file can have very many, and each is compared with every known key
 			hint := ""
 			if len(c.errs) < enough {
 				hint = c.schema.suggestion(parts)
@@ -114,7 +114,7 @@ func (c *checker) apply(row *setting, at []string, subject string, v any) {
 		hint = h.hint
 	}
 	c.fail(at, subject+err.Error(), hint)
-	if subject != "" { // the key is the list's, the line the item's
+	if subject != "" { // the key is that of the list, the line that of the item
 		c.errs[len(c.errs)-1].Key = tomldoc.JoinKey(at[:len(at)-1])
 	}
 }
@@ -168,7 +168,7 @@ func (c *checker) sections(l leaf) {
 	}
 }
 
-// refusal says why the document's layer may not set a row, "" when it may.
+// refusal returns the reason why the layer of the document may not set a row, "" when it may.
 func (c *checker) refusal(row *setting) (msg, hint string) {
 	kind := c.doc.layer.Kind
 	switch {

@@ -8,8 +8,9 @@ import (
 	"jp/tools/suggest"
 )
 
-// Config is the typed result of resolving: defaults applied, values checked. Each field mirrors the TOML key
-// of the same name in snake_case; Settings lists the keys. Tool tables are not here: see Resolved.Tools.
+// Config is the typed result of resolving: defaults applied, values checked. Each field mirrors the
+// TOML key of the same name in snake_case; Settings lists the keys. The tables of tools are in
+// Resolved.Tools.
 type Config struct {
 	Assistant    Assistant
 	Conversation Conversation
@@ -22,16 +23,16 @@ type Config struct {
 	Pager        Program
 
 	near func(name string) string // see Sources.NearModel; nil knows none
-	hint string                   // of RequireModel: where the model of this config belongs
+	hint string                   // hint of RequireModel: where the model of this config belongs
 }
 
-// Assistant is who answers, and how the model is asked.
+// Assistant is the agent that answers, and how its model is asked.
 type Assistant struct {
 	Name                 string // shown to people; "" = none
 	Model                string // as written: provider/model or an alias; RequireModel resolves it
 	SystemPrompt         string // comes before the sections; "" = none
 	SystemPromptSections []Section
-	Instructions         string // file below the workspace that follows them in the main agent's prompt; "" = none
+	Instructions         string // file below the workspace that the main agent's prompt has behind them; "" = none
 	Parameters           Parameters
 	Request              Request
 }
@@ -63,29 +64,29 @@ type Request struct {
 // Conversation holds the settings of the turn loop.
 type Conversation struct {
 	MaxTurns  int  // tool rounds in one turn, default 50
-	Window    int  // context_window: earlier turns that the model is sent; 0 = all, the default
+	Window    int  // context_window: earlier turns that the model gets; 0 = all, the default
 	Parallel  int  // conversation.tools.parallel: tool calls run at once, default 8
 	FromQuery bool // conversation.title.from_query: the first query's first line becomes the title, default true
 	Compact   Compact
 
-	TitleModel string // conversation.title.model: who writes a title after the first turn; "" = nobody
+	TitleModel string // conversation.title.model: model that writes a title after the first turn; "" = none
 }
 
-// Compact says when and how what is old is left out of what a model is sent.
+// Compact says when and how old messages are left out of what a model gets.
 type Compact struct {
 	Mode      string  // auto (default) or off
-	Model     string  // who writes summaries; "" = the conversation's own model
+	Model     string  // model that writes summaries; "" = that of the conversation
 	Threshold float64 // share of the window that a request may fill, default 0.8
-	Window    int     // tokens; 0 = as known of the model
+	Window    int     // tokens; 0 = as known for the model
 }
 
 // Delegation limits sub-agents. Nil limits are "unlimited"; a limit of 0 allows none.
 type Delegation struct {
 	Enabled           bool          // default true
-	Profiles          []string      // what jp_query's `config` may name; nil = none
-	Models            []string      // what an override of assistant.model may name; nil = any
+	Profiles          []string      // names that `config` of jp_query may have; nil = none
+	Models            []string      // models that an override of assistant.model may name; nil = any
 	InlineResult      int           // bytes of a result given to the model, default 16 KiB
-	MaxDepth          *int          // 0 to 5; nil = not said: 1 at a root, 0 in a child
+	MaxDepth          *int          // 0 to 5; nil = not set: 1 at a root, 0 in a child
 	MaxPerTurn        int           // default 5
 	MaxChildren       int           // per session, default 64
 	MaxParallel       int           // default 4, at least 1
@@ -95,12 +96,12 @@ type Delegation struct {
 	BudgetInheritance float64       // 0 to 1, default 0.5
 	Timeout           time.Duration // of one child, default 10 minutes
 	LLMQuery          LLMQuery
-	ContextTool       string // of a sub-agent, that answers a context_query; "" = none
+	ContextTool       string // tool of a sub-agent that answers a context_query; "" = none
 }
 
 // LLMQuery is the generic sub-agent.
 type LLMQuery struct {
-	Tools []string // what it holds; nil = none
+	Tools []string // tools that it holds; nil = none
 }
 
 // Style says what is shown beside the answer.
@@ -112,27 +113,29 @@ type Style struct {
 // Providers is everything under [providers]. All but the aliases are machine settings.
 type Providers struct {
 	Aliases map[string]string    // name -> provider/model
-	LLM     map[string]Provider  // by name; only those somebody configured
+	LLM     map[string]Provider  // by name; only those that somebody configured
 	Prices  map[string]Price     // by exact provider/model
 	MCP     map[string]MCPServer // by name
 }
 
-// MCPServer is one table of [providers.mcp], as it is written: nothing is expanded, and it may have a command and an
-// address both or none.
+// MCPServer is one table of [providers.mcp], as it is written. Nothing is expanded, and it may have
+// a command and an address, one of them, or none.
 type MCPServer struct {
 	Command string // the program; "" = not given
 	Args    []string
 	Env     map[string]string
 	URL     string // "" = not given
 	Headers map[string]string
-	// What a confined program may reach, in the words of a tool; nothing of it is checked here but the words of the last two.
+	// Reach of a confined program, in the words of a tool. Only the words of the last two are
+	// checked here.
 	Access           map[string]any // nil = not given
 	Network, Sandbox string         // "" = not given
 }
 
-// Provider is one endpoint. The key goes only to the endpoint of the layer that named its variable: when
-// base_url and api_key_env come from different layers, APIKeyEnv is empty, KeyWithheld is set and a warning
-// says why. With KeyWithheld no key may be sent at all, also not one from a default variable.
+// Provider is one endpoint. The key goes only to the endpoint of the layer that named its variable:
+// when base_url and api_key_env come from different layers, APIKeyEnv is empty, KeyWithheld is set
+// and a warning says why. With KeyWithheld no key may be sent at all, not even one from a default
+// variable.
 type Provider struct {
 	Type        string // anthropic or openai (every compatible server); "" for the built-in names
 	BaseURL     string // http or https, no user, query or fragment; "" = the provider's own
@@ -148,16 +151,16 @@ type Price struct {
 	CacheRead, CacheWrite *int64
 }
 
-// StoreSettings places the store.
+// StoreSettings says where the store is.
 type StoreSettings struct{ Path string } // absolute; "" = the default place
 
-// LogSettings places the log.
+// LogSettings says where the log is.
 type LogSettings struct{ File string } // absolute, "-" for stderr, "" = the default place
 
-// Program is a command line a person chose, split by the shell that runs it.
+// Program is a command line that a person chose, split by the shell that runs it.
 type Program struct{ Cmd string } // "" = not set
 
-// maxDepth is the deepest nesting the program allows, whatever a config says.
+// maxDepth is the deepest nesting that the program allows, whatever a config says.
 const maxDepth = 5
 
 // RequireModel returns the model id with aliases resolved, always `provider/model`. Its *Error wraps
@@ -173,8 +176,8 @@ func (c Config) RequireModel() (string, error) {
 	return id, nil
 }
 
-// ResolveModel turns what a person or a model wrote (provider/model, or an alias) into a model id. Its
-// *Error wraps ErrModel.
+// ResolveModel turns provider/model or an alias, as a person or a model wrote it, into a model id.
+// Its *Error wraps ErrModel.
 func (c Config) ResolveModel(name string) (string, error) {
 	fail := func(msg, hint string) (string, error) {
 		return "", &Error{Key: "assistant.model", Msg: msg, Hint: hint, Err: ErrModel}

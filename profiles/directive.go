@@ -10,7 +10,7 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// form is what a --cfg directive is.
+// form is the kind of a --cfg directive.
 type form uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	nameForm
 )
 
-// parsed is one directive read by the grammar: exact words, key=value, path, builtin:name, name.
+// parsed is one directive, parsed: an exact word, key=value, path, builtin:name or name.
 type parsed struct {
 	flag string
 	form form
@@ -82,7 +82,7 @@ func parseDirective(d Directive) (parsed, error) {
 	return p, nil
 }
 
-// isPath: what begins like a path cannot be a name, so ../x and /x are paths too.
+// isPath: a text that begins like a path cannot be a name, so ../x and /x are paths too.
 func isPath(s string) bool {
 	for _, prefix := range []string{"./", "../", "/", "~/"} {
 		if strings.HasPrefix(s, prefix) {
@@ -97,7 +97,7 @@ func isName(s string) bool {
 	return s != "." && fs.ValidPath(s) && filepath.IsLocal(s) && noControl(s) == nil && !strings.Contains(s, `\`)
 }
 
-// printable is a name from outside, fit for a message.
+// printable is a name from outside, safe for a message.
 func printable(s string) string {
 	if isName(s) {
 		return s
@@ -105,7 +105,8 @@ func printable(s string) string {
 	return strconv.QuoteToGraphic(tomldoc.OneLine(s))
 }
 
-// assignment is the document of a key=value directive or a variable; value as JSON or as text.
+// assignment returns the document of a key=value directive or a variable, with the value read as
+// JSON or as text.
 func (s *schema) assignment(layer Layer, key []string, value string, json bool) (*document, error) {
 	d := &document{layer: layer}
 	fail := func(msg, hint string) (*document, error) { return nil, d.fail(key, msg, hint) }

@@ -5,7 +5,8 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// document is one layer's content: a tree of map[string]any, []any, string, bool, int64 and float64.
+// document is the content of one layer: a tree of map[string]any, []any, string, bool, int64 and
+// float64.
 type document struct {
 	layer Layer
 	tree  map[string]any
@@ -13,7 +14,7 @@ type document struct {
 	from  location      // of a file
 }
 
-// position is where the value at parts was written, or the nearest table around it.
+// position returns where the value at parts was written, or else the nearest table around it.
 func (d *document) position(parts []string) Position {
 	return Position{File: d.layer.File, Line: d.marks.At(parts), Layer: d.layer.Name}
 }

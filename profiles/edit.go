@@ -13,12 +13,13 @@ type Edited struct {
 	Text  []byte
 	Key   string // dotted, quoted where TOML quotes
 	Value any    // as Value has it
-	Line  int    // where it stands
+	Line  int    // line that it is in
 }
 
-// Edit returns the TOML text data with one more setting, or another value of it. d is an assignment as --cfg has it,
-// key=value or key:=json. Everything else keeps its bytes: comments, order, how values are written. Whether the result
-// is a good config is for Resolve to say; that it says what it said before and d besides is sure.
+// Edit returns the TOML text data with one more setting, or another value of it. d is an assignment
+// as --cfg has it, key=value or key:=json. Everything else keeps its bytes: comments, order, how
+// values are written. Edit makes sure that the result says what data said, and d besides. Whether
+// that is a good config is for Resolve to say.
 //
 // Errors are *Error: with d.Flag as the layer for what is wrong with d, else without a file.
 func Edit(data []byte, d Directive) (Edited, error) {

@@ -5,7 +5,7 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// endpoints checks what the tables of [providers.llm] say together, over all layers.
+// endpoints checks the tables of [providers.llm], merged from all layers.
 func (r *resolver) endpoints() error {
 	for _, model := range sortedKeys(r.Config.Providers.Prices) {
 		for _, k := range []string{"input", "output"} {
@@ -29,8 +29,8 @@ func (r *resolver) endpoints() error {
 				return r.failAt("base_url is missing", "", table...)
 			}
 		}
-		// A key goes only to the endpoint of the layer that named it: who can set one of the two, in a variable
-		// say, must not be able to have the other's key sent to a server of their own.
+		// A key goes only to the endpoint of the layer that named it. Otherwise someone who can set
+		// one of the two, such as a variable, could have the key sent to a server of their own.
 		if p.BaseURL != "" && urlBy != keyBy {
 			p.KeyWithheld, p.APIKeyEnv = true, ""
 			r.Config.Providers.LLM[name] = p
@@ -45,8 +45,8 @@ func (r *resolver) endpoints() error {
 	return nil
 }
 
-// by returns where the value that holds at parts was written, and which of the three sources of machine settings that
-// is, "" when nobody wrote it.
+// by returns where the value at parts was written, and in which of the three sources of machine
+// settings; "" when nobody wrote it.
 func (r *resolver) by(parts []string) (Position, string) {
 	for i := len(r.applied) - 1; i >= 0; i-- {
 		a := r.applied[i]

@@ -24,7 +24,8 @@ func subCalls() map[string]string {
 	}
 }
 
-// environment is environ as a map; of a name that stands twice the last counts, as for a started program.
+// environment is environ as a map. Of a name that is there twice the last counts, as for a started
+// program.
 func environment(environ []string) map[string]string {
 	env := make(map[string]string, len(environ))
 	for _, e := range environ {
@@ -35,9 +36,9 @@ func environment(environ []string) map[string]string {
 	return env
 }
 
-// variables turns JP_SUB_CALLS_* and JP_CFG_* into documents, one for each variable, the more general JP_CFG_* last
-// so that they win. A variable that is set to nothing counts as not set. With machineOnly all but machine
-// settings are passed over, mistakes in them included.
+// variables turns JP_SUB_CALLS_* and JP_CFG_* into documents, one for each variable, the more
+// general JP_CFG_* last so that they win. A variable that is set to nothing counts as not set. With
+// machineOnly only machine settings are read; mistakes in others do not count.
 func (s *schema) variables(env map[string]string, machineOnly bool) ([]*document, error) {
 	var docs []*document
 	names := sortedKeys(env)

@@ -22,8 +22,8 @@ const (
 	maxFiles      = 256     // opened by one Resolve; files that extend one file twice over would multiply
 )
 
-// place is where a file lives. Below the workspace's .jp everything stays below it, symlinks resolved;
-// elsewhere, the zero place, the user's own rights are the bound.
+// place is where a file is. Below the .jp folder of the workspace everything stays below it,
+// symlinks resolved. Elsewhere, in the zero place, the user's own rights are the bound.
 type place struct {
 	dir      string // the .jp folder, absolute
 	confined bool
@@ -37,7 +37,7 @@ type location struct {
 	builtin string
 }
 
-// abs is how messages and argv name the file.
+// abs is the name of the file in messages and argv.
 func (l location) abs() string {
 	if l.builtin != "" {
 		return "builtin:" + l.builtin
@@ -64,7 +64,7 @@ func (f *reader) close() {
 	}
 }
 
-// at is the location of an absolute path: confined when it lies below .jp.
+// at is the location of an absolute path: confined when it is below .jp.
 func (f *reader) at(abs string) location {
 	if f.jp != "" {
 		if rel, err := filepath.Rel(f.jp, abs); err == nil && filepath.IsLocal(rel) {
@@ -91,14 +91,14 @@ func (f *reader) jail() (*os.Root, error) {
 	if f.root == nil {
 		root, err := os.OpenRoot(f.jp)
 		if err != nil {
-			return nil, reason(err)
+			return nil, files.Reason(err)
 		}
 		f.root = root
 	}
 	return f.root, nil
 }
 
-// place is where the paths of a place are looked up.
+// place returns where the paths of a place are looked up.
 func (f *reader) place(p place) (files.Place, error) {
 	if p.confined {
 		return f.jail()
@@ -125,8 +125,8 @@ func (f *reader) exists(l location) (bool, error) {
 	}
 }
 
-// read returns the bytes of a regular file and its identity, nil for one that is not as it is on disk. Errors name neither
-// operation nor path.
+// read returns the bytes of a regular file and its identity, nil for a file of Sources.Instead.
+// Errors name neither operation nor path.
 func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
 	if data, ok := f.instead[l.abs()]; ok {
 		if len(data) > maxFileBytes {
@@ -151,9 +151,9 @@ func (f *reader) read(l location) ([]byte, fs.FileInfo, error) {
 	return data, info, nil
 }
 
-// explain turns an error of opening into what a user can act on.
+// explain turns an error of opening into one that a user can act on.
 func (f *reader) explain(l location, err error) error {
-	err = reason(err)
+	err = files.Reason(err)
 	// Package os has no sentinel for a path that leaves its root.
 	if l.place.confined && strings.Contains(err.Error(), "escapes from parent") {
 		return errors.New("leads out of the workspace's .jp folder")
@@ -190,7 +190,8 @@ func (f *reader) glob(from location, entry string) ([]location, error) {
 	return found, nil
 }
 
-// folder is the file system below a location. Looking through it waits for nobody: opening a FIFO would.
+// folder is the file system below a location. Looking through it never waits, as opening a FIFO
+// would.
 func (f *reader) folder(l location) (fs.FS, error) {
 	if !l.place.confined {
 		return folderFS(func(name string) (*os.File, error) {
@@ -219,7 +220,7 @@ func (open folderFS) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
-// splitPattern parts an entry at the first path element with a wildcard.
+// splitPattern splits an entry before the first path element with a wildcard.
 func splitPattern(entry string) (fixed, pattern string) {
 	i := strings.IndexAny(entry, `*?[\`)
 	if i < 0 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"jp/tools/files"
 	"jp/tools/suggest"
 )
 
@@ -54,8 +55,9 @@ func Find(src Sources, name string) (Profile, error) {
 	return Profile{Name: name, Arg: at.abs(), Source: r.source(at)}, nil
 }
 
-// Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. Folders of
-// the user reached only over symbolic links are not listed; those of a workspace are, since people judge it by this list.
+// Names lists the profiles that Find finds by name, sorted by name, the one that it finds first. In
+// folders of the user, folders behind symbolic links are not listed; in those of a workspace they
+// are, since people judge it by this list.
 func Names(src Sources) ([]Profile, error) {
 	r, err := searcher(src)
 	if err != nil {
@@ -83,7 +85,7 @@ func Names(src Sources) ([]Profile, error) {
 	return list, nil
 }
 
-// searcher is a resolver that has read what tells where names are searched.
+// searcher returns a resolver that has read what says where names are searched.
 func searcher(src Sources) (*resolver, error) {
 	src.Stored = nil
 	r, err := newResolver(src)
@@ -156,7 +158,8 @@ func (r *resolver) lost(name string) string {
 	return fmt.Sprintf("it was looked for in %s", strings.Join(append(places, "the built-in profiles"), ", "))
 }
 
-// nearProfile is the known profile that a name most likely means: researcher for agent/researcher, and slips of the finger.
+// nearProfile is the known profile that a name most likely means: researcher for agent/researcher,
+// and the nearest spelling.
 func nearProfile(name string, known []string) string {
 	if near := suggest.Closest(name, known); near != "" {
 		return near
@@ -168,7 +171,7 @@ func nearProfile(name string, known []string) string {
 	return last[suggest.Closest(path.Base(name), sortedKeys(last))]
 }
 
-// lostPath is the hint for a path that leads nowhere: the profile whose name it is but for the ending.
+// lostPath is the hint for a path that leads nowhere: the profile of that name without the ending.
 func (r *resolver) lostPath(arg string) string {
 	known := Builtins()
 	for _, dir := range r.search {
@@ -205,7 +208,7 @@ func (f *reader) list(dir location) ([]string, error) {
 		case err != nil && p == "." && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)):
 			return fs.SkipAll
 		case err != nil:
-			return fmt.Errorf("%s: %w", p, reason(err))
+			return fmt.Errorf("%s: %w", p, files.Reason(err))
 		}
 		if seen++; seen > maxListed {
 			return fmt.Errorf("holds more than %d files", maxListed)
@@ -217,7 +220,8 @@ func (f *reader) list(dir location) ([]string, error) {
 		if !ok || e.IsDir() {
 			return nil
 		}
-		// A file called NONE.toml or a=b.toml has a path, but no name that --cfg would read as one.
+		// A file called NONE.toml or a=b.toml has a path, but no name that --cfg would read as a
+		// name.
 		if d, err := parseDirective(Directive{Text: name}); err == nil && d.form == nameForm {
 			if info, err := fs.Stat(fsys, p); err == nil && info.Mode().IsRegular() {
 				names = append(names, name)
@@ -230,7 +234,7 @@ func (f *reader) list(dir location) ([]string, error) {
 	return names, err
 }
 
-// leadsDown reports whether a link leads to a folder that is none of those it is in.
+// leadsDown reports whether a link leads to a folder other than those that it is in.
 func leadsDown(fsys fs.FS, link string) bool {
 	to, err := fs.Stat(fsys, link)
 	if err != nil || !to.IsDir() {

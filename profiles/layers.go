@@ -23,10 +23,10 @@ type Layer struct {
 	File    string    `json:"file,omitempty"`   // absolute path, or builtin:<name>
 	Via     string    `json:"via,omitempty"`    // the file that extends this one
 	SHA256  string    `json:"sha256,omitempty"` // of the file's bytes, hex
-	Dropped bool      `json:"dropped"`          // a later reset or the stored config took it out (machine and loader settings stay)
+	Dropped bool      `json:"dropped"`          // a later reset or the stored config dropped it (machine and loader settings stay)
 }
 
-// Origin is one layer's say on one key.
+// Origin is what one layer says about one key.
 type Origin struct {
 	Position
 	Kind    LayerKind `json:"kind"`
@@ -45,8 +45,9 @@ type Value struct {
 
 // Table is one [conversation.tools.<name>], merged from all layers and not decoded.
 type Table struct {
-	Values map[string]any // string, bool, int64, float64, []any, map[string]any; the caller's to keep
-	// Pos says where a key of the table (dotted, quoted as in TOML, "parameters.path.type") was written; a key
-	// that nobody wrote gives the place of the nearest table around it, "" the table's own.
+	Values map[string]any // string, bool, int64, float64, []any, map[string]any; owned by the caller
+	// Pos returns where a key of the table was written. The key is dotted and quoted as in TOML,
+	// such as "parameters.path.type"; "" is the table itself. For a key that nobody wrote it
+	// returns the position of the nearest table around it.
 	Pos func(key string) Position
 }

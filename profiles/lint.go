@@ -8,9 +8,10 @@ import (
 	"jp/profiles/fault"
 )
 
-// Check reads the file at an absolute path and all that it extends, as a profile, or as the workspace's config when it is
-// that, and returns every mistake in them, those of the first broken file first. What Resolve finds only when layers meet is
-// not among them. A pattern of `extends` that matches nothing is one.
+// Check reads the file at an absolute path with all that it extends, as a profile or, if it is
+// that, as the workspace's config. It returns every mistake in them, those of the first broken file
+// first. It does not find what Resolve finds only when layers meet. A pattern of `extends` that
+// matches nothing is a mistake.
 func Check(src Sources, file string) []*Error {
 	r, err := newResolver(src)
 	if err != nil {
@@ -49,7 +50,8 @@ func Check(src Sources, file string) []*Error {
 	return list
 }
 
-// Extends lists the files that the file at an absolute path reaches by `extends`, absolute paths; nil when it cannot be read.
+// Extends lists the files that the file at an absolute path reaches by `extends`, absolute paths;
+// nil when it cannot be read.
 func Extends(src Sources, file string) []string {
 	r, err := newResolver(src)
 	if err != nil {

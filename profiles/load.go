@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// load reads the file at and what it extends, as documents in the order in which they apply: the file itself
-// last. Nothing is checked but what reading needs.
+// load reads the file at and what it extends, as documents in the order in which they apply: the
+// file itself last. It checks only what reading needs.
 func (r *resolver) load(kind LayerKind, name string, at location) ([]*document, error) {
 	if at.builtin != "" {
 		data, _ := Builtin(at.builtin)
@@ -75,7 +75,8 @@ func (r *resolver) extend(d *document, data []byte, open []fs.FileInfo) ([]*docu
 	return append(docs, d), nil
 }
 
-// claim notes what the user's own config reads as soon as it is there: what its patterns match, and profiles.
+// claim records what the user's own config reads as soon as it exists: what its patterns match, and
+// profiles.
 func (r *resolver) claim(d *document, extends []string) {
 	if d.layer.Kind != UserLayer {
 		return
@@ -127,8 +128,8 @@ func (d *document) extends() ([]string, error) {
 	return entries, nil
 }
 
-// loaderSetting follows config_load_paths and delegation.specializations; extends and loader.reset were followed when the
-// file was read.
+// loaderSetting applies config_load_paths and delegation.specializations; extends and loader.reset
+// were applied when the file was read.
 func (r *resolver) loaderSetting(d *document, l leaf) error {
 	switch l.row.key {
 	case specializationsKey:
@@ -152,8 +153,9 @@ func (r *resolver) loaderSetting(d *document, l leaf) error {
 	return nil
 }
 
-// searchDir: in the workspace's files a path is relative to the workspace and stays in .jp; in other files it is
-// relative to their folder; elsewhere to the workspace, or without one to the working directory.
+// searchDir: in the workspace's files a path is relative to the workspace and stays in .jp. In
+// other files it is relative to their folder. Elsewhere it is relative to the workspace, or without
+// one to the working directory.
 func (r *resolver) searchDir(d *document, entry string) (location, error) {
 	base := r.dir
 	if r.src.Workspace != "" {

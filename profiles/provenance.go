@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Origin returns the layers that set key or something below it, in order; the last one not dropped holds.
-// It is empty for a key that nobody set, and for what is no key.
+// Origin returns the layers that set key or something below it, in order; the last one that was not
+// dropped counts. It is empty for a key that nobody set, and for a text that is no key.
 func (r *Resolved) Origin(key string) []Origin {
 	parts, ok := tomldoc.SplitKey(key)
 	if !ok {
@@ -27,7 +27,7 @@ func (r *Resolved) Origin(key string) []Origin {
 	return list
 }
 
-// survives reports whether what is at parts stays when its layer is dropped.
+// survives reports whether the value at parts stays when its layer is dropped.
 func (r *Resolved) survives(parts []string) bool {
 	s := r.schema
 	for _, p := range parts {
@@ -43,8 +43,8 @@ func (r *Resolved) isMachine(parts []string) bool {
 	return row != nil && row.class == machine
 }
 
-// Keys returns every setting with its value and origin, sorted by key: all that exist, the ones at their
-// defaults included, and the leaves of tool tables.
+// Keys returns every setting with its value and origin, sorted by key: all that exist, with those
+// at their defaults, and the leaves of tool tables.
 func (r *Resolved) Keys() []Value {
 	var list []Value
 	var walk func(s *schema, v any, parts []string)
@@ -83,8 +83,8 @@ func (r *Resolved) Keys() []Value {
 	return list
 }
 
-// where is the place of the value that holds at parts, else of the nearest table around it that somebody wrote; zero
-// when nobody wrote any of it.
+// where returns the place of the value at parts, or of the nearest table around it that somebody
+// wrote; zero when nobody wrote any of it.
 func (r *Resolved) where(parts ...string) Position {
 	for n := len(parts); n > 0; n-- {
 		for _, a := range slices.Backward(r.applied) {
@@ -99,7 +99,7 @@ func (r *Resolved) where(parts ...string) Position {
 	return Position{}
 }
 
-// tools gives the tables of tools to their decoder.
+// tools prepares the tables of tools for their decoder.
 func (r *Resolved) tools() map[string]Table {
 	tools := map[string]Table{}
 	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
@@ -117,8 +117,9 @@ func (r *Resolved) tools() map[string]Table {
 	return tools
 }
 
-// Cut removes every tool but '*' that held does not name, from Tools and from what Stored returns, and returns
-// the names it removed, sorted. Authority only narrows: nil removes all. Not for use beside reads.
+// Cut removes every tool but '*' that held does not name, from Tools and from what Stored returns,
+// and returns the removed names, sorted. nil removes all. Nothing may read the Resolved at the same
+// time.
 func (r *Resolved) Cut(held []string) []string {
 	var removed []string
 	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})

@@ -3,30 +3,34 @@ package profiles
 import (
 	"errors"
 	"fmt"
-	"jp/profiles/tomldoc"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"jp/profiles/tomldoc"
+	"jp/tools/files"
 )
 
 // Sources says where config comes from. The zero value has program defaults only.
 type Sources struct {
 	Workspace string   // folder that holds .jp; "" = outside of one
 	UserDir   string   // folder of the user's config.toml and config/, see UserDir; "" = none
-	Dir       string   // what relative --cfg paths are relative to; "" = the process's working directory
+	Dir       string   // folder that relative --cfg paths begin in; "" = the process's working directory
 	Environ   []string // KEY=VALUE; read for JP_CFG_*, JP_SUB_CALLS_* and HOME
 	Stored    []byte   // the conversation's stored config as Resolved.Stored gave it; empty = a new conversation
 	HasGrant  bool     // the conversation was delegated: see Resolved.MustCut
 	Reserved  []string // names of tools that no specialization may take
 
-	// NearModel returns the id that was probably meant by a name that is no model, "" = none; nil knows none.
+	// NearModel returns the id that was probably meant by a name that is no model; "" = none. nil
+	// knows none.
 	NearModel func(name string) string
 
 	// Instructions is a file of project instructions that the workspace has: assistant.instructions, unless its config says
 	// otherwise. "" = none.
 	Instructions string
 
-	// Instead holds, by absolute path, what is taken for the content of a config file, which need not exist: the file as it would be.
+	// Instead has content for config files, by absolute path. It is read in place of the file,
+	// which need not exist: so a file can be tried before it is written.
 	Instead map[string][]byte
 }
 
@@ -36,18 +40,18 @@ type Directive struct {
 	Text string // its value: for --cfg any form, for a specific flag key=value or key:=json
 }
 
-// Resolved is a config and where it came from. It is immutable but for Cut, and safe for concurrent reads.
+// Resolved is a config and where it came from. Only Cut changes it; concurrent reads are safe.
 type Resolved struct {
 	Config Config
 
-	Reset       bool   // NONE, WORKSPACE or a file's loader.reset took the stored config out: record a reset
+	Reset       bool   // NONE, WORKSPACE or a file's loader.reset dropped the stored config: record a reset
 	ResetKind   string // "none" or "workspace", of the last reset; "" without Reset
 	Profile     string // the last file or name loaded by --cfg, as given; "" = none
-	ProfileArg  string // how a child's argv names it: absolute path or builtin:<name>
+	ProfileArg  string // name of Profile in the argv of a child: absolute path or builtin:<name>
 	ProfileHash string // hex SHA-256 of that file; with extends, of the hashes of all its files
 	MustCut     bool   // HasGrant, and directives or flags changed what was stored: call Cut with the grant's tools
 
-	Tools map[string]Table // [conversation.tools.<name>] undecoded, '*' included
+	Tools map[string]Table // [conversation.tools.<name>], not decoded, '*' included
 
 	// Specializations are the delegation tools that INI sections define, by name: all of them for a new conversation, else
 	// those that the stored config has. Tools enables them.
@@ -56,7 +60,7 @@ type Resolved struct {
 	Layers   []Layer  // everything read, in order, dropped ones included
 	Warnings []string // what the user should know, one line each
 
-	// What the user's own config reads as soon as it is there.
+	// Folders and patterns of files that the user's own config reads as soon as they exist.
 	UserPatterns []Pattern
 	UserFolders  []string // of config_load_paths
 
@@ -75,7 +79,7 @@ type Pattern struct {
 	Match string // below Dir; of path.Match
 }
 
-// applied is a document in the pile of layers.
+// applied is a document in the stack of layers.
 type applied struct {
 	*document
 	dropped bool
@@ -128,14 +132,14 @@ type resolver struct {
 	env    map[string]string
 	files  *reader
 	none   bool       // NONE is among the directives: no implicit layers
-	anew   bool       // WORKSPACE is: the stored config is not read
+	anew   bool       // WORKSPACE is among them: the stored config is not read
 	search []location // folders in which names are looked up
 
 	specials bool      // specializations are wanted
 	ini      *location // of their file; nil = none
 	iniSet   bool      // a config names it, so it must exist
 
-	// The state that WORKSPACE goes back to.
+	// The state that WORKSPACE returns to.
 	workspace      map[string]any
 	workspaceCount int // of applied
 }
@@ -154,7 +158,7 @@ func newResolver(src Sources) (*resolver, error) {
 	if dir == "" {
 		wd, err := os.Getwd()
 		if err != nil {
-			return nil, &Error{Layer: "working directory", Msg: reason(err).Error(), Err: err}
+			return nil, &Error{Layer: "working directory", Msg: files.Reason(err).Error(), Err: err}
 		}
 		dir = wd
 	}
@@ -164,7 +168,7 @@ func newResolver(src Sources) (*resolver, error) {
 		}
 		abs, err := filepath.Abs(*p)
 		if err != nil {
-			return nil, &Error{File: *p, Msg: reason(err).Error(), Err: err}
+			return nil, &Error{File: *p, Msg: files.Reason(err).Error(), Err: err}
 		}
 		*p = abs
 	}
@@ -180,7 +184,7 @@ func newResolver(src Sources) (*resolver, error) {
 	return r, nil
 }
 
-// parse reads the grammar of all --cfg directives and returns the index of the last NONE or WORKSPACE, -1 without
+// parse parses all --cfg directives and returns the index of the last NONE or WORKSPACE, -1 without
 // one.
 func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
 	cfg, last := make([]parsed, 0, len(ds)), -1
@@ -203,7 +207,7 @@ func (r *resolver) parse(ds []Directive) ([]parsed, int, error) {
 	return cfg, last, nil
 }
 
-// implicit applies what is read without being asked for.
+// implicit applies the layers that no directive names.
 func (r *resolver) implicit() error {
 	if dir := r.src.UserDir; dir != "" {
 		if err := r.configFile(UserLayer, "user config", r.files.at(filepath.Join(dir, "config.toml"))); err != nil {
@@ -253,7 +257,7 @@ func (r *resolver) implicit() error {
 		return dropHint(err)
 	}
 	d.tree = tree
-	// The stored config is complete: nothing below it shines through.
+	// The stored config is complete: it hides everything before it.
 	r.drop()
 	if err := r.add(d); err != nil {
 		return dropHint(err)
@@ -263,8 +267,8 @@ func (r *resolver) implicit() error {
 
 const userUnused = "the user's config is not used: "
 
-// withoutUser takes the user's config out again: a mistake in it that shows only beside other layers must not keep
-// NONE from starting.
+// withoutUser removes the user's config again. A mistake in it that shows only beside other layers
+// must not keep NONE from starting.
 func (r *resolver) withoutUser() {
 	r.machine = map[string]any{}
 	r.applied = slices.DeleteFunc(r.applied, func(a *applied) bool { return a.layer.Kind == UserLayer })
@@ -278,7 +282,7 @@ func (r *resolver) withoutUser() {
 	}
 }
 
-// dropHint tells the way out of a stored config that cannot be used, an old one say.
+// dropHint says what to do about a stored config that cannot be used, such as an old one.
 func dropHint(err error) error {
 	if e, ok := err.(*Error); ok {
 		e.Hint = "drop it with --cfg=NONE or --cfg=WORKSPACE"
@@ -301,8 +305,8 @@ func (r *resolver) configFile(kind LayerKind, name string, at location) error {
 	return r.add(docs...)
 }
 
-// apply runs one --cfg directive. Of those before the last NONE or WORKSPACE files are not read; what assignments set
-// there goes with the reset, machine settings excepted.
+// apply applies one --cfg directive. Before the last NONE or WORKSPACE, files are not read;
+// assignments there are dropped by the reset, machine settings excepted.
 func (r *resolver) apply(p parsed, voided bool) error {
 	switch p.form {
 	case noneForm:
@@ -355,7 +359,7 @@ func (r *resolver) assign(p parsed, kind LayerKind) error {
 	return r.add(d)
 }
 
-// add checks documents and, when all are right, puts them on the pile.
+// add checks documents and, when all are right, puts them on the stack.
 func (r *resolver) add(docs ...*document) error {
 	leaves := make([][]leaf, len(docs))
 	for i, d := range docs {
@@ -383,7 +387,7 @@ func (r *resolver) add(docs ...*document) error {
 	return nil
 }
 
-// reset goes back to program defaults; machine settings stay.
+// reset returns to program defaults; machine settings stay.
 func (r *resolver) reset(kind, name string) {
 	r.drop()
 	r.Reset, r.ResetKind = true, kind
@@ -391,7 +395,7 @@ func (r *resolver) reset(kind, name string) {
 	r.applied = append(r.applied, &applied{document: &document{layer: Layer{Kind: ResetLayer, Name: name}}})
 }
 
-// drop takes out all settings so far.
+// drop removes all settings so far.
 func (r *resolver) drop() {
 	r.plain = map[string]any{}
 	for _, a := range r.applied {
@@ -409,7 +413,7 @@ func (r *resolver) finish() (*Resolved, error) {
 	}))
 	warned := len(r.Warnings)
 	err := r.complete()
-	// With NONE machine settings are the only ones that a file can have a part in here, and the user's the only file.
+	// With NONE only machine settings of a file count here, and the user's file is the only one.
 	if e, ok := err.(*Error); ok && r.none && e.File != "" {
 		r.withoutUser()
 		r.Warnings = r.Warnings[:warned]
@@ -447,7 +451,7 @@ func (s *schema) fill(c *Config, tree map[string]any, names []string) {
 	}
 }
 
-// complete fills the typed config and does what takes more than one key.
+// complete fills the typed config and checks what takes more than one key.
 func (r *resolver) complete() error {
 	c := &r.Config
 	*c = defaults()

@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// The roles of agents. A sub-agent's role is given by the one rule; a person may choose one of the others.
+// The roles of agents. The one rule decides that a sub-agent has its role; a person may choose one
+// of the others.
 const (
 	RoleMain      = "main"      // talks with a person
 	RoleSubagent  = "subagent"  // works for another agent
 	RoleScheduled = "scheduled" // runs by itself, with nobody there
-	RoleSynthesis = "synthesis" // only folds finished results back in
+	RoleSynthesis = "synthesis" // only sums up finished results
 )
 
 // Roles lists the roles, sorted.
 func Roles() []string { return []string{RoleMain, RoleScheduled, RoleSubagent, RoleSynthesis} }
 
-// ToolProfile is the ceiling of a role: the tools that an agent of that role may ever hold, whatever its config enables.
-// It is an immutable value; the zero ToolProfile admits nothing.
+// ToolProfile is the ceiling of a role: the tools that an agent of that role may ever hold,
+// whatever its config enables. It is an immutable value; the zero ToolProfile admits nothing.
 //
-// A rule about a source is a source's name, or a prefix of names that ends in ".*" ("mcp.*" covers mcp.github, not mcp);
-// "*" alone covers all. A rule about a name covers the tool of that name under any source, but for the names of the tools
-// that jp brings along: it covers these under their own source only, so that no other tool gains by taking such a name.
+// A rule about a source is the name of a source, or a prefix of names that ends in ".*" ("mcp.*"
+// covers mcp.github, not mcp); "*" alone covers all. A rule about a name covers the tool of that
+// name under any source. The names of jp's own tools are an exception: a rule covers them under
+// their own source only, so that no other tool gains by taking such a name.
 type ToolProfile struct {
 	name            string
 	allowed, denied ToolRules
@@ -34,9 +36,9 @@ type ToolRules struct {
 	Names   []string
 }
 
-// Role returns the tool profile of a role; "" is main. These are compiled in and cannot be configured: a mistake in a
-// file must not open a boundary. All but main are true allowlists: a source that nobody has decided about is closed to
-// them.
+// Role returns the tool profile of a role; "" is main. These are compiled in and cannot be
+// configured: a mistake in a file must not open a boundary. All but main are true allowlists: they
+// admit no source that they do not name.
 func Role(role string) (ToolProfile, error) {
 	switch role {
 	case "", RoleMain:
@@ -53,17 +55,17 @@ func Role(role string) (ToolProfile, error) {
 	return ToolProfile{}, &Error{Layer: "role", Msg: strconv.Quote(role) + " is unknown", Hint: "roles are " + strings.Join(Roles(), ", ")}
 }
 
-// Name says whose tool profile it is.
+// Name is the name of the role.
 func (p ToolProfile) Name() string { return p.name }
 
-// Allowed returns what the profile allows, sorted; the caller's to keep.
+// Allowed returns a copy of what the profile allows, sorted.
 func (p ToolProfile) Allowed() ToolRules { return p.allowed.join(ToolRules{}) }
 
-// Denied returns what the profile denies whatever it allows, sorted; the caller's to keep.
+// Denied returns a copy of what the profile denies whatever it allows, sorted.
 func (p ToolProfile) Denied() ToolRules { return p.denied.join(ToolRules{}) }
 
-// Matches reports whether the tool of that name and source may be held: neither is denied, and the name or the source is
-// allowed.
+// Matches reports whether the tool of that name and source may be held: neither is denied, and the
+// name or the source is allowed.
 func (p ToolProfile) Matches(name, source string) bool {
 	return !p.denied.cover(name, source) && p.allowed.cover(name, source)
 }
@@ -108,7 +110,7 @@ func (r ToolRules) cover(name, source string) bool {
 	})
 }
 
-// ownSource is the source of a tool that jp brings along.
+// ownSource is the source of one of jp's own tools.
 func ownSource(name string) (source string, ours bool) {
 	switch name {
 	case "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "skill":

@@ -11,8 +11,8 @@ import (
 
 // Setting describes a key that config may hold.
 type Setting struct {
-	Key     string `json:"key"`     // <name> stands for a name of the user's
-	Kind    string `json:"kind"`    // what its values are: "text", "whole number", ...
+	Key     string `json:"key"`     // <name> is a name that the user chooses
+	Kind    string `json:"kind"`    // kind of its values: "text", "whole number", ...
 	Default any    `json:"default"` // as in a file; nil = none
 	Machine bool   `json:"machine"` // only in the user's config.toml, the environment and flags
 	Doc     string `json:"doc"`     // one line
@@ -45,9 +45,9 @@ type setting struct {
 	class   class
 	def     any                                 // as in a file; nil = none
 	check   func(any) error                     // of an accepted value, of each item of a list of text; nil = none
-	field   func(c *Config, names []string) any // a pointer for assign; names fill the <x> of the key
-	repeats bool                                // a list of text in which one may stand twice
-	name    func(string) error                  // of what stands for <x>; nil = any
+	field   func(c *Config, names []string) any // pointer for assign; names replace each <x> of the key
+	repeats bool                                // a list of text in which an item may be there twice
+	name    func(string) error                  // check of the name that replaces <x>; nil = any name
 	doc     string
 }
 
@@ -266,7 +266,8 @@ func (s *schema) below(part string) *schema {
 	return s.any
 }
 
-// survives reports whether resets leave what is here: it is no setting of a conversation, or a table of none.
+// survives reports whether resets leave these keys: it is no setting of a conversation, or a table
+// without any.
 func (s *schema) survives() bool {
 	if s.row != nil {
 		return s.row.class != stored
@@ -279,8 +280,9 @@ func (s *schema) survives() bool {
 	return s.any == nil || s.any.survives()
 }
 
-// find returns the row that holds the key at parts and how many parts lead to it: all of them, or fewer below a tool's
-// table. No row: the key is unknown, or, with true, a table of known keys.
+// find returns the row that holds the key at parts and how many parts lead to it: all of them, or
+// fewer below a tool's table. Without a row the key is unknown or, with true, a table of known
+// keys.
 func (s *schema) find(parts []string) (row *setting, n int, known bool) {
 	for i, p := range parts {
 		if s = s.below(p); s == nil {
@@ -345,8 +347,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// Describe returns what is known of a key: of one that config may hold, of a table of such keys, or of one in the table of a
-// tool. Its Key is key in the form that Value has. The *Error for any other has a hint.
+// Describe returns what is known of a key: one that config may hold, a table of such keys, or one
+// in the table of a tool. Its Key is key in the form that Value has. The *Error for any other key
+// has a hint.
 func Describe(key string) (Setting, error) {
 	parts, ok := tomldoc.SplitKey(key)
 	if !ok {

@@ -31,18 +31,19 @@ const (
 type Specialization struct {
 	Tool          string // llm_tool_<name>, also the section
 	Patch         string // goes into the sub-agent's system prompt, below the generic one; never empty
-	Session       string // the sub-agent is sticky: one for each caller, tool and session
+	Session       string // session_id: calls of one caller with it continue one sub-agent; "" = each starts a new one
 	Skill         Skill
-	ContextWindow int      // earlier turns that the sub-agent is sent; 0 = all
-	Arg           string   // how a child's argv names it: <absolute path of the file>#<section>
+	ContextWindow int      // earlier turns that the sub-agent gets; 0 = all
+	Arg           string   // name in the argv of a child: <absolute path of the file>#<section>
 	Hash          string   // hex SHA-256 of the section's values and the skill's file
 	Pos           Position // of the section
 }
 
-// LoadSpecializations reads the sections [llm_tool_<name>] of an INI file, sorted by name. Sections of other names are
-// not looked at. File may be "", for .jp/specializations.ini, which need not exist; else a relative path is relative to
-// the workspace. Skills are searched in the workspace and below HOME of src.Environ. Reserved are tool names that no
-// section may take. Every error is an *Error with file and line.
+// LoadSpecializations reads the sections [llm_tool_<name>] of an INI file, sorted by name. Other
+// sections are ignored. file may be "" for .jp/specializations.ini, which need not exist; otherwise
+// a relative path is relative to the workspace. Skills are searched in the workspace and below HOME
+// of src.Environ. Reserved are names of tools that no section may take. Every error is an *Error
+// with file and line.
 func LoadSpecializations(src Sources, file string, reserved []string) ([]Specialization, error) {
 	src.Reserved = reserved
 	r, err := newResolver(src)
@@ -63,8 +64,8 @@ func LoadSpecializations(src Sources, file string, reserved []string) ([]Special
 	return list, err
 }
 
-// specialize reads the INI file that the implicit layers name and puts its tools on the pile. What these layers say about
-// the same tools stands.
+// specialize reads the INI file that the implicit layers name and puts its tools on the stack of
+// layers. What these layers say about the same tools wins.
 func (r *resolver) specialize() error {
 	d, list, err := r.readSpecializations(r.ini, r.iniSet)
 	if err != nil || d == nil {
@@ -87,7 +88,8 @@ func (r *resolver) specialize() error {
 		}
 		own["source"] = "delegation"
 		if _, ok := said["run"]; !ok && !runs {
-			// A section is there because a person wants the tool, and what it may cost and hold is bounded elsewhere.
+			// A section is there because a person wants the tool. What it may cost and hold is
+			// bounded elsewhere.
 			own["run"] = "unattended"
 		}
 		held[s.Tool] = own
@@ -110,8 +112,8 @@ func (r *resolver) pile(list []Specialization) {
 	}
 }
 
-// respecialize reads what the tools of a stored config stand for. Where it has none the file is not read: a sub-agent must
-// not stumble over it.
+// respecialize reads the sections of the tools in a stored config. If it has none, the file is not
+// read: a sub-agent must not fail because of it.
 func (r *resolver) respecialize() error {
 	v, _ := tomldoc.Lookup(r.plain, []string{"conversation", "tools"})
 	held, _ := v.(map[string]any)
@@ -133,14 +135,14 @@ func (r *resolver) respecialize() error {
 	return nil
 }
 
-// isSpecialized reports whether a tool's table stands for an INI section.
+// isSpecialized reports whether the table of a tool is for an INI section.
 func isSpecialized(name string, table any) bool {
 	values, _ := table.(map[string]any)
 	return strings.HasPrefix(name, ToolPrefix) && values["source"] == "delegation" && values["enable"] != false
 }
 
-// unspecialized finds the tools that stand for a section which is not there. In a stored config the section has gone and the
-// tool goes with it; elsewhere somebody expects it.
+// unspecialized finds the tools whose section is not there. In a stored config the section was
+// removed, and the tool goes with it; elsewhere somebody expects it.
 func (r *resolver) unspecialized() error {
 	for _, name := range sortedKeys(r.Tools) {
 		if _, there := r.Specializations[name]; there || !isSpecialized(name, r.Tools[name].Values) {
@@ -188,7 +190,7 @@ func (r *resolver) readSpecializations(at *location, mustExist bool) (*document,
 	names := map[string]int{}
 	for _, s := range sections {
 		if !strings.HasPrefix(s.Name, ToolPrefix) {
-			// Other programs' sections may be here; a slip of the finger must not pass for one.
+			// Sections of other programs may be here; a misspelled one must not pass for them.
 			if near := suggest.Closest(s.Name[:min(len(s.Name), len(ToolPrefix))], []string{ToolPrefix}); near != "" {
 				return nil, nil, &Error{File: at.abs(), Line: s.Line, Key: s.Name, Msg: "unknown section", Hint: "did you mean [" + ToolPrefix + "<name>]?"}
 			}
@@ -312,7 +314,7 @@ func (r *resolver) specializationsSetting(d *document, l leaf) error {
 	return nil
 }
 
-// iniFile: as with config_load_paths, the workspace's files name only what is in .jp.
+// iniFile: as with config_load_paths, the workspace's files name only files in .jp.
 func (r *resolver) iniFile(d *document, entry string) (location, error) {
 	if path.Ext(entry) != ".ini" {
 		return location{}, errors.New("must be the path of an .ini file")

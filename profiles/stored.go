@@ -6,13 +6,14 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// Stored is the canonical JSON (sorted keys, no insignificant space) of all settings that were set, machine
-// and loader settings left out: what a new conversation stores. Resolving it again gives the same bytes.
+// Stored is the canonical JSON (sorted keys, no insignificant space) of all settings that were set,
+// without machine and loader settings: what a new conversation stores. Resolving it again gives the
+// same bytes.
 func (r *Resolved) Stored() []byte { return tomldoc.Canonical(r.plain) }
 
-// Delta returns what turns the config old into new, both as Resolved.Stored gave them: a JSON merge patch (RFC
-// 7396) in canonical form, nil when they are equal. Nil stands for an empty config. A config has no nulls, so the
-// patch is exact.
+// Delta returns what turns the config old into new, both as Resolved.Stored has returned them: a
+// JSON merge patch (RFC 7396) in canonical form, nil when they are equal. A nil config is an empty
+// one. A config has no nulls, so the patch is exact.
 func Delta(old, new []byte) (json.RawMessage, error) {
 	from, err := storedTable(old)
 	if err != nil {
@@ -44,7 +45,7 @@ func storedTable(data []byte) (map[string]any, error) {
 	return t, nil
 }
 
-// difference is the merge patch from one table to another; nil stands for null.
+// difference is the merge patch from one table to another; nil is its null.
 func difference(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for k := range from {

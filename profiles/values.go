@@ -15,7 +15,7 @@ import (
 	"jp/tools/suggest"
 )
 
-// kind is what the values of a setting are; its text is how messages name it.
+// kind is the kind of the values of a setting; its text is the name of the kind in messages.
 type kind string
 
 const (
@@ -50,7 +50,7 @@ func nameKind(v any) string {
 	return "a table"
 }
 
-// accept checks that v is of kind k; the items of a list are not looked at.
+// accept checks that v is of kind k, but not the items of a list.
 func (k kind) accept(v any) error {
 	ok := false
 	switch v := v.(type) {
@@ -110,7 +110,7 @@ func (k kind) parse(s string) (any, error) {
 	return v, nil
 }
 
-// guess reads a value of a tool's table, whose keys are not known here.
+// guess parses a value of a tool's table, whose keys are not known here.
 func guess(s string) any {
 	switch s {
 	case "true":
@@ -124,7 +124,7 @@ func guess(s string) any {
 	return s
 }
 
-// assign sets what a field function points at to a value that was accepted.
+// assign stores an accepted value where the pointer of a field function points.
 func assign(to, v any) {
 	switch to := to.(type) {
 	case func(any):
@@ -257,7 +257,7 @@ func oneOf(words ...string) func(any) error {
 	}
 }
 
-// hinted is a check's error that knows what to try.
+// hinted is the error of a check that knows what to try.
 type hinted struct{ msg, hint string }
 
 func (h *hinted) Error() string { return h.msg }
@@ -313,7 +313,7 @@ func noControl(v any) error {
 	return nil
 }
 
-// checkModelName accepts what assistant.model may be: a model id, or a word that may be an alias.
+// checkModelName accepts values of assistant.model: a model id, or a word that may be an alias.
 func checkModelName(v any) error {
 	s := v.(string)
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"jp/tools/files"
 )
 
 // FindWorkspace walks up from dir to the nearest folder that holds a .jp folder and returns its absolute
@@ -16,7 +18,7 @@ func FindWorkspace(dir string) (string, error) {
 		return "", fmt.Errorf("folder %s: %w", dir, err)
 	}
 	if info, err := os.Stat(start); err != nil {
-		return "", fmt.Errorf("folder %s: %w", start, reason(err))
+		return "", fmt.Errorf("folder %s: %w", start, files.Reason(err))
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("folder %s: is not a folder", start)
 	}
@@ -26,7 +28,7 @@ func FindWorkspace(dir string) (string, error) {
 		case err == nil && info.IsDir():
 			return at, nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("folder %s: %w", filepath.Join(at, ".jp"), reason(err))
+			return "", fmt.Errorf("folder %s: %w", filepath.Join(at, ".jp"), files.Reason(err))
 		case at == filepath.Dir(at):
 			return "", fmt.Errorf("folder %s: %w here or above", start, ErrNoWorkspace)
 		}
@@ -37,7 +39,7 @@ func FindWorkspace(dir string) (string, error) {
 // environment names neither; nothing is looked up or created.
 func UserDir(environ []string) string {
 	env := environment(environ)
-	// The XDG specification: a relative path is to be ignored.
+	// The XDG specification says that a relative path is ignored.
 	if dir := env["XDG_CONFIG_HOME"]; filepath.IsAbs(dir) {
 		return filepath.Join(dir, "jp")
 	}
@@ -45,13 +47,4 @@ func UserDir(environ []string) string {
 		return filepath.Join(home, ".config", "jp")
 	}
 	return ""
-}
-
-// reason strips the operation and the path from an error of package os: the message names the path already.
-func reason(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }

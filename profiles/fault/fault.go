@@ -1,5 +1,6 @@
-// Package fault has the one form of what is wrong in a file of config, of an agent or of a skill: where, at which key, what,
-// and what to try. The packages below profiles that read such files return it, and profiles hands it on.
+// Package fault has the one error for mistakes in files of config, agents and skills: where, at
+// which key, what, and what to try. The packages below profiles that read such files return it, and
+// profiles passes it on.
 package fault
 
 import (
@@ -12,14 +13,14 @@ import (
 	"jp/profiles/tomldoc"
 )
 
-// Error is every error of loading config. Its text is `file:line: key: message`, with the layer ("--cfg",
-// "JP_CFG_ASSISTANT__MODEL", "stored config") in place of the file for what is not in one; parts that are
-// unknown are left out. It does not repeat a value, but for names of models and profiles and what the TOML decoder
-// quotes of a line that is not TOML.
+// Error is every error of loading config. Its text is `file:line: key: message`. For what is in no
+// file, the layer ("--cfg", "JP_CFG_ASSISTANT__MODEL", "stored config") takes the place of the
+// file; unknown parts are left out. It does not repeat a value, except names of models and
+// profiles, and what the TOML decoder quotes of a line that is not TOML.
 type Error struct {
 	File  string // absolute path, or builtin:<name>; "" when the value is in no file
 	Line  int    // 1-based; 0 = unknown
-	Layer string // what stands for the file when File is ""
+	Layer string // named in place of File when that is ""
 	Key   string // dotted, quoted where TOML quotes
 	Msg   string // what is wrong, lowercase, without the subject
 	Hint  string // what to try; "" = nothing to say

@@ -1,5 +1,5 @@
-// Package foreign reads the agent files of other programs and writes profiles that say the same, with notes of what they
-// leave out.
+// Package foreign reads the agent files of other programs and writes profiles that say the same,
+// with notes of what they leave out.
 package foreign
 
 import (
@@ -24,23 +24,23 @@ import (
 // Agent is an agent as a file of another program describes it.
 type Agent struct {
 	Format      string // one of Formats
-	Name        string // as the file or, in opencode, its name says; not yet fit for a file
+	Name        string // name in the file or, in opencode, of the file; perhaps not valid as a name of a file
 	Description string
 	Prompt      string // never empty
-	Model       string // as the file says it; "" = none of its own
-	Reasoning   string // as the file says it; "" = nothing said
+	Model       string // as the file has it; "" = none of its own
+	Reasoning   string // as the file has it; "" = not set
 	Temperature *float64
-	MaxTurns    int // 0 = nothing said
+	MaxTurns    int // 0 = not set
 
-	// Tools are those that the file lists, by the other program's names. Without a list, Listed is false, and there the agent
-	// has every tool.
+	// Tools are those that the file lists, by the other program's names. Without a list, Listed is
+	// false: the agent has every tool in that program.
 	Tools  []string
 	Listed bool
-	Skills []string // those that it begins with
+	Skills []string // skills that it begins with
 
-	Left  []string // keys that a profile has nothing for, sorted
-	Notes []string // what is left out beside keys and tools
-	Odd   string   // how the file had to be read, where it is not what it should be; "" = it is
+	Left  []string // keys that a profile has no setting for, sorted
+	Notes []string // notes about what else is left out
+	Odd   string   // how the file had to be read because it is not valid; "" = it is valid
 }
 
 const maxBytes = 256 << 10
@@ -48,7 +48,7 @@ const maxBytes = 256 << 10
 // Formats are the programs whose agent files can be read.
 func Formats() []string { return []string{"claude", "codex", "gemini", "opencode"} }
 
-// FormatOf tells by the folder of a file whose it is, "" when that does not tell.
+// FormatOf says by the folder of a file which program it is for, "" when that is unknown.
 func FormatOf(path string) string {
 	if filepath.Ext(path) == ".toml" {
 		return "codex"
@@ -81,8 +81,8 @@ func Read(format, path string) (Agent, error) {
 	return f, err
 }
 
-// Parse reads the text of an agent file; base is the file's name without its ending. A byte order mark and line ends
-// of any kind are no matter. Errors are *fault.Error without a file.
+// Parse reads the text of an agent file; base is the name of the file without its ending. A byte
+// order mark and line ends of any kind are accepted. Errors are *fault.Error without a file.
 func Parse(format, base string, data []byte) (Agent, error) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -131,7 +131,8 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 	f.Prompt = strings.TrimSpace(body)
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(head), &doc); err != nil {
-		// The programs that write these files leave text unquoted that is no YAML, and read it nevertheless.
+		// The programs that write these files leave text unquoted that is no YAML, and read it
+		// nevertheless.
 		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
 		if plain, ok := plainKeys(head); ok {
 			f.Odd = "its frontmatter is not YAML (" + text + "); it was read line by line"
@@ -153,7 +154,8 @@ func (f *Agent) frontmatter(text string) (map[string]any, error) {
 	return keys, nil
 }
 
-// yamlValue reads a value. Anchors and aliases, which can stand for more than there is room for, are refused.
+// yamlValue reads a value. Anchors and aliases are refused: they can mean more than there is memory
+// for.
 func yamlValue(n *yaml.Node, depth int) (any, error) {
 	if depth > 16 {
 		return nil, errors.New("nested too deep")
@@ -199,7 +201,8 @@ func yamlValue(n *yaml.Node, depth int) (any, error) {
 	return n.Value, nil
 }
 
-// knownKeys are the keys that the programs know. In a frontmatter that is not YAML only they begin a new value.
+// knownKeys are the keys that the programs know. In a frontmatter that is not YAML only they begin
+// a new value.
 func knownKeys() []string {
 	return []string{
 		"name", "description", "tools", "disallowedTools", "model", "color", "permissionMode", "maxTurns", "skills", "mcpServers", "hooks",
@@ -209,9 +212,9 @@ func knownKeys() []string {
 	}
 }
 
-// plainKeys reads a frontmatter as the programs do that write text there which is no YAML: a line that begins with a key they
-// know begins its value, and all other lines belong to the value before them. A key that stands twice could be part of a text:
-// nobody can tell, and false is returned.
+// plainKeys reads a frontmatter that is no YAML, as the programs do that write such text: a line
+// that begins with a known key begins its value, and all other lines belong to the value before
+// them. A key that is there twice could be part of a text. Nobody can know, so it returns false.
 func plainKeys(head string) (map[string]any, bool) {
 	plainKey := regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$`)
 	values := map[string][]string{}
@@ -240,7 +243,8 @@ func plainKeys(head string) (map[string]any, bool) {
 	return keys, len(keys) > 0
 }
 
-// plainValue is the value in lines, of which the first stood behind the key: a list where all others are its items, else text.
+// plainValue is the value in lines, the first of which is the text behind the key: a list if all
+// others are its items, else text.
 func plainValue(lines []string) any {
 	first, more := strings.TrimSpace(lines[0]), lines[1:]
 	more = slices.DeleteFunc(more, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -261,7 +265,7 @@ func plainValue(lines []string) any {
 	return strings.TrimSpace(strings.Join(append([]string{first}, lines[1:]...), "\n"))
 }
 
-// unquoted takes quotes off that are around all of a text.
+// unquoted removes quotes that are around the whole text.
 func unquoted(s string) string {
 	if n := len(s); n > 1 && s[0] == s[n-1] && (s[0] == '"' || s[0] == '\'') && !strings.ContainsRune(s[1:n-1], rune(s[0])) {
 		return s[1 : n-1]
@@ -269,7 +273,7 @@ func unquoted(s string) string {
 	return s
 }
 
-// take reads the keys that a profile has something for.
+// take reads the keys that a profile has a setting for.
 func (f *Agent) take(keys map[string]any) error {
 	var denied []string
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -278,7 +282,7 @@ func (f *Agent) take(keys map[string]any) error {
 		switch key {
 		case "name":
 			if f.Format == "opencode" {
-				continue // there the file's name counts
+				continue // there the name of the file counts
 			}
 			f.Name, err = textOf(v)
 		case "description":
@@ -336,8 +340,8 @@ func (f *Agent) take(keys map[string]any) error {
 	return nil
 }
 
-// tools reads a list of tools, or opencode's switches. Switches that are all off only take some away; of those that are on, and
-// of no others, an author has said that the agent needs them.
+// tools reads a list of tools, or the switches of opencode. If all switches are off, they only
+// remove tools. If some are on, these and no others are the tools that the agent needs.
 func (f *Agent) tools(v any) (names []string, listed bool, err error) {
 	switches, ok := v.(map[string]any)
 	if !ok {
@@ -398,7 +402,7 @@ func namesOf(v any) ([]string, error) {
 	return names, nil
 }
 
-// splitNames splits at commas that stand in no parentheses: Read, Bash(git add, git diff).
+// splitNames splits at commas that are not in parentheses: Read, Bash(git add, git diff).
 func splitNames(s string) (parts []string) {
 	s = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(s), "["), "]")
 	depth, from := 0, 0

@@ -29,8 +29,8 @@ var toolNames = map[string]map[string]string{
 	},
 }
 
-// MapTools returns what the file's tools are called here, sorted and each once, and those that there is nothing for, in the
-// order of the file.
+// MapTools returns jp's names of the file's tools, sorted and each once, and the tools that jp has
+// no name for, in the order of the file.
 func (f Agent) MapTools() (names, unknown []string) {
 	for _, t := range f.Tools {
 		if name, ok := toolNames[f.Format][t]; ok {
@@ -43,18 +43,19 @@ func (f Agent) MapTools() (names, unknown []string) {
 	return slices.Compact(names), unknown
 }
 
-// ProfileName makes a name that is fit for a profile and a file: lowercase letters, digits, - and _. "" when nothing is left.
+// ProfileName makes a name that is valid for a profile and a file: lowercase letters, digits, - and
+// _. "" when nothing is left.
 func (f Agent) ProfileName() string {
 	words := strings.FieldsFunc(strings.ToLower(f.Name), func(r rune) bool { return r >= 0x80 || !tomldoc.IsBare(byte(r)) || r == '-' })
 	name := strings.Join(words, "-")
 	return strings.Trim(name[:min(len(name), 64)], "-")
 }
 
-// Imported is what stands in a profile beside what its file says.
+// Imported is what a profile says beside what its file says.
 type Imported struct {
 	Source string   // where it was read from, as a person would say it
 	Model  string   // provider/model; "" = none
-	Tools  []Held   // all that it holds
+	Tools  []Held   // all tools that it holds
 	Notes  []string // what was left out and why
 }
 
@@ -64,7 +65,7 @@ type Held struct {
 	Unattended   bool // it runs without a question
 }
 
-// Profile writes the TOML of a profile that resets what stands before it.
+// Profile writes the TOML of a profile that drops all settings before it.
 func (f Agent) Profile(im Imported) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s by jp profile import.\n", comment(im.Source))
@@ -103,12 +104,12 @@ func (f Agent) Profile(im Imported) []byte {
 	return []byte(b.String())
 }
 
-// comment makes a text fit to stand behind a #, in one line that is not too long.
+// comment makes a text fit for a comment behind #: one line that is not too long.
 func comment(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	s = strings.Map(func(r rune) rune {
 		if unseen.Is(r) {
-			return -1 // it could turn a line around
+			return -1 // it could reverse the direction of a line
 		}
 		return r
 	}, s)

@@ -1,5 +1,5 @@
-// Package ini reads INI files that people write: sections with keys, each with its line, and no text that two readers could
-// take for different things.
+// Package ini reads INI files that people write: sections with keys, each with its line. It refuses
+// text that two readers could understand differently.
 package ini
 
 import (
@@ -30,10 +30,11 @@ type Key struct {
 
 // Parse reads INI text. Its errors are *fault.Error without a file.
 //
-// The library reads sections and values; it knows no lines, merges what stands twice, takes text after a quote for a part
-// of the value, and an open quote for the beginning of a long one. So a scan goes first that finds the lines and refuses
-// what the two could read differently, and values are taken as they are written and unquoted here: "double" with \" and
-// \\ for escapes, 'single' without any, and """ over several lines. Nothing is expanded.
+// The library reads sections and values. It knows no lines, merges what is there twice, takes text
+// after a quote as part of the value, and an open quote as the beginning of a long value. So a scan
+// goes first: it finds the lines and refuses what the two could read differently. Values are taken
+// as they are written and unquoted here: "double" with \" and \\ for escapes, 'single' without any,
+// and """ over several lines. Nothing is expanded.
 func Parse(data []byte) ([]Section, error) {
 	text, err := plainText(data)
 	if err != nil {
@@ -98,11 +99,12 @@ func enumerate(text string) func(func(int, string) bool) {
 	}
 }
 
-// scan finds sections and keys with their lines. A value is `"""` where it goes over several lines or could, else empty.
+// scan finds sections and keys with their lines. A value is `"""` if it has several lines or could
+// have, else empty.
 func scan(text string) ([]Section, error) {
 	var sections []Section
 	seen := map[string]int{} // lines, by section and by section and key
-	open := 0                // the line of the """ that is not closed
+	open := 0                // line of the """ that is not closed
 	for n, line := range enumerate(text) {
 		fail := func(key, format string, args ...any) ([]Section, error) {
 			return nil, &fault.Error{Line: n, Key: key, Msg: fmt.Sprintf(format, args...)}
@@ -182,7 +184,8 @@ func unquote(raw string) (string, error) {
 	case strings.HasSuffix(raw, `\`):
 		return "", errors.New(`must not end with \: a value of several lines is written between """ and """`)
 	case raw[0] != '"' && raw[0] != '\'':
-		// A comment begins behind a space. Elsewhere # and ; could be meant: nothing is cut off in silence.
+		// A comment begins behind a space. Elsewhere # and ; could be part of the value, so that is
+		// an error.
 		for i := range len(raw) {
 			if raw[i] != '#' && raw[i] != ';' {
 				continue

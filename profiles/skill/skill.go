@@ -33,14 +33,14 @@ type Skill struct {
 	File        string // absolute path
 	SHA256      string // of the file's bytes, hex
 
-	Notes []string // how it is not as the format has it, and what was made of that
+	Notes []string // differences from the format, and how each was read
 }
 
 // maxDescription is the format's bound, in characters.
 const maxDescription = 1024
 
-// Find finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace, then of the home
-// folder. The first folder that holds it counts, also when it cannot be used.
+// Find finds and reads a skill: in .jp/skills, .agents/skills and .claude/skills of the workspace,
+// then of the home folder. The first folder that holds it counts, even if the skill cannot be used.
 func Find(workspace, home, name string) (Skill, []byte, error) {
 	if !isName(name) {
 		return Skill{}, nil, errors.New("the name of a skill is at most 64 letters, digits, _ and -")
@@ -77,7 +77,8 @@ func Find(workspace, home, name string) (Skill, []byte, error) {
 	return Skill{}, nil, fmt.Errorf("skill %s: not found in .jp/skills, .agents/skills or .claude/skills, here or in the home folder", name)
 }
 
-// read reads one file. Those of a workspace stay in it, those in .jp in there, symlinks resolved.
+// read reads one file. Files of a workspace stay in the workspace, those in .jp in .jp, symlinks
+// resolved.
 func read(base, dir, rel string, confined bool) ([]byte, error) {
 	if !confined {
 		data, _, err := files.ReadRegular(files.Disk{}, filepath.Join(base, rel), MaxBytes, 0)
@@ -98,9 +99,9 @@ func read(base, dir, rel string, confined bool) ([]byte, error) {
 	return data, err
 }
 
-// parse reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML only the two keys
-// that count are read, and only as plain, quoted or block text; the rest is left alone. Its errors are *fault.Error without a
-// file.
+// parse reads a SKILL.md: a frontmatter of YAML between lines of ---, then the body. Of the YAML
+// only the two keys that count are read, and only as plain, quoted or block text; the rest is
+// ignored. Its errors are *fault.Error without a file.
 func parse(data []byte) (Skill, error) {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -159,7 +160,7 @@ func parse(data []byte) (Skill, error) {
 	return s, nil
 }
 
-// scalar reads a YAML text, folded into one line. More are the indented lines below its key.
+// scalar reads a YAML text, folded into one line. more are the indented lines below its key.
 func scalar(first string, more []string) (string, error) {
 	for first == "" && len(more) > 0 { // it may begin below its key
 		first, more = strings.TrimSpace(more[0]), more[1:]
@@ -201,8 +202,9 @@ func scalar(first string, more []string) (string, error) {
 	return strings.TrimSpace(all), nil
 }
 
-// All finds all skills of a workspace and the home folder, each "" for none, sorted by name; of several of one name the first, in the order
-// in which one is searched. What cannot be used is among the problems. At most 256 are looked at.
+// All finds all skills of a workspace and the home folder, each "" for none, sorted by name. Of
+// several with one name it returns the one that Find finds. Skills that cannot be used are among
+// the problems. At most 256 are looked at.
 func All(workspace, home string) (found []Skill, problems []error) {
 	const most = 256
 	var names []string
@@ -213,7 +215,7 @@ func All(workspace, home string) (found []Skill, problems []error) {
 		for _, dir := range []string{".jp", ".agents", ".claude"} {
 			folder, err := os.OpenFile(filepath.Join(base, dir, "skills"), files.Reading|syscall.O_DIRECTORY, 0)
 			if err != nil {
-				continue // there is none, or nothing that a skill could be read from
+				continue // there is no such folder, or nothing that a skill could be read from
 			}
 			more, _ := folder.Readdirnames(most + 1)
 			_ = folder.Close()

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Format returns the TOML text data in the one form: a key per line from its first column, one space around =, at least one
-// before a comment, one empty line before a table and never two, a line end at the end. Comments, order, and how keys and
-// values are written stay. A text in this form is returned as it is. Every error is an *Error.
+// Format returns the TOML text data in the one form: a key per line from its first column, one
+// space around =, at least one before a comment, one empty line before a table and never two, a
+// line end at the end. Comments and the order stay, and keys and values stay as they are written. A
+// text in this form is returned unchanged. Every error is an *Error.
 func Format(data []byte) ([]byte, error) {
 	tree, _, err := Tree(data)
 	if err != nil {
@@ -50,8 +51,8 @@ type formatter struct {
 	open bool // a statement has been written on the present line
 }
 
-// gap writes what lies between two statements: the comment behind the first, empty lines and lines of comments. The last line
-// of it, up to the next statement, is space.
+// gap writes the text between two statements: the comment behind the first, empty lines and lines
+// of comments. The last line of it, up to the next statement, is space.
 func (f *formatter) gap(text string, header bool) {
 	lines := strings.Split(text, "\n")
 	if f.open {

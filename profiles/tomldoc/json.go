@@ -60,7 +60,8 @@ func fromJSON(v any, nulls bool, depth int) (_ any, err error) {
 	return v, nil
 }
 
-// Number keeps whole numbers apart from others by how they are written, as TOML does.
+// Number reads a number as TOML does: with a point or an exponent it is a float, else a whole
+// number.
 func Number(s string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {

@@ -17,7 +17,8 @@ func JoinKey(parts []string) string {
 	return b.String()
 }
 
-// QuotePart is the text of one part of a key. It leaves '*' bare, unlike TOML: it stands only for the defaults of tools.
+// QuotePart is the text of one part of a key. It leaves '*' bare, unlike TOML: it only means the
+// defaults of tools.
 func QuotePart(p string) string {
 	if p == "*" || IsBareKey(p) {
 		return p
@@ -25,8 +26,8 @@ func QuotePart(p string) string {
 	return String(p)
 }
 
-// SplitKey reads a key as the command line has it: bare parts as in TOML, a bare *, and quoted parts. It
-// reports false for what is no key.
+// SplitKey reads a key as the command line has it: bare parts as in TOML, a bare *, and quoted
+// parts. It reports false for a text that is no key.
 func SplitKey(s string) ([]string, bool) {
 	if !utf8.ValidString(s) {
 		return nil, false

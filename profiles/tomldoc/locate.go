@@ -12,7 +12,7 @@ import (
 // part. Without a bound, a file of 1 MiB can take it minutes, or all memory.
 const MaxNesting = 24
 
-// What no document may have, in whichever format it is written.
+// Faults that no document may have, in whichever format it is written.
 var (
 	ErrNesting = errors.New("nested deeper than 24 levels")
 	// ErrEmptyKey: the decoder loses values below an empty key, and nothing here needs one.
@@ -26,7 +26,7 @@ type Mark struct {
 	Items []*Mark
 }
 
-// Key returns the mark of a key below m, and makes it when it is new.
+// Key returns the mark of a key below m. It makes one for a new key.
 func (m *Mark) Key(name string, line int) *Mark {
 	k := m.Keys[name]
 	if k == nil {
@@ -40,7 +40,8 @@ func (m *Mark) Key(name string, line int) *Mark {
 }
 
 // Lines returns the line of each key below m: by dotted path without quotes, with [n] for the items
-// of lists. Of two keys that have the same path so, either line. A nil Mark has none.
+// of lists. If two keys have the same path in this form, the line is that of one of them. A nil
+// Mark has none.
 func (m *Mark) Lines() map[string]int {
 	lines := map[string]int{}
 	if m != nil {
@@ -117,8 +118,8 @@ func (m *Mark) open() *Mark {
 }
 
 // locate returns the marks of a TOML document. If the document is not valid TOML, it returns the
-// marks up to about the mistake, which the decoder reports. The error, an *Error, is for what the
-// decoder must not be given.
+// marks up to about the mistake, which the decoder reports. The error, an *Error, is for text that
+// the decoder must not get.
 func locate(src string) (*Mark, error) {
 	l := locator{src: strings.TrimPrefix(src, "\ufeff"), line: 1}
 	root := &Mark{Line: 1}
@@ -318,7 +319,8 @@ func (l *locator) quoted() error {
 	return l.single()
 }
 
-// single skips a string on one line. Keys are never anything else: three quotes there are no long string.
+// single skips a string on one line. All strings in keys are such: three quotes there begin no long
+// string.
 func (l *locator) single() error {
 	quote := l.src[l.at]
 	for l.at++; l.at < len(l.src); l.at++ {
@@ -340,8 +342,8 @@ func (l *locator) multiline(end string) error {
 		switch {
 		case strings.HasPrefix(l.src[l.at:], end):
 			l.at += 3
-			// The last three of a run of quotes close the string. TOML has at most five of them; the decoder can be
-			// brought to take six.
+			// The last three of a run of quotes close the string. TOML has at most five of them;
+			// the decoder can be made to take six.
 			for l.take(end[0]) {
 			}
 			return nil

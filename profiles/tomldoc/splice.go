@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Put sets the value at parts, and reports false where something that is no table stands in the way.
+// Put sets the value at parts. It reports false if a value that is no table is on the way.
 func Put(tree map[string]any, parts []string, v any) bool {
 	for _, p := range parts[:len(parts)-1] {
 		if _, ok := tree[p]; !ok {
@@ -21,8 +21,9 @@ func Put(tree map[string]any, parts []string, v any) bool {
 	return true
 }
 
-// Splice puts value at the key parts: where the key stands, else in the table that it belongs to, else beside keys of the same
-// table that are written from further up, else in a new table at the end.
+// Splice puts value at the key parts. If the key is there, its value is replaced. Otherwise the new
+// line goes into the table that it belongs to, else beside keys of the same table that are written
+// from further up, else into a new table at the end.
 func Splice(src string, list []Statement, parts []string, value string) string {
 	last := len(parts) - 1
 	header, beside := -1, -1 // indices of list
@@ -69,7 +70,7 @@ func Splice(src string, list []Statement, parts []string, value string) string {
 	return src + "[" + Key(parts[:last]) + "]" + end + Key(parts[last:]) + " = " + value + end
 }
 
-// spliceLine puts a line behind that of s, as far in as that.
+// spliceLine adds a line behind that of s, with the same indentation.
 func spliceLine(src string, s Statement, text string) string {
 	begin := strings.LastIndexByte(src[:s.Start], '\n') + 1
 	indent := src[begin:s.Start]

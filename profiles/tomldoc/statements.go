@@ -63,7 +63,7 @@ func Statements(src string) ([]Statement, error) {
 	}
 }
 
-// path is a key as one text, another one for every key.
+// path is a key as one text, different for every key.
 func path(parts []string) string { return fmt.Sprintf("%q", parts) }
 
 // InlinePairs reads the inline table that opens at the offset open of a text that Decode has

@@ -1,14 +1,14 @@
 // Package tomldoc decodes TOML from people and from repositories that nobody vouches for, and says
 // on which line each key is.
 //
-// [Decode] is the way in: github.com/BurntSushi/toml decodes, after a reader of our own has looked at
-// the same bytes. That reader finds the positions, which the decoder does not give, and refuses what
-// would cost the decoder minutes, its stack or a panic. A fuzz test holds the two together: what the
-// decoder accepts has a [Mark] for every key and item, and nothing more.
+// [Decode] is the way in: github.com/BurntSushi/toml decodes, after a reader of our own has looked
+// at the same bytes. That reader finds the positions, which the decoder does not give, and refuses
+// text that would cost the decoder minutes, its stack or a panic. A fuzz test holds the two
+// together: a text that the decoder accepts has a [Mark] for every key and item, and nothing more.
 //
-// [Tree] decodes into a tree of plain values, which [Merge], [Lookup] and [Clone] work on and
-// [ParseJSON] makes too. [JoinKey] and [SplitKey] are the text form of keys. [Splice] and [Format]
-// edit a text in place; [String], [Lines] and [Inline] write values.
+// [Tree] decodes into a tree of plain values, which [Merge], [Lookup] and [Clone] work on;
+// [ParseJSON] makes such values too. [JoinKey] and [SplitKey] are the text form of keys. [Splice]
+// and [Format] edit a text in place; [String], [Lines] and [Inline] write values.
 //
 // The functions are safe for concurrent use; a [Mark] is not while keys are added.
 package tomldoc
@@ -69,7 +69,7 @@ func Decode(data []byte, v any) (md toml.MetaData, marks *Mark, err error) {
 	if err != nil {
 		return md, nil, err
 	}
-	// The decoder panics where it finds a mistake of its own; hostile bytes must not end the program.
+	// The decoder panics when it detects a bug of its own; hostile bytes must not end the program.
 	defer func() {
 		if r := recover(); r != nil {
 			cause := fmt.Errorf("the decoder fails: %v", r)
@@ -82,7 +82,7 @@ func Decode(data []byte, v any) (md toml.MetaData, marks *Mark, err error) {
 	return md, marks, nil
 }
 
-// mistyped is how the decoder writes an error about a value that does not fit, for which it has no type.
+// mistyped matches the decoder's errors about a value of a wrong type, for which it has no Go type.
 var mistyped = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^toml: (?:line (\d+) )?(?:\(last key "([^"]*)"\): )?((?s).*)$`)
 })
@@ -101,7 +101,7 @@ func Explain(err error) *Error {
 	return &Error{Line: line, Key: m[2], Msg: OneLine(m[3]), Err: err}
 }
 
-// OneLine is a message of a decoder, fit to be part of one of ours: on one line, of at most 203 bytes.
+// OneLine makes a message of a decoder part of one of ours: on one line, of at most 203 bytes.
 func OneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 200 {

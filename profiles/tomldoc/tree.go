@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Tree decodes a document into a tree of map[string]any, []any, string, bool, int64 and float64, and returns the positions of
-// its keys. Every error is an *Error; it has a cause where the text is no TOML, and else, if it is about a value, the value's key.
+// Tree decodes a document into a tree of map[string]any, []any, string, bool, int64 and float64,
+// and returns the positions of its keys. Every error is an *Error. If the text is no TOML, it has a
+// cause; if the error is about a value, it has the value's key.
 func Tree(data []byte) (map[string]any, *Mark, error) {
 	var raw map[string]any
 	_, marks, err := Decode(data, &raw)
@@ -24,7 +25,7 @@ func Tree(data []byte) (map[string]any, *Mark, error) {
 	return v.(map[string]any), marks, nil
 }
 
-// plain reduces what the decoder gives to the kinds of a tree: dates have no key that takes them, and infinities no JSON.
+// plain reduces decoded values to those of a tree: no key takes dates, and JSON has no infinities.
 func plain(v any, parts []string, marks *Mark) (any, error) {
 	refuse := func(msg string) (any, error) {
 		return nil, &Error{Line: marks.At(parts), Key: JoinKey(parts), Msg: msg}
@@ -69,7 +70,8 @@ func plain(v any, parts []string, marks *Mark) (any, error) {
 	return refuse(fmt.Sprintf("has a value of unknown type %T", v))
 }
 
-// Merge puts a value at parts of a merged tree: tables merge, all else is replaced. The tree keeps nothing of v.
+// Merge puts a value at parts of a merged tree: tables merge, all else is replaced. The tree shares
+// nothing with v.
 func Merge(tree map[string]any, parts []string, v any) {
 	for _, p := range parts[:len(parts)-1] {
 		next, ok := tree[p].(map[string]any)
@@ -86,8 +88,8 @@ func Merge(tree map[string]any, parts []string, v any) {
 		tree[last] = Clone(v)
 		return
 	}
-	// Only the tables of tools come here. A command is one thing: its program is not mixed with arguments that
-	// another file meant for another program.
+	// Only tables of tools get here. A command is one thing: its program is not mixed with
+	// arguments that another file meant for another program.
 	for k, v := range over {
 		if k == "command" {
 			under[k] = Clone(v)
@@ -111,7 +113,7 @@ func Lookup(tree map[string]any, parts []string) (any, bool) {
 	return v, true
 }
 
-// Clone returns a copy of a value, lists and tables with what is in them.
+// Clone returns a copy of a value, with the elements of lists and tables.
 func Clone(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -126,7 +128,7 @@ func Clone(v any) any {
 	return v
 }
 
-// CloneTable returns a copy of a table, with what is in it.
+// CloneTable returns a copy of a table, with its elements.
 func CloneTable(t map[string]any) map[string]any {
 	out := make(map[string]any, len(t))
 	for k, v := range t {

@@ -12,7 +12,7 @@ import (
 	"jp/tools/unseen"
 )
 
-// String writes a basic string. strconv.Quote has escapes that TOML has not.
+// String writes a basic string. strconv.Quote has escapes that TOML does not have.
 func String(p string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -35,7 +35,7 @@ func String(p string) string {
 	return b.String()
 }
 
-// escape writes a character that who reads the text would not see, or not for what it is.
+// escape writes a character that a reader of the text would not see, or not for what it is.
 func escape(b *strings.Builder, r rune) {
 	if r > 0xffff {
 		fmt.Fprintf(b, `\U%08X`, r)
