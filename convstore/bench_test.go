@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
+	"jp/convstore/internal/stored"
 )
 
 // The benchmarks use a real disk: the folder of $TMPDIR.
@@ -374,7 +375,7 @@ func corpus(b *testing.B, s *Store, size int) {
 					if _, err := t.append(id, r, &e, body); err != nil {
 						return err
 					}
-					size -= len(e.body)
+					size -= len(e.Body)
 				}
 				if err := t.save(id, r); err != nil {
 					return err
@@ -472,13 +473,13 @@ func BenchmarkSearch(b *testing.B) {
 	if err := s.f.read(b.Context(), func(t *tx) error {
 		n := 0
 		return t.Prefixed(db.Events, nil, func(_, v []byte) error {
-			st, err := parseStored(v)
+			st, err := stored.Parse(v)
 			if err != nil {
 				return err
 			}
-			size += int64(len(st.body))
+			size += int64(len(st.Body))
 			n++
-			_, err = flat[n%len(flat)].Write(st.body)
+			_, err = flat[n%len(flat)].Write(st.Body)
 			return err
 		})
 	}); err != nil {

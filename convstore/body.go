@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore/internal/stored"
 	"jp/tools/jsondoc"
 )
 
@@ -231,84 +232,62 @@ func (Compaction) Type() string { return typeCompaction }
 // Type returns the name that the body was stored under.
 func (o Opaque) Type() string { return o.Name }
 
-// kind is the type of a body as one byte of the stored record. The numbers are
-// part of the format: they are only ever added to.
-type kind byte
-
-const (
-	kindOpaque kind = iota
-	kindTurnStart
-	kindUser
-	kindAssistant
-	kindReasoning
-	kindStructured
-	kindToolCall
-	kindToolResult
-	kindModelCall
-	kindTurnEnd
-	kindConfigDelta
-	kindInquiry
-	kindInquiryAnswer
-	kindNote
-	kindCompaction
-	kindCount // below are the kinds of this version
-)
-
-func kindOf(b Body) kind {
+// kindOf returns the kind of a body.
+func kindOf(b Body) stored.Kind {
 	switch b.(type) {
 	case TurnStart:
-		return kindTurnStart
+		return stored.KindTurnStart
 	case UserMessage:
-		return kindUser
+		return stored.KindUser
 	case AssistantMessage:
-		return kindAssistant
+		return stored.KindAssistant
 	case Reasoning:
-		return kindReasoning
+		return stored.KindReasoning
 	case Structured:
-		return kindStructured
+		return stored.KindStructured
 	case ToolCall:
-		return kindToolCall
+		return stored.KindToolCall
 	case ToolResult:
-		return kindToolResult
+		return stored.KindToolResult
 	case ModelCall:
-		return kindModelCall
+		return stored.KindModelCall
 	case TurnEnd:
-		return kindTurnEnd
+		return stored.KindTurnEnd
 	case ConfigDelta:
-		return kindConfigDelta
+		return stored.KindConfigDelta
 	case Inquiry:
-		return kindInquiry
+		return stored.KindInquiry
 	case InquiryAnswer:
-		return kindInquiryAnswer
+		return stored.KindInquiryAnswer
 	case Note:
-		return kindNote
+		return stored.KindNote
 	case Compaction:
-		return kindCompaction
+		return stored.KindCompaction
 	}
-	return kindOpaque
+	return stored.KindOpaque
 }
 
 // kinds say of each kind what its body is in JSON.
-var kinds = [kindCount]struct {
+var kinds = [stored.KindCount]struct {
 	name   string
-	begin  string      // see kind.begin
+	begin  string      // see beginOf
 	scope  SearchScope // that it belongs to; "" = it cannot be searched
 	decode func(raw []byte) (Body, error)
 }{
-	kindTurnStart:     {typeTurnStart, "", "", decodeAs[TurnStart]},
-	kindUser:          {typeRequest, opening + typeRequest + `",`, ScopeUser, decodeAs[UserMessage]},
-	kindAssistant:     {typeResponse, opening + typeResponse + `","message":`, ScopeAssistant, decodeAs[AssistantMessage]},
-	kindReasoning:     {typeResponse, opening + typeResponse + `","reasoning":`, ScopeReasoning, decodeAs[Reasoning]},
-	kindStructured:    {typeResponse, opening + typeResponse + `","data":`, ScopeStructured, decodeAs[Structured]},
-	kindToolCall:      {typeToolCall, opening + typeToolCall + `",`, ScopeToolCall, decodeCall},
-	kindToolResult:    {typeToolResult, opening + typeToolResult + `",`, ScopeToolResult, decodeAs[ToolResult]},
-	kindModelCall:     {typeModelCall, opening + typeModelCall + `",`, "", decodeAs[ModelCall]},
-	kindTurnEnd:       {typeTurnEnd, "", "", decodeAs[TurnEnd]},
-	kindConfigDelta:   {typeConfigDelta, "", "", decodeAs[ConfigDelta]},
-	kindInquiry:       {typeInquiry, opening + typeInquiry + `",`, ScopeInquiry, decodeInquiry},
-	kindInquiryAnswer: {typeInquiryAnswer, opening + typeInquiryAnswer + `",`, ScopeInquiry, decodeAs[InquiryAnswer]},
-	kindNote:          {typeNote, "", "", decodeAs[Note]},
-	kindCompaction:    {typeCompaction, "", "", decodeAs[Compaction]},
+	stored.KindTurnStart:     {typeTurnStart, "", "", decodeAs[TurnStart]},
+	stored.KindUser:          {typeRequest, opening + typeRequest + `",`, ScopeUser, decodeAs[UserMessage]},
+	stored.KindAssistant:     {typeResponse, opening + typeResponse + `","message":`, ScopeAssistant, decodeAs[AssistantMessage]},
+	stored.KindReasoning:     {typeResponse, opening + typeResponse + `","reasoning":`, ScopeReasoning, decodeAs[Reasoning]},
+	stored.KindStructured:    {typeResponse, opening + typeResponse + `","data":`, ScopeStructured, decodeAs[Structured]},
+	stored.KindToolCall:      {typeToolCall, opening + typeToolCall + `",`, ScopeToolCall, decodeCall},
+	stored.KindToolResult:    {typeToolResult, opening + typeToolResult + `",`, ScopeToolResult, decodeAs[ToolResult]},
+	stored.KindModelCall:     {typeModelCall, opening + typeModelCall + `",`, "", decodeAs[ModelCall]},
+	stored.KindTurnEnd:       {typeTurnEnd, "", "", decodeAs[TurnEnd]},
+	stored.KindConfigDelta:   {typeConfigDelta, "", "", decodeAs[ConfigDelta]},
+	stored.KindInquiry:       {typeInquiry, opening + typeInquiry + `",`, ScopeInquiry, decodeInquiry},
+	stored.KindInquiryAnswer: {typeInquiryAnswer, opening + typeInquiryAnswer + `",`, ScopeInquiry, decodeAs[InquiryAnswer]},
+	stored.KindNote:          {typeNote, "", "", decodeAs[Note]},
+	stored.KindCompaction:    {typeCompaction, "", "", decodeAs[Compaction]},
 }
 
 // opening is what every body that the encoder wrote begins with.
@@ -412,41 +391,41 @@ func decodeBody(raw []byte) (Body, error) {
 }
 
 // kindNamed returns the kind of a body of a type.
-func kindNamed(name string, raw []byte) kind {
+func kindNamed(name string, raw []byte) stored.Kind {
 	if name == typeResponse {
 		return responseKind(raw)
 	}
 	for k := range kinds {
 		if kinds[k].name == name {
-			return kind(k)
+			return stored.Kind(k)
 		}
 	}
-	return kindOpaque
+	return stored.KindOpaque
 }
 
 // responseKind tells the three kinds of chat_response apart by the one member
 // that each must have.
-func responseKind(raw []byte) kind {
+func responseKind(raw []byte) stored.Kind {
 	var has struct {
 		Message, Reasoning, Data json.RawMessage
 	}
 	if err := json.Unmarshal(raw, &has); err != nil {
-		return kindOpaque
+		return stored.KindOpaque
 	}
 	switch {
 	case has.Message != nil && has.Reasoning == nil && has.Data == nil:
-		return kindAssistant
+		return stored.KindAssistant
 	case has.Reasoning != nil && has.Message == nil && has.Data == nil:
-		return kindReasoning
+		return stored.KindReasoning
 	case has.Data != nil && has.Message == nil && has.Reasoning == nil:
-		return kindStructured
+		return stored.KindStructured
 	}
-	return kindOpaque
+	return stored.KindOpaque
 }
 
-// decodeKind returns nil for kindOpaque and kinds that it does not know.
-func decodeKind(k kind, raw []byte) (Body, error) {
-	if k >= kindCount || kinds[k].decode == nil {
+// decodeKind returns nil for stored.KindOpaque and kinds that it does not know.
+func decodeKind(k stored.Kind, raw []byte) (Body, error) {
+	if k >= stored.KindCount || kinds[k].decode == nil {
 		return nil, nil
 	}
 	return kinds[k].decode(raw)
@@ -475,25 +454,25 @@ func decodeInquiry(raw []byte) (Body, error) {
 	}, nil
 }
 
-// begin returns what the encoder begins a body of a kind with, "" where that does
+// beginOf returns what the encoder begins a body of a kind with, "" where that does
 // not tell it from others.
-func (k kind) begin() string {
-	if k >= kindCount {
+func beginOf(k stored.Kind) string {
+	if k >= stored.KindCount {
 		return ""
 	}
 	return kinds[k].begin
 }
 
-// decode returns the body of a record. Where the record's kind and the bytes that
+// bodyOf returns the body of a record. Where the record's kind and the bytes that
 // the body begins with say the same, the whole body is read but once: to find out
 // from the body alone what it is takes as long again, or twice that.
-func (s stored) decode() (Body, error) {
-	if begin := s.kind.begin(); begin != "" && len(s.body) > len(begin) && string(s.body[:len(begin)]) == begin {
-		if body, err := decodeKind(s.kind, s.body); err == nil {
+func bodyOf(s stored.Event) (Body, error) {
+	if begin := beginOf(s.Kind); begin != "" && len(s.Body) > len(begin) && string(s.Body[:len(begin)]) == begin {
+		if body, err := decodeKind(s.Kind, s.Body); err == nil {
 			return body, nil
 		}
 	}
-	return decodeBody(s.body)
+	return decodeBody(s.Body)
 }
 
 func decodeAs[T Body](raw []byte) (Body, error) {

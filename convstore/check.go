@@ -13,6 +13,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // checkInPlace is the size in bytes up to which a store is checked with its lock held: that takes a
@@ -260,20 +261,20 @@ func (c *checker) readEvents() error {
 		}
 		n.lastSeq = seq
 		n.events++
-		s, err := parseStored(v)
+		s, err := stored.Parse(v)
 		if err != nil {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		body, err := decodeBody(s.body)
+		body, err := decodeBody(s.Body)
 		if err != nil {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		if kindOf(body) != s.kind && s.kind < kindCount { // others are a later version's
-			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.kind, kindOf(body))
+		if kindOf(body) != s.Kind && s.Kind < stored.KindCount { // others are a later version's
+			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.Kind, kindOf(body))
 		}
-		if isLoose(s.body) && !s.loose {
+		if stored.Loose(s.Body) && !s.Loose {
 			c.problem("conversation %s: event %d: not marked as loose", id, seq)
 		}
 		switch b := body.(type) {
@@ -294,11 +295,11 @@ func (c *checker) readEvents() error {
 				n.cost = add(n.cost, *b.CostNano)
 			}
 		}
-		if int(s.turn) != n.turns {
-			c.problem("conversation %s: event %d: in turn %d, should be %d", id, seq, s.turn, n.turns)
+		if int(s.Turn) != n.turns {
+			c.problem("conversation %s: event %d: in turn %d, should be %d", id, seq, s.Turn, n.turns)
 		}
-		if v := c.t.Bucket(db.EventIDs).Get(db.TextKey(id, string(s.id))); len(v) != 8 || db.Num(v) != seq {
-			c.problem("conversation %s: event %d: id %q is not indexed", id, seq, s.id)
+		if v := c.t.Bucket(db.EventIDs).Get(db.TextKey(id, string(s.ID))); len(v) != 8 || db.Num(v) != seq {
+			c.problem("conversation %s: event %d: id %q is not indexed", id, seq, s.ID)
 		}
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/stored"
 )
 
 // touchEverything reads all that a store has to say, and writes to it.
@@ -344,7 +345,7 @@ func TestLaterKinds(t *testing.T) {
 	mustAppend(t, mustLock(t, s, c.ID), Opaque{Name: "later", Raw: []byte(`{"type":"later"}`)})
 	if err := s.f.write(t.Context(), func(tx *tx) error {
 		v := bytes.Clone(tx.Bucket(db.Events).Get(db.PairKey(c.ID, 1)))
-		v[1] = byte(kindCount)
+		v[1] = byte(stored.KindCount)
 		return tx.Put(db.Events, db.PairKey(c.ID, 1), v)
 	}); err != nil {
 		t.Fatal(err)

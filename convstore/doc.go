@@ -24,9 +24,10 @@
 // listing reads no events, and what can go stale is computed when it is read:
 // see Status. Store.Check knows every such promise.
 //
-// Three rooms below this package know nothing of conversations: internal/file has the
+// Four rooms below this package know nothing of conversations: internal/file has the
 // folder and its locks, internal/page the pages of bbolt's file, internal/db the
-// transactions, and the buckets and keys by their names.
+// transactions, and the buckets and keys by their names, internal/stored the record of
+// an event without its body.
 //
 // # The folder
 //

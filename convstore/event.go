@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore/internal/stored"
 	"jp/tools/jsondoc"
 )
 
@@ -121,114 +122,51 @@ func withoutMembers(object []byte, names ...string) ([]byte, error) {
 	})), nil
 }
 
-// Stored form of an event, the value in the bucket "events":
-//
-//	version 1 byte   1
-//	kind    1 byte   see kindOf; lets a reader pass over events undecoded
-//	flags   1 byte   bit 0: loose, see isLoose
-//	turn    4 bytes
-//	time    8 bytes  nanoseconds since 1970
-//	idlen   1 byte
-//	id      idlen bytes
-//	body    the rest, JSON
-const (
-	storedVersion = 1
-	storedIDLen   = 1 + 1 + 1 + 4 + 8 // its offset
-	storedHeader  = storedIDLen + 1
-	maxEventID    = 64
-	flagLoose     = 1
-)
-
-var errStored = errors.New("event: malformed record")
-
-// stored is the undecoded view of a stored event; its slices point into the
-// record.
-type stored struct {
-	kind  kind
-	loose bool
-	turn  uint32
-	nano  int64
-	id    []byte
-	body  []byte
-}
-
-func parseStored(v []byte) (stored, error) {
-	if len(v) < storedHeader || v[0] != storedVersion {
-		return stored{}, errStored
-	}
-	n := int(v[storedIDLen])
-	if n == 0 || len(v) < storedHeader+n {
-		return stored{}, errStored
-	}
-	return stored{
-		kind:  kind(v[1]),
-		loose: v[2]&flagLoose != 0,
-		turn:  binary.BigEndian.Uint32(v[3:]),
-		nano:  int64(binary.BigEndian.Uint64(v[7:])),
-		id:    v[storedHeader : storedHeader+n],
-		body:  v[storedHeader+n:],
-	}, nil
-}
-
-// append adds the record to b.
-func (s stored) append(b []byte) []byte {
-	var flags byte
-	if s.loose {
-		flags |= flagLoose
-	}
-	b = append(b, storedVersion, byte(s.kind), flags)
-	b = binary.BigEndian.AppendUint32(b, s.turn)
-	b = binary.BigEndian.AppendUint64(b, uint64(s.nano))
-	b = append(b, byte(len(s.id)))
-	b = append(b, s.id...)
-	return append(b, s.body...)
-}
-
-// event decodes the record into a value that goes on to own its bytes.
-func (s stored) event(seq uint64) (Event, error) {
-	body, err := s.decode()
+// eventOf decodes a record into a value that goes on to own its bytes.
+func eventOf(s stored.Event, seq uint64) (Event, error) {
+	body, err := bodyOf(s)
 	if err != nil {
 		return Event{}, err
 	}
 	return Event{
-		ID:   string(s.id),
+		ID:   string(s.ID),
 		Seq:  seq,
-		Turn: int(s.turn),
-		Time: time.Unix(0, s.nano).UTC(),
+		Turn: int(s.Turn),
+		Time: time.Unix(0, s.Nano).UTC(),
 		Body: body,
-		raw:  bytes.TrimSpace(s.body), // an import keeps white space around it
+		raw:  bytes.TrimSpace(s.Body), // an import keeps white space around it
 	}, nil
 }
 
 // encodeEvent makes the record of an event, without its turn. It fails where
 // the event cannot be kept as it is.
-func encodeEvent(e Event) (stored, error) {
+func encodeEvent(e Event) (stored.Event, error) {
 	if o, ok := e.Body.(Opaque); ok {
 		// What this version does know is stored as what it is.
 		known, err := decodeBody(o.Raw)
 		if err != nil {
-			return stored{}, err
+			return stored.Event{}, err
 		}
 		if known.Type() != o.Name {
-			return stored{}, fmt.Errorf("event: %s: is of type %s", o.Name, known.Type())
+			return stored.Event{}, fmt.Errorf("event: %s: is of type %s", o.Name, known.Type())
 		}
 		e.Body, e.raw = known, bytes.TrimSpace(o.Raw)
 	}
 	body, err := e.body()
 	if err != nil {
-		return stored{}, err
+		return stored.Event{}, err
 	}
-	if e.ID == "" || len(e.ID) > maxEventID || !utf8.ValidString(e.ID) {
-		return stored{}, fmt.Errorf("event: id %q: want 1 to %d bytes of UTF-8", e.ID, maxEventID)
+	if e.ID == "" || len(e.ID) > stored.MaxID || !utf8.ValidString(e.ID) {
+		return stored.Event{}, fmt.Errorf("event: id %q: want 1 to %d bytes of UTF-8", e.ID, stored.MaxID)
 	}
 	if e.Time.Before(time.Unix(0, math.MinInt64)) || e.Time.After(time.Unix(0, math.MaxInt64)) {
-		return stored{}, fmt.Errorf("event %s: time %v is out of range", e.ID, e.Time)
+		return stored.Event{}, fmt.Errorf("event %s: time %v is out of range", e.ID, e.Time)
 	}
-	return stored{
-		kind:  kindOf(e.Body),
-		loose: isLoose(body),
-		nano:  e.Time.UnixNano(),
-		id:    []byte(e.ID),
-		body:  body,
+	return stored.Event{
+		Kind:  kindOf(e.Body),
+		Loose: stored.Loose(body),
+		Nano:  e.Time.UnixNano(),
+		ID:    []byte(e.ID),
+		Body:  body,
 	}, nil
 }

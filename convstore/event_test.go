@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"jp/convstore/internal/stored"
 )
 
 // codecTable holds every kind of body beside its stored form. Both ways must
@@ -56,7 +58,7 @@ func opaque(raw string) Opaque {
 }
 
 func TestBodyCodec(t *testing.T) {
-	kinds := map[kind]bool{}
+	kinds := map[stored.Kind]bool{}
 	for _, test := range codecTable {
 		got, err := encodeBody(test.body)
 		if err != nil || string(got) != test.json {
@@ -68,7 +70,7 @@ func TestBodyCodec(t *testing.T) {
 		}
 		kinds[kindOf(test.body)] = true
 	}
-	for k := kindOpaque; k <= kindCompaction; k++ {
+	for k := stored.KindOpaque; k <= stored.KindCompaction; k++ {
 		if !kinds[k] {
 			t.Errorf("the table has no body of kind %d", k)
 		}
@@ -91,19 +93,19 @@ func TestStoredDecode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k := kindOpaque; k <= kindCompaction; k++ {
-			s := stored{kind: k, body: []byte(raw)}
-			if begin := k.begin(); begin != "" && strings.HasPrefix(raw, begin) {
+		for k := stored.KindOpaque; k <= stored.KindCompaction; k++ {
+			s := stored.Event{Kind: k, Body: []byte(raw)}
+			if begin := beginOf(k); begin != "" && strings.HasPrefix(raw, begin) {
 				if quick++; k != kindOf(want) {
 					continue // the encoder writes no such record
 				}
 			}
-			if got, err := s.decode(); err != nil || !reflect.DeepEqual(got, want) {
+			if got, err := bodyOf(s); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("kind %d: decode(%s) = %#v, %v, want %#v", k, raw, got, err, want)
 			}
 		}
 	}
-	if _, err := (stored{kind: kindUser, body: []byte(`{"type":"chat_request","content":`)}).decode(); err == nil || quick < 9 {
+	if _, err := bodyOf(stored.Event{Kind: stored.KindUser, Body: []byte(`{"type":"chat_request","content":`)}); err == nil || quick < 9 {
 		t.Errorf("half a body: error %v; %d were read at once", err, quick)
 	}
 }
@@ -126,7 +128,7 @@ func TestBodyEncodeErrors(t *testing.T) {
 		}
 	}
 	for _, e := range []Event{
-		{ID: "", Time: storeEpoch}, {ID: strings.Repeat("x", maxEventID+1), Time: storeEpoch}, {ID: "\xff", Time: storeEpoch},
+		{ID: "", Time: storeEpoch}, {ID: strings.Repeat("x", stored.MaxID+1), Time: storeEpoch}, {ID: "\xff", Time: storeEpoch},
 		{ID: "x", Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}, {ID: "x", Time: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
 		e.Body = TurnStart{}
@@ -157,8 +159,8 @@ func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
 	if err := l.Append(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	stored := mustEvents(t, s.View, c.ID, Range{})[0]
-	out, err := stored.MarshalJSON()
+	was := mustEvents(t, s.View, c.ID, Range{})[0]
+	out, err := was.MarshalJSON()
 	const want = `{"event_id":"e1","seq":1,"turn":0,"timestamp":"2026-03-01T12:00:00Z","author":{"name":"x"},"type":"chat_request","content":"hi \u0026 bye","extra":[1, 2]}`
 	if err != nil || string(out) != want {
 		t.Errorf("MarshalJSON = %s, %v, want %s", out, err, want)
@@ -168,12 +170,12 @@ func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := mustEvents(t, s.View, fork.ID, Range{})[0]
-	if copied.ID == stored.ID || !bytes.Equal(copied.raw, stored.raw) {
+	if copied.ID == was.ID || !bytes.Equal(copied.raw, was.raw) {
 		t.Errorf("forked as %s under %s", copied.raw, copied.ID)
 	}
 	// Who changes the body gets what the body says.
-	stored.Body = UserMessage{Text: "other"}
-	if out, err := json.Marshal(stored); err != nil || bytes.Contains(out, []byte("extra")) || !bytes.Contains(out, []byte("other")) {
+	was.Body = UserMessage{Text: "other"}
+	if out, err := json.Marshal(was); err != nil || bytes.Contains(out, []byte("extra")) || !bytes.Contains(out, []byte("other")) {
 		t.Errorf("with another body: %s, %v", out, err)
 	}
 }
@@ -279,8 +281,8 @@ func FuzzDecodeBody(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q decodes to %#v, which does not encode: %v", raw, body, err)
 		}
-		if !bytes.Equal(bytes.TrimSpace(s.body), bytes.TrimSpace(raw)) {
-			t.Fatalf("%q is stored as %q", raw, s.body)
+		if !bytes.Equal(bytes.TrimSpace(s.Body), bytes.TrimSpace(raw)) {
+			t.Fatalf("%q is stored as %q", raw, s.Body)
 		}
 		// What we would write ourselves is a fixed point.
 		canonical, err := encodeBody(body)
@@ -304,17 +306,17 @@ func FuzzParseStored(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(s.append(nil))
+		f.Add(s.Append(nil))
 	}
 	f.Fuzz(func(t *testing.T, v []byte) {
-		s, err := parseStored(v)
+		s, err := stored.Parse(v)
 		if err != nil {
 			return
 		}
-		if v[2]&^flagLoose == 0 && !bytes.Equal(s.append(nil), v) {
-			t.Fatalf("%x parses to %+v, which is stored as %x", v, s, s.append(nil))
+		if v[2]&^stored.FlagLoose == 0 && !bytes.Equal(s.Append(nil), v) {
+			t.Fatalf("%x parses to %+v, which is stored as %x", v, s, s.Append(nil))
 		}
-		_, _ = s.event(1)
+		_, _ = eventOf(s, 1)
 	})
 }
 

@@ -41,7 +41,7 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 					}
 					const each = batchBytes / batchEvents
 					for _, s := range batch {
-						size += max(len(s.body), each)
+						size += max(len(s.Body), each)
 						next = s.seq + 1
 					}
 					parts = append(parts, part{id, batch})
@@ -53,7 +53,7 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 			})
 			for _, p := range parts {
 				for _, s := range p.events {
-					e, err := s.event(s.seq)
+					e, err := eventOf(s.Event, s.seq)
 					if err != nil {
 						yield(EventIn{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", p.id, s.seq, err)})
 						return

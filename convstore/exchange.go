@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 	"unicode/utf8"
+
+	"jp/convstore/internal/stored"
 )
 
 // Piece is one part of an export: a conversation, an event or a delegation. Just
@@ -90,19 +92,19 @@ type ExportedEvent struct {
 }
 
 // stored makes the record of an event, without its turn, and what it says.
-func (e ExportedEvent) stored() (stored, Body, error) {
+func (e ExportedEvent) stored() (stored.Event, Body, error) {
 	body, err := decodeBody(e.Body)
 	if err != nil {
-		return stored{}, nil, err
+		return stored.Event{}, nil, err
 	}
-	s := stored{kind: kindOf(body), loose: isLoose(e.Body), nano: e.Time.UnixNano(), id: []byte(e.ID), body: e.Body}
+	s := stored.Event{Kind: kindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
 	if call, ok := body.(ModelCall); ok {
 		err = checkSpend(Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
 	}
 	switch {
 	case err != nil:
-	case e.ID == "" || len(e.ID) > maxEventID || !utf8.ValidString(e.ID):
-		err = fmt.Errorf("event id %.80q: want 1 to %d bytes of UTF-8", e.ID, maxEventID)
+	case e.ID == "" || len(e.ID) > stored.MaxID || !utf8.ValidString(e.ID):
+		err = fmt.Errorf("event id %.80q: want 1 to %d bytes of UTF-8", e.ID, stored.MaxID)
 	case !storable(e.Time):
 		err = fmt.Errorf("event %s: time %v is out of range", e.ID, e.Time)
 	}

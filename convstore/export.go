@@ -9,6 +9,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // Imported says where a conversation came from, and what came with it and is not
@@ -111,7 +112,7 @@ func (v View) exports(ctx context.Context, ids []ID, cascade bool) (all []ID, er
 
 func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) bool) error {
 	var x Exported
-	var lost *stored // a call that nobody makes any more and no event tells of
+	var lost *stored.Event // a call that nobody makes any more and no event tells of
 	var next, last uint64
 	for first := true; first || next <= last; first = false {
 		var batch []sequenced
@@ -138,7 +139,7 @@ func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) boo
 			return errEnough
 		}
 		for _, s := range batch {
-			e := &ExportedEvent{Conversation: id, ID: string(s.id), Time: time.Unix(0, s.nano).UTC(), Body: s.body}
+			e := &ExportedEvent{Conversation: id, ID: string(s.ID), Time: time.Unix(0, s.Nano).UTC(), Body: s.Body}
 			if !yield(Piece{Event: e}, nil) {
 				return errEnough
 			}
@@ -151,7 +152,7 @@ func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) boo
 	if lost == nil {
 		return nil
 	}
-	e := &ExportedEvent{Conversation: id, ID: string(lost.id), Time: time.Unix(0, lost.nano).UTC(), Body: lost.body}
+	e := &ExportedEvent{Conversation: id, ID: string(lost.ID), Time: time.Unix(0, lost.Nano).UTC(), Body: lost.Body}
 	if !yield(Piece{Event: e}, nil) {
 		return errEnough
 	}
@@ -160,7 +161,7 @@ func (v View) exportOne(ctx context.Context, id ID, yield func(Piece, error) boo
 
 // unstoredLoss is the event of a call whose process has died, nil when there is none or the store
 // holds it.
-func (t *tx) unstoredLoss(id ID, r *record) (*stored, error) {
+func (t *tx) unstoredLoss(id ID, r *record) (*stored.Event, error) {
 	if r.Call == nil {
 		return nil, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 	"jp/tools/jsondoc"
 )
 
@@ -143,7 +144,7 @@ type importer struct {
 
 // decoded is what an event of the batch is to the store.
 type decoded struct {
-	stored stored
+	record stored.Event
 	body   Body
 	err    error
 }
@@ -159,7 +160,7 @@ func (im *importer) decode() {
 			for i := first; i < len(im.batch); i += workers {
 				if e := im.batch[i].Event; e != nil {
 					d := &im.decoded[i]
-					d.stored, d.body, d.err = e.stored()
+					d.record, d.body, d.err = e.stored()
 				}
 			}
 		})
@@ -280,14 +281,14 @@ func (im *importer) apply(t *tx, p Piece, d *decoded, open **arrival) (wrote boo
 		}
 		a.seq++
 		if a.here {
-			return false, im.compare(t, a, d.stored)
+			return false, im.compare(t, a, d.record)
 		}
 		if err := im.turnTo(t, a, open); err != nil {
 			return true, err
 		}
-		seq, err := t.append(a.id, a.new.Record, &d.stored, d.body)
+		seq, err := t.append(a.id, a.new.Record, &d.record, d.body)
 		if err == nil && seq != a.seq {
-			err = unfitf("conversation %s: event %q is there twice", a.from, d.stored.id)
+			err = unfitf("conversation %s: event %q is there twice", a.from, d.record.ID)
 		}
 		return true, err
 	case p.Delegation != nil:
@@ -380,17 +381,17 @@ func (x *Exported) imported(now time.Time) *Imported {
 }
 
 // compare holds an event against the one that the store has in its place.
-func (im *importer) compare(t *tx, a *arrival, s stored) error {
+func (im *importer) compare(t *tx, a *arrival, s stored.Event) error {
 	v := t.Bucket(db.Events).Get(db.PairKey(a.id, a.seq))
 	if v == nil {
 		a.differs = true
 		return nil
 	}
-	is, err := parseStored(v)
+	is, err := stored.Parse(v)
 	if err != nil {
 		return t.Damaged("conversation %s: event %d: %w", a.id, a.seq, err)
 	}
-	if is.nano != s.nano || !bytes.Equal(is.id, s.id) || !bytes.Equal(is.body, s.body) {
+	if is.Nano != s.Nano || !bytes.Equal(is.ID, s.ID) || !bytes.Equal(is.Body, s.Body) {
 		a.differs = true
 	}
 	return nil

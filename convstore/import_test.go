@@ -682,7 +682,7 @@ func TestExportLostCall(t *testing.T) {
 			lost = line
 		}
 	}
-	if stored := exportLines(t, s); lost == "" || !strings.Contains(stored, lost) {
-		t.Errorf("the store has\n%sand the export had\n%s", stored, lost)
+	if now := exportLines(t, s); lost == "" || !strings.Contains(now, lost) {
+		t.Errorf("the store has\n%sand the export had\n%s", now, lost)
 	}
 }

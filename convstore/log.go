@@ -12,6 +12,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // Log is one conversation whose run lock this process holds, alone or with the
@@ -163,7 +164,7 @@ func (l *Log) Append(ctx context.Context, events ...Event) error {
 
 // append is Append that goes on with then, if any, in the same transaction.
 func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record) error) error {
-	encoded, bodies := make([]stored, len(events)), make([]Body, len(events))
+	encoded, bodies := make([]stored.Event, len(events)), make([]Body, len(events))
 	for i := range events {
 		e := &events[i]
 		if e.ID == "" {
@@ -210,7 +211,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		return err
 	}
 	for i := range events {
-		events[i].Seq, events[i].Turn = seqs[i], int(encoded[i].turn)
+		events[i].Seq, events[i].Turn = seqs[i], int(encoded[i].Turn)
 	}
 	return nil
 }
@@ -218,15 +219,15 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 // append stores one event and what follows from it in the record, which the
 // caller saves. It fills in the event's turn and returns its sequence number; an
 // event that is there already leaves everything as it is.
-func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
-	idKey := db.TextKey(id, string(s.id))
+func (t *tx) append(id ID, r *record, s *stored.Event, body Body) (uint64, error) {
+	idKey := db.TextKey(id, string(s.ID))
 	if v := t.Bucket(db.EventIDs).Get(idKey); v != nil {
 		seq := db.Num(v)
-		there, err := parseStored(t.Bucket(db.Events).Get(db.PairKey(id, seq)))
+		there, err := stored.Parse(t.Bucket(db.Events).Get(db.PairKey(id, seq)))
 		if err != nil {
 			return 0, t.Damaged("conversation %s: event %d: %w", id, seq, err)
 		}
-		s.turn = there.turn
+		s.Turn = there.Turn
 		return seq, nil
 	}
 	seq := r.LastSeq + 1
@@ -260,8 +261,8 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 			r.Model = cmp.Or(b.Model, r.Model)
 		}
 	}
-	s.turn = uint32(r.Turns)
-	if err := t.Put(db.Events, db.PairKey(id, seq), s.append(nil)); err != nil {
+	s.Turn = uint32(r.Turns)
+	if err := t.Put(db.Events, db.PairKey(id, seq), s.Append(nil)); err != nil {
 		return 0, err
 	}
 	if err := t.Put(db.EventIDs, idKey, db.Key(seq)); err != nil {
@@ -269,7 +270,7 @@ func (t *tx) append(id ID, r *record, s *stored, body Body) (uint64, error) {
 	}
 	r.LastSeq = seq
 	r.Events++
-	if at := time.Unix(0, s.nano).UTC(); at.After(r.UpdatedAt) {
+	if at := time.Unix(0, s.Nano).UTC(); at.After(r.UpdatedAt) {
 		r.UpdatedAt = at
 	}
 	return seq, nil

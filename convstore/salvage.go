@@ -9,6 +9,7 @@ import (
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/stored"
 )
 
 // salvaged is a piece of a store that could still be read: a conversation or, where
@@ -110,10 +111,10 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			return nil
 		}
 		id, seq := idAt(k, 0), db.Num(k[8:])
-		stored, err := parseStored(v)
+		st, err := stored.Parse(v)
 		var e Event
 		if err == nil {
-			e, err = stored.event(seq)
+			e, err = eventOf(st, seq)
 		}
 		if err != nil {
 			s.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))

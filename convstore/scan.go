@@ -10,6 +10,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/stored"
 	"jp/tools/regex"
 )
 
@@ -323,22 +324,22 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 			case seq > p.seq:
 				return missing(p.id, p.seq)
 			}
-			s, err := parseStored(v)
+			s, err := stored.Parse(v)
 			if err != nil {
 				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
 			}
 			p.seq = seq + 1
-			scope := sc.kinds[s.kind]
-			if scope == "" || !s.loose && !(some && sc.pre.passes(s.body)) {
+			scope := sc.kinds[s.Kind]
+			if scope == "" || !s.Loose && !(some && sc.pre.passes(s.Body)) {
 				continue
 			}
-			body, err := s.decode()
+			body, err := bodyOf(s)
 			if err != nil {
 				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
 			}
 			at := Match{
-				ID: p.id, Turn: int(s.turn), Scope: scope, Seq: seq,
-				Time: time.Unix(0, s.nano).UTC(), Title: p.title,
+				ID: p.id, Turn: int(s.Turn), Scope: scope, Seq: seq,
+				Time: time.Unix(0, s.Nano).UTC(), Title: p.title,
 			}
 			sc.matchSoon(ctx, p, text{at, linesOf(body)})
 			// Decoding and matching take their time.

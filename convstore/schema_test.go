@@ -22,6 +22,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // packageComment returns the drawing as people read it.
@@ -74,7 +75,7 @@ func (s shape) matches(b []byte) bool {
 			_, ok := parseEntry(b)
 			return ok
 		case "event":
-			_, err := parseStored(b)
+			_, err := stored.Parse(b)
 			return err == nil
 		default:
 			name := strings.Trim(part, `"`)

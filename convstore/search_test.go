@@ -248,7 +248,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := decodeBody(s.body)
+		body, err := decodeBody(s.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		pass := s.loose || search.pre.passes(s.body)
+		pass := s.Loose || search.pre.passes(s.Body)
 		if pass {
 			passed++
 		}
@@ -290,7 +290,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 			matched++
 			if !pass {
 				t.Fatalf("%q matches line %q of %s, but the prefilter %+v keeps it out",
-					q.Pattern, line, s.body, search.pre)
+					q.Pattern, line, s.Body, search.pre)
 			}
 		}
 	})
@@ -301,8 +301,8 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 
 func TestPrefilterKeepsOut(t *testing.T) {
 	s, err := encodeEvent(Event{ID: "x", Time: time.Unix(0, 0), Body: AssistantMessage{Text: "The quick brown fox\njumps \u001b over \u2028 the \"lazy\" dog, naïve"}})
-	if err != nil || s.loose {
-		t.Fatalf("loose %v, error %v", s.loose, err)
+	if err != nil || s.Loose {
+		t.Fatalf("loose %v, error %v", s.Loose, err)
 	}
 	for _, q := range []Query{
 		{Pattern: "zebra"}, {Pattern: "Quick"}, {Pattern: "quick  brown"}, {Pattern: "Naïve"},
@@ -312,8 +312,8 @@ func TestPrefilterKeepsOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if search.pre.passes(s.body) {
-			t.Errorf("%q (prefilter %+v) passes %s", q.Pattern, search.pre, s.body)
+		if search.pre.passes(s.Body) {
+			t.Errorf("%q (prefilter %+v) passes %s", q.Pattern, search.pre, s.Body)
 		}
 	}
 }

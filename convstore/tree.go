@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"jp/convstore/internal/db"
+	"jp/convstore/internal/stored"
 )
 
 // New describes a conversation to create.
@@ -245,12 +246,12 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 		}
 		for _, s := range batch {
 			next = s.seq + 1
-			if s.kind == kindModelCall {
+			if s.Kind == stored.KindModelCall {
 				continue
 			}
-			e := s.stored
-			e.id = []byte(NewEventID())
-			body, err := e.decode()
+			e := s.Event
+			e.ID = []byte(NewEventID())
+			body, err := bodyOf(e)
 			if err != nil {
 				return t.Damaged("conversation %s: event %d: %w", src, s.seq, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // Charge is one thing that was paid for: a model call or, where the conversation
@@ -211,21 +212,21 @@ func (t *tx) charges(list []Charge, id ID, profile string, since time.Time) ([]C
 	prefix := string(id.key())
 	cur := t.Bucket(db.Events).Cursor()
 	for k, v := cur.Seek(db.PairKey(id, 0)); len(k) == 16 && string(k[:8]) == prefix; k, v = cur.Next() {
-		s, err := parseStored(v)
+		s, err := stored.Parse(v)
 		if err != nil {
 			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
-		at := time.Unix(0, s.nano).UTC()
-		if s.kind != kindModelCall || at.Before(since) {
+		at := time.Unix(0, s.Nano).UTC()
+		if s.Kind != stored.KindModelCall || at.Before(since) {
 			continue
 		}
-		call, err := decodeAs[ModelCall](s.body)
+		call, err := decodeAs[ModelCall](s.Body)
 		if err != nil {
 			return list, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
 		m := call.(ModelCall)
 		list = append(list, Charge{
-			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.turn),
+			Conversation: id, Profile: profile, Model: m.Model, Turn: int(s.Turn),
 			Time: at, Usage: m.Usage, CostNano: m.CostNano, Took: m.Duration, Lost: m.Stop == callLost, Replayed: m.Replayed,
 		})
 	}

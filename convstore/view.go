@@ -11,6 +11,7 @@ import (
 
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
+	"jp/convstore/internal/stored"
 )
 
 // View reads conversations: all of a store, or the strict descendants of one. It
@@ -329,7 +330,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 				return
 			}
 			for _, s := range batch {
-				e, err := s.event(s.seq)
+				e, err := eventOf(s.Event, s.seq)
 				if err != nil {
 					yield(Event{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
 					return
@@ -403,7 +404,7 @@ func (r Range) resolve(id ID, n int) (from, to int, err error) {
 // sequenced is a stored event with its place.
 type sequenced struct {
 	seq uint64
-	stored
+	stored.Event
 }
 
 // events copies a batch of events from the first sequence number to the last, all of which there must
@@ -420,7 +421,7 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 		if want := first + uint64(len(batch)); db.Num(k[8:]) != want {
 			return nil, t.Damaged("%w", missing(id, want))
 		}
-		s, err := parseStored(bytes.Clone(v))
+		s, err := stored.Parse(bytes.Clone(v))
 		if err != nil {
 			return nil, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
