@@ -301,7 +301,7 @@ func (t *tx) note(id ID, r *record, body Body) error {
 }
 
 func (t *tx) noteEvent(id ID, r *record, ev Event) error {
-	s, err := encodeEvent(ev)
+	s, err := EncodeEvent(ev)
 	if err != nil {
 		return err
 	}

@@ -232,8 +232,8 @@ func (Compaction) Type() string { return typeCompaction }
 // Type returns the name that the body was stored under.
 func (o Opaque) Type() string { return o.Name }
 
-// kindOf returns the kind of a body.
-func kindOf(b Body) stored.Kind {
+// KindOf returns the kind of a body.
+func KindOf(b Body) stored.Kind {
 	switch b.(type) {
 	case TurnStart:
 		return stored.KindTurnStart
@@ -270,24 +270,23 @@ func kindOf(b Body) stored.Kind {
 // kinds say of each kind what its body is in JSON.
 var kinds = [stored.KindCount]struct {
 	name   string
-	begin  string      // see beginOf
-	scope  SearchScope // that it belongs to; "" = it cannot be searched
+	begin  string // see beginOf
 	decode func(raw []byte) (Body, error)
 }{
-	stored.KindTurnStart:     {typeTurnStart, "", "", decodeAs[TurnStart]},
-	stored.KindUser:          {typeRequest, opening + typeRequest + `",`, ScopeUser, decodeAs[UserMessage]},
-	stored.KindAssistant:     {typeResponse, opening + typeResponse + `","message":`, ScopeAssistant, decodeAs[AssistantMessage]},
-	stored.KindReasoning:     {typeResponse, opening + typeResponse + `","reasoning":`, ScopeReasoning, decodeAs[Reasoning]},
-	stored.KindStructured:    {typeResponse, opening + typeResponse + `","data":`, ScopeStructured, decodeAs[Structured]},
-	stored.KindToolCall:      {typeToolCall, opening + typeToolCall + `",`, ScopeToolCall, decodeCall},
-	stored.KindToolResult:    {typeToolResult, opening + typeToolResult + `",`, ScopeToolResult, decodeAs[ToolResult]},
-	stored.KindModelCall:     {typeModelCall, opening + typeModelCall + `",`, "", decodeAs[ModelCall]},
-	stored.KindTurnEnd:       {typeTurnEnd, "", "", decodeAs[TurnEnd]},
-	stored.KindConfigDelta:   {typeConfigDelta, "", "", decodeAs[ConfigDelta]},
-	stored.KindInquiry:       {typeInquiry, opening + typeInquiry + `",`, ScopeInquiry, decodeInquiry},
-	stored.KindInquiryAnswer: {typeInquiryAnswer, opening + typeInquiryAnswer + `",`, ScopeInquiry, decodeAs[InquiryAnswer]},
-	stored.KindNote:          {typeNote, "", "", decodeAs[Note]},
-	stored.KindCompaction:    {typeCompaction, "", "", decodeAs[Compaction]},
+	stored.KindTurnStart:     {typeTurnStart, "", decodeAs[TurnStart]},
+	stored.KindUser:          {typeRequest, opening + typeRequest + `",`, decodeAs[UserMessage]},
+	stored.KindAssistant:     {typeResponse, opening + typeResponse + `","message":`, decodeAs[AssistantMessage]},
+	stored.KindReasoning:     {typeResponse, opening + typeResponse + `","reasoning":`, decodeAs[Reasoning]},
+	stored.KindStructured:    {typeResponse, opening + typeResponse + `","data":`, decodeAs[Structured]},
+	stored.KindToolCall:      {typeToolCall, opening + typeToolCall + `",`, decodeCall},
+	stored.KindToolResult:    {typeToolResult, opening + typeToolResult + `",`, decodeAs[ToolResult]},
+	stored.KindModelCall:     {typeModelCall, opening + typeModelCall + `",`, decodeAs[ModelCall]},
+	stored.KindTurnEnd:       {typeTurnEnd, "", decodeAs[TurnEnd]},
+	stored.KindConfigDelta:   {typeConfigDelta, "", decodeAs[ConfigDelta]},
+	stored.KindInquiry:       {typeInquiry, opening + typeInquiry + `",`, decodeInquiry},
+	stored.KindInquiryAnswer: {typeInquiryAnswer, opening + typeInquiryAnswer + `",`, decodeAs[InquiryAnswer]},
+	stored.KindNote:          {typeNote, "", decodeAs[Note]},
+	stored.KindCompaction:    {typeCompaction, "", decodeAs[Compaction]},
 }
 
 // opening is what every body that the encoder wrote begins with.
@@ -374,11 +373,11 @@ func encodeBody(b Body) ([]byte, error) {
 	return append(out, rest[1:]...), nil
 }
 
-// decodeBody reads a stored body. It keeps raw, without white space around it.
+// DecodeBody reads a stored body. It keeps raw, without white space around it.
 //
 // It fails only on what is no JSON object with a string "type". A type that it
 // does not know, or that has other members than it expects, becomes Opaque.
-func decodeBody(raw []byte) (Body, error) {
+func DecodeBody(raw []byte) (Body, error) {
 	name, err := typeOf(raw)
 	if err != nil {
 		return nil, err
@@ -463,16 +462,16 @@ func beginOf(k stored.Kind) string {
 	return kinds[k].begin
 }
 
-// bodyOf returns the body of a record. Where the record's kind and the bytes that
+// BodyOf returns the body of a record. Where the record's kind and the bytes that
 // the body begins with say the same, the whole body is read but once: to find out
 // from the body alone what it is takes as long again, or twice that.
-func bodyOf(s stored.Event) (Body, error) {
+func BodyOf(s stored.Event) (Body, error) {
 	if begin := beginOf(s.Kind); begin != "" && len(s.Body) > len(begin) && string(s.Body[:len(begin)]) == begin {
 		if body, err := decodeKind(s.Kind, s.Body); err == nil {
 			return body, nil
 		}
 	}
-	return decodeBody(s.Body)
+	return DecodeBody(s.Body)
 }
 
 func decodeAs[T Body](raw []byte) (Body, error) {

@@ -266,13 +266,13 @@ func (c *checker) readEvents() error {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		body, err := decodeBody(s.Body)
+		body, err := DecodeBody(s.Body)
 		if err != nil {
 			c.problem("conversation %s: event %d: %w", id, seq, err)
 			return nil
 		}
-		if kindOf(body) != s.Kind && s.Kind < stored.KindCount { // others are a later version's
-			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.Kind, kindOf(body))
+		if KindOf(body) != s.Kind && s.Kind < stored.KindCount { // others are a later version's
+			c.problem("conversation %s: event %d: kind %d, its body has %d", id, seq, s.Kind, KindOf(body))
 		}
 		if stored.Loose(s.Body) && !s.Loose {
 			c.problem("conversation %s: event %d: not marked as loose", id, seq)

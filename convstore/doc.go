@@ -27,7 +27,9 @@
 // Four rooms below this package know nothing of conversations: internal/file has the
 // folder and its locks, internal/page the pages of bbolt's file, internal/db the
 // transactions, and the buckets and keys by their names, internal/stored the record of
-// an event without its body.
+// an event without its body. The rooms above it read a store in ways of their own;
+// search is one. What they need and nobody else can use, such as View.DB, takes or
+// returns what only they can name.
 //
 // # The folder
 //
@@ -54,7 +56,7 @@
 //	roots          id          nothing      those without a parent
 //	children       id id       u8           parent, child: Link
 //	configs        id          config       JSON array of tool names, newline, opaque bytes
-//	events         id u64      event        by sequence number from 1, see event.go
+//	events         id u64      event        by sequence number from 1, see internal/stored
 //	event_ids      id text     u64          event id: sequence number
 //	turns          id u32      u64          turn from 1: sequence number of its first event
 //	delegations    id u64      json         root of the ledger, number: Delegation

@@ -115,17 +115,6 @@ func (e *CycleError) Error() string {
 	return fmt.Sprintf("conversation %s: cannot go below %s, which is below it", e.ID, e.Parent)
 }
 
-// PatternError says that a search pattern cannot be used.
-type PatternError struct {
-	Pattern string
-	Err     error
-}
-
-func (e *PatternError) Error() string { return fmt.Sprintf("pattern %q: %v", e.Pattern, e.Err) }
-
-// Unwrap returns what is wrong with the pattern.
-func (e *PatternError) Unwrap() error { return e.Err }
-
 // RangeError says that a turn that was asked for by number does not exist.
 type RangeError struct {
 	ID    ID

@@ -59,7 +59,7 @@ func (e Event) body() ([]byte, error) {
 	if err != nil || e.raw == nil {
 		return b, err
 	}
-	was, err := decodeBody(e.raw)
+	was, err := DecodeBody(e.raw)
 	if err != nil {
 		return b, nil
 	}
@@ -102,7 +102,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("event: %w", err)
 	}
-	body, err := decodeBody(raw)
+	body, err := DecodeBody(raw)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func withoutMembers(object []byte, names ...string) ([]byte, error) {
 
 // eventOf decodes a record into a value that goes on to own its bytes.
 func eventOf(s stored.Event, seq uint64) (Event, error) {
-	body, err := bodyOf(s)
+	body, err := BodyOf(s)
 	if err != nil {
 		return Event{}, err
 	}
@@ -138,12 +138,12 @@ func eventOf(s stored.Event, seq uint64) (Event, error) {
 	}, nil
 }
 
-// encodeEvent makes the record of an event, without its turn. It fails where
+// EncodeEvent makes the record of an event, without its turn. It fails where
 // the event cannot be kept as it is.
-func encodeEvent(e Event) (stored.Event, error) {
+func EncodeEvent(e Event) (stored.Event, error) {
 	if o, ok := e.Body.(Opaque); ok {
 		// What this version does know is stored as what it is.
-		known, err := decodeBody(o.Raw)
+		known, err := DecodeBody(o.Raw)
 		if err != nil {
 			return stored.Event{}, err
 		}
@@ -163,7 +163,7 @@ func encodeEvent(e Event) (stored.Event, error) {
 		return stored.Event{}, fmt.Errorf("event %s: time %v is out of range", e.ID, e.Time)
 	}
 	return stored.Event{
-		Kind:  kindOf(e.Body),
+		Kind:  KindOf(e.Body),
 		Loose: stored.Loose(body),
 		Nano:  e.Time.UnixNano(),
 		ID:    []byte(e.ID),

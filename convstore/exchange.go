@@ -93,11 +93,11 @@ type ExportedEvent struct {
 
 // stored makes the record of an event, without its turn, and what it says.
 func (e ExportedEvent) stored() (stored.Event, Body, error) {
-	body, err := decodeBody(e.Body)
+	body, err := DecodeBody(e.Body)
 	if err != nil {
 		return stored.Event{}, nil, err
 	}
-	s := stored.Event{Kind: kindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
+	s := stored.Event{Kind: KindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
 	if call, ok := body.(ModelCall); ok {
 		err = checkSpend(Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
 	}

@@ -169,7 +169,7 @@ func (t *tx) unstoredLoss(id ID, r *record) (*stored.Event, error) {
 	if held || err != nil {
 		return nil, err
 	}
-	s, err := encodeEvent(t.loss(id, r))
+	s, err := EncodeEvent(t.loss(id, r))
 	return &s, err
 }
 

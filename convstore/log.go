@@ -173,13 +173,13 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		if e.Time.IsZero() {
 			e.Time = l.f.Now().UTC().Round(0)
 		}
-		s, err := encodeEvent(*e)
+		s, err := EncodeEvent(*e)
 		if err != nil {
 			return fmt.Errorf("conversation %s: %w", l.id, err)
 		}
 		encoded[i], bodies[i] = s, e.Body
 		if o, ok := e.Body.(Opaque); ok { // it may be of a type that counts
-			if bodies[i], err = decodeBody(o.Raw); err != nil {
+			if bodies[i], err = DecodeBody(o.Raw); err != nil {
 				return fmt.Errorf("conversation %s: %w", l.id, err)
 			}
 		}

@@ -2,7 +2,6 @@ package convstore
 
 import (
 	"fmt"
-	"time"
 )
 
 // Range chooses turns: First to Last, both counted from 1 and both included. A
@@ -85,77 +84,4 @@ type Filter struct {
 	Sort       Sort
 	Descending bool
 	Limit      int // 0 = no limit
-}
-
-// Case says how a search takes upper and lower case.
-type Case uint8
-
-// SmartCase ignores case unless the pattern holds an upper-case letter.
-const (
-	SmartCase Case = iota
-	IgnoreCase
-	MatchCase
-)
-
-// SearchScope is a part of a conversation that can be searched, or a group of
-// such parts.
-type SearchScope string
-
-// The parts, then the groups: ScopeChat is user, assistant, reasoning and
-// structured, ScopeTool is tool-call and tool-result, ScopeAll is everything.
-const (
-	ScopeTitle      SearchScope = "title"
-	ScopeUser       SearchScope = "user"
-	ScopeAssistant  SearchScope = "assistant"
-	ScopeReasoning  SearchScope = "reasoning"
-	ScopeStructured SearchScope = "structured"
-	ScopeToolCall   SearchScope = "tool-call"
-	ScopeToolResult SearchScope = "tool-result"
-	ScopeInquiry    SearchScope = "inquiry"
-
-	ScopeChat SearchScope = "chat"
-	ScopeTool SearchScope = "tool"
-	ScopeAll  SearchScope = "all"
-)
-
-// Query is a search by lines. Patterns never match across a line break.
-type Query struct {
-	Pattern string
-	Regexp  bool // in Go's syntax; otherwise Pattern is plain text
-	AnySize bool // a person wrote Pattern; else it is bounded as package regex says
-	Case    Case
-
-	Scopes   []SearchScope     // empty = all
-	IDs      []ID              // only these; empty = all in the view
-	Hidden   bool              // hidden conversations too; those in IDs always
-	Archived bool              // archived conversations too; those in IDs always
-	Labels   map[string]string // as in Filter
-
-	Context    int // lines to give before and after
-	MaxMatches int // in one conversation, 0 = no limit
-	Limit      int // conversations with a match, 0 = no limit
-}
-
-// Match is one line that matches.
-type Match struct {
-	ID    ID
-	Turn  int // 0 in the title and before the first turn
-	Scope SearchScope
-	Seq   uint64    // of the event, 0 in the title
-	Time  time.Time // of the event; in the title, the conversation's last activity
-	Title string    // of the conversation
-
-	Line       int // number of the line in its event, from 1
-	Text       string
-	Submatches []Submatch // where in Text, in order, at least one and at most 10,000
-
-	// Before and After are the lines around the match, as many as asked for and
-	// there are. Between two matches of one event no line is given twice.
-	Before, After []string
-}
-
-// Submatch is one occurrence of the pattern in a line.
-type Submatch struct {
-	Text       string
-	Start, End int // byte offsets in the line
 }

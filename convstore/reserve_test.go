@@ -96,13 +96,11 @@ func TestScope(t *testing.T) {
 		for id, name := range names {
 			_, get := test.v.Get(ctx, id)
 			_, config := test.v.Config(ctx, id)
-			var events, search error
+			var events error
 			for _, err := range test.v.Events(ctx, id, Range{}) {
 				events = err
 			}
-			for _, err := range test.v.Search(ctx, Query{Pattern: "e", IDs: []ID{id}}) {
-				search = err
-			}
+			_, search := Rooms.Search(ctx, test.v, "e", id)
 			errs := map[string]error{"Get": get, "Config": config, "Events": events, "Search": search}
 			if id != test.v.root {
 				_, errs["List"] = test.v.List(ctx, Filter{Children: id})

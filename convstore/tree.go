@@ -251,7 +251,7 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			}
 			e := s.Event
 			e.ID = []byte(NewEventID())
-			body, err := bodyOf(e)
+			body, err := BodyOf(e)
 			if err != nil {
 				return t.Damaged("conversation %s: event %d: %w", src, s.seq, err)
 			}

@@ -344,6 +344,9 @@ func (s Spending) Differences() []Difference {
 	return out
 }
 
+// chargesTime is how long Charges keeps the store open at a time.
+const chargesTime = 5 * time.Millisecond
+
 // Charges yields what all conversations of the store have used since a moment, by
 // their events and, where they were removed, by the records of their delegations.
 // They come conversation by conversation, without a session. Like Search it holds
@@ -375,7 +378,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 			done := 0
 			err = s.f.read(ctx, func(t *tx) error {
 				charges, done = nil, 0
-				for until := time.Now().Add(visitTime); done < len(todo) && time.Now().Before(until); done++ {
+				for until := time.Now().Add(chargesTime); done < len(todo) && time.Now().Before(until); done++ {
 					r, err := t.load(todo[done])
 					var removed *NotFoundError
 					if errors.As(err, &removed) {

@@ -435,3 +435,8 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 	}
 	return batch, nil
 }
+
+// missing returns the error for an event that the store has lost.
+func missing(id ID, seq uint64) error {
+	return fmt.Errorf("conversation %s: event %d is missing", id, seq)
+}

@@ -162,3 +162,7 @@ func makeFile(path string, version int) error {
 	}
 	return err
 }
+
+// Room is what only packages that may import this one can make. A method of convstore that
+// wants one is theirs alone.
+type Room struct{ _ int }

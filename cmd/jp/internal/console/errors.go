@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/search"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/suggest"
@@ -103,7 +104,7 @@ func explainCycle(r *Report, _ *convstore.CycleError) {
 	r.is("cycle", exit.Usage, "--no-parent makes a root of it, and then the other can go below")
 }
 
-func explainPattern(r *Report, _ *convstore.PatternError) {
+func explainPattern(r *Report, _ *search.PatternError) {
 	r.is("pattern", exit.Usage, "")
 }
 

@@ -15,6 +15,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
+	"jp/convstore/search"
 	"jp/profiles"
 	"jp/tools"
 )
@@ -35,7 +36,7 @@ func TestExplain(t *testing.T) {
 		{&convstore.BusyError{ID: 1}, "busy", exit.Busy},
 		{&convstore.BusyError{}, "busy", exit.Busy},
 		{&convstore.ChildrenError{ID: 1, Children: 2}, "children", exit.Usage},
-		{&convstore.PatternError{Pattern: "(", Err: errors.New("x")}, "pattern", exit.Usage},
+		{&search.PatternError{Pattern: "(", Err: errors.New("x")}, "pattern", exit.Usage},
 		{&convstore.RangeError{ID: 1}, "usage", exit.Usage},
 		{&convstore.PlaceError{Path: "/x", Reason: "y"}, "store_place", exit.Usage},
 		{&convstore.TakenError{Workspace: "/x", Dir: "/y", By: "/z"}, "store_taken", exit.Failed},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"jp/convstore"
+	"jp/convstore/search"
 	"jp/tools"
 )
 
@@ -177,7 +178,7 @@ func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 		return tools.Result{}, err
 	}
 	const most, width = 200, 400
-	q := convstore.Query{Pattern: a.Pattern, Case: convstore.IgnoreCase, Hidden: true, Archived: true, MaxMatches: most + 1}
+	q := search.Query{Pattern: a.Pattern, Case: search.IgnoreCase, Hidden: true, Archived: true, MaxMatches: most + 1}
 	if a.ID != "" {
 		id, err := convstore.ParseID(a.ID)
 		if err != nil {
@@ -190,7 +191,7 @@ func (t subtree) grep(ctx context.Context, c tools.Call) (tools.Result, error) {
 	}
 	var b strings.Builder
 	n := 0
-	for m, err := range t.scope.Search(ctx, q) {
+	for m, err := range search.Run(ctx, t.scope.View, q) {
 		if err != nil {
 			return denied(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
+	"jp/convstore/search"
 )
 
 // What `conversation grep` prints.
@@ -123,13 +124,13 @@ func runGrep(ctx context.Context, g *Group, o grepOptions, pattern string) error
 			return err
 		}
 	}
-	q := convstore.Query{
+	q := search.Query{
 		Pattern: pattern, Regexp: o.regexp, AnySize: g.WS.Within == nil, IDs: ids, Hidden: o.hidden, Archived: o.archived, Labels: labels,
 		Context: o.context.Value, MaxMatches: o.maxMatches.Value, Limit: o.limit.Value,
-		Case: wording.Either(o.ignoreCase, convstore.IgnoreCase, wording.Either(o.matchCase, convstore.MatchCase, convstore.SmartCase)),
+		Case: wording.Either(o.ignoreCase, search.IgnoreCase, wording.Either(o.matchCase, search.MatchCase, search.SmartCase)),
 	}
 	for _, s := range o.scopes {
-		q.Scopes = append(q.Scopes, convstore.SearchScope(s))
+		q.Scopes = append(q.Scopes, search.Scope(s))
 	}
 	if len(o.ids) > 0 && len(ids) == 0 {
 		return g.noMatch() // --id - with nothing on stdin: nowhere is not everywhere
@@ -142,7 +143,7 @@ func runGrep(ctx context.Context, g *Group, o grepOptions, pattern string) error
 			return g.noMatch()
 		}
 	}
-	found, err := g.writeHits(ctx, o, view.Search(ctx, q))
+	found, err := g.writeHits(ctx, o, search.Run(ctx, view, q))
 	if err == nil && !found {
 		return exit.Quiet(exit.Failed)
 	}
@@ -160,7 +161,7 @@ func (g *Group) noMatch() error {
 }
 
 // onlyRoots narrows a search to conversations without a parent.
-func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]convstore.ID, error) {
+func onlyRoots(ctx context.Context, view convstore.View, q search.Query) ([]convstore.ID, error) {
 	roots, err := view.List(ctx, convstore.Filter{Roots: true, Hidden: q.Hidden, Archived: q.Archived, Labels: q.Labels})
 	if err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func onlyRoots(ctx context.Context, view convstore.View, q convstore.Query) ([]c
 	return ids, nil
 }
 
-func (g *Group) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[convstore.Match, error]) (found bool, err error) {
+func (g *Group) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[search.Match, error]) (found bool, err error) {
 	err = g.Con.Text(func(w *bufio.Writer) error {
 		out := hitWriter{w: w, io: g.Con.IO, pretty: g.Con.Pretty() || g.Con.IO.OutTTY, output: o.output, heading: o.heading || (g.Con.Pretty() && !o.noHeading), context: o.context.Value > 0}
 		if g.Con.JSON() {
@@ -205,14 +206,14 @@ func (g *Group) writeHits(ctx context.Context, o grepOptions, hits iter.Seq2[con
 
 // hitJSON is a line of a search: a hit, or a line of context, which has no submatches.
 type hitJSON struct {
-	ID         convstore.ID          `json:"id"`
-	Turn       *int                  `json:"turn"` // null in a title
-	Scope      convstore.SearchScope `json:"scope"`
-	Timestamp  time.Time             `json:"timestamp"`
-	Title      string                `json:"title"`
-	Text       string                `json:"text"`
-	Match      bool                  `json:"match"`
-	Submatches []submatchJSON        `json:"submatches"`
+	ID         convstore.ID   `json:"id"`
+	Turn       *int           `json:"turn"` // null in a title
+	Scope      search.Scope   `json:"scope"`
+	Timestamp  time.Time      `json:"timestamp"`
+	Title      string         `json:"title"`
+	Text       string         `json:"text"`
+	Match      bool           `json:"match"`
+	Submatches []submatchJSON `json:"submatches"`
 }
 
 // submatchJSON is one occurrence; start and end are byte offsets in the line.
@@ -236,7 +237,7 @@ type hitWriter struct {
 	count int // matches of last
 }
 
-func (h *hitWriter) match(m convstore.Match) error {
+func (h *hitWriter) match(m search.Match) error {
 	fresh := m.ID != h.last
 	if fresh {
 		if err := h.finish(); err != nil {
@@ -299,10 +300,10 @@ func (h *hitWriter) close() error {
 	return nil
 }
 
-func (h *hitWriter) object(m convstore.Match) error {
+func (h *hitWriter) object(m search.Match) error {
 	line := func(text string, match bool, subs []submatchJSON) error {
 		j := hitJSON{ID: m.ID, Scope: m.Scope, Timestamp: m.Time.UTC(), Title: m.Title, Text: text, Match: match, Submatches: subs}
-		if m.Scope != convstore.ScopeTitle {
+		if m.Scope != search.ScopeTitle {
 			j.Turn = &m.Turn
 		}
 		return h.list.Add(j)
@@ -328,7 +329,7 @@ func (h *hitWriter) object(m convstore.Match) error {
 }
 
 // head is the line above the hits of a conversation.
-func (h *hitWriter) head(m convstore.Match) {
+func (h *hitWriter) head(m search.Match) {
 	text := strings.TrimSpace(m.ID.String() + "  " + term.Line(m.Title))
 	if h.io.Width > 0 {
 		text = term.Cut(text, h.io.Width, h.io.UTF8)
@@ -340,9 +341,9 @@ func (h *hitWriter) head(m convstore.Match) {
 }
 
 // line writes one line of text. On a terminal it is cleaned and cut to the width.
-func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
+func (h *hitWriter) line(m search.Match, kind byte, text string) {
 	turn := strconv.Itoa(m.Turn)
-	if m.Scope == convstore.ScopeTitle {
+	if m.Scope == search.ScopeTitle {
 		turn = ".."
 	}
 	prefix := ""
@@ -368,7 +369,7 @@ func (h *hitWriter) line(m convstore.Match, kind byte, text string) {
 }
 
 // window cuts a line to width, moving its start so that the first occurrence is seen.
-func (h *hitWriter) window(text string, m convstore.Match, kind byte, width int) string {
+func (h *hitWriter) window(text string, m search.Match, kind byte, width int) string {
 	if kind == 'm' && len(m.Submatches) > 0 && term.Width(text) > width {
 		needle := term.Line(m.Submatches[0].Text)
 		before, after, ok := strings.Cut(text, needle)
@@ -381,7 +382,7 @@ func (h *hitWriter) window(text string, m convstore.Match, kind byte, width int)
 }
 
 // mark colours the occurrences that survived the cut, in one pass: a needle may be part of a colour.
-func (h *hitWriter) mark(text string, m convstore.Match) string {
+func (h *hitWriter) mark(text string, m search.Match) string {
 	var pairs []string
 	for _, s := range m.Submatches {
 		if needle := term.Line(s.Text); needle != "" {

@@ -1,13 +1,15 @@
-package convstore
+package search
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"time"
 
+	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
 	"jp/convstore/internal/stored"
@@ -203,7 +205,7 @@ func (sc *scan) await() finding {
 
 // part is a conversation that is being searched.
 type part struct {
-	candidate
+	convstore.Head
 	number int
 	seq    uint64 // of the next event, 0 when there is nothing left to read
 	found  []Match
@@ -219,12 +221,12 @@ type text struct {
 }
 
 func (sc *scan) begin(ctx context.Context, number int) *part {
-	p := &part{candidate: sc.todo[number], number: number}
-	if sc.read && !p.empty {
+	p := &part{Head: sc.todo[number], number: number}
+	if sc.read && !p.Empty {
 		p.seq = 1
 	}
 	if sc.title {
-		sc.matchSoon(ctx, p, text{Match{ID: p.id, Scope: ScopeTitle, Time: p.updated, Title: p.title}, splitLines(nil, p.title)})
+		sc.matchSoon(ctx, p, text{Match{ID: p.ID, Scope: ScopeTitle, Time: p.Updated, Title: p.Title}, splitLines(nil, p.Title)})
 	}
 	return p
 }
@@ -258,7 +260,7 @@ func (sc *scan) work(ctx context.Context) {
 			finish(nil)
 			continue
 		}
-		err := sc.visit(ctx, func(t *tx, events page.Bucket) error {
+		err := sc.visit(ctx, func(t *db.Tx, events page.Bucket) error {
 			until := time.Now().Add(visitTime)
 			for {
 				if p.seq != 0 && p.later == nil {
@@ -285,10 +287,10 @@ func (sc *scan) work(ctx context.Context) {
 }
 
 // visit opens the store and gives use the pages of its events.
-func (sc *scan) visit(ctx context.Context, use func(*tx, page.Bucket) error) error {
-	f := sc.view.f
+func (sc *scan) visit(ctx context.Context, use func(*db.Tx, page.Bucket) error) error {
+	f := sc.view.DB(db.Room{})
 	return f.Session(ctx, false, func(h *db.Handle) error {
-		return f.view(h, func(t *tx) error {
+		return f.View(h, func(t *db.Tx) error {
 			return t.MapPages(&sc.maps, func(m *page.Map) error {
 				events, err := m.Bucket(db.BucketNames[db.Events])
 				if err != nil {
@@ -300,14 +302,17 @@ func (sc *scan) visit(ctx context.Context, use func(*tx, page.Bucket) error) err
 	})
 }
 
+// errStop ends the walk through the leaves early.
+var errStop = errors.New("stop")
+
 // events searches a conversation's events from p.seq on. It stops when its time
 // is up or p.later is to be matched, with p.seq where to go on, or leaves zero
 // there. It searches all bytes of a leaf at once, and single events only where
 // those hold the text.
-func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, until time.Time) error {
+func (sc *scan) events(ctx context.Context, t *db.Tx, events page.Bucket, p *part, until time.Time) error {
 	const lookEvery = 64 << 10 // bytes between two looks at the clock
 	begin, unseen, timeUp := p.seq, 0, false
-	err := events.Leaves(db.PairKey(p.id, p.seq), db.PairKey(p.id, math.MaxUint64), func(leaf page.Page) error {
+	err := events.Leaves(db.PairKey(p.ID, p.seq), db.PairKey(p.ID, math.MaxUint64), func(leaf page.Page) error {
 		some := sc.pre.passes(leaf.Data)
 		unseen += len(leaf.Data)
 		for i := range leaf.Count {
@@ -316,35 +321,35 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 				return err
 			}
 			seq := db.Num(k[min(8, len(k)):])
-			switch id := idAt(k, 0); {
-			case id < p.id || id == p.id && seq < p.seq:
+			switch id := convstore.ID(db.Num(k)); {
+			case id < p.ID || id == p.ID && seq < p.seq:
 				continue
-			case id > p.id:
-				return errEnough
+			case id > p.ID:
+				return errStop
 			case seq > p.seq:
-				return missing(p.id, p.seq)
+				return lost(p.ID, p.seq)
 			}
 			s, err := stored.Parse(v)
 			if err != nil {
-				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
+				return fmt.Errorf("conversation %s: event %d: %w", p.ID, seq, err)
 			}
 			p.seq = seq + 1
 			scope := sc.kinds[s.Kind]
 			if scope == "" || !s.Loose && !(some && sc.pre.passes(s.Body)) {
 				continue
 			}
-			body, err := bodyOf(s)
+			body, err := convstore.BodyOf(s)
 			if err != nil {
-				return fmt.Errorf("conversation %s: event %d: %w", p.id, seq, err)
+				return fmt.Errorf("conversation %s: event %d: %w", p.ID, seq, err)
 			}
 			at := Match{
-				ID: p.id, Turn: int(s.Turn), Scope: scope, Seq: seq,
-				Time: time.Unix(0, s.Nano).UTC(), Title: p.title,
+				ID: p.ID, Turn: int(s.Turn), Scope: scope, Seq: seq,
+				Time: time.Unix(0, s.Nano).UTC(), Title: p.Title,
 			}
 			sc.matchSoon(ctx, p, text{at, linesOf(body)})
 			// Decoding and matching take their time.
 			if timeUp = p.later != nil || p.size > handSize || time.Now().After(until); timeUp || p.seq == 0 {
-				return errEnough
+				return errStop
 			}
 		}
 		if unseen < lookEvery {
@@ -352,14 +357,14 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 		}
 		unseen = 0
 		if timeUp = p.seq > begin && time.Now().After(until); timeUp {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if err == nil || err == errEnough {
+	if err == nil || err == errStop {
 		err = nil
 		if !timeUp && p.seq != 0 {
-			err = t.endsBefore(p.id, p.seq)
+			err = endsBefore(t, p.ID, p.seq)
 		}
 	}
 	if err != nil {
@@ -371,15 +376,15 @@ func (sc *scan) events(ctx context.Context, t *tx, events page.Bucket, p *part, 
 	return nil
 }
 
-// missing returns the error for an event that the store has lost.
-func missing(id ID, seq uint64) error {
+// lost returns the error for an event that the store has lost.
+func lost(id convstore.ID, seq uint64) error {
 	return fmt.Errorf("conversation %s: event %d is missing", id, seq)
 }
 
 // endsBefore returns an error when a conversation should have the event with a number. Of the record it
 // reads no more than it needs.
-func (t *tx) endsBefore(id ID, seq uint64) error {
-	v := t.Bucket(db.Conversations).Get(id.key())
+func endsBefore(t *db.Tx, id convstore.ID, seq uint64) error {
+	v := t.Bucket(db.Conversations).Get(db.Key(uint64(id)))
 	if v == nil {
 		return nil // it was removed meanwhile
 	}
@@ -390,7 +395,7 @@ func (t *tx) endsBefore(id ID, seq uint64) error {
 		return fmt.Errorf("conversation %s: %w", id, err)
 	}
 	if seq <= r.Events {
-		return missing(id, seq)
+		return lost(id, seq)
 	}
 	return nil
 }

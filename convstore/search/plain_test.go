@@ -1,4 +1,4 @@
-package convstore
+package search
 
 import (
 	"os"
@@ -11,19 +11,21 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/storetest"
 )
 
 // searchPlainly is Search by way of List and Events, all of which it reads and
 // decodes: without the prefilter, the reading of pages and the two searchers.
-func searchPlainly(t *testing.T, v View, q Query) []Match {
+func searchPlainly(t *testing.T, v convstore.View, q Query) []Match {
 	t.Helper()
 	s, err := newSearch(v, q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := v.List(t.Context(), Filter{Hidden: q.Hidden})
+	list, err := v.List(t.Context(), convstore.Filter{Hidden: q.Hidden})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +47,8 @@ func searchPlainly(t *testing.T, v View, q Query) []Match {
 		if s.title {
 			match(text{Match{ID: c.ID, Scope: ScopeTitle, Time: c.UpdatedAt, Title: c.Title}, splitLines(nil, c.Title)})
 		}
-		for _, e := range mustEvents(t, v, c.ID, Range{}) {
-			if scope := s.kinds[kindOf(e.Body)]; scope != "" && !s.full(len(found)) {
+		for _, e := range storetest.Events(t, v, c.ID, convstore.Range{}) {
+			if scope := s.kinds[convstore.KindOf(e.Body)]; scope != "" && !s.full(len(found)) {
 				at := Match{ID: c.ID, Turn: e.Turn, Scope: scope, Seq: e.Seq, Time: e.Time, Title: c.Title}
 				match(text{at, linesOf(e.Body)})
 			}
@@ -62,23 +64,23 @@ func searchPlainly(t *testing.T, v View, q Query) []Match {
 func TestSearchFindsWhatIsStored(t *testing.T) {
 	matched, branches := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		dir := memoryDir(t)
+		dir := storetest.MemoryDir(t)
 		defer func() { _ = os.RemoveAll(dir) }()
-		s, err := Open(filepath.Join(dir, "store"), Options{})
-		must(rt, err)
+		s, err := convstore.Open(filepath.Join(dir, "store"), convstore.Options{})
+		storetest.NoError(rt, err)
 		ctx := t.Context()
 		texts := []string{"needle"} // to look for pieces of
-		body := func() Body {
+		body := func() convstore.Body {
 			b := searchBody().Draw(rt, "event")
 			if lines := linesOf(b); len(lines) > 0 {
 				texts = append(texts, lines[len(lines)-1])
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "size") == 0 {
-				b = ToolResult{ID: "x", Text: strings.Repeat("straw\n", rapid.IntRange(0, 4000).Draw(rt, "straw")) + texts[len(texts)-1]}
+				b = convstore.ToolResult{ID: "x", Text: strings.Repeat("straw\n", rapid.IntRange(0, 4000).Draw(rt, "straw")) + texts[len(texts)-1]}
 			}
 			return b
 		}
-		var ids []ID
+		var ids []convstore.ID
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			step := rapid.IntRange(0, 9).Draw(rt, "step")
 			if len(ids) == 0 {
@@ -86,33 +88,33 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 			}
 			switch {
 			case step < 2:
-				c, err := s.Create(ctx, New{Title: searchText().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden")})
-				must(rt, err)
+				c, err := s.Create(ctx, convstore.New{Title: searchText().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden")})
+				storetest.NoError(rt, err)
 				ids = append(ids, c.ID)
 			case step == 2:
-				c, err := s.Fork(ctx, rapid.SampledFrom(ids).Draw(rt, "of"), Fork{Title: "fork"})
-				must(rt, err)
+				c, err := s.Fork(ctx, rapid.SampledFrom(ids).Draw(rt, "of"), convstore.Fork{Title: "fork"})
+				storetest.NoError(rt, err)
 				ids = append(ids, c.ID)
 			case step == 3:
 				id := rapid.SampledFrom(ids).Draw(rt, "remove")
-				gone, err := s.Remove(ctx, id, RemoveOptions{Cascade: true})
-				must(rt, err)
-				ids = slices.DeleteFunc(ids, func(id ID) bool { return slices.Contains(gone, id) })
+				gone, err := s.Remove(ctx, id, convstore.RemoveOptions{Cascade: true})
+				storetest.NoError(rt, err)
+				ids = slices.DeleteFunc(ids, func(id convstore.ID) bool { return slices.Contains(gone, id) })
 			default:
 				l, err := s.Lock(ctx, rapid.SampledFrom(ids).Draw(rt, "append"))
-				must(rt, err)
-				var events []Event
+				storetest.NoError(rt, err)
+				var events []convstore.Event
 				for range rapid.IntRange(1, 30).Draw(rt, "events") {
-					events = append(events, Event{Body: body()})
+					events = append(events, convstore.Event{Body: body()})
 				}
-				must(rt, l.Append(ctx, events...))
-				must(rt, l.Close())
+				storetest.NoError(rt, l.Append(ctx, events...))
+				storetest.NoError(rt, l.Close())
 			}
 		}
 		view := s.View
 		if len(ids) > 0 && rapid.Bool().Draw(rt, "below") {
 			view, err = s.Under(ctx, rapid.SampledFrom(ids).Draw(rt, "root"))
-			must(rt, err)
+			storetest.NoError(rt, err)
 		}
 		for range 4 {
 			text := []rune(rapid.SampledFrom(texts).Draw(rt, "text"))
@@ -140,16 +142,11 @@ func TestSearchFindsWhatIsStored(t *testing.T) {
 			}
 			matched += len(got)
 		}
-		must(rt, s.f.read(ctx, func(tx *tx) error {
-			var maps page.Mappings
-			defer maps.Close()
-			return tx.MapPages(&maps, func(m *page.Map) error {
-				events, err := m.Bucket(db.BucketNames[db.Events])
-				if err == nil && events.Top.Flags == page.FlagBranch {
-					branches++
-				}
-				return err
-			})
+		storetest.NoError(rt, newScan(&search{view: s.View}).visit(ctx, func(_ *db.Tx, events page.Bucket) error {
+			if events.Top.Flags == page.FlagBranch {
+				branches++
+			}
+			return nil
 		}))
 	})
 	if matched == 0 || branches == 0 {

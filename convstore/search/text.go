@@ -1,35 +1,50 @@
-package convstore
+package search
 
 import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"jp/convstore"
+	"jp/convstore/internal/stored"
 )
 
 // concreteScopes are the parts of a conversation, without the groups.
-func concreteScopes() []SearchScope {
-	return []SearchScope{
+func concreteScopes() []Scope {
+	return []Scope{
 		ScopeTitle, ScopeUser, ScopeAssistant, ScopeReasoning,
 		ScopeStructured, ScopeToolCall, ScopeToolResult, ScopeInquiry,
 	}
 }
 
 // expand returns the parts that a scope stands for, nil for an unknown one.
-func (s SearchScope) expand() []SearchScope {
+func (s Scope) expand() []Scope {
 	switch s {
 	case ScopeAll:
 		return concreteScopes()
 	case ScopeChat:
-		return []SearchScope{ScopeUser, ScopeAssistant, ScopeReasoning, ScopeStructured}
+		return []Scope{ScopeUser, ScopeAssistant, ScopeReasoning, ScopeStructured}
 	case ScopeTool:
-		return []SearchScope{ScopeToolCall, ScopeToolResult}
+		return []Scope{ScopeToolCall, ScopeToolResult}
 	}
 	for _, c := range concreteScopes() {
 		if s == c {
-			return []SearchScope{s}
+			return []Scope{s}
 		}
 	}
 	return nil
+}
+
+// kindScopes are, of each kind of event, the part that it belongs to; "" = it cannot be searched.
+var kindScopes = [stored.KindCount]Scope{
+	stored.KindUser:          ScopeUser,
+	stored.KindAssistant:     ScopeAssistant,
+	stored.KindReasoning:     ScopeReasoning,
+	stored.KindStructured:    ScopeStructured,
+	stored.KindToolCall:      ScopeToolCall,
+	stored.KindToolResult:    ScopeToolResult,
+	stored.KindInquiry:       ScopeInquiry,
+	stored.KindInquiryAnswer: ScopeInquiry,
 }
 
 // linesOf returns the lines of a body that can be searched. JSON values come one
@@ -38,33 +53,33 @@ func (s SearchScope) expand() []SearchScope {
 //
 // The prefilter relies on this: apart from that ": ", a line is a piece of one
 // string, name, number or word of the JSON that the body is stored as.
-func linesOf(b Body) []string {
+func linesOf(b convstore.Body) []string {
 	var lines []string
 	switch b := b.(type) {
-	case UserMessage:
+	case convstore.UserMessage:
 		lines = splitLines(lines, b.Text)
 		for _, a := range b.Attachments {
 			lines = splitLines(lines, a.Source)
 			lines = splitLines(lines, a.Text)
 		}
-	case AssistantMessage:
+	case convstore.AssistantMessage:
 		lines = splitLines(lines, b.Text)
-	case Reasoning:
+	case convstore.Reasoning:
 		lines = splitLines(lines, b.Text)
-	case Structured:
+	case convstore.Structured:
 		lines = valueLines(lines, b.Data)
-	case ToolCall:
+	case convstore.ToolCall:
 		lines = splitLines(lines, b.Name)
 		lines = valueLines(lines, b.Arguments)
-	case ToolResult:
+	case convstore.ToolResult:
 		lines = splitLines(lines, b.Text)
-	case Inquiry:
+	case convstore.Inquiry:
 		lines = splitLines(lines, b.Text)
 		for _, o := range b.Options {
 			lines = splitLines(lines, o)
 		}
 		lines = valueLines(lines, b.Default)
-	case InquiryAnswer:
+	case convstore.InquiryAnswer:
 		lines = valueLines(lines, b.Answer)
 	}
 	return lines

@@ -1,4 +1,4 @@
-package convstore
+package search
 
 import (
 	"context"
@@ -16,14 +16,17 @@ import (
 
 	"pgregory.net/rapid"
 
+	"jp/convstore"
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/storetest"
 	"jp/tools/regex"
 )
 
-func mustSearch(t testing.TB, v View, q Query) []Match {
+func mustSearch(t testing.TB, v convstore.View, q Query) []Match {
 	t.Helper()
 	var found []Match
-	for m, err := range v.Search(t.Context(), q) {
+	for m, err := range Run(t.Context(), v, q) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,25 +56,25 @@ func matchLines(found []Match) string {
 }
 
 func TestSearch(t *testing.T) {
-	s := openStore(t)
-	c := mustCreate(t, s, New{Title: "About zebras"})
-	hidden := mustCreate(t, s, New{Title: "hidden zebra", Hidden: true})
-	l := mustLock(t, s, c.ID)
-	mustAppend(t, l,
-		Note{Text: "zebra in a note"},
-		TurnStart{},
-		UserMessage{Text: "one\r\ntwo Zebra\nthree zebra zebra\nfour\nfive", Attachments: []Attachment{{Source: "zebra.txt", Text: "striped zebra"}}},
-		Reasoning{Text: "hm, zebra?"},
-		ToolCall{ID: "1", Name: "zebra_find", Arguments: json.RawMessage(`{"path":"a/zebra.go","deep":{"lines":["x","say \"zebra\"\nbye"],"n":12},"zebra":true}`)},
-		ToolResult{ID: "1", Text: "tab\tzebra \u001b[31mred"},
-		AssistantMessage{Text: "Zebra."},
-		TurnEnd{State: StateOK},
-		TurnStart{},
-		ToolCall{ID: "2", Name: "x", Arguments: json.RawMessage(`not json: zebra`)},
-		Structured{Data: json.RawMessage(`{"animal":"z\u0065bra","\u212Aey":"stra\u00dfe"}`)},
-		Inquiry{ID: "i", Text: "zebra or horse?", Options: []string{"zebra", "horse"}, Default: json.RawMessage(`"horse"`)},
-		InquiryAnswer{ID: "i", Answer: json.RawMessage(`"zebra"`)},
-		AssistantMessage{Text: "ÉTÉ été Straße STRASSE K k ſ s"},
+	s := storetest.Open(t)
+	c := storetest.Create(t, s, convstore.New{Title: "About zebras"})
+	hidden := storetest.Create(t, s, convstore.New{Title: "hidden zebra", Hidden: true})
+	l := storetest.Lock(t, s, c.ID)
+	storetest.Append(t, l,
+		convstore.Note{Text: "zebra in a note"},
+		convstore.TurnStart{},
+		convstore.UserMessage{Text: "one\r\ntwo Zebra\nthree zebra zebra\nfour\nfive", Attachments: []convstore.Attachment{{Source: "zebra.txt", Text: "striped zebra"}}},
+		convstore.Reasoning{Text: "hm, zebra?"},
+		convstore.ToolCall{ID: "1", Name: "zebra_find", Arguments: json.RawMessage(`{"path":"a/zebra.go","deep":{"lines":["x","say \"zebra\"\nbye"],"n":12},"zebra":true}`)},
+		convstore.ToolResult{ID: "1", Text: "tab\tzebra \u001b[31mred"},
+		convstore.AssistantMessage{Text: "Zebra."},
+		convstore.TurnEnd{State: convstore.StateOK},
+		convstore.TurnStart{},
+		convstore.ToolCall{ID: "2", Name: "x", Arguments: json.RawMessage(`not json: zebra`)},
+		convstore.Structured{Data: json.RawMessage(`{"animal":"z\u0065bra","\u212Aey":"stra\u00dfe"}`)},
+		convstore.Inquiry{ID: "i", Text: "zebra or horse?", Options: []string{"zebra", "horse"}, Default: json.RawMessage(`"horse"`)},
+		convstore.InquiryAnswer{ID: "i", Answer: json.RawMessage(`"zebra"`)},
+		convstore.AssistantMessage{Text: "ÉTÉ été Straße STRASSE K k ſ s"},
 	)
 	all := `0:title:About zebras
 1:user:two Zebra
@@ -96,14 +99,14 @@ func TestSearch(t *testing.T) {
 		want string
 	}{
 		{"everything", Query{Pattern: "zebra"}, all},
-		{"everything by name", Query{Pattern: "zebra", Scopes: []SearchScope{ScopeAll}}, all},
+		{"everything by name", Query{Pattern: "zebra", Scopes: []Scope{ScopeAll}}, all},
 		{"smart case", Query{Pattern: "Zebra"}, "1:user:two Zebra\n1:assistant:Zebra."},
 		{"match case", Query{Pattern: "zebra.", Case: MatchCase}, "1:user:zebra.txt\n1:tool-call:path: a/zebra.go"},
-		{"ignore case", Query{Pattern: "ZEBRA.", Case: IgnoreCase, Scopes: []SearchScope{ScopeAssistant, ScopeUser}}, "1:user:zebra.txt\n1:assistant:Zebra."},
-		{"chat", Query{Pattern: "bra", Scopes: []SearchScope{ScopeChat}, Case: MatchCase}, "1:user:two Zebra\n1:user:three zebra zebra\n1:user:zebra.txt\n1:user:striped zebra\n1:reasoning:hm, zebra?\n1:assistant:Zebra.\n2:structured:animal: zebra"},
-		{"tool", Query{Pattern: "x", Scopes: []SearchScope{ScopeTool}}, "1:tool-call:lines: x\n2:tool-call:x"},
+		{"ignore case", Query{Pattern: "ZEBRA.", Case: IgnoreCase, Scopes: []Scope{ScopeAssistant, ScopeUser}}, "1:user:zebra.txt\n1:assistant:Zebra."},
+		{"chat", Query{Pattern: "bra", Scopes: []Scope{ScopeChat}, Case: MatchCase}, "1:user:two Zebra\n1:user:three zebra zebra\n1:user:zebra.txt\n1:user:striped zebra\n1:reasoning:hm, zebra?\n1:assistant:Zebra.\n2:structured:animal: zebra"},
+		{"tool", Query{Pattern: "x", Scopes: []Scope{ScopeTool}}, "1:tool-call:lines: x\n2:tool-call:x"},
 		{"regexp", Query{Pattern: `\bzebra\b.*zebra$`, Regexp: true}, "1:user:three zebra zebra"},
-		{"smart case of a class", Query{Pattern: `\Szebra\s`, Regexp: true, Scopes: []SearchScope{ScopeChat}}, ""},
+		{"smart case of a class", Query{Pattern: `\Szebra\s`, Regexp: true, Scopes: []Scope{ScopeChat}}, ""},
 		{"a quote", Query{Pattern: `"zebra"`}, `1:tool-call:lines: say "zebra"`},
 		{"a control character", Query{Pattern: "\u001b["}, "1:tool-result:tab\tzebra \u001b[31mred"},
 		{"a tab", Query{Pattern: "tab\tzeb"}, "1:tool-result:tab\tzebra \u001b[31mred"},
@@ -113,13 +116,13 @@ func TestSearch(t *testing.T) {
 		{"nothing but the colon", Query{Pattern: ": tr"}, "1:tool-call:zebra: true"},
 		{"accents", Query{Pattern: "été"}, "2:assistant:ÉTÉ été Straße STRASSE K k ſ s"},
 		{"accents in their case", Query{Pattern: "Été", Case: MatchCase}, ""},
-		{"a fold into ASCII", Query{Pattern: "key", Scopes: []SearchScope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
-		{"an escape that we do not write", Query{Pattern: "straße", Scopes: []SearchScope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
-		{"context", Query{Pattern: "zebra", Context: 1, Scopes: []SearchScope{ScopeUser}}, "-one|1:user:two Zebra\n1:user:three zebra zebra|+four\n-five|1:user:zebra.txt\n1:user:striped zebra"},
+		{"a fold into ASCII", Query{Pattern: "key", Scopes: []Scope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
+		{"an escape that we do not write", Query{Pattern: "straße", Scopes: []Scope{ScopeStructured}}, "2:structured:\u212Aey: straße"},
+		{"context", Query{Pattern: "zebra", Context: 1, Scopes: []Scope{ScopeUser}}, "-one|1:user:two Zebra\n1:user:three zebra zebra|+four\n-five|1:user:zebra.txt\n1:user:striped zebra"},
 		{"max matches", Query{Pattern: "zebra", MaxMatches: 2}, "0:title:About zebras\n1:user:two Zebra"},
-		{"hidden", Query{Pattern: "zebra", Hidden: true, Scopes: []SearchScope{ScopeTitle}}, "0:title:About zebras\n0:title:hidden zebra"},
-		{"limit", Query{Pattern: "zebra", Hidden: true, Scopes: []SearchScope{ScopeTitle}, Limit: 1}, "0:title:About zebras"},
-		{"by id", Query{Pattern: "zebra", IDs: []ID{hidden.ID}}, "0:title:hidden zebra"},
+		{"hidden", Query{Pattern: "zebra", Hidden: true, Scopes: []Scope{ScopeTitle}}, "0:title:About zebras\n0:title:hidden zebra"},
+		{"limit", Query{Pattern: "zebra", Hidden: true, Scopes: []Scope{ScopeTitle}, Limit: 1}, "0:title:About zebras"},
+		{"by id", Query{Pattern: "zebra", IDs: []convstore.ID{hidden.ID}}, "0:title:hidden zebra"},
 		{"nothing", Query{Pattern: "okapi"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,10 +134,10 @@ func TestSearch(t *testing.T) {
 }
 
 func TestSearchSubmatches(t *testing.T) {
-	s := openStore(t)
-	c := mustCreate(t, s, New{})
-	l := mustLock(t, s, c.ID)
-	e := mustAppend(t, l, TurnStart{}, UserMessage{Text: "äb\nxäbäb"})[1]
+	s := storetest.Open(t)
+	c := storetest.Create(t, s, convstore.New{})
+	l := storetest.Lock(t, s, c.ID)
+	e := storetest.Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: "äb\nxäbäb"})[1]
 	got := mustSearch(t, s.View, Query{Pattern: "äb"})
 	if len(got) != 2 || got[1].Line != 2 || got[1].Seq != e.Seq || !got[1].Time.Equal(e.Time) {
 		t.Fatalf("Search = %+v", got)
@@ -146,14 +149,14 @@ func TestSearchSubmatches(t *testing.T) {
 }
 
 func TestSearchErrors(t *testing.T) {
-	s := openStore(t)
-	c, d := mustCreate(t, s, New{Title: "x"}), mustCreate(t, s, New{Title: "x"})
+	s := storetest.Open(t)
+	c, d := storetest.Create(t, s, convstore.New{Title: "x"}), storetest.Create(t, s, convstore.New{Title: "x"})
 	below, err := s.Under(t.Context(), c.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := func(v View, q Query) error {
-		for _, err := range v.Search(t.Context(), q) {
+	first := func(v convstore.View, q Query) error {
+		for _, err := range Run(t.Context(), v, q) {
 			return err
 		}
 		return nil
@@ -166,10 +169,10 @@ func TestSearchErrors(t *testing.T) {
 			t.Errorf("Search(%q): error %v, want a *PatternError", q.Pattern, err)
 		}
 	}
-	checkError(t, "an unknown id", first(s.View, Query{Pattern: "x", IDs: []ID{1}}), &NotFoundError{ID: 1})
-	checkError(t, "an id outside", first(below, Query{Pattern: "x", IDs: []ID{d.ID}}), &ScopeError{d.ID, c.ID})
-	checkError(t, "the root itself", first(below, Query{Pattern: "x", IDs: []ID{c.ID}}), &ScopeError{c.ID, c.ID})
-	if err := first(s.View, Query{Pattern: "x", Scopes: []SearchScope{"y"}}); err == nil {
+	storetest.Error(t, "an unknown id", first(s.View, Query{Pattern: "x", IDs: []convstore.ID{1}}), &convstore.NotFoundError{ID: 1})
+	storetest.Error(t, "an id outside", first(below, Query{Pattern: "x", IDs: []convstore.ID{d.ID}}), &convstore.ScopeError{ID: d.ID, Root: c.ID})
+	storetest.Error(t, "the root itself", first(below, Query{Pattern: "x", IDs: []convstore.ID{c.ID}}), &convstore.ScopeError{ID: c.ID, Root: c.ID})
+	if err := first(s.View, Query{Pattern: "x", Scopes: []Scope{"y"}}); err == nil {
 		t.Error("an unknown scope was taken")
 	}
 	if err := first(below, Query{Pattern: large, Regexp: true, AnySize: true}); err != nil {
@@ -213,8 +216,8 @@ func escapeSome(t *rapid.T, s string) string {
 	return b.String()
 }
 
-func searchBody() *rapid.Generator[Body] {
-	return rapid.Custom(func(t *rapid.T) Body {
+func searchBody() *rapid.Generator[convstore.Body] {
+	return rapid.Custom(func(t *rapid.T) convstore.Body {
 		text := searchText()
 		object := func() json.RawMessage {
 			return json.RawMessage(fmt.Sprintf(`{%s:%s,%s:[%s,{"n":%d}]}`,
@@ -224,18 +227,18 @@ func searchBody() *rapid.Generator[Body] {
 		}
 		switch rapid.IntRange(0, 5).Draw(t, "body") {
 		case 0:
-			return UserMessage{Text: text.Draw(t, "a") + "\n" + text.Draw(t, "b")}
+			return convstore.UserMessage{Text: text.Draw(t, "a") + "\n" + text.Draw(t, "b")}
 		case 1:
-			return ToolCall{ID: "x", Name: text.Draw(t, "name"), Arguments: object()}
+			return convstore.ToolCall{ID: "x", Name: text.Draw(t, "name"), Arguments: object()}
 		case 2:
-			return ToolCall{ID: "x", Name: "n", Arguments: json.RawMessage(text.Draw(t, "arguments"))}
+			return convstore.ToolCall{ID: "x", Name: "n", Arguments: json.RawMessage(text.Draw(t, "arguments"))}
 		case 3:
-			return Structured{Data: object()}
+			return convstore.Structured{Data: object()}
 		case 4:
 			raw := fmt.Sprintf(`{"type":"chat_response","message":%s}`, escapeSome(t, text.Draw(t, "message")))
-			return Opaque{Name: "chat_response", Raw: json.RawMessage(raw)}
+			return convstore.Opaque{Name: "chat_response", Raw: json.RawMessage(raw)}
 		}
-		return Inquiry{ID: "x", Text: text.Draw(t, "text"), Options: []string{text.Draw(t, "option")}, Default: object()}
+		return convstore.Inquiry{ID: "x", Text: text.Draw(t, "text"), Options: []string{text.Draw(t, "option")}, Default: object()}
 	})
 }
 
@@ -244,11 +247,11 @@ func searchBody() *rapid.Generator[Body] {
 func TestPrefilterKeepsMatches(t *testing.T) {
 	passed, matched := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		s, err := encodeEvent(Event{ID: "x", Time: time.Unix(0, 0), Body: searchBody().Draw(t, "event")})
+		s, err := convstore.EncodeEvent(convstore.Event{ID: "x", Time: time.Unix(0, 0), Body: searchBody().Draw(t, "event")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := decodeBody(s.Body)
+		body, err := convstore.DecodeBody(s.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +278,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 				quoted, "^" + quoted, quoted + ".*", "(" + quoted + ")+", "x*" + quoted, "(?i)" + quoted, quoted + "|漢", "(?:" + quoted + "){1,2}",
 			}).Draw(t, "shape")
 		}
-		search, err := newSearch(View{}, q)
+		search, err := newSearch(convstore.View{}, q)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -300,7 +303,7 @@ func TestPrefilterKeepsMatches(t *testing.T) {
 }
 
 func TestPrefilterKeepsOut(t *testing.T) {
-	s, err := encodeEvent(Event{ID: "x", Time: time.Unix(0, 0), Body: AssistantMessage{Text: "The quick brown fox\njumps \u001b over \u2028 the \"lazy\" dog, naïve"}})
+	s, err := convstore.EncodeEvent(convstore.Event{ID: "x", Time: time.Unix(0, 0), Body: convstore.AssistantMessage{Text: "The quick brown fox\njumps \u001b over \u2028 the \"lazy\" dog, naïve"}})
 	if err != nil || s.Loose {
 		t.Fatalf("loose %v, error %v", s.Loose, err)
 	}
@@ -308,7 +311,7 @@ func TestPrefilterKeepsOut(t *testing.T) {
 		{Pattern: "zebra"}, {Pattern: "Quick"}, {Pattern: "quick  brown"}, {Pattern: "Naïve"},
 		{Pattern: "fox.*zigzag", Regexp: true}, {Pattern: "foxjumps"},
 	} {
-		search, err := newSearch(View{}, q)
+		search, err := newSearch(convstore.View{}, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,14 +324,14 @@ func TestPrefilterKeepsOut(t *testing.T) {
 // TestSearchLongWithoutCase looks for texts whose characters take several bytes and have no case, and
 // that are longer than what the prefilter looks for.
 func TestSearchLongWithoutCase(t *testing.T) {
-	s := openStore(t)
-	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	s := storetest.Open(t)
+	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
 	text := strings.Repeat("漢字", 20)
-	mustAppend(t, l, TurnStart{}, UserMessage{Text: "x" + text})
+	storetest.Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: "x" + text})
 	for _, pattern := range []string{text, "X" + text, "x" + text[:33], text[:36] + ".*"} {
 		for _, how := range []Case{SmartCase, IgnoreCase, MatchCase} {
 			found := 0
-			for _, err := range s.Search(t.Context(), Query{Pattern: pattern, Regexp: strings.HasSuffix(pattern, "*"), Case: how}) {
+			for _, err := range Run(t.Context(), s.View, Query{Pattern: pattern, Regexp: strings.HasSuffix(pattern, "*"), Case: how}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -347,28 +350,28 @@ func TestSearchLongWithoutCase(t *testing.T) {
 
 // TestSearchInPieces searches a conversation in visits that have no time at all.
 func TestSearchInPieces(t *testing.T) {
-	s := openStore(t)
-	l := mustLock(t, s, mustCreate(t, s, New{}).ID)
+	s := storetest.Open(t)
+	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
 	const n = 300
-	var bodies []Body
+	var bodies []convstore.Body
 	for i := range n {
 		text := "a needle"
 		if i%3 == 0 {
 			text = "hay"
 		}
-		bodies = append(bodies, UserMessage{Text: text})
+		bodies = append(bodies, convstore.UserMessage{Text: text})
 	}
-	mustAppend(t, l, bodies...)
+	storetest.Append(t, l, bodies...)
 	search, err := newSearch(s.View, Query{Pattern: "needle"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	sc := newScan(search)
 	defer sc.maps.Close()
-	p := &part{candidate: candidate{id: l.ID()}, seq: 1}
+	p := &part{Head: convstore.Head{ID: l.ID()}, seq: 1}
 	visits := 0
 	for ; p.seq != 0; visits++ {
-		err := sc.visit(t.Context(), func(x *tx, events page.Bucket) error { return sc.events(t.Context(), x, events, p, time.Time{}) })
+		err := sc.visit(t.Context(), func(x *db.Tx, events page.Bucket) error { return sc.events(t.Context(), x, events, p, time.Time{}) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,32 +393,32 @@ func TestSearchInPieces(t *testing.T) {
 func TestSearchGoesOn(t *testing.T) {
 	// More conversations than searchers may be ahead, some of them larger than a
 	// visit, read by someone who writes to the store in between.
-	s := openStore(t)
-	var want []ID
+	s := storetest.Open(t)
+	var want []convstore.ID
 	for i := range 3 * searchAhead {
-		c := mustCreate(t, s, New{Title: fmt.Sprint("conversation ", i)})
+		c := storetest.Create(t, s, convstore.New{Title: fmt.Sprint("conversation ", i)})
 		if i%3 == 0 {
-			l := mustLock(t, s, c.ID)
-			mustAppend(t, l, TurnStart{}, UserMessage{Text: "a needle"})
+			l := storetest.Lock(t, s, c.ID)
+			storetest.Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: "a needle"})
 			_ = l.Close()
 			want = append(want, c.ID)
 		}
 	}
-	var got []ID
-	for m, err := range s.Search(t.Context(), Query{Pattern: "needle"}) {
+	var got []convstore.ID
+	for m, err := range Run(t.Context(), s.View, Query{Pattern: "needle"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, m.ID)
 		if len(got)%16 == 0 {
-			mustCreate(t, s, New{Title: "meanwhile"})
+			storetest.Create(t, s, convstore.New{Title: "meanwhile"})
 		}
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("found in %v, want %v", got, want)
 	}
 	n := 0
-	for _, _ = range s.Search(t.Context(), Query{Pattern: "needle"}) {
+	for _, _ = range Run(t.Context(), s.View, Query{Pattern: "needle"}) {
 		if n++; n == 2 {
 			break
 		}
@@ -425,15 +428,15 @@ func TestSearchGoesOn(t *testing.T) {
 // TestSearchEnds searches with an expression and a line that take hours together. Meanwhile others
 // write to the store; then the search ends with its context.
 func TestSearchEnds(t *testing.T) {
-	s := openStore(t)
-	l := mustLock(t, s, mustCreate(t, s, New{Title: "slow"}).ID)
-	mustAppend(t, l, TurnStart{}, UserMessage{Text: strings.Repeat("a", 4<<20)})
+	s := storetest.Open(t)
+	l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{Title: "slow"}).ID)
+	storetest.Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: strings.Repeat("a", 4<<20)})
 	gone := errors.New("nobody waits")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	sought := make(chan error)
 	started := make(chan struct{})
 	go func() {
-		for m, err := range s.Search(ctx, Query{Pattern: "title|(?:a?){990}[xy]|slow", Regexp: true}) {
+		for m, err := range Run(ctx, s.View, Query{Pattern: "title|(?:a?){990}[xy]|slow", Regexp: true}) {
 			if err != nil {
 				sought <- err
 				return
@@ -445,7 +448,7 @@ func TestSearchEnds(t *testing.T) {
 		sought <- nil
 	}()
 	<-started // what was found before is there already
-	mustCreate(t, s, New{Title: "meanwhile"})
+	storetest.Create(t, s, convstore.New{Title: "meanwhile"})
 	cancel(gone)
 	if err := <-sought; err != gone {
 		t.Errorf("Search = %v, want %v", err, gone)
@@ -455,7 +458,7 @@ func TestSearchEnds(t *testing.T) {
 // TestMatchSoon: while the store is open nothing is matched that takes longer than a moment, a short line with
 // many matches neither.
 func TestMatchSoon(t *testing.T) {
-	search, err := newSearch(openStore(t).View, Query{Pattern: "a.*x|a", Regexp: true})
+	search, err := newSearch(storetest.Open(t).View, Query{Pattern: "a.*x|a", Regexp: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,11 +478,11 @@ func TestMatchSoon(t *testing.T) {
 // TestSearchHandsOver reads the matches of one event that has more than wait to be read: the
 // searcher is no further ahead than that, and a bound of conversations counts them as one.
 func TestSearchHandsOver(t *testing.T) {
-	s := openStore(t)
+	s := storetest.Open(t)
 	var want, got []string
 	for range 3 {
-		l := mustLock(t, s, mustCreate(t, s, New{}).ID)
-		mustAppend(t, l, TurnStart{}, UserMessage{Text: strings.Repeat("a needle\n", 10_000)}, UserMessage{Text: "a needle\n"})
+		l := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{}).ID)
+		storetest.Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: strings.Repeat("a needle\n", 10_000)}, convstore.UserMessage{Text: "a needle\n"})
 		for i := range 10_001 {
 			want = append(want, fmt.Sprint(l.ID(), 1+i%10_000))
 		}
@@ -522,7 +525,7 @@ func TestSearchHandsOver(t *testing.T) {
 // candidates before it, in which nothing is found.
 func TestScanHeadMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sc := newScan(&search{todo: make([]candidate, 2)})
+		sc := newScan(&search{todo: make([]convstore.Head, 2)})
 		first, second := sc.take(true), sc.take(true)
 		read := make(chan finding)
 		go func() { read <- sc.await() }()

@@ -1,4 +1,4 @@
-package convstore
+package search
 
 import (
 	"regexp/syntax"

@@ -1,4 +1,6 @@
-package convstore
+// Package search looks for lines in the conversations of a store. Run reads the events
+// page by page beside bbolt, passes over all that cannot match by its bytes alone, and decodes the rest.
+package search
 
 import (
 	"context"
@@ -8,14 +10,13 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
-	"jp/convstore/internal/file"
+	"jp/convstore"
 	"jp/tools/regex"
 )
 
-// Search yields the lines that match: conversation by conversation in the order
+// Run yields the lines that match: conversation by conversation in the order
 // of List, in each the title first and then the events in their order. It ends
 // with a *PatternError when the pattern is of no use, and with the errors of Get
 // for Query.IDs.
@@ -23,7 +24,7 @@ import (
 // It scans, without an index. Events that are stored while it does may be missed.
 // It ends soon after ctx, whatever the pattern, and matches what takes longer
 // than a moment while the store is closed.
-func (v View) Search(ctx context.Context, q Query) iter.Seq2[Match, error] {
+func Run(ctx context.Context, v convstore.View, q Query) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
 		s, err := newSearch(v, q)
 		if err == nil {
@@ -40,25 +41,17 @@ func (v View) Search(ctx context.Context, q Query) iter.Seq2[Match, error] {
 
 // search is one search under way.
 type search struct {
-	view  View
+	view  convstore.View
 	query Query
 	re    *regex.Regexp // applied to lines
 	pre   prefilter
 	title bool
-	kinds [256]SearchScope // of each kind, where it is to be searched
-	read  bool             // some kind is
-	todo  []candidate
+	kinds [256]Scope // of each kind, where it is to be searched
+	read  bool       // some kind is
+	todo  []convstore.Head
 }
 
-// candidate is a conversation to search.
-type candidate struct {
-	id      ID
-	title   string
-	updated time.Time
-	empty   bool // no events
-}
-
-func newSearch(v View, q Query) (*search, error) {
+func newSearch(v convstore.View, q Query) (*search, error) {
 	s := &search{view: v, query: q}
 	flags := syntax.Perl
 	switch {
@@ -88,9 +81,9 @@ func newSearch(v View, q Query) (*search, error) {
 
 	scopes := q.Scopes
 	if len(scopes) == 0 {
-		scopes = []SearchScope{ScopeAll}
+		scopes = []Scope{ScopeAll}
 	}
-	var wanted []SearchScope
+	var wanted []Scope
 	for _, scope := range scopes {
 		concrete := scope.expand()
 		if concrete == nil {
@@ -99,8 +92,8 @@ func newSearch(v View, q Query) (*search, error) {
 		wanted = append(wanted, concrete...)
 	}
 	s.title = slices.Contains(wanted, ScopeTitle)
-	for k := range kinds {
-		if scope := kinds[k].scope; scope != "" && slices.Contains(wanted, scope) {
+	for k, scope := range kindScopes {
+		if scope != "" && slices.Contains(wanted, scope) {
 			s.kinds[k], s.read = scope, true
 		}
 	}
@@ -125,37 +118,8 @@ func upperIn(re *syntax.Regexp) bool {
 }
 
 // choose finds the conversations to search.
-func (s *search) choose(ctx context.Context) error {
-	f := Filter{Hidden: s.query.Hidden, Archived: s.query.Archived, Labels: s.query.Labels}
-	add := func(id ID, e entry) error {
-		s.todo = append(s.todo, candidate{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})
-		return nil
-	}
-	err := s.view.f.read(ctx, func(t *tx) error {
-		s.todo = nil
-		if len(s.query.IDs) == 0 {
-			return s.view.walk(t, f, add)
-		}
-		at := t.entries()
-		for _, id := range s.query.IDs {
-			if _, err := s.view.within(t, id); err != nil {
-				return err
-			}
-			e, err := at.at(id)
-			if err != nil {
-				return err
-			}
-			if err := add(id, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == file.ErrAbsent && len(s.query.IDs) > 0 {
-		return &NotFoundError{ID: s.query.IDs[0]}
-	}
-	if err == file.ErrAbsent {
-		return nil
-	}
+func (s *search) choose(ctx context.Context) (err error) {
+	f := convstore.Filter{Hidden: s.query.Hidden, Archived: s.query.Archived, Labels: s.query.Labels}
+	s.todo, err = s.view.Heads(ctx, f, s.query.IDs)
 	return err
 }

@@ -1,0 +1,53 @@
+package convstore
+
+import (
+	"context"
+	"time"
+
+	"jp/convstore/internal/file"
+)
+
+// Head is what a listing knows of a conversation without reading its record.
+type Head struct {
+	ID      ID
+	Title   string
+	Updated time.Time
+	Empty   bool // it has no events
+}
+
+// Heads returns the heads of the conversations with these ids or, without ids, of those that the
+// filter lets through, in preorder; the filter's order and limit do not count. It fails with the errors of
+// Get where there are ids.
+func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err error) {
+	add := func(id ID, e entry) error {
+		heads = append(heads, Head{id, string(e.title), time.Unix(0, e.updated).UTC(), !e.is(entryEvents)})
+		return nil
+	}
+	err = v.f.read(ctx, func(t *tx) error {
+		heads = nil
+		if len(ids) == 0 {
+			return v.walk(t, f, add)
+		}
+		at := t.entries()
+		for _, id := range ids {
+			if _, err := v.within(t, id); err != nil {
+				return err
+			}
+			e, err := at.at(id)
+			if err != nil {
+				return err
+			}
+			if err := add(id, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != file.ErrAbsent:
+		return heads, err
+	case len(ids) > 0:
+		return nil, &NotFoundError{ID: ids[0]}
+	}
+	return nil, nil
+}

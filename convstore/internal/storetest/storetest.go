@@ -1,0 +1,111 @@
+// Package storetest makes stores for the tests of packages that import convstore. What goes
+// wrong ends the test.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"jp/convstore"
+)
+
+// Epoch is some time or other.
+var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// Open opens a store in a folder of its own. When the test ends, the store must be
+// sound.
+func Open(t testing.TB) *convstore.Store {
+	t.Helper()
+	return OpenIn(t, filepath.Join(MemoryDir(t), "store"), convstore.Options{})
+}
+
+// MemoryDir makes a folder that, where there is such a place, is kept in memory: a
+// test whose disk is not what it is about need not wait for it.
+func MemoryDir(t testing.TB) string {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "convstore"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	return t.TempDir()
+}
+
+// OpenIn is Open in a folder.
+func OpenIn(t testing.TB, dir string, o convstore.Options) *convstore.Store {
+	t.Helper()
+	s, err := convstore.Open(dir, o)
+	NoError(t, err)
+	t.Cleanup(func() {
+		now, err := convstore.Open(dir, convstore.Options{}) // what is there now: the test may have moved the other away
+		if err == nil {
+			err = now.Check(context.Background())
+		}
+		if err != nil {
+			t.Errorf("after the test: %v", err)
+		}
+	})
+	return s
+}
+
+// Create makes a conversation.
+func Create(t testing.TB, s *convstore.Store, n convstore.New) convstore.Conversation {
+	t.Helper()
+	c, err := s.Create(t.Context(), n)
+	NoError(t, err)
+	return c
+}
+
+// Lock takes a run lock until the test ends.
+func Lock(t testing.TB, s *convstore.Store, id convstore.ID) *convstore.Log {
+	t.Helper()
+	l, err := s.Lock(t.Context(), id)
+	NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Append appends an event for each body.
+func Append(t testing.TB, l *convstore.Log, bodies ...convstore.Body) []convstore.Event {
+	t.Helper()
+	events := make([]convstore.Event, len(bodies))
+	for i, b := range bodies {
+		events[i].Body = b
+	}
+	NoError(t, l.Append(t.Context(), events...))
+	return events
+}
+
+// Events returns events of a conversation.
+func Events(t testing.TB, v convstore.View, id convstore.ID, r convstore.Range) (events []convstore.Event) {
+	t.Helper()
+	for e, err := range v.Events(t.Context(), id, r) {
+		NoError(t, err)
+		events = append(events, e)
+	}
+	return events
+}
+
+// Error compares an error, by type and fields, with what errors.As finds. The test goes on.
+func Error[E error](t testing.TB, what string, err error, want E) {
+	t.Helper()
+	var got E
+	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: error %#v (%v), want %#v", what, err, err, want)
+	}
+}
+
+// NoError ends the test at an error.
+func NoError(t interface {
+	Helper()
+	Fatal(...any)
+}, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
