@@ -30,7 +30,7 @@ var errTitleLate = errors.New("it took too long")
 func (ag *Agent) LogNote(n convstore.Note) {
 	if n.Kind == agent.NoteSynthesis {
 		held := ag.Loop.Synthesis.Tools.Len()
-		ag.run.env.con.Logger().Info("tools", "conversation", ag.run.Conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", ag.Loop.Tools.Set.Len()-held)
+		ag.run.env.Con.Logger().Info("tools", "conversation", ag.run.Conv.ID, "role", profiles.RoleSynthesis, "allowed", held, "denied", ag.Loop.Tools.Set.Len()-held)
 	}
 }
 
@@ -94,7 +94,7 @@ func (r *Run) Agent(ctx context.Context) (*Agent, error) {
 		return nil, err
 	}
 	set = ag.narrow(ctx, set, ceiling)
-	if r.env.con.Globals.NoPersist {
+	if r.env.Con.Globals.NoPersist {
 		if err := lone(set); err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (ag *Agent) temperature(cfg profiles.Config, info model.Info) *float64 {
 	set := cfg.Assistant.Parameters
 	send, why := info.Temperature(set.Temperature, set.Reasoning)
 	if why != "" {
-		ag.run.env.con.Warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
+		ag.run.env.Con.Warn("assistant.parameters.temperature = %g is not sent to %s: %s", *set.Temperature, info.ID, why)
 	}
 	return send
 }
@@ -179,7 +179,7 @@ func (ag *Agent) narrow(ctx context.Context, set tools.Set, ceiling delegate.Cei
 		t, _ := set.Get(name)
 		return ceiling.Holds(t.Definition) && (ag.run.Resolved.Config.Delegation.Enabled || source != tools.SourceDelegation)
 	})
-	log := ag.run.env.con.Logger()
+	log := ag.run.env.Con.Logger()
 	log.Info("tools", "conversation", ag.run.Conv.ID, "role", ceiling.Role(), "allowed", held.Len(), "denied", set.Len()-held.Len())
 	if log.Enabled(ctx, slog.LevelDebug) {
 		denied := slices.DeleteFunc(set.Names(), func(name string) bool { _, ok := held.Get(name); return ok })
@@ -193,7 +193,7 @@ func (ag *Agent) prompter() tools.Prompter {
 	if ag.run.req.Asker != nil {
 		return ag.run.req.Asker
 	}
-	tty, err := ag.run.env.con.Terminal()
+	tty, err := ag.run.env.Con.Terminal()
 	if err != nil {
 		return nil
 	}
@@ -237,11 +237,11 @@ func (ag *Agent) Turn(ctx context.Context) (out agent.Outcome, err error) {
 func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end func())) {
 	cfg := ag.run.Resolved.Config
 	id := cfg.Conversation.TitleModel
-	if id == "" || !out.First || ag.run.env.con.Globals.NoPersist || ag.run.req.Title.Set || ag.run.Conv.Grant != nil || ctx.Err() != nil {
+	if id == "" || !out.First || ag.run.env.Con.Globals.NoPersist || ag.run.req.Title.Set || ag.run.Conv.Grant != nil || ctx.Err() != nil {
 		return
 	}
 	if _, err := cfg.ResolveModel(id); err != nil {
-		ag.run.env.con.Warn("%v", inKey(err, TitleKey))
+		ag.run.env.Con.Warn("%v", inKey(err, TitleKey))
 		return
 	}
 	if begin != nil {
@@ -255,13 +255,13 @@ func (ag *Agent) Name(ctx context.Context, out agent.Outcome, begin func() (end 
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		ag.run.env.con.Logger().Info("title", "conversation", ag.run.Conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
-		ag.run.env.con.Verbosef("no title: %v", context.Cause(ctx))
+		ag.run.env.Con.Logger().Info("title", "conversation", ag.run.Conv.ID, "model", id, "skipped", context.Cause(ctx).Error())
+		ag.run.env.Con.Verbosef("no title: %v", context.Cause(ctx))
 	case err != nil:
-		ag.run.env.con.Logger().Warn("title", "conversation", ag.run.Conv.ID, "model", id, "error", err.Error())
-		ag.run.env.con.Verbosef("%v", err)
+		ag.run.env.Con.Logger().Warn("title", "conversation", ag.run.Conv.ID, "model", id, "error", err.Error())
+		ag.run.env.Con.Verbosef("%v", err)
 	case title != "":
-		ag.run.env.con.Verbosef("title: %s", title)
+		ag.run.env.Con.Verbosef("title: %s", title)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 // arm gives every definition what runs it.
 func (ag *Agent) arm(ctx context.Context, defs []tools.Definition) (tools.Set, error) {
-	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.ws.Closed(), Sealed: ag.run.env.ws.Sealed(), Growing: ag.run.env.ws.Growing()}
-	env := ag.run.env.ws.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
+	fs := fs.Env{Workspace: ag.run.Root, Deny: ag.run.env.WS.Closed(), Sealed: ag.run.env.WS.Sealed(), Growing: ag.run.env.WS.Growing()}
+	env := ag.run.env.WS.CommandEnv(ag.run.Host, map[string]any{"conversation_id": ag.run.Conv.ID.String()})
 	env.Main = ag.talksAsMain()
 	env.JP = ag.line
 	armed := make([]tools.Tool, 0, len(defs))
@@ -113,10 +113,10 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 	if err != nil {
 		return nil, err
 	}
-	g := Guest{Scope: ag.Sub.Scope, In: ag.Sub.Inside(def.Name, c.ID), Tool: def, Environ: proc.Environ(ag.run.env.con.Env.Environ, "LANG", "LC_*", "TZ")}
+	g := Guest{Scope: ag.Sub.Scope, In: ag.Sub.Inside(def.Name, c.ID), Tool: def, Environ: proc.Environ(ag.run.env.Con.Env.Environ, "LANG", "LC_*", "TZ")}
 	l, err := call.Open(ctx, func(ctx context.Context, r call.Request) int {
 		status := ag.run.env.Serve(ctx, g, r)
-		ag.run.env.con.Logger().Info("jp inside a tool", "conversation", ag.run.Conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
+		ag.run.env.Con.Logger().Info("jp inside a tool", "conversation", ag.run.Conv.ID, "tool", def.Name, "call", c.ID, "arguments", len(r.Args), "exit", status)
 		return status
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (ag *Agent) line(ctx context.Context, def tools.Definition, c tools.Call) (
 // ownFolder returns a folder with nothing but a link "jp" to this program, for the PATH of a tool. It is in the state folder,
 // which no rule of access.fs covers: no tool can put something else there.
 func (env *Env) ownFolder() (dir string, err error) {
-	program, state := workspace.OwnProgram(), env.con.StateDir()
+	program, state := workspace.OwnProgram(), env.Con.StateDir()
 	switch {
 	case program == "":
 		return "", errors.New("the file of this program is gone")

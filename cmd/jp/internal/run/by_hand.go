@@ -25,7 +25,7 @@ type Stand struct {
 // StandFor looks at a conversation's scope, and at what its stored config lets it call, and to whom, and how often. Flags change
 // that config for now. The limits of the session are written anew where nobody runs the root.
 func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profiles.Directive) (st Stand, err error) {
-	store, err := env.ws.Store(ctx)
+	store, err := env.WS.Store(ctx)
 	if err != nil {
 		return st, err
 	}
@@ -37,12 +37,12 @@ func (env *Env) StandFor(ctx context.Context, id convstore.ID, ds, flags []profi
 	if err != nil {
 		return st, err
 	}
-	src, err := env.ws.Sources(ctx, ds)
+	src, err := env.WS.Sources(ctx, ds)
 	if err != nil {
 		return st, err
 	}
 	src.Stored = stored.JSON
-	r, err := env.ws.Resolve(src, nil, flags)
+	r, err := env.WS.Resolve(src, nil, flags)
 	if err != nil {
 		return st, err
 	}

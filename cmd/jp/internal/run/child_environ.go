@@ -33,12 +33,12 @@ func (s site) childEnviron(ctx context.Context, cfg profiles.Config, child deleg
 		env = append(env, "JP_CFG_PROVIDERS__LLM__PRICES=:"+prices)
 	}
 	allow = append(allow, s.env.Servers.Variables(ctx)...)
-	env = append(proc.Environ(s.env.con.Env.Environ, allow...), env...)
-	if say := s.env.ws.Gate.ForChild(); say != "" {
+	env = append(proc.Environ(s.env.Con.Env.Environ, allow...), env...)
+	if say := s.env.WS.Gate.ForChild(); say != "" {
 		env = append(env, say)
 	}
 	env = append(env, "JP_STORE="+filepath.Dir(s.Store.Path()), "JP_NONINTERACTIVE=1")
-	if p := s.env.con.LogPath(); p != "" && p != "-" {
+	if p := s.env.Con.LogPath(); p != "" && p != "-" {
 		env = append(env, "JP_LOG_FILE="+p)
 	}
 	return env
@@ -110,6 +110,6 @@ func (s site) delegator(cfg profiles.Config, scope convstore.Scope, slot *convst
 		Environ: func(ctx context.Context, r delegate.Run) []string {
 			return spans.Environ(ctx, append(s.childEnviron(ctx, cfg, r), s.env.Tape.Environ(r.Call, r.Query)...))
 		},
-		Warn: s.env.con.Warn, Log: s.env.con.Logger(), Follow: spans.Follow, Checkpoint: s.env.con.Env.Checkpoint,
+		Warn: s.env.Con.Warn, Log: s.env.Con.Logger(), Follow: spans.Follow, Checkpoint: s.env.Con.Env.Checkpoint,
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // delegateByHand makes a child of --root-id by the one rule, as a person. The run is settled by Run.Finish.
 func (o *opening) delegateByHand(ctx context.Context) error {
-	parent, err := o.env.ws.Target(ctx, o.req.RootID.Value)
+	parent, err := o.env.WS.Target(ctx, o.req.RootID.Value)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (o *opening) take(ctx context.Context, scope convstore.Scope, res *convstor
 	}
 	most := res.Delegation.Grant.MaxParallel
 	o.slot, err = scope.Slots(res.Delegation.Root, most).Take(ctx, func() {
-		o.env.con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
+		o.env.Con.Note("waiting for a slot: %s of this tree are at work", wording.Plural(most, "sub-agent"))
 	})
 	return err
 }

@@ -32,8 +32,8 @@ import (
 // Env is what runs are made from in one workspace: the console, what is known of the place, its MCP servers, and the recording or
 // replay that is under way.
 type Env struct {
-	con     *console.Console
-	ws      *workspace.Workspace
+	Con     *console.Console
+	WS      *workspace.Workspace
 	Servers *servers.Set
 	Tape    *record.Tape // nil = none
 	// Serve carries out a command line of a jp inside a tool and returns its exit status.
@@ -42,21 +42,21 @@ type Env struct {
 
 // New returns the Env of a workspace.
 func New(con *console.Console, ws *workspace.Workspace) *Env {
-	return &Env{con: con, ws: ws, Servers: servers.New(con, ws)}
+	return &Env{Con: con, WS: ws, Servers: servers.New(con, ws)}
 }
 
 // Implicit resolves the implicit layers: what a new conversation keeps, and what this machine knows of providers.
 func (env *Env) Implicit(ctx context.Context) (*profiles.Resolved, error) {
-	src, err := env.ws.Sources(ctx, nil)
+	src, err := env.WS.Sources(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	return env.ws.Config(src, nil, nil)
+	return env.WS.Config(src, nil, nil)
 }
 
 // Profile resolves an agent profile for a child, under NONE.
 func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Profile, error) {
-	src, err := env.ws.Sources(ctx, wording.Either(env.ws.UsesNone(), UnderNone(""), nil))
+	src, err := env.WS.Sources(ctx, wording.Either(env.WS.UsesNone(), UnderNone(""), nil))
 	if err != nil {
 		return delegate.Profile{}, err
 	}
@@ -69,7 +69,7 @@ func (env *Env) Profile(ctx context.Context, name, modelID string) (delegate.Pro
 	if modelID != "" {
 		flags = append(flags, profiles.Directive{Flag: "overrides", Text: "assistant.model=" + modelID})
 	}
-	r, err := env.ws.Resolve(src, directives, flags)
+	r, err := env.WS.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Profile{}, err
 	}

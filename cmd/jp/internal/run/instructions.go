@@ -19,7 +19,7 @@ func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
 	if name == "" || !ag.talksAsMain() {
 		return nil, nil
 	}
-	files, err := ag.run.env.ws.Gate.Pass(ctx)
+	files, err := ag.run.env.WS.Gate.Pass(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -27,10 +27,10 @@ func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
 	case !ok:
-		ag.run.env.con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
+		ag.run.env.Con.Warn("%s: left out of the prompt: no file of at most %d MiB in the workspace's folder", name, trust.MaxContributedKept>>20)
 		return nil, nil
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		ag.run.env.con.Warn("%s: left out of the prompt: not UTF-8 text", name)
+		ag.run.env.Con.Warn("%s: left out of the prompt: not UTF-8 text", name)
 		return nil, nil
 	case text == "":
 		return nil, nil
@@ -40,7 +40,7 @@ func (ag *Agent) instructions(ctx context.Context) ([]model.Section, error) {
 			cut = len(brief.Prefix(text, maxInstructions))
 		}
 		text = text[:cut] + "\n[cut off here]"
-		ag.run.env.con.Warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
+		ag.run.env.Con.Warn("%s: only the first %d KiB are in the prompt", name, maxInstructions>>10)
 	}
 	return []model.Section{{Text: "# Project instructions (" + name + ")\n\n" + text}}, nil
 }

@@ -46,16 +46,16 @@ func (env *Env) live(ctx context.Context, cfg profiles.Config, id string, p mode
 	}
 	s = model.Count(model.Limit(s, limits))
 	retry := model.RetryOptions{Attempts: r.MaxRetries + 1, Base: r.BaseBackoff, Max: r.MaxBackoff, Notice: w.Begin, Goes: w.End}
-	if dir := env.con.StateDir(); dir != "" && info.Account != (model.Account{}) {
-		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.con.Warn("%v", err) })
+	if dir := env.Con.StateDir(); dir != "" && info.Account != (model.Account{}) {
+		retry.Gate = gate.New(filepath.Join(dir, "gates"), info.Account, func(err error) { env.Con.Warn("%v", err) })
 	}
 	return model.Retry(s, spans.Retries(retry)), info, nil
 }
 
 // Providers is what the models may know of this machine.
 func (env *Env) Providers(cfg profiles.Config) model.Providers {
-	ws, _ := env.ws.Root()
-	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: env.con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
+	ws, _ := env.WS.Root()
+	p := model.Providers{Aliases: cfg.Providers.Aliases, Env: env.Con.Getenv, Dir: ws, MaxBytes: 4 * cfg.Assistant.Request.MaxResponseBytes}
 	p.LLM = map[string]model.Endpoint{}
 	for name, e := range cfg.Providers.LLM {
 		p.LLM[name] = model.Endpoint{Type: e.Type, BaseURL: e.BaseURL, APIKeyEnv: e.APIKeyEnv, API: e.API}

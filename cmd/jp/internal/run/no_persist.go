@@ -10,7 +10,7 @@ import (
 // borrow copies a conversation of the workspace's store into the vanishing one, with its last turns if --fork says so, and takes
 // its lock there. It keeps the status of what it is a copy of.
 func (o *opening) borrow(ctx context.Context, src convstore.ID) error {
-	from, err := o.env.ws.Store(ctx)
+	from, err := o.env.WS.Store(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,13 +22,13 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 		return nil, err
 	}
 	if req.Lock == nil && !workspace.WithNone(req.Directives) {
-		if _, err := env.ws.Gate.Pass(ctx); err != nil {
+		if _, err := env.WS.Gate.Pass(ctx); err != nil {
 			return nil, err
 		}
 	}
 	o := &opening{site: at, req: req, Began: time.Now()}
-	if env.con.Globals.NoPersist {
-		if o.Store, o.remove, err = env.ws.MakeStore(); err != nil {
+	if env.Con.Globals.NoPersist {
+		if o.Store, o.remove, err = env.WS.MakeStore(); err != nil {
 			return nil, err
 		}
 	}
@@ -47,10 +47,10 @@ func (env *Env) Open(ctx context.Context, host *proc.Host, req Request) (*Run, e
 // site is this workspace with its store.
 func (env *Env) site(ctx context.Context, host *proc.Host) (s site, err error) {
 	s = site{env: env, Host: host}
-	if s.Root, err = env.ws.Root(); err != nil {
+	if s.Root, err = env.WS.Root(); err != nil {
 		return s, err
 	}
-	s.Store, err = env.ws.Store(ctx)
+	s.Store, err = env.WS.Store(ctx)
 	return s, err
 }
 
@@ -76,7 +76,7 @@ func (o *opening) open(ctx context.Context) error {
 	}
 	if o.req.RootID.Set && !isNew {
 		// Before the target's config is read.
-		root, err := o.env.ws.Target(ctx, o.req.RootID.Value)
+		root, err := o.env.WS.Target(ctx, o.req.RootID.Value)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (o *opening) open(ctx context.Context) error {
 		return o.delegateByHand(ctx)
 	case isNew:
 		return o.create(ctx)
-	case o.env.con.Globals.NoPersist:
+	case o.env.Con.Globals.NoPersist:
 		return o.borrow(ctx, target)
 	case o.req.Fork.Set:
 		return o.branch(ctx, target)
@@ -113,7 +113,7 @@ func (o *opening) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.env.ws.Gate.Delegated = o.Delegated
+	o.env.WS.Gate.Delegated = o.Delegated
 	stored := o.Log.Taken()
 	directives := o.req.Directives
 	if o.Delegated {
@@ -217,16 +217,16 @@ func childDirectives(ds []profiles.Directive, conv convstore.Conversation) ([]pr
 // Target is the conversation that a request would go on with, 0 for none yet.
 func (env *Env) Target(ctx context.Context, req Request) (convstore.ID, error) {
 	if req.ID.Set {
-		return env.ws.Target(ctx, req.ID.Value)
+		return env.WS.Target(ctx, req.ID.Value)
 	}
 	if req.Fork.Set {
-		return env.ws.Target(ctx, "active")
+		return env.WS.Target(ctx, "active")
 	}
-	session := env.ws.Session()
+	session := env.WS.Session()
 	if session == "" {
 		return 0, nil
 	}
-	store, err := env.ws.Store(ctx)
+	store, err := env.WS.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -251,16 +251,16 @@ func (o *opening) expiry() time.Time {
 // resolve reads the config; a conversation that was delegated keeps to its grant.
 func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Directive) error {
 	// A delegated run is what its caller stored, and reads no config of the workspace.
-	src := o.env.ws.UserSources()
+	src := o.env.WS.UserSources()
 	if !o.Delegated {
 		var err error
-		if src, err = o.env.ws.Sources(ctx, ds); err != nil {
+		if src, err = o.env.WS.Sources(ctx, ds); err != nil {
 			return err
 		}
 	}
 	src.Stored = stored
 	src.HasGrant = o.Conv.Grant != nil
-	r, err := o.env.ws.Config(src, ds, o.req.Flags)
+	r, err := o.env.WS.Config(src, ds, o.req.Flags)
 	if err != nil {
 		return err
 	}
@@ -269,13 +269,13 @@ func (o *opening) resolve(ctx context.Context, stored []byte, ds []profiles.Dire
 		if err != nil {
 			return err
 		}
-		if r, err = o.env.ws.Config(src, ds, slices.Concat(o.req.Flags, more)); err != nil {
+		if r, err = o.env.WS.Config(src, ds, slices.Concat(o.req.Flags, more)); err != nil {
 			return err
 		}
 	}
 	if o.Conv.Grant != nil {
 		if cut := r.Cut(o.Conv.Grant.Tools); len(cut) > 0 {
-			o.env.con.Warn("%s: not granted and left out: %s", o.Conv.ID, strings.Join(cut, ", "))
+			o.env.Con.Warn("%s: not granted and left out: %s", o.Conv.ID, strings.Join(cut, ", "))
 		}
 	}
 	o.Resolved = r

@@ -65,8 +65,8 @@ func (r *Run) Resumes() bool { return r.req.Task.Text == "" }
 
 // Activate makes the conversation the session's active one.
 func (r *Run) Activate(ctx context.Context) error {
-	session := r.env.ws.Session()
-	if session == "" || r.env.con.Globals.NoPersist {
+	session := r.env.WS.Session()
+	if session == "" || r.env.Con.Globals.NoPersist {
 		return nil
 	}
 	return r.Store.Activate(ctx, session, r.Conv.ID)
@@ -75,7 +75,7 @@ func (r *Run) Activate(ctx context.Context) error {
 // Unarchive takes a conversation that goes on out of the archive, where nobody would find what is said in it. What another jp
 // delegates stays where it is.
 func (r *Run) Unarchive(ctx context.Context) error {
-	if !r.Conv.Archived() || r.Delegated || r.env.con.Globals.NoPersist {
+	if !r.Conv.Archived() || r.Delegated || r.env.Con.Globals.NoPersist {
 		return nil
 	}
 	err := r.Store.Edit(ctx, r.Conv.ID, func(c *convstore.Conversation) error {
@@ -83,7 +83,7 @@ func (r *Run) Unarchive(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		r.env.con.Note("conversation %s was archived, and is not any more", r.Conv.ID)
+		r.env.Con.Note("conversation %s was archived, and is not any more", r.Conv.ID)
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (r *Run) Close(ctx context.Context) {
 	if r.hand != nil {
 		o := convstore.Outcome{State: convstore.StateError, Reason: "the run did not come to its end", Ended: time.Now()}
 		if err := r.scope.Withdraw(context.WithoutCancel(ctx), r.hand, o); err != nil {
-			r.env.con.Warn("%s: settle: %v", r.Conv.ID, err)
+			r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
 		}
 		r.hand = nil
 	}
@@ -123,16 +123,16 @@ func (r *Run) leaveSlot() {
 		return
 	}
 	if err := slot.Release(); err != nil {
-		r.env.con.Warn("slot: %v", err)
+		r.env.Con.Warn("slot: %v", err)
 	}
 }
 
 // settle ends a delegation by hand.
 func (r *Run) settle(ctx context.Context, o convstore.Outcome) {
 	if settled, err := r.scope.Settle(ctx, r.hand, o); err != nil {
-		r.env.con.Warn("%s: settle: %v", r.Conv.ID, err)
+		r.env.Con.Warn("%s: settle: %v", r.Conv.ID, err)
 	} else {
-		delegate.LogEnd(r.env.con.Logger(), settled)
+		delegate.LogEnd(r.env.Con.Logger(), settled)
 	}
 	r.hand = nil
 }
@@ -143,10 +143,10 @@ func (r *Run) Unmake(ctx context.Context) {
 		return
 	}
 	if err := r.Log.Close(); err != nil {
-		r.env.con.Warn("%s: %v", r.Conv.ID, err)
+		r.env.Con.Warn("%s: %v", r.Conv.ID, err)
 	}
 	if _, err := r.Store.Remove(context.WithoutCancel(ctx), r.Conv.ID, convstore.RemoveOptions{}); err != nil {
-		r.env.con.Warn("%s: nothing was done in it, and it stays: %v", r.Conv.ID, err)
+		r.env.Con.Warn("%s: nothing was done in it, and it stays: %v", r.Conv.ID, err)
 	}
 	r.Log, r.made = nil, false
 }
@@ -155,18 +155,18 @@ func (r *Run) Unmake(ctx context.Context) {
 // failure.
 func (s site) Expire(ctx context.Context) {
 	if err := s.Store.Reconcile(context.WithoutCancel(ctx)); err != nil {
-		s.env.con.Warn("what runs that died have left: %v", err)
+		s.env.Con.Warn("what runs that died have left: %v", err)
 	}
 	gone, err := s.Store.Expire(context.WithoutCancel(ctx))
 	if err != nil {
-		s.env.con.Warn("expired conversations: %v", err)
+		s.env.Con.Warn("expired conversations: %v", err)
 	}
 	if len(gone) > 0 {
 		names := make([]string, len(gone))
 		for i, id := range gone {
 			names[i] = id.String()
 		}
-		s.env.con.Verbosef("removed, expired: %s", strings.Join(names, " "))
+		s.env.Con.Verbosef("removed, expired: %s", strings.Join(names, " "))
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *Run) Again() string {
 	if role := r.req.Role; role != "" && role != r.Conv.Role { // it was for this run alone
 		line += " --role " + role
 	}
-	if r.env.con.Globals.Workspace.Set { // the person may be elsewhere
+	if r.env.Con.Globals.Workspace.Set { // the person may be elsewhere
 		line += " -w '" + strings.ReplaceAll(r.Root, "'", `'\''`) + "'"
 	}
 	return line

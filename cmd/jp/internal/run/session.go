@@ -23,13 +23,13 @@ type Session struct {
 func (env *Env) Delegating(ctx context.Context, f func(context.Context, *Session) error) (err error) {
 	host := proc.NewHost(proc.Options{})
 	defer func() { err = errors.Join(err, host.Close()) }()
-	ctx, stop := env.con.WithSignals(ctx, host.Kill)
+	ctx, stop := env.Con.WithSignals(ctx, host.Kill)
 	defer stop()
 	at, err := env.site(ctx, host)
 	if err != nil {
 		return err
 	}
-	if _, err := env.ws.Gate.Pass(ctx); err != nil {
+	if _, err := env.WS.Gate.Pass(ctx); err != nil {
 		return err
 	}
 	s := &Session{site: at}

@@ -18,27 +18,27 @@ const maxSkillList = 16 << 10
 
 // Skills are those that a run here may read: of the home folder, and of the workspace as far as it is trusted and as it was.
 func (env *Env) Skills(ctx context.Context, root string) []profiles.Skill {
-	src := env.ws.UserSources()
-	trusted := env.ws.Gate.PassUnasked(ctx)
+	src := env.WS.UserSources()
+	trusted := env.WS.Gate.PassUnasked(ctx)
 	if trusted != nil {
 		src.Workspace = root
 	}
 	found, problems := profiles.Skills(src)
 	for _, err := range problems {
-		env.con.Warn("%v", err)
+		env.Con.Warn("%v", err)
 	}
 	var list []profiles.Skill
 	size := 0
 	for _, s := range found {
 		for _, note := range s.Notes {
-			env.con.Note("skill %s: %s", s.Name, note)
+			env.Con.Note("skill %s: %s", s.Name, note)
 		}
 		if key := trust.InSkills(root, s.File); key != "" && (trusted == nil || !trusted.Holds(key, s.SHA256)) {
-			env.con.Warn("skill %s: not as it was trusted; left out", s.Name)
+			env.Con.Warn("skill %s: not as it was trusted; left out", s.Name)
 			continue
 		}
 		if size += len(s.Name) + len(s.Description); size > maxSkillList {
-			env.con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
+			env.Con.Warn("skill %s and those behind it: left out; the list may have %d KiB", s.Name, maxSkillList>>10)
 			break
 		}
 		list = append(list, s)
@@ -71,7 +71,7 @@ func (env *Env) ReadSkill(list []profiles.Skill) tools.Func {
 		var names []string
 		for _, s := range list {
 			if s.Name == a.Name {
-				folder := filepath.ToSlash(env.ws.Relative(filepath.Dir(s.File)))
+				folder := filepath.ToSlash(env.WS.Relative(filepath.Dir(s.File)))
 				return tools.Result{Text: fmt.Sprintf("Skill %s, in the folder %s\n\n%s", s.Name, folder, s.Body)}, nil
 			}
 			names = append(names, s.Name)

@@ -55,11 +55,11 @@ func (s site) special(ctx context.Context, agent *profiles.Resolved, granted boo
 		special.Session, special.Profile.Arg, special.Profile.Hash = sp.Session, sp.Arg, sp.Hash
 	}
 	directives := UnderNone("")
-	src, err := s.env.ws.Sources(ctx, directives)
+	src, err := s.env.WS.Sources(ctx, directives)
 	if err != nil {
 		return delegate.Special{}, err
 	}
-	r, err := s.env.ws.Resolve(src, directives, flags)
+	r, err := s.env.WS.Resolve(src, directives, flags)
 	if err != nil {
 		return delegate.Special{}, err
 	}

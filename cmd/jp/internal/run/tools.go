@@ -20,7 +20,7 @@ import (
 // A table that names a known tool (one that jp brings along, or a file of .jp/tools) changes that; one that gives another
 // source, or a name that nobody knows, defines its own.
 func (env *Env) Definitions(ctx context.Context, r *profiles.Resolved) ([]tools.Definition, error) {
-	files, err := env.ws.Gate.Tools(ctx)
+	files, err := env.WS.Gate.Tools(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (env *Env) UnknownTool(f *exit.Error, name string, known []string, otherwis
 		}
 	}
 	enable := fmt.Sprintf("`jp config set conversation.tools.%s.enable:=true` enables it", name)
-	if file, ok := env.ws.Gate.DefinedTools()[name]; ok {
+	if file, ok := env.WS.Gate.DefinedTools()[name]; ok {
 		return f.WithHint("%s defines it; %s", file, enable)
 	}
 	if _, ok := tools.Embedded(name); ok {

@@ -22,7 +22,7 @@ func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program str
 	if program, ok = env.outsideProgram(d); !ok {
 		return own, "", false
 	}
-	src := env.ws.UserSources()
+	src := env.WS.UserSources()
 	src.Environ = slices.DeleteFunc(slices.Clone(src.Environ), func(e string) bool { return strings.HasPrefix(e, "JP_") }) // files only
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -38,11 +38,11 @@ func (env *Env) OffByUser(d tools.Definition) (own tools.Definition, program str
 // outsideProgram returns the path of the program that d runs, as PATH has it now, and whether it is no file of the workspace
 // and lies behind no link of it.
 func (env *Env) outsideProgram(d tools.Definition) (path string, ok bool) {
-	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
+	path, err := proc.LookPath(d.Command.Program, proc.Environ(env.Con.Env.Environ, append(proc.ToolEnv(), d.Env...)...))
 	if err != nil || !filepath.IsAbs(path) {
 		return "", false
 	}
-	ws, err := env.ws.Root()
+	ws, err := env.WS.Root()
 	if err != nil {
 		return path, true // there is none
 	}
