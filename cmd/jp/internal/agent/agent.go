@@ -1,4 +1,5 @@
-// Package agent is the turn loop. It asks a model and runs the tools that the model calls, until it answers without a call.
+// Package agent is the turn loop. It asks a model and runs the tools that the model calls, until it
+// answers without a call.
 //
 //	    ┌─────────────────── history: the events of the conversation ◄──────────────────┐
 //	    ▼                                                                               │
@@ -7,15 +8,18 @@
 //	history ◄── results ◄── call: Admit, the tools, Release ◄── it calls tools ◄────────┤
 //	history ◄── answer and end of the turn ◄── verdict ◄── it answers, or a limit ◄─────┘
 //
-// A history is stored in steps, each before the next one begins: the user's message before the model is asked, a whole reply in one
-// transaction, each result as its call ends. A crash loses at most the reply that was streaming. What a stopped run had received is
-// stored, and a Loop on the same conversation resumes from there.
+// A history is stored in steps, each before the next one begins: the user's message before the
+// model is asked, a whole reply in one transaction, each result as its call ends. A crash loses at
+// most the reply that was streaming. What a stopped run had received is stored, and a Loop on the
+// same conversation resumes from there.
 //
-// An asker makes one call of the model, with its retries. The bound of each attempt is in the account of the tree while it is on its
-// way, so that no call can use more than what is left. At a limit the turn is closed: one last call, without tools, for which tokens
-// and time are set aside from the start. Its answer makes the turn partial.
+// An asker makes one call of the model, with its retries. The bound of each attempt is in the
+// account of the tree while it is on its way, so that no call can use more than what is left. At a
+// limit the turn is closed: one last call, without tools, for which tokens and time are set aside
+// from the start. Its answer makes the turn partial.
 //
-// The loop knows nothing of sub-agents but this: all calls of a reply are passed to Admit before the first of them runs.
+// The loop knows nothing of sub-agents but this: all calls of a reply are passed to Admit before
+// the first of them runs.
 package agent
 
 import (
@@ -35,42 +39,45 @@ import (
 type Loop struct {
 	Log      *convstore.Log
 	Ask      model.Stream
-	Model    string       // full id, as recorded with each call
+	Model    string       // full id, which each call is recorded with
 	Provider string       // provider whose reasoning may be replayed
 	Name     string       // the provider's own id of the model
 	Price    *model.Price // nil = unknown
-	Replayed bool         // a recording answers, for nothing
+	Replayed bool         // whether a recording answers, at no cost
 
 	System      []model.Section
 	Tools       tools.Executor
 	Profile     string
-	MaxTokens   int                 // of one reply; 0 = as the model does by itself
-	Output      func(asked int) int // tokens of output that a request asks for, see model.Info.Output; nil = as of an unknown model
+	MaxTokens   int                 // most tokens of one reply; 0 = the default of the model
+	Output      func(asked int) int // see model.Info.Output; nil = that of an unknown model
 	Reasoning   string
 	Temperature *float64
 	MaxRounds   int // tool rounds in one turn; 0 = no limit
 	Window      int // earlier turns that the model is sent; 0 = all
 
-	// Limits are those of the session that each turn begins, and of a turn that goes on; nil in a delegated conversation,
-	// whose caller has set them.
+	// Limits are those of the session that a turn begins or resumes; nil in a delegated
+	// conversation, whose caller has set them.
 	Limits *convstore.Limits
 
-	// Admit is told all calls of a reply before the first runs, Release after the last has ended. Repeat tells which
-	// tools answer a repeated call from the run that exists, so that a resumed turn may call them again, Recalled which
-	// calls were answered so. All may be nil.
+	// Admit gets all calls of a reply before the first of them runs. Release is called after the
+	// last has ended. Repeat reports whether a tool answers a repeated call from the run that there
+	// is, so that a resumed turn may call it again. Recalled reports whether a call was answered
+	// so. All may be nil.
 	Admit    func(context.Context, []tools.Call)
 	Release  func(context.Context)
 	Repeat   func(tool string) bool
 	Recalled func(call string) bool
 
-	Fetch     Fetch     // the context of a turn that Send begins; its Tokens hold for one that goes on too
-	Synthesis Synthesis // takes over where late results are folded in
-	Compact   Compact   // keeps the thread within the window
+	// context of a turn that Send begins; its Tokens also bound that of a resumed turn
+	Fetch     Fetch
+	Synthesis Synthesis // prompt and tools of a turn into which late results are folded
+	Compact   Compact   // when and how the thread is made shorter
 
 	Watch Watch
 }
 
-// Watch is told what happens, from the goroutine that runs the loop. Each function may be nil.
+// Watch is what somebody sees of a turn while it runs. The functions are called on the goroutine
+// that runs the loop. Each may be nil.
 type Watch struct {
 	Text      func(delta string)
 	Reasoning func(delta string)
@@ -83,27 +90,27 @@ type Watch struct {
 
 // Message is one complete reply of the model.
 type Message struct {
-	ID    string // of the event of its model call
+	ID    string // id of the event of its model call
 	Text  string
 	Calls []convstore.ToolCall
 	Usage convstore.Usage
 	Cost  *int64     // nano-dollars; nil = unknown
-	Stop  model.Stop // StopCut when it was cut off
+	Stop  model.Stop // StopCut where the run cut it off
 	Took  time.Duration
 }
 
-// Outcome is what a turn came to.
+// Outcome is how a turn ended.
 type Outcome struct {
 	Turn       int
 	State      convstore.State
 	Reason     string
-	Limit      Limit           // that the turn was stopped at; "" = none of these
-	Text       string          // the answer
-	Structured json.RawMessage // the answer as the JSON value that matches the schema of the turn; nil = none
+	Limit      Limit           // limit at which the turn was stopped; "" = none
+	Text       string          // answer
+	Structured json.RawMessage // answer as a value that matches the schema of the turn; nil = none
 	Usage      convstore.Usage
-	Cost       *int64 // nano-dollars, nil when a price was unknown
+	Cost       *int64 // nano-dollars; nil = the cost of a call is unknown
 	Err        error  // why State is Error, Timeout or Cancelled
-	First      bool   // it is the first that ended well in its conversation
+	First      bool   // whether no turn of the conversation ended well before, and this one did
 }
 
 // ErrNothingToResume is returned by Resume when the last turn was answered.
@@ -119,19 +126,20 @@ type turn struct {
 	compactor *compactor
 
 	schema *schema.Answer  // form of the answer; nil = free text
-	tools  tools.Executor  // what this turn may call
-	system []model.Section // the prompt of this turn, context and schema left out
-	rounds int             // replies that asked for tools
-	mends  int             // answers that were sent back for not matching the schema
+	tools  tools.Executor  // tools that this turn may call
+	system []model.Section // prompt of this turn, without context and schema
+	rounds int             // number of replies that called tools
+	mends  int             // number of answers that did not match the schema and were sent back
 }
 
-// newTurn returns the turn whose events begin at history.from, and whose answer has this form, nil for free text.
+// newTurn returns the turn whose events begin at history.from. form is the form of its answer, nil
+// for free text.
 func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 	t := &turn{loop: l, history: h, bill: &bill{}, schema: form, tools: l.Tools, system: l.System}
 	t.asker = l.newAsker(h, t.bill)
 	t.asker.text, t.asker.reasoning = l.Watch.Text, l.Watch.Reasoning
 	if form != nil {
-		t.asker.text = nil // it is no answer before it was checked
+		t.asker.text = nil // nobody sees an answer before it is checked
 	}
 	t.compactor = &compactor{
 		settings: l.Compact, limit: l.Compact.Limit, history: h, asker: t.asker, window: l.Window, profile: l.Profile,
@@ -140,7 +148,7 @@ func (l *Loop) newTurn(h *history, form *schema.Answer) *turn {
 	return t
 }
 
-// newAsker returns what asks the model of the loop. The calls of the turn that begins at history.from say what a call may cost.
+// newAsker returns an asker of the loop's model, for the turn whose events begin at history.from.
 func (l *Loop) newAsker(h *history, b *bill) *asker {
 	return &asker{
 		model:    Writer{Ask: l.Ask, Model: l.Model, Name: l.Name, Price: l.Price, Output: l.Output},
@@ -148,13 +156,14 @@ func (l *Loop) newAsker(h *history, b *bill) *asker {
 	}
 }
 
-// Send runs one turn on a new user message. An error means that the store failed; all else is in the Outcome.
+// Send runs one turn on a new user message. An error means that the store failed; all else is in
+// the Outcome.
 func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
 		return Outcome{}, err
 	}
-	// Calls that a crash left open are answered in the events too, so that the history reads as what happened.
+	// Calls that a crash left without a result get one in the store, which says what happened.
 	if err := h.save(ctx, abandoned(h.events)...); err != nil {
 		return Outcome{}, err
 	}
@@ -168,8 +177,8 @@ func (l *Loop) Send(ctx context.Context, msg convstore.UserMessage) (Outcome, er
 	return t.run(ctx)
 }
 
-// Resume goes on with a turn that was cut off. Calls that had not ended are not repeated unasked, but for those that
-// Repeat names.
+// Resume resumes a turn that was cut off. Of the calls that had not ended, only those that Repeat
+// allows are made again. A last turn that ended in another way than well is followed by a new turn.
 func (l *Loop) Resume(ctx context.Context) (Outcome, error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
@@ -235,7 +244,7 @@ func (l *Loop) open(h *history, msg convstore.UserMessage) (*turn, error) {
 	return l.newTurn(h, form), nil
 }
 
-// adopt goes on in the turn whose events begin at history.from.
+// adopt returns the open turn whose events begin at history.from, with what its events say of it.
 func (l *Loop) adopt(h *history) (*turn, error) {
 	form, err := parseForm(schemaOf(h.current()))
 	if err != nil {
@@ -276,7 +285,7 @@ func (t *turn) note(ctx context.Context, n convstore.Note) error {
 	return nil
 }
 
-// run asks and calls until the turn ends.
+// run asks the model and runs the tools that it calls, until the turn ends.
 func (t *turn) run(ctx context.Context) (Outcome, error) {
 	work, stop := working(ctx)
 	defer stop()
@@ -336,7 +345,7 @@ func (t *turn) run(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// ask makes one call of the turn's model.
+// ask makes one call of the turn's model, and adds the sources of the tools that the reply calls.
 func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
 	r, stop, err := t.asker.ask(ctx, req, closing)
 	for i, c := range r.calls {
@@ -347,10 +356,10 @@ func (t *turn) ask(ctx context.Context, req model.Request, closing bool) (reply,
 	return r, stop, err
 }
 
-// spent reports whether the model has asked for more tool rounds than there are.
+// spent reports whether the model has called tools in more rounds than it may.
 func (t *turn) spent() bool { return t.loop.MaxRounds > 0 && t.rounds > t.loop.MaxRounds }
 
-// store stores a reply, and what comes behind it, and shows it.
+// store stores a reply, with further events behind it, and shows it.
 func (t *turn) store(ctx context.Context, r reply, behind ...convstore.Body) error {
 	if err := t.history.save(ctx, append(r.bodies(t.asker.record(r)), behind...)...); err != nil {
 		return err

@@ -14,15 +14,16 @@ type Writer struct {
 	Model  string              // full id
 	Name   string              // the provider's own id
 	Price  *model.Price        // nil = unknown
-	Output func(asked int) int // as of a Loop
-	Window int                 // 0 = unknown
+	Output func(asked int) int // see Loop.Output
+	Window int                 // tokens of a request that it takes; 0 = unknown
 }
 
-// AsideError tells why a Writer has not written what it was asked for. Err is nil where no model failed.
+// AsideError says why a Writer did not write what it was asked for. Err is nil where no model
+// failed.
 type AsideError struct {
 	What   string // "summary", "title"
 	Reason string
-	Limit  bool // a budget does not allow it
+	Limit  bool // whether a budget does not allow it
 	Err    error
 }
 
@@ -35,9 +36,10 @@ func (e *AsideError) Error() string {
 
 func (e *AsideError) Unwrap() error { return e.Err }
 
-// consult makes one call of w for this conversation, with a bound and within the limits as any other. Nobody watches the reply. The
-// caller has to store the record of the call: until then its bound is in the account. Where nothing came of it that is done already,
-// and the error is an *AsideError about what was wanted; other errors are the store's.
+// consult makes one call of w for this conversation. The call has a bound and keeps the limits like
+// any other. Nobody watches the reply. The caller has to store the record of the call: until then
+// its bound is in the account. Where w wrote nothing, the record is stored already and the error is
+// an *AsideError about what was wanted. Other errors are those of the store.
 func (a *asker) consult(ctx context.Context, what string, w Writer, req model.Request) (r reply, call convstore.ModelCall, err error) {
 	own := &asker{model: w, replayed: a.replayed, history: a.history, bill: a.bill, aside: a.aside, since: len(a.history.events)}
 	r, short, asked := own.ask(ctx, req, false)

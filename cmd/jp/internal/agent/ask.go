@@ -11,30 +11,33 @@ import (
 	"jp/convstore"
 )
 
-// asker makes calls of one model in a conversation, each within what the account has left. A turn has one. What another model
-// writes beside the turn is asked for by an asker of its own, on the same history and bill, see consult.
+// asker makes calls of one model in a conversation, each within what is left in the account. A turn
+// has one. Another model, which writes a summary or a title, gets another asker on the same history
+// and bill: see consult.
 type asker struct {
 	model    Writer
 	replayed bool
 	history  *history
 	bill     *bill
-	aside    convstore.Budget // for the closing call of the turn, which other calls leave alone
-	since    int              // index in history from which calls of the model say what the next one may cost
+	aside    convstore.Budget // amounts set aside for the closing call of the turn
+	since    int              // index in history of the first event that foreseen looks at
 
-	text, reasoning func(delta string) // somebody who watches the reply; nil = nobody
+	// shows parts of the reply as they come; nil = nobody watches
+	text, reasoning func(delta string)
 
-	meter model.Meter // of what the model is sent
-	cut   *limit      // why the latest reply may be shorter than was wanted; nil = it may not
+	meter model.Meter // estimates what requests use, and learns from replies
+	cut   *limit      // limit that made the latest call ask for less output; nil = none
 }
 
-// storeError is an error of the store, which ends a run whatever the model said.
+// storeError is an error of the store. It ends the run, whatever the model said.
 type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }
 
-// ask makes one call of the model. A limit means that the call was not made, or not once more: then nothing of it is left to be
-// stored. With an error the reply holds what had come by then; a storeError is the store's. The caller stores the reply, and the
-// bound of the call is in the account until it does.
+// ask makes one call of the model. A limit means that there was no room in the account for the
+// call, or for another attempt of it: then there is no reply to store. With an error the reply
+// holds what had come by then. An error of the store is a storeError. The caller stores the reply;
+// until then the bound of the call is in the account.
 func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply, *limit, error) {
 	c := &asking{asker: a, wanted: req, closing: closing}
 	if stop, err := a.begin(ctx, &req, closing, true); err != nil {
@@ -62,7 +65,8 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 	return c.reply, nil, err
 }
 
-// cost returns the cost of a reply, nil = unknown. What a provider says of it counts where no price is known.
+// cost returns the cost of a reply, nil for unknown. Without a price it is what the provider
+// reported.
 func (a *asker) cost(r *reply) *int64 {
 	if a.model.Price == nil {
 		return r.reported
@@ -71,29 +75,30 @@ func (a *asker) cost(r *reply) *int64 {
 	return &cost
 }
 
-// record returns the event of the call that a reply came from.
+// record returns the event of the call that the reply came from.
 func (a *asker) record(r reply) convstore.ModelCall {
 	return convstore.ModelCall{
 		Model: a.model.Model, Usage: r.usage, CostNano: r.cost, Stop: string(r.stop), Estimated: r.guessed, Replayed: a.replayed, Duration: r.took,
 	}
 }
 
-// asking is one call of the model with all its attempts. An attempt is in the account from before it is sent until it fails: none is
-// there while the call waits for the next one. The transaction that takes the bound of a failed attempt out of the account charges
-// what it has used, and finds whether there is room for another.
+// asking is one call of the model with all its attempts. The bound of an attempt is in the account
+// from before it is sent until it has failed. While the call waits for its next attempt no bound is
+// there. One transaction takes out the bound of a failed attempt, charges what it used, and finds
+// whether there is room for another.
 type asking struct {
 	asker   *asker
-	wanted  model.Request // before it was cut to what is left
-	sent    model.Request // the latest attempt
+	wanted  model.Request // request before its output was lowered
+	sent    model.Request // request of the latest attempt
 	closing bool
 
 	reply          reply
 	text, thinking strings.Builder
-	shown          bool // somebody saw a part of the reply
+	shown          bool // whether somebody saw a part of the reply
 
 	lost *model.Error // why the latest attempt failed; nil = none did
-	stop *limit       // why no further attempt fits into what is left
-	err  error        // of the store
+	stop *limit       // limit that leaves no room for another attempt; nil = there is room
+	err  error        // error of the store
 }
 
 // hear reads the parts of the reply.
@@ -134,10 +139,10 @@ func (c *asking) show(watch func(string), delta string) {
 	}
 }
 
-// errNoRoom ends a call whose next attempt does not fit into what is left.
+// errNoRoom ends a call that has no room for its next attempt.
 var errNoRoom = errors.New("no room for another attempt")
 
-// waits is model.Request.Waits: no attempt is on its way, so none is in the account.
+// waits is model.Request.Waits: the latest attempt has failed, and the next one is not sent yet.
 func (c *asking) waits(ctx context.Context, lost model.Lost) error {
 	if c.shown {
 		return model.ErrShown
@@ -166,7 +171,8 @@ func (c *asking) again(ctx context.Context) (model.Request, error) {
 	return req, err
 }
 
-// try finds whether an attempt fits into what is left. It begins the attempt if it is to be sent now.
+// try finds whether there is room for an attempt. It puts its bound into the account if it is sent
+// now.
 func (c *asking) try(ctx context.Context, now bool) (req model.Request, err error) {
 	req = c.wanted
 	c.stop, c.err = c.asker.begin(ctx, &req, c.closing, now)

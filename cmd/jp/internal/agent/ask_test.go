@@ -22,7 +22,8 @@ func (g *heldBack) Enter(_ context.Context, waits func(time.Duration)) (model.Pa
 func (*heldBack) Heard(model.Pass)                       {}
 func (*heldBack) Limited(model.Pass, time.Duration) bool { return false }
 
-// A call stands in the account, as what a killed process is charged, while it is on its way and not while it waits.
+// A call stands in the account, as what a killed process is charged, while it is on its way and not
+// while it waits.
 func TestNothingIsBegunWhileACallWaits(t *testing.T) {
 	busy := &model.Error{Kind: model.KindRateLimit, Status: 429}
 	for name, tt := range map[string]struct {

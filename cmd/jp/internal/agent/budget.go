@@ -11,16 +11,16 @@ import (
 	"jp/convstore"
 )
 
-// A turn that comes to a limit hands in what it has: one more call of the model, without tools, for which tokens and time
-// are set aside from the start.
+// At a limit a turn is closed: the model is called once more, without tools, to hand in what it
+// has. Tokens and time for this closing call are set aside from the start.
 const (
-	closingTokens = 1024 // of output
-	closingLeast  = 64   // with less than this it is not made
-	callLeast     = 256  // the same of any other call
+	closingTokens = 1024 // tokens of output that are set aside
+	closingLeast  = 64   // least tokens of output with which a closing call is made
+	callLeast     = 256  // least tokens of output with which any other call is made
 	closingTime   = 30 * time.Second
 )
 
-// Limit names what a turn was stopped at.
+// Limit names a limit at which a turn is stopped.
 type Limit string
 
 const (
@@ -30,15 +30,17 @@ const (
 	LimitTime   Limit = "time"
 )
 
-// limit is what stopped a turn.
+// limit is a limit that a turn has reached.
 type limit struct {
 	kind   Limit
-	reason string          // as the turn's end names it
-	notice string          // what is reached, for the model: in the closing call, and as the result of calls that are not run
-	state  convstore.State // with nothing handed in
+	reason string // reason in the end of the turn
+	// sentence for the model, in the closing call and in results of calls that are not run
+	notice string
+	state  convstore.State // state of the turn if nothing is handed in
 }
 
-// Closing is what is set aside for the last call of a turn, given the price of its model; without one no money is.
+// Closing returns what is set aside for the closing call of a turn: tokens, and money if its model
+// has a price.
 func Closing(price *model.Price) convstore.Budget {
 	tokens := int64(closingTokens)
 	b := convstore.Budget{Tokens: &tokens}
@@ -51,7 +53,8 @@ func Closing(price *model.Price) convstore.Budget {
 
 var errLate = fmt.Errorf("time to hand in: %w", context.DeadlineExceeded)
 
-// working is the part of ctx for all but the closing call: a fifth of the time that is left, at most half a minute, is kept.
+// working returns ctx with an earlier deadline for all but the closing call, for which a fifth of
+// the time is set aside, and at most half a minute.
 func working(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -60,7 +63,7 @@ func working(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadlineCause(ctx, end.Add(-min(time.Until(end)/5, closingTime)), errLate)
 }
 
-// reached tells which limit the turn has come to before its next call, if any.
+// reached returns the limit that the turn has reached before its next call, nil for none.
 func (t *turn) reached(work context.Context) *limit {
 	switch {
 	case errors.Is(context.Cause(work), errLate):
@@ -74,9 +77,10 @@ func (t *turn) reached(work context.Context) *limit {
 	return nil
 }
 
-// begin stores what is not stored yet and records the bound of a call that is to be sent now; of one that is to be sent later no
-// bound stands any more. It lowers what the request may bring to what the account has left and, of a closing call, leaves out old
-// results until it fits. A limit means that the call must not be made.
+// begin stores what is not stored yet and, in the same transaction, puts the bound of a call into
+// the account, if the call is sent now; else it takes out the bound that is there. It lowers the
+// output of the request to what is left in the account. For a closing call it also leaves out old
+// results, until the request fits. A limit means that the call must not be made.
 func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool) (stop *limit, err error) {
 	a.cut = nil
 	bound := func(acc convstore.Account) *convstore.Call {
@@ -94,7 +98,7 @@ func (a *asker) begin(ctx context.Context, req *model.Request, closing, now bool
 	return stop, err
 }
 
-// afford works out the most that a call uses: the bound of its input, and its output.
+// afford returns the most that a call can use: the bound of its input, and its output.
 func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) (in model.Bound, out int64, stop *limit) {
 	output := a.model.Output
 	if output == nil {
@@ -113,11 +117,12 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 		if left.CostNano != nil && *left.CostNano < a.foreseen(closing) {
 			return in, 0, a.shortOf(acc, convstore.Budget{}, 0, 0)
 		}
-		left.CostNano = nil // what has no price is bounded by tokens, and by what its server tells that calls have cost
+		// without a price only tokens bound the call, and what its server reports of cost
+		left.CostNano = nil
 	}
 	if !closing {
 		aside := a.aside
-		if left.CostNano == nil { // what is not limited needs nothing set aside
+		if left.CostNano == nil { // without a limit of money none is set aside
 			aside.CostNano = nil
 		}
 		left = left.Minus(aside)
@@ -134,13 +139,14 @@ func (a *asker) afford(acc convstore.Account, req *model.Request, closing bool) 
 		a.cut = a.shortOf(acc, left, in.Tokens, want)
 	}
 	if limited := left.Tokens != nil || left.CostNano != nil && *a.most(model.Bound{}, 1) > 0; limited || out < int64(output(0)) {
-		req.MaxTokens = int(out) // else the model gives no more by itself, or nobody minds
+		// else the default of the model is no more than this, or nothing limits it
+		req.MaxTokens = int(out)
 	}
 	return in, out, nil
 }
 
-// foreseen is what a call without a price may cost, as far as anybody can say: as much as the dearest of this turn whose cost
-// the server has told, and the same again for the closing call.
+// foreseen estimates what a call without a price may cost: as much as the dearest one so far whose
+// cost the server reported, and the same again for the closing call.
 func (a *asker) foreseen(closing bool) (most int64) {
 	for _, ev := range a.history.events[a.since:] {
 		if c, ok := ev.Body.(convstore.ModelCall); ok && c.Model == a.model.Model && c.CostNano != nil {
@@ -153,7 +159,7 @@ func (a *asker) foreseen(closing bool) (most int64) {
 	return 2 * most
 }
 
-// most is the highest cost of a call; nil where the price is unknown.
+// most returns the highest cost of a call, nil where the price is unknown.
 func (a *asker) most(in model.Bound, out int64) *int64 {
 	if a.model.Price == nil {
 		return nil
@@ -162,7 +168,8 @@ func (a *asker) most(in model.Bound, out int64) *int64 {
 	return &n
 }
 
-// room is how many tokens of output, at most want, fit into what is left beside the input; negative when that does not fit.
+// room returns how many tokens of output, at most want, fit into what is left beside the input. It
+// is negative where the input alone does not fit.
 func (a *asker) room(left convstore.Budget, in model.Bound, want int64) int64 {
 	if left.Tokens != nil {
 		want = min(want, *left.Tokens-in.Tokens)
@@ -170,7 +177,7 @@ func (a *asker) room(left convstore.Budget, in model.Bound, want int64) int64 {
 	if left.CostNano == nil || want < 0 || *a.most(in, want) <= *left.CostNano {
 		return want
 	}
-	low, high := int64(-1), want // the largest that fits is at least low and less than high
+	low, high := int64(-1), want // the largest number that fits is at least low and less than high
 	for high-low > 1 {
 		if mid := (low + high) / 2; *a.most(in, mid) <= *left.CostNano {
 			low = mid
@@ -181,7 +188,7 @@ func (a *asker) room(left convstore.Budget, in model.Bound, want int64) int64 {
 	return low
 }
 
-// shortOf names what a call of this size has too little of.
+// shortOf returns the limit that a call of this size would exceed.
 func (a *asker) shortOf(acc convstore.Account, left convstore.Budget, in, out int64) *limit {
 	l := &limit{kind: LimitCost, reason: "cost budget", notice: "the cost budget is used up", state: convstore.StateBudget}
 	if left.Tokens != nil && *left.Tokens < in+out {
@@ -195,10 +202,12 @@ func (a *asker) shortOf(acc convstore.Account, left convstore.Budget, in, out in
 	return l
 }
 
-// shortResult is not worth leaving out: what would stand in its place is about as long.
+// shortResult is the length of a result that is not worth leaving out: the line in its place is
+// about as long.
 const shortResult = 100
 
-// leaveOut takes the oldest result that is not short out of a request and reports whether there was one.
+// leaveOut takes the oldest result that is not short out of a request. It reports whether there was
+// one.
 func leaveOut(req *model.Request) bool {
 	for _, m := range req.Messages {
 		for _, c := range m.Content {

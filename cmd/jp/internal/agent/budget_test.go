@@ -97,8 +97,8 @@ func TestClosingLeavesOutOldResults(t *testing.T) {
 	}
 }
 
-// TestAsideOfAWriter: what another model than the turn's writes leaves what the closing call of the turn needs, at the price of the
-// model that makes it.
+// TestAsideOfAWriter: what another model than the turn's writes leaves what the closing call of the
+// turn needs, at the price of the model that makes it.
 func TestAsideOfAWriter(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -133,7 +133,8 @@ func TestAsideOfAWriter(t *testing.T) {
 	}
 }
 
-// TestAffordFits: a call is never bound to more than what is left, and one that is not closing leaves what that needs.
+// TestAffordFits: a call is never bound to more than what is left, and one that is not closing
+// leaves what that needs.
 func TestAffordFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := (&Loop{Price: pricey(), Output: model.Info{MaxOutput: rapid.IntRange(0, 100_000).Draw(rt, "most")}.Output}).newAsker(&history{}, &bill{})
@@ -155,7 +156,8 @@ func TestAffordFits(t *testing.T) {
 	})
 }
 
-// TestUncounted: a reply is charged though its server tells no usage, or only that of its beginning.
+// TestUncounted: a reply is charged though its server tells no usage, or only that of its
+// beginning.
 func TestUncounted(t *testing.T) {
 	for _, test := range []struct {
 		name, rules string
@@ -206,7 +208,8 @@ func TestUncounted(t *testing.T) {
 	}
 }
 
-// TestReportedCost: what a provider says of the cost counts where no price is known, and nowhere else.
+// TestReportedCost: what a provider says of the cost counts where no price is known, and nowhere
+// else.
 func TestReportedCost(t *testing.T) {
 	r := reply{usage: convstore.Usage{Input: 2, Output: 1}, reported: some(7)}
 	for name, tt := range map[string]struct {

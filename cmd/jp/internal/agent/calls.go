@@ -9,7 +9,7 @@ import (
 	"jp/tools"
 )
 
-// call runs calls, storing results as they come.
+// call runs calls, and stores each result when its call ends.
 func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	began := time.Now()
 	if t.loop.Admit != nil {
 		t.loop.Admit(ctx, slices.DeleteFunc(slices.Clone(list), func(c tools.Call) bool {
-			_, held := t.tools.Set.Get(c.Name) // by this turn, which may hold less than the agent
+			_, held := t.tools.Set.Get(c.Name) // the turn may hold fewer tools than the agent
 			return !held
 		}))
 	}
@@ -35,7 +35,8 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan convstore.ToolResult, len(list)) // has room for all, so that no call waits for the store
+	// with room for all, so that no call waits for the store
+	ended := make(chan convstore.ToolResult, len(list))
 	go func() {
 		defer close(ended)
 		for c, res := range t.tools.Run(run, list) {
@@ -44,7 +45,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 	}()
 	for r := range ended {
 		results := []convstore.ToolResult{r}
-		for range len(ended) { // what ended meanwhile goes into the same transaction
+		for range len(ended) { // what has ended since goes into the same transaction
 			results = append(results, <-ended)
 		}
 		bodies := make([]convstore.Body, len(results))
@@ -53,7 +54,7 @@ func (t *turn) call(ctx context.Context, calls []convstore.ToolCall) error {
 		}
 		if err := t.history.save(ctx, bodies...); err != nil {
 			stop()
-			for range ended { // until nothing of it is running
+			for range ended { // until none is running
 			}
 			return err
 		}
@@ -83,7 +84,7 @@ func pending(events []convstore.Event) []convstore.ToolCall {
 	return calls
 }
 
-// abandoned are the results that say of pending calls that they were interrupted.
+// abandoned returns results for pending calls, which say that the calls were interrupted.
 func abandoned(events []convstore.Event) []convstore.Body {
 	var list []convstore.Body
 	for _, c := range pending(events) {

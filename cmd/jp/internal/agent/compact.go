@@ -13,17 +13,18 @@ import (
 	"jp/convstore"
 )
 
-// Compaction makes the thread of a conversation shorter. It only adds an event, which says what is left out of the thread from
-// then on (see sent); what was said stays. Old results go first, told in one line each. Where that is not enough a model
-// writes a summary of all but the latest; that call is one like others, with its bound and its cost.
+// Compaction makes the thread of a conversation shorter. It only adds an event, which says what the
+// thread leaves out from then on (see sent). No event is removed. Old results are left out first: a
+// line stands for each. Where that is not enough a model writes a summary of all but the latest
+// events, in a call like any other, with its bound and its cost.
 //
-// By itself it happens between two calls of the model: when the next request would come near the window, and once in a turn
-// when a provider refuses a request as too long.
+// A loop compacts by itself between two calls of the model: when the next request would come near
+// the window, and once in a turn when a provider rejects a request as too long.
 
 // Compact says when a loop compacts by itself, and who writes the summaries.
 type Compact struct {
-	Off    bool  // never by itself
-	Limit  int64 // estimated tokens that a request may have; 0 = as many as the provider takes
+	Off    bool  // whether it never compacts by itself
+	Limit  int64 // most estimated tokens of a request; 0 = as many as the provider takes
 	Writer func(context.Context) (Writer, error)
 }
 
@@ -37,18 +38,19 @@ const (
 // NoteCompaction is the kind of the note that says why a conversation was not made shorter.
 const NoteCompaction = "compaction"
 
-// CompactOptions are how a person wants a conversation compacted.
+// CompactOptions say how a person wants a conversation compacted.
 type CompactOptions struct {
-	Keep      int  // turns at the end that stay as they are
-	ToolsOnly bool // write no summary
-	DryRun    bool // store nothing and ask no model
+	Keep      int  // number of turns at the end that stay as they are
+	ToolsOnly bool // whether no summary is written
+	DryRun    bool // whether nothing is stored and no model is asked
 }
 
-// ErrNothingToCompact is returned where the thread holds nothing that could be left out.
+// ErrNothingToCompact is returned where there is nothing that the thread could leave out.
 var ErrNothingToCompact = errors.New("there is nothing to leave out")
 
-// Shorten compacts the conversation between two turns. A turn that can go on stays as it is. It returns what was stored or,
-// of a dry run, what would be: then with no summary, and After counts one of the expected size.
+// Shorten compacts the conversation between two turns. A turn that can be resumed stays as it is.
+// Shorten returns what was stored. A dry run returns what would be stored, without a summary: After
+// then counts one of the expected size.
 func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compaction, usage convstore.ModelCall, err error) {
 	h, err := readHistory(ctx, l.Log)
 	if err != nil {
@@ -94,22 +96,22 @@ func (l *Loop) Shorten(ctx context.Context, o CompactOptions) (c convstore.Compa
 	return c, usage, err
 }
 
-// compactor keeps the requests of a turn within the window. It stores compactions in the history; the thread of the next request
-// follows them.
+// compactor holds the requests of a turn within the window. It stores compactions in the history,
+// from which the next request is made.
 type compactor struct {
 	settings Compact
 	history  *history
-	asker    *asker // writes summaries where the settings name no Writer, and consults that one
-	window   int    // earlier turns that the model is sent; 0 = all
+	asker    *asker // asks the writer of a summary: its own model, where settings has no Writer
+	window   int    // number of earlier turns that the model is sent; 0 = all
 	profile  string
-	request  func(events []convstore.Event) model.Request // the next request, were these the events of the conversation
+	request  func(events []convstore.Event) model.Request // see turn.request
 	note     func(context.Context, convstore.Note) error
 	watch    func(convstore.Compaction) // nil = nobody
 
-	limit   int64 // estimated tokens of a request that is not compacted; 0 = any
-	retried bool  // after a request that was too long for the provider
-	stuck   bool  // no summary could be had
-	noted   bool  // that the thread could not be made shorter
+	limit   int64 // most estimated tokens of a request before it compacts; 0 = any
+	retried bool  // whether a request that the provider found too long was made again
+	stuck   bool  // whether no summary could be written
+	noted   bool  // whether a note says that the thread could not be made shorter
 }
 
 // fit compacts before a request that would come near the window.
@@ -125,7 +127,8 @@ func (k *compactor) fit(ctx context.Context) error {
 	return err
 }
 
-// tooLong compacts after a request that the provider found too long, once in a turn. It reports whether to ask again.
+// tooLong compacts after a request that the provider found too long, once in a turn. It reports
+// whether to ask again.
 func (k *compactor) tooLong(ctx context.Context, req model.Request, err error) (bool, error) {
 	var e *model.Error
 	tooLong := errors.As(err, &e) && (e.Kind == model.KindContext || e.Kind == model.KindTooLarge && e.Status == 413)
@@ -138,8 +141,9 @@ func (k *compactor) tooLong(ctx context.Context, req model.Request, err error) (
 	return k.shorten(ctx, compactProvider, before, k.limit)
 }
 
-// shorten leaves out old results until the request has three quarters of limit. Where that is not enough it has a summary
-// written that leaves half of limit. It reports whether anything was left out; a note says why not.
+// shorten leaves out old results until the request has at most three quarters of limit. Where that
+// is not enough a summary is written, after which the request has about half of limit. shorten
+// reports whether anything was left out. Where too little was, a note says why.
 func (k *compactor) shorten(ctx context.Context, reason string, before, limit int64) (bool, error) {
 	last := 0
 	for i, begins := range beginnings(k.history.events) {
@@ -165,7 +169,7 @@ func (k *compactor) shorten(ctx context.Context, reason string, before, limit in
 		if err == nil || !errors.As(err, &none) {
 			return err == nil, err
 		}
-		k.stuck = true // nobody is asked again in this turn
+		k.stuck = true // no model is asked again in this turn
 	} else {
 		none = &AsideError{What: "summary", Reason: "what could be left out is too little"}
 	}
@@ -182,7 +186,7 @@ func (k *compactor) shorten(ctx context.Context, reason string, before, limit in
 	return done, k.note(ctx, convstore.Note{Kind: NoteCompaction, Text: fmt.Sprintf("the next request has about %d tokens: %v", wording.Either(done, c.After, before), none)})
 }
 
-// store stores a compaction behind other events, and shows it.
+// store stores a compaction, behind these events, and shows it.
 func (k *compactor) store(ctx context.Context, c convstore.Compaction, before ...convstore.Body) error {
 	if err := k.history.save(ctx, append(before, c)...); err != nil {
 		return err
@@ -193,7 +197,7 @@ func (k *compactor) store(ctx context.Context, c convstore.Compaction, before ..
 	return nil
 }
 
-// sized estimates the next request, as it would be after further compactions.
+// sized estimates the tokens of the next request after these further compactions.
 func (k *compactor) sized(more ...convstore.Compaction) int64 {
 	events := slices.Clone(k.history.events)
 	for _, c := range more {
@@ -202,7 +206,8 @@ func (k *compactor) sized(more ...convstore.Compaction) int64 {
 	return k.request(events).Estimate()
 }
 
-// old are the calls before an event whose results are sent whole and are long enough for a stub, the oldest first.
+// old returns the calls before an event whose results are sent whole and are long enough for a
+// stub, the oldest first.
 func (k *compactor) old(before int) (calls []string) {
 	s := choose(k.history.events, k.window)
 	results := resultsOf(k.history.events)
@@ -218,7 +223,8 @@ func (k *compactor) old(before int) (calls []string) {
 	return calls
 }
 
-// bare is how many events from the beginning hold nothing that a summary could cover, beside what the last one covers.
+// bare returns how many events at the beginning a summary could add nothing from: those that the
+// last summary covers, and those behind it in which nobody says anything.
 func (k *compactor) bare() int {
 	s := choose(k.history.events, k.window)
 	for i, ev := range s.all[s.from:] {
@@ -230,7 +236,7 @@ func (k *compactor) bare() int {
 	return len(s.all)
 }
 
-// covering is c with a summary of what is before an event, to be estimated.
+// covering returns c with a summary of the events before index at, of the expected size.
 func (k *compactor) covering(c convstore.Compaction, at int) convstore.Compaction {
 	c.Covered, c.Kept = count(k.history.events[:at]), count(k.history.events[at:])
 	c.Summary = expected(c.Before)
@@ -238,13 +244,15 @@ func (k *compactor) covering(c convstore.Compaction, at int) convstore.Compactio
 	return c
 }
 
-// expected stands for a summary that is not written yet, of a thread of so many tokens.
+// expected returns a text as long as the summary of a thread of so many tokens would be.
 func expected(tokens int64) string {
 	return strings.Repeat("xxx", int(min(summaryTokens/4, tokens/8)))
 }
 
-// summaryEnd finds the first event that a summary shall not cover: the earliest, and at most last, with which the request has at
-// most want tokens. Where none has, it is the latest there is; 0 where the request would not become shorter by a tenth.
+// summaryEnd returns the index of the first event that a summary shall not cover: the smallest
+// index, at most last, with which the request has at most want tokens. Where there is none it is
+// the largest index that is possible. It is 0 where the request would not become shorter by a
+// tenth.
 func (k *compactor) summaryEnd(c convstore.Compaction, want int64, last int) int {
 	begins := beginnings(k.history.events)
 	var places []int

@@ -13,7 +13,8 @@ import (
 	"jp/tools"
 )
 
-// reader reads three times in a turn, and answers by what it is sent then. What is read has 2000 bytes.
+// reader reads three times in a turn, and answers by what it is sent then. What is read has 2000
+// bytes.
 const reader = `
 [[rule]]
 system = "You condense"
@@ -107,11 +108,12 @@ work a, reading a, call, stub, reading a, call, stub, reading a, call, result`
 	}
 }
 
-// TestCompactsInsideATurn: with no result long enough to be left out, the turn itself is summarized: its request stays as it
-// was made, and so does its last round.
+// TestCompactsInsideATurn: with no result long enough to be left out, the turn itself is
+// summarized: its request stays as it was made, and so does its last round.
 func TestCompactsInsideATurn(t *testing.T) {
 	r, sent, made := compacting(t, strings.ReplaceAll(reader, `text = "reading {{n}}"`, `text = "reading {{n}} `+strings.Repeat("y", 6000)+`"`), 6000)
-	r.loop.Tools.Set = r.loop.Tools.Set.Narrow(func(string, string) bool { return false }) // every call fails, in few words
+	// every call fails, in few words
+	r.loop.Tools.Set = r.loop.Tools.Set.Narrow(func(string, string) bool { return false })
 	out := r.send(t.Context(), "work a")
 	if out.State != convstore.StateOK || out.Text != "done" {
 		t.Fatalf("%+v\n%s", out, outlines(*sent))
@@ -139,7 +141,8 @@ func TestCompactsInsideATurn(t *testing.T) {
 	}
 }
 
-// TestCompactFails: where no summary can be had the turn goes on, and a note says why; it is not tried again in that turn.
+// TestCompactFails: where no summary can be had the turn goes on, and a note says why; it is not
+// tried again in that turn.
 func TestCompactFails(t *testing.T) {
 	long := strings.Repeat("z", 9000)
 	for name, test := range map[string]struct {
@@ -169,7 +172,8 @@ func TestCompactFails(t *testing.T) {
 	}
 }
 
-// TestCompactBudget: a summary is a call like others, and none is made for which too little is left.
+// TestCompactBudget: a summary is a call like others, and none is made for which too little is
+// left.
 func TestCompactBudget(t *testing.T) {
 	r, sent, _ := compacting(t, reader, 0)
 	r.send(t.Context(), strings.Repeat("z", 9000))
@@ -185,7 +189,8 @@ func TestCompactBudget(t *testing.T) {
 	}
 }
 
-// TestCompactsAfterRefusal: a request that the provider finds too long is made shorter and asked again, once.
+// TestCompactsAfterRefusal: a request that the provider finds too long is made shorter and asked
+// again, once.
 func TestCompactsAfterRefusal(t *testing.T) {
 	for _, most := range []int64{3500, 100} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

@@ -13,21 +13,23 @@ import (
 	"jp/tools/unseen"
 )
 
-// Context is fetched for an agent before its model is first asked in a turn: one ordinary call of one of its own tools,
-// recorded like the others. The model has not made that call and is not shown it as one of its own: what came of it stands as
-// quoted data after the system prompt, for that turn. Where nothing comes of it, the turn runs without, and a note says why.
+// Context is fetched for an agent before its model is first asked in a turn, by an ordinary call of
+// one of its own tools, which is stored like any other. The model did not make that call, and does
+// not see it. The result is quoted as data after the system prompt of that turn. Where there is no
+// result the turn runs without context, and a note says why.
 
 // Fetch says which context to fetch.
 type Fetch struct {
 	Tool   string
-	Query  string // "" fetches nothing
-	Tokens int64  // that the result may take at most, by the estimate of a token per three bytes
+	Query  string // "" = fetch nothing
+	Tokens int64  // most tokens of the result, at three bytes a token
 }
 
 // NoteContext is the kind of the note that says why a turn has no context.
 const NoteContext = "context"
 
-// fetched begins the ids of calls that fetch context. No model makes up ids of calls; its provider does.
+// fetched begins the ids of calls that fetch context. No call of a model has such an id: providers
+// make ids.
 const fetched = "jp-context-"
 
 func isFetch(call string) bool { return strings.HasPrefix(call, fetched) }
@@ -76,7 +78,7 @@ func (t *turn) fetch(ctx context.Context, f Fetch) error {
 	return nil
 }
 
-// onlyText is the name of the one required parameter of a tool, which must be a string.
+// onlyText returns the name of the one required parameter of a tool, which must be a string.
 func onlyText(d tools.Definition) (string, bool) {
 	var s struct {
 		Required   []string
@@ -89,7 +91,7 @@ func onlyText(d tools.Definition) (string, bool) {
 	return name, s.Properties[name].Type == "string"
 }
 
-// NoContext is why a turn that was to have context has none; "" when it has.
+// NoContext returns why a turn for which context was asked for has none, "" where it has.
 func NoContext(turn []convstore.Event) string {
 	results := resultsOf(turn)
 	done := false
@@ -110,7 +112,8 @@ func NoContext(turn []convstore.Event) string {
 	return "it was not fetched"
 }
 
-// quoted is the context of a turn as data for the system prompt, in at most tokens.
+// quoted returns the context of a turn as data for the system prompt, cut to at most so many
+// tokens.
 func quoted(turn []convstore.Event, tokens int64) []model.Section {
 	results := resultsOf(turn)
 	for _, ev := range turn {
@@ -133,7 +136,7 @@ func quoted(turn []convstore.Event, tokens int64) []model.Section {
 	return nil
 }
 
-// resultsOf are the results of a turn by call.
+// resultsOf returns the results of a turn by call.
 func resultsOf(turn []convstore.Event) map[string]convstore.ToolResult {
 	results := map[string]convstore.ToolResult{}
 	for _, ev := range turn {

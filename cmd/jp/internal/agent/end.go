@@ -11,8 +11,8 @@ import (
 	"jp/tools/unseen"
 )
 
-// close ends a turn at a limit: the pending calls are not run, and the model is asked once more, without tools, to hand in
-// what it has.
+// close ends a turn at a limit. Pending calls are not run. The model is called once more, without
+// tools, to hand in what it has.
 func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	calls := pending(t.history.current())
 	refused := make([]convstore.Body, len(calls))
@@ -51,7 +51,7 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 		return t.end(ctx, reply{limit: l, none: true}, nil)
 	}
 	r.calls, r.limit = nil, l
-	if err != nil && ctx.Err() == nil { // that it could not be handed in is no other end
+	if err != nil && ctx.Err() == nil { // the turn ends by its limit, whatever failed behind it
 		if err := t.storeCut(ctx, r); err != nil {
 			return Outcome{}, err
 		}
@@ -64,7 +64,8 @@ func (t *turn) close(ctx context.Context, l *limit) (Outcome, error) {
 	return t.end(ctx, r, err)
 }
 
-// end closes the turn in the transaction that stores its last reply. err is that of the reply's call.
+// end closes the turn in the transaction that stores its last reply. err is that of the reply's
+// call.
 func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	if r.limit == nil && r.stop == model.StopMaxTokens {
 		r.limit = t.asker.cut
@@ -95,8 +96,8 @@ func (t *turn) end(ctx context.Context, r reply, err error) (Outcome, error) {
 	return out, nil
 }
 
-// verdict decides how a turn with this last reply ends: in which state, why, and by which failure, if any. err is that of the reply's
-// call.
+// verdict decides how a turn with this last reply ends: in which state, why, and by which failure,
+// if any. err is that of the reply's call.
 func verdict(ctx context.Context, r reply, err error) (state convstore.State, reason string, failed error) {
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
@@ -123,15 +124,17 @@ func verdict(ctx context.Context, r reply, err error) (state convstore.State, re
 	return convstore.StateOK, "", nil
 }
 
-// NotStoredError says that the model has answered, and that this could not be stored. The Outcome beside it has the answer.
+// NotStoredError says that the model answered and the store failed. The Outcome beside it has the
+// answer.
 type NotStoredError struct{ Err error }
 
 func (e *NotStoredError) Error() string { return "the answer was not stored: " + e.Err.Error() }
 
-// Unwrap returns why not.
+// Unwrap returns the error of the store.
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
-// unstored shows a last reply that the store did not take: it was paid for. In the store the turn is open.
+// unstored shows a last reply that could not be stored, because it was paid for. In the store the
+// turn stays open.
 func (t *turn) unstored(r reply, err error) (Outcome, error) {
 	if !visible(r.text) {
 		return Outcome{}, err
@@ -149,7 +152,7 @@ func endedWell(ev convstore.Event) bool {
 	return ok && end.State == convstore.StateOK
 }
 
-// visible reports whether a text shows anything at all.
+// visible reports whether a person sees anything of a text.
 func visible(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unseen.Shows(r) })
 }

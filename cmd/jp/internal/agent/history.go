@@ -8,14 +8,14 @@ import (
 	"jp/convstore"
 )
 
-// history is a conversation as a running turn knows it: the events in the store, and behind them those that go into it with the
-// next step.
+// history is a conversation as a running turn knows it: the events in the store, and behind them
+// those that are stored with the next step.
 type history struct {
 	log     *convstore.Log
-	events  []convstore.Event // of the whole conversation
-	unsaved []convstore.Event // the last of events, not stored yet
-	from    int               // where the events of the running turn begin
-	turn    int               // number of the running turn; before it begins that of the last one
+	events  []convstore.Event // events of the whole conversation
+	unsaved []convstore.Event // last events, which are not stored yet
+	from    int               // index of the first event of the running turn
+	turn    int               // number of the running turn, or of the last one where none runs
 }
 
 // readHistory reads a conversation from the store.
@@ -37,22 +37,22 @@ func readHistory(ctx context.Context, log *convstore.Log) (*history, error) {
 // current returns the events of the running turn.
 func (h *history) current() []convstore.Event { return h.events[h.from:] }
 
-// begin begins a new turn with these events, which are stored with its first step.
+// begin begins a new turn with these events. They are stored with its first step.
 func (h *history) begin(bodies ...convstore.Body) {
 	h.from = len(h.events)
 	h.turn++
 	h.add(bodies...)
 }
 
-// add puts events behind the others, to be stored with the next step.
+// add puts events behind the others. They are stored with the next step.
 func (h *history) add(bodies ...convstore.Body) {
 	made := h.made(bodies...)
 	h.unsaved = append(h.unsaved, made...)
 	h.events = append(h.events, made...)
 }
 
-// save stores events, and those before them that are not stored yet, in one transaction. What has happened
-// is stored even when the run is being stopped.
+// save stores events, and those before them that are not stored yet, in one transaction. What has
+// happened is stored even when the run is being stopped.
 func (h *history) save(ctx context.Context, bodies ...convstore.Body) error {
 	if len(bodies) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (h *history) save(ctx context.Context, bodies ...convstore.Body) error {
 	return nil
 }
 
-// made returns new events of the running turn, which are in no list yet.
+// made returns new events of the running turn. They are in no list yet.
 func (h *history) made(bodies ...convstore.Body) []convstore.Event {
 	events := make([]convstore.Event, len(bodies))
 	for i, b := range bodies {
@@ -75,7 +75,8 @@ func (h *history) made(bodies ...convstore.Body) []convstore.Event {
 	return events
 }
 
-// callIDs returns the ids of all calls: each names what its call started, so that no later call may have it.
+// callIDs returns the ids of all calls. No later call may have one of them, because it names what
+// its call started.
 func callIDs(events []convstore.Event) map[string]bool {
 	ids := map[string]bool{}
 	for _, ev := range events {
@@ -86,11 +87,12 @@ func callIDs(events []convstore.Event) map[string]bool {
 	return ids
 }
 
-// bill adds up what the calls of the model in a turn have used. The zero value is a turn without calls.
+// bill adds up what the calls of the model in a turn have used. The zero value is a turn without
+// calls.
 type bill struct {
 	usage    convstore.Usage
-	nano     int64 // cost of the calls whose cost is known, in nano-dollars
-	unpriced bool  // the cost of a call is not known
+	nano     int64 // nano-dollars that the calls with a known cost have cost
+	unpriced bool  // whether the cost of a call is unknown
 }
 
 func (b *bill) add(c convstore.ModelCall) {
@@ -102,7 +104,7 @@ func (b *bill) add(c convstore.ModelCall) {
 	}
 }
 
-// cost returns the cost in nano-dollars, nil where that of a call is not known.
+// cost returns the cost in nano-dollars, nil where that of a call is unknown.
 func (b *bill) cost() *int64 {
 	if b.unpriced {
 		return nil

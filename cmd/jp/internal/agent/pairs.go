@@ -6,21 +6,23 @@ import (
 	"jp/convstore"
 )
 
-// paired is a stored call as a model is sent it.
+// paired is a stored call with its result, as a model is sent them.
 type paired struct {
 	call   convstore.ToolCall
-	id     string // that no other call of the thread has
+	id     string // id that no other call of the thread has
 	result convstore.ToolResult
-	turn   int // of the result
+	turn   int // turn of the result
 }
 
-// pairs finds the result of each call among the events, by the place of the call. A call without one gets one that says so.
+// pairs returns each call among the events with its result, by the index of the call. A call
+// without a result gets one that says so.
 //
-// What comes from elsewhere may have several calls of one id: servers count them anew in each reply. Then a result belongs to the
-// first call of the reply before it that still waits, and all but the first of them are sent under another id.
+// An imported conversation may have several calls with the same id: some servers count calls again
+// from 1 in each reply. Then a result belongs to the first call of the reply before it that has
+// none yet, and all but the first of those calls are sent under another id.
 func pairs(events []convstore.Event, begins []bool) map[int]paired {
-	times := map[string]int{}      // how many calls have an id
-	results := map[string]paired{} // the last of an id
+	times := map[string]int{}      // number of calls with an id
+	results := map[string]paired{} // last result with an id
 	for _, ev := range events {
 		switch b := ev.Body.(type) {
 		case convstore.ToolCall:
@@ -31,8 +33,8 @@ func pairs(events []convstore.Event, begins []bool) map[int]paired {
 	}
 	list := make(map[int]paired, len(times))
 	taken := map[string]bool{}    // ids that are sent
-	again := map[string]int{}     // names that were tried for further calls of an id
-	waiting := map[string][]int{} // places of the calls of this reply whose id others have
+	again := map[string]int{}     // number of ids that were tried for further calls with an id
+	waiting := map[string][]int{} // indexes of the calls of this reply whose id other calls have
 	for i, ev := range events {
 		if begins[i] {
 			clear(waiting)

@@ -56,7 +56,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestCallIDsOfAllTurns: a server that counts the ids of calls anew gets another id for one that a turn has which it is not sent.
+// TestCallIDsOfAllTurns: a server that counts the ids of calls anew gets another id for one that a
+// turn has which it is not sent.
 func TestCallIDsOfAllTurns(t *testing.T) {
 	r := newRun(t, `[[rule]]
 text = "done"

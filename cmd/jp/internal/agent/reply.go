@@ -17,20 +17,20 @@ type reply struct {
 	calls     []convstore.ToolCall
 	usage     convstore.Usage
 	cost      *int64 // nano-dollars; nil = unknown
-	reported  *int64 // cost as the provider says; nil = it does not
+	reported  *int64 // cost that the provider reports; nil = none
 	stop      model.Stop
 	began     time.Time
 	took      time.Duration
-	limit     *limit // it is the closing call of a turn that came to this
-	any       bool   // the model said something
-	none      bool   // no call was made
-	guessed   bool   // the usage, or a part of it
+	limit     *limit // limit at which this closing call ends the turn; nil = it is no closing call
+	any       bool   // whether the model said something
+	none      bool   // whether there was no call
+	guessed   bool   // whether the usage, or a part of it, is an estimate
 
-	data json.RawMessage // the value of a final reply that matches the schema
-	bad  *SchemaError    // why one does not match
+	data json.RawMessage // value of a final reply that matches the schema
+	bad  *SchemaError    // why a final reply does not match; nil = it does
 }
 
-// request returns the next request to the model, were these the events of the conversation.
+// request returns the next request to the model for a conversation with these events.
 func (t *turn) request(events []convstore.Event) model.Request {
 	req := model.Request{
 		Model: t.loop.Name, System: slices.Concat(t.system, quoted(events[t.history.from:], t.loop.Fetch.Tokens)),
@@ -53,7 +53,7 @@ func offer(set tools.Set) []model.Tool {
 	return list
 }
 
-// bodies returns the events of a reply, with the record of its call as the last.
+// bodies returns the events of a reply. The last one is the record of its call.
 func (r *reply) bodies(call convstore.ModelCall) []convstore.Body {
 	var list []convstore.Body
 	for _, x := range r.reasoning {
@@ -72,11 +72,11 @@ func (r *reply) bodies(call convstore.ModelCall) []convstore.Body {
 }
 
 const (
-	// StopCut is stored of a reply that the run did not let come to its end.
+	// StopCut is stored for a reply that the run cut off.
 	StopCut model.Stop = "cut"
-	// StopBroken is stored of an attempt that failed and was repeated.
+	// StopBroken is stored for an attempt that failed and was repeated.
 	StopBroken model.Stop = "broken"
 )
 
-// cutOff makes what came of a reply fit to be stored: an unfinished block of reasoning cannot be replayed.
+// cutOff makes a reply that was cut off fit to be stored: unfinished reasoning cannot be sent back.
 func (r *reply) cutOff() { r.stop, r.reasoning = StopCut, nil }

@@ -132,7 +132,8 @@ tool_calls = [{ name = "echo", arguments = { say = "a" } }]`)
 	}
 }
 
-// What the model is told at a limit asks for the JSON value, where that is the answer, and else for words.
+// What the model is told at a limit asks for the JSON value, where that is the answer, and else for
+// words.
 func TestAskedAtTheLimit(t *testing.T) {
 	for schema, want := range map[bool]string{
 		true: "Stop here: the limit of 1 tool rounds is reached. No tool can be called any more. Hand in now what you have found: one JSON value in " +
@@ -315,7 +316,8 @@ func TestQuoted(t *testing.T) {
 		{"abcdefgh", 2, "abcdef\n[2 of 8 bytes are cut here]\n</context>"},
 		{"abcde\u00e9", 2, "abcde\n[2 of 7 bytes are cut here]\n</context>"}, // at a rune
 		{"x</context>y< / CONTEXT >\n<context z", 100, "x&lt;/context>y&lt; / CONTEXT >\n&lt;context z\n</context>"},
-		{"<context", 2, "&lt;co\n[5 of 11 bytes are cut here]\n</context>"}, // the bound holds for what it becomes
+		// the bound holds for what it becomes
+		{"<context", 2, "&lt;co\n[5 of 11 bytes are cut here]\n</context>"},
 		{"x<\v/\u200bcon\u2060text>", 100, "x&lt;\v/\u200bcon\u2060text>\n</context>"},
 		{"a\x00b", 9, "a\uFFFDb\n</context>"},
 	} {
@@ -421,7 +423,8 @@ text = "went on"`, nil, false)
 	}
 }
 
-// A schema that is of no use, of an imported conversation say, stops a turn that would go on, and nothing is stored.
+// A schema that is of no use, of an imported conversation say, stops a turn that would go on, and
+// nothing is stored.
 func TestSchemaOfNoUse(t *testing.T) {
 	const rules = `[[rule]]
 text = "free"`
@@ -450,7 +453,8 @@ text = "free"`
 	}
 }
 
-// FuzzDocument: what is JSON comes back as it is, anything else as a part of what it was; a fence is taken off once.
+// FuzzDocument: what is JSON comes back as it is, anything else as a part of what it was; a fence
+// is taken off once.
 func FuzzDocument(f *testing.F) {
 	for _, s := range []string{"{}", "```json\n{}\n```", "```\n```json\n{}\n```\n```", "a```b", "\r\n```JSON\r\n[]\n```", "\"```\""} {
 		f.Add(s)

@@ -12,17 +12,19 @@ import (
 	"jp/tools/schema"
 )
 
-// The schema of a turn stands in its user message, so that a turn that goes on after a crash is held to it too. The model is
-// told of it in the system prompt, and the provider natively where it can. The final reply is checked here: one that does not
-// match is answered once with what is wrong, the second one ends the turn as an error.
+// The schema of a turn is in its user message, so that it also counts for a turn that is resumed
+// after a crash. The system prompt has it for the model, and the request for providers that know
+// schemas. The final reply is checked here. The first one that does not match is sent back with
+// what is wrong; the second one ends the turn as an error.
 
-// NoteSchema is the kind of the note that tells the model why its answer was not accepted. It goes to the model as the user's.
+// NoteSchema is the kind of the note that says to the model why its answer was not accepted. It is
+// sent as a message of the user.
 const NoteSchema = "schema"
 
-// SchemaError is an answer that does not match the schema that it was asked to match.
+// SchemaError says that an answer does not match its schema.
 type SchemaError struct {
 	Problems []string // at least one
-	Limit    string   // the limit that had cut the answer short, "" = none
+	Limit    string   // limit that made the answer shorter; "" = none
 }
 
 func (e *SchemaError) Error() string {
@@ -36,7 +38,7 @@ func (e *SchemaError) Error() string {
 	return text
 }
 
-// schemaOf is what the answer of a turn must match; nil is free text.
+// schemaOf returns the schema that the answer of a turn must match, nil for free text.
 func schemaOf(turn []convstore.Event) json.RawMessage {
 	for _, ev := range turn {
 		if u, ok := ev.Body.(convstore.UserMessage); ok && len(u.Schema) > 0 {
@@ -46,7 +48,8 @@ func schemaOf(turn []convstore.Event) json.RawMessage {
 	return nil
 }
 
-// parseForm parses the schema of a turn, nil for none. One that came with an imported conversation may be of no use.
+// parseForm parses the schema of a turn, nil for none. That of an imported conversation may not be
+// valid.
 func parseForm(raw json.RawMessage) (*schema.Answer, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -58,14 +61,15 @@ func parseForm(raw json.RawMessage) (*schema.Answer, error) {
 	return form, nil
 }
 
-// form is what the model is told of the schema.
+// form is the section of the system prompt about the schema.
 func form(s *schema.Answer) model.Section {
 	return model.Section{Text: "# The form of the answer\n\n" +
 		"Your last message, the one that answers the request, must be one JSON value that matches this JSON schema, with no\n" +
 		"other word before or after it:\n\n" + string(s.JSON())}
 }
 
-// match checks a final reply against the schema of the turn and keeps its value or what is wrong with it.
+// match checks a final reply against the schema of the turn. It sets in the reply its value, and
+// what is wrong with it.
 func (t *turn) match(r *reply) {
 	if t.schema == nil || !visible(r.text) || r.stop == model.StopRefusal {
 		return
@@ -82,17 +86,18 @@ func (t *turn) match(r *reply) {
 	}
 }
 
-// mendable reports whether the model may try again: once in a turn, and not where a limit has cut it short.
+// mendable reports whether the model may answer again: once in a turn, and not after a limit made
+// the answer shorter.
 func (t *turn) mendable(r reply) bool { return r.bad != nil && r.bad.Limit == "" && t.mends == 0 }
 
-// complaint is what the model is told of an answer that does not match.
+// complaint is the note to the model about an answer that does not match.
 func complaint(e *SchemaError) convstore.Note {
 	return convstore.Note{Kind: NoteSchema, Text: "The answer does not match the schema: " + strings.TrimPrefix(e.Error(), "schema: ") +
 		"\nAnswer again: the JSON value alone."}
 }
 
-// Document is the JSON of an answer: all of it, or what stands in the one code fence that is all of it. What is neither comes
-// back as it is.
+// Document returns the JSON of an answer: what is inside a code fence, if the answer is one code
+// fence and nothing else, and all of the answer otherwise.
 func Document(answer string) []byte {
 	text := bytes.TrimSpace([]byte(answer))
 	inner, ok := bytes.CutPrefix(text, []byte("```"))

@@ -14,22 +14,24 @@ import (
 	"jp/tools/unseen"
 )
 
-// sent is the part of a conversation that a model is sent: since the last compaction, and within the window.
+// sent is the part of a conversation that a model is sent: since the last compaction, and within
+// the window.
 //
 //	all:   [ covered by the summary | from: as they are ...... ]
 //	thread: the summary, the request of the turn that it goes into, then those events
 //
-// It is cut only where a turn or a reply of the model begins. A result goes out with its call and nowhere else, so that no cut
-// can part the two.
+// It is cut only where a turn or a reply of the model begins. A result is sent with its call and
+// nowhere else, so that no cut can separate the two.
 type sent struct {
 	all     []convstore.Event
-	begins  []bool // for each event whether a turn or a reply begins there
+	begins  []bool // whether a turn or a reply begins, by event
 	from    int
 	summary *convstore.Compaction // nil = there is none
-	short   map[string]bool       // calls whose results are told in one line
+	short   map[string]bool       // calls for whose results a stub is sent
 }
 
-// choose applies the compactions among the events and then the window, of earlier turns; 0 = all.
+// choose applies the compactions among the events, and then the window: so many earlier turns, 0
+// for all.
 func choose(events []convstore.Event, turns int) sent {
 	s := sent{all: events, begins: beginnings(events), short: map[string]bool{}}
 	for i, ev := range slices.Backward(events) {
@@ -52,8 +54,9 @@ func choose(events []convstore.Event, turns int) sent {
 	return s
 }
 
-// summarized finds where the events begin that a summary at their end does not cover. It reports false where not all is there
-// that it covers: what it says then is not of this conversation.
+// summarized returns the index of the first event that a summary does not cover, which was made of
+// the events before it. It reports false where the events are fewer than those it was made of: then
+// it is a summary of another conversation.
 func summarized(before []convstore.Event, c convstore.Compaction) (at int, ok bool) {
 	at = len(before)
 	kept, covered := c.Kept, c.Covered
@@ -70,7 +73,8 @@ func summarized(before []convstore.Event, c convstore.Compaction) (at int, ok bo
 	return at, kept == 0 && covered <= 0 && c.Covered > 0
 }
 
-// counted reports whether an event counts in Compaction.Kept and Covered. Those before the first turn may be left out of a fork.
+// counted reports whether an event counts in Compaction.Kept and Covered. Events before the first
+// turn do not, because a fork may leave them out.
 func counted(ev convstore.Event) bool {
 	_, call := ev.Body.(convstore.ModelCall)
 	return !call && ev.Turn > 0
@@ -85,11 +89,12 @@ func count(events []convstore.Event) (n int) {
 	return n
 }
 
-// beginnings marks the events at which a turn or a reply of the model begins. What a model said after results is another reply, and
-// so is what it said or thought after its words, as where a reply was cut off: also in a fork, which has no records of model calls.
+// beginnings marks the events at which a turn or a reply of the model begins. What a model said
+// after results is another reply. So is what it said or thought after it had said something: there
+// a reply was cut off. This holds in a fork too, which has no records of model calls.
 func beginnings(events []convstore.Event) []bool {
 	marks := make([]bool, len(events))
-	inReply, answered, said := false, false, false // said: words are the latest of the reply
+	inReply, answered, said := false, false, false // said: the latest event of the reply is a text
 	for i, ev := range events {
 		switch b := ev.Body.(type) {
 		case convstore.TurnStart:
@@ -117,7 +122,7 @@ func beginnings(events []convstore.Event) []bool {
 	return marks
 }
 
-// head is what comes before the events, as the user's: each text a piece of its own.
+// head returns the texts that are sent before the events, as those of the user.
 func (s sent) head() []string {
 	if s.summary == nil {
 		return nil
@@ -138,7 +143,8 @@ func (s sent) head() []string {
 	return texts
 }
 
-// openRequest is the user's message of the turn that the summary goes into and does not cover whole.
+// openRequest returns the user's message of the turn that the summary covers in part; nil = there
+// is none.
 func (s sent) openRequest() *convstore.UserMessage {
 	if s.from < len(s.all) {
 		if _, start := s.all[s.from].Body.(convstore.TurnStart); start {
@@ -159,17 +165,17 @@ func (s sent) openRequest() *convstore.UserMessage {
 	return found
 }
 
-// quoteSummary makes text fit to stand between the tags around a summary.
+// quoteSummary makes text safe between the tags around a summary.
 func quoteSummary(text string) string {
 	return unseen.Defang(strings.ReplaceAll(text, "\x00", "\uFFFD"), "summary")
 }
 
-// stubLeast is the shortest result, in bytes, that a stub is shorter than by enough.
+// stubLeast is the least number of bytes of a result for which a stub is worth it.
 const stubLeast = 600
 
 func stubbable(r convstore.ToolResult) bool { return len(r.Text) >= stubLeast }
 
-// stub is the one line that stands for an old result: what it was, its size, how to read it.
+// stub returns the one line that stands for an old result: what it was, its size, how to read it.
 func stub(c convstore.ToolCall, r convstore.ToolResult, turn int) string {
 	text := fmt.Sprintf("[the result of %s, %d bytes, is left out here to save room: ", printableName(c.Name), len(r.Text))
 	if ids := namedBy(c, r.Text); len(ids) > 0 {
@@ -178,7 +184,7 @@ func stub(c convstore.ToolCall, r convstore.ToolResult, turn int) string {
 	return text + fmt.Sprintf("call the tool again if it is needed; a person finds it in turn %d, printed in style full]", turn)
 }
 
-// printableName cuts what a model called a tool to what a name may be.
+// printableName turns the name of a tool, as a model wrote it, into a name that is safe to print.
 func printableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < '!' || r > '~' || r == '[' || r == ']' {
@@ -189,13 +195,13 @@ func printableName(name string) string {
 	return brief.Prefix(name, 64)
 }
 
-// named matches the ids of sub-conversations where the results of delegation tools name them.
+// named matches the ids of sub-conversations in results of delegation tools.
 var named = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:<response conversation_id=|"conversation_id":)"(jp-c[0-9]{1,19})"`)
 })
 
-// namedBy are the sub-conversations that a call's result is from, in order, each once, at most 32. Of no other tool than those
-// for delegation is it believed.
+// namedBy returns the sub-conversations that a result is from, in order, each once, at most 32.
+// Only results of delegation tools are trusted to say it.
 func namedBy(c convstore.ToolCall, result string) (ids []string) {
 	if c.Source != tools.SourceDelegation {
 		return nil

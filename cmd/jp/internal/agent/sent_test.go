@@ -13,8 +13,9 @@ import (
 	"jp/convstore"
 )
 
-// drawEvents draws the events of a conversation: turns of some rounds, calls with and without results, compactions as they are
-// made and as an import could bring them. The last turn waits for the model.
+// drawEvents draws the events of a conversation: turns of some rounds, calls with and without
+// results, compactions as they are made and as an import could bring them. The last turn waits for
+// the model.
 func drawEvents(t *rapid.T) (events []convstore.Event) {
 	turn, calls := 0, 0
 	add := func(bodies ...convstore.Body) {
@@ -81,8 +82,9 @@ func drawEvents(t *rapid.T) (events []convstore.Event) {
 	return events
 }
 
-// TestThreadStaysValid: whatever was compacted, forked or cut to a window, the thread is one that providers take: the user
-// first, every call with its result after it, every result with its call, reasoning as it was.
+// TestThreadStaysValid: whatever was compacted, forked or cut to a window, the thread is one that
+// providers take: the user first, every call with its result after it, every result with its call,
+// reasoning as it was.
 func TestThreadStaysValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events := drawEvents(t)
@@ -181,7 +183,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestQuoteSummary: no summary closes the tags around it, nor opens others, however they are written.
+// TestQuoteSummary: no summary closes the tags around it, nor opens others, however they are
+// written.
 func TestQuoteSummary(t *testing.T) {
 	for text, want := range map[string]string{
 		"a < b":                     "a < b",
@@ -197,7 +200,8 @@ func TestQuoteSummary(t *testing.T) {
 	}
 }
 
-// TestForkOfTheLastTurns: a summary that covers what is not there says nothing, whatever follows it.
+// TestForkOfTheLastTurns: a summary that covers what is not there says nothing, whatever follows
+// it.
 func TestForkOfTheLastTurns(t *testing.T) {
 	turn := func(n int) []convstore.Event {
 		return []convstore.Event{
@@ -237,8 +241,8 @@ func TestForkOfTheLastTurns(t *testing.T) {
 	}
 }
 
-// TestForkOfACutReply: a fork, which has no records of calls, sends what was said before and after a reply was cut off as two
-// replies, as what it was forked from does.
+// TestForkOfACutReply: a fork, which has no records of calls, sends what was said before and after
+// a reply was cut off as two replies, as what it was forked from does.
 func TestForkOfACutReply(t *testing.T) {
 	thinks := convstore.Reasoning{Text: "hm", Signature: "s", Provider: "p"}
 	for name, second := range map[string][]convstore.Body{

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	summaryTokens = 4096     // of a summary, at most
-	summaryBytes  = 32 << 10 // of its text, where a server does not keep to that
-	mostListed    = 200      // sub-conversations listed beside a summary
-	entryBytes    = 4000     // of each text of the record that a summary is made of, at most,
-	entryLeast    = 250      // and where the record is too long for the model
+	summaryTokens = 4096     // most tokens of a summary
+	summaryBytes  = 32 << 10 // most bytes of its text, where a server ignores the limit of tokens
+	mostListed    = 200      // most sub-conversations that are listed beside a summary
+	entryBytes    = 4000     // most bytes of each text in the record that a summary is made of
+	entryLeast    = 250      // the same, where the record is too long for the model
 )
 
 const summarySystem = `You condense the record of a conversation between a user and an assistant that works with tools, so that the
@@ -28,8 +28,9 @@ Keep what is needed to go on: what the user wants and has ruled out, what was de
 numbers and ids, what was changed, what failed, and what is left to do. Leave out what has been overtaken. Write plain text, without a
 greeting and without comment on the task.`
 
-// summarize has a summary written of what is before an event, puts it into c and stores both with the record of the call. It
-// returns that record. The error is an *AsideError, or one of the store.
+// summarize has a summary written of the events before index at, and puts it into c. It stores c
+// with the record of the call, and returns that record. The error is an *AsideError, or one of the
+// store.
 func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at int) (call convstore.ModelCall, err error) {
 	w := k.asker.model
 	if k.settings.Writer != nil {
@@ -70,12 +71,13 @@ func (k *compactor) summarize(ctx context.Context, c *convstore.Compaction, at i
 	return call, k.store(ctx, *c, call)
 }
 
-// conversations are the sub-conversations that a summary of what is before an event may have to name: those that the store
-// knows, the latest where there are many, and others that old results or summaries name.
+// conversations returns the sub-conversations that a summary of the events before index at should
+// name: those in the store, the latest where there are many, and those that old results or
+// summaries name.
 func (k *compactor) conversations(ctx context.Context, at int) (list []convstore.CompactedConversation) {
 	seen := map[string]bool{}
 	known, err := k.history.log.Below().List(ctx, convstore.Filter{Children: k.history.log.ID(), Hidden: true, Archived: true, Descending: true, Limit: mostListed})
-	if err == nil { // else those that were named before have to do
+	if err == nil { // else there are only those that are named
 		for _, c := range slices.Backward(known) {
 			id := c.ID.String()
 			seen[id] = true
@@ -112,7 +114,7 @@ func (k *compactor) conversations(ctx context.Context, at int) (list []convstore
 
 // entry is a line of the record.
 type entry struct {
-	LeftOut   int    `json:"left_out,omitempty"` // lines before it
+	LeftOut   int    `json:"left_out,omitempty"` // number of lines before it that are left out
 	Summary   string `json:"summary_of_what_was_before,omitempty"`
 	User      string `json:"user,omitempty"`
 	Assistant string `json:"assistant,omitempty"`
@@ -123,8 +125,9 @@ type entry struct {
 	Text      string `json:"text,omitempty"`
 }
 
-// record is what a summary is made of: what s sends before an event, as lines of JSON, which nothing inside them can leave.
-// In more than most bytes, 0 = no limit, texts are cut shorter and then the oldest lines left out.
+// record returns what a summary is made of: what s sends before an event, as lines of JSON, so that
+// no text can pass for another entry. Where it would have more than most bytes, texts are made
+// shorter, and then the oldest lines are left out. 0 = no limit.
 func record(s sent, before int, most int64) string {
 	var entries []entry
 	if s.summary != nil {
@@ -172,7 +175,7 @@ func record(s sent, before int, most int64) string {
 	}
 }
 
-// cut shortens each text to its beginning and end, n bytes together. What a summary said stays whole.
+// cut shortens each text to its beginning and its end, n bytes together. A summary stays whole.
 func (e entry) cut(n int) entry {
 	for _, s := range []*string{&e.User, &e.Assistant, &e.Arguments, &e.Text} {
 		if len(*s) > n {

@@ -15,13 +15,14 @@ import (
 // interrupted is the result of a call that has none: the process ended while it ran, or before.
 const interrupted = "error: interrupted: jp ended before this call did; it may have run, in part or whole. Look before you repeat it."
 
-// thread is what the model is sent of s. Results stand in call order, a call without a result gets one that says so, and
-// reasoning goes back only to the provider that made it. What a compaction has left out is left out.
+// thread returns the messages that the model is sent of s. Results are in the order of their calls.
+// A call without a result gets one that says so. Reasoning is sent only to the provider that made
+// it.
 func (s sent) thread(provider string) []model.Message {
 	var (
 		msgs  []model.Message
-		reply []model.Content            // of the assistant message being read
-		made  = map[*model.Call]paired{} // by the calls of reply
+		reply []model.Content            // content of the assistant message that is being read
+		made  = map[*model.Call]paired{} // stored calls, by calls in reply
 		calls = pairs(s.all, s.begins)
 	)
 	said := func(text string) {
@@ -34,7 +35,7 @@ func (s sent) thread(provider string) []model.Message {
 	}
 	flush := func() {
 		if !slices.ContainsFunc(reply, func(c model.Content) bool { return c.Text != "" || c.Call != nil }) {
-			reply = nil // thinking without a word is no message; providers refuse it
+			reply = nil // providers reject a message of reasoning alone
 			return
 		}
 		msgs = append(msgs, model.Message{Role: model.Assistant, Content: reply})
@@ -67,7 +68,8 @@ func (s sent) thread(provider string) []model.Message {
 			flush()
 			said(userText(b))
 			for _, a := range b.Attachments {
-				if len(a.Data) > 0 && slices.Contains(model.ImageTypes(), a.MediaType) { // what else was imported is only named
+				// imported data of another type is only named
+				if len(a.Data) > 0 && slices.Contains(model.ImageTypes(), a.MediaType) {
 					last := &msgs[len(msgs)-1]
 					last.Content = append(last.Content, model.Content{Image: &model.Image{MediaType: a.MediaType, Data: a.Data}})
 				}
@@ -89,7 +91,7 @@ func (s sent) thread(provider string) []model.Message {
 			reply = append(reply, model.Content{Text: string(b.Data)})
 		case convstore.ToolCall:
 			if isFetch(b.ID) {
-				continue // stands in the system prompt
+				continue // it is in the system prompt
 			}
 			call := &model.Call{ID: calls[i].id, Name: b.Name, Arguments: rawArguments(b.Arguments)}
 			made[call] = calls[i]
@@ -100,7 +102,7 @@ func (s sent) thread(provider string) []model.Message {
 	return msgs
 }
 
-// userText is a user's message with its attachments, each marked with where it came from.
+// userText returns a user's message with its attachments, each with its source.
 func userText(m convstore.UserMessage) string {
 	if len(m.Attachments) == 0 {
 		return m.Text
@@ -119,14 +121,15 @@ func userText(m convstore.UserMessage) string {
 	return b.String()
 }
 
-// attachmentTag is what could end an attachment or begin another inside of one, attachmentName what could do so in its name.
+// attachmentTag matches what could end an attachment, or begin another one inside it.
+// attachmentName replaces what could do so in its name.
 var (
 	attachmentTag  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<(\s*/?\s*attachment\b)`) })
 	attachmentName = strings.NewReplacer(`"`, "'", "<", "&lt;", ">", "&gt;", "\n", " ", "\r", " ")
 )
 
-// storedArguments makes arguments fit for an event: an object as it is, anything else, JSON or not, as a JSON string of what
-// the model wrote.
+// storedArguments returns arguments as an event holds them: an object as it is, and anything else,
+// JSON or not, as a JSON string of what the model wrote.
 func storedArguments(raw json.RawMessage) json.RawMessage {
 	if text := bytes.TrimSpace(raw); len(text) > 0 && text[0] == '{' && json.Valid(raw) {
 		return raw
@@ -144,7 +147,8 @@ func rawArguments(stored json.RawMessage) json.RawMessage {
 	return stored
 }
 
-// Answer is the final text of a turn: what the assistant said after its last tool call, "" when it said nothing more.
+// Answer returns the final text of a turn: what the assistant said after its last tool call, "" for
+// nothing.
 func Answer(turn []convstore.Event) string {
 	text := ""
 	for _, ev := range turn {

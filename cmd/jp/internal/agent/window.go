@@ -2,7 +2,8 @@ package agent
 
 import "jp/convstore"
 
-// window finds where the present turn and at most n before it begin; 0 keeps all.
+// window returns the index of the first event of the last turn and of at most n turns before it. 0
+// = all.
 func window(events []convstore.Event, n int) int {
 	if n <= 0 {
 		return 0

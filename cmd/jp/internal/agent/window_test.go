@@ -51,7 +51,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestLoopWindow: what is left out of the thread is not lost, and the present turn is always sent whole.
+// TestLoopWindow: what is left out of the thread is not lost, and the present turn is always sent
+// whole.
 func TestLoopWindow(t *testing.T) {
 	r := newRun(t, `
 [[rule]]
