@@ -38,7 +38,7 @@ func newCheckCommand(a *app) *cli.Command {
 
 // linter returns a linter of the workspace's files.
 func (a *app) linter(ctx context.Context) (*lint.Linter, error) {
-	src, files, err := a.review(ctx)
+	src, files, err := a.review.Sources(ctx)
 	if err != nil {
 		return nil, err
 	}

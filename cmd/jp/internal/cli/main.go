@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
@@ -37,6 +38,8 @@ type app struct {
 	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
 	guest *guest // this command line came from a jp inside a tool; nil for all others
 	env   *run.Env
+
+	review *review.Reviewer
 }
 
 // Env is everything that jp takes from its process.
@@ -76,12 +79,13 @@ func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
 	a.env = run.New(con, a.ws)
 	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return (*guest)(&g).serve(ctx, r) }
+	a.review = review.New(con, a.ws, a.env.Servers)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
-		s, err := a.trustShown(j)
+		s, err := a.review.Page(j)
 		if err != nil {
 			return "", err
 		}
-		return s.text(width), nil
+		return s.Text(width), nil
 	}
 	return a
 }

@@ -35,7 +35,7 @@ func newProfileListCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile ls -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			src, _, err := a.review(ctx)
+			src, _, err := a.review.Sources(ctx)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile show agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
-			src, files, err := a.review(ctx)
+			src, files, err := a.review.Sources(ctx)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, defs, err := a.reviewed(src, files, run.UnderNone(p.Arg))
+			r, defs, err := a.review.Resolve(src, files, run.UnderNone(p.Arg))
 			if err != nil {
 				return err
 			}

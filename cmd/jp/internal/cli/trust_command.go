@@ -72,14 +72,14 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 			return err
 		}
 	}
-	s, err := a.trustShown(j)
+	s, err := a.review.Page(j)
 	if err != nil {
 		return err
 	}
 	if a.con.JSON() {
 		return a.con.Document(s)
 	}
-	text := s.text(0)
+	text := s.Text(0)
 	if !show {
 		text, _, _ = strings.Cut(text, "\n")
 		text += "\n"

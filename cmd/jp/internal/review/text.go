@@ -1,4 +1,4 @@
-package cli
+package review
 
 import (
 	"fmt"
@@ -6,11 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/wording"
-	"jp/profiles"
-	"jp/tools/files"
+	"jp/tools"
 	"jp/tools/unseen"
 )
 
@@ -20,79 +18,9 @@ const (
 	maxAskedOne = 12  // of one line
 )
 
-// settingGrant is a setting of a workspace that reaches further than tools do.
-type settingGrant struct {
-	Key     string `json:"key"`
-	Value   any    `json:"value"`
-	Default any    `json:"default"` // null: none
-}
-
-// settingsShown are the other models that a config of the workspace names, and its limits above the default. Those of the user's
-// own config, and of programs that jp brings along, are not meant.
-func settingsShown(r *profiles.Resolved, userDir string) []settingGrant {
-	defaults := map[string]any{}
-	for _, s := range profiles.Settings() {
-		defaults[s.Key] = s.Default
-	}
-	defaults["delegation.max_depth"] = int64(1)
-	var list []settingGrant
-	for _, v := range r.Keys() {
-		file := v.Origin.File
-		if v.Default || v.Machine || !filepath.IsAbs(file) || userDir != "" && files.Inside(userDir, file) {
-			continue
-		}
-		switch key := v.Key; {
-		case strings.HasPrefix(key, "providers.llm.aliases."), key == "conversation.title.model", key == "conversation.compact.model",
-			key == "delegation.models", key == "delegation.context_tool", key == "delegation.llm_query.tools":
-			list = append(list, settingGrant{key, v.Value, nil})
-		case strings.HasPrefix(key, "delegation."), key == "conversation.max_turns", key == "conversation.tools.parallel",
-			key == "assistant.request.max_retries", key == "assistant.request.max_response_bytes":
-			if above(v.Value, defaults[key]) {
-				list = append(list, settingGrant{key, v.Value, defaults[key]})
-			}
-		}
-	}
-	return list
-}
-
-// above reports whether a limit allows more than its default does.
-func above(v, def any) bool {
-	if v == "unlimited" || def == "unlimited" {
-		return v != def && v == "unlimited"
-	}
-	a, isLimit := quantity(v)
-	b, hasDefault := quantity(def)
-	return isLimit && hasDefault && a > b
-}
-
-// quantity is a number or a duration as a number.
-func quantity(v any) (float64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return float64(v), true
-	case float64:
-		return v, true
-	case string:
-		d, err := time.ParseDuration(v)
-		return float64(d), err == nil
-	}
-	return 0, false
-}
-
-func (s settingGrant) text() string {
-	text := func(v any) string {
-		b, err := console.EncodeJSON(v, false)
-		if err != nil {
-			return "?"
-		}
-		return strings.TrimSuffix(string(b), "\n")
-	}
-	return s.Key + " = " + text(s.Value) + wording.Either(s.Default == nil, "", " (default "+text(s.Default)+")")
-}
-
-// text is the page that a person reads. Of a question it is what would change of the files, and no more than a person will look at,
+// Text is the page that a person reads. Of a question it is what would change of the files, and no more than a person will look at,
 // on a screen of width columns; a width of 0 asks nothing.
-func (s trustShown) text(width int) string {
+func (s Page) Text(width int) string {
 	lines := s.lines(width > 0)
 	for i, line := range lines {
 		lines[i] = unseen.Spell(line)
@@ -114,8 +42,8 @@ func (s trustShown) text(width int) string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-// lines are those of text before they are made to show all. Names are quoted where they could pass for something else.
-func (s trustShown) lines(asked bool) []string {
+// lines are those of Text before they are made to show all. Names are quoted where they could pass for something else.
+func (s Page) lines(asked bool) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	status := map[string]string{"trusted": "trusted", "changed": "not as it was trusted", "untrusted": "not trusted"}[s.Status]
@@ -162,7 +90,7 @@ func (s trustShown) lines(asked bool) []string {
 }
 
 // unconfined says first what nothing confines.
-func (s trustShown) unconfined() []string {
+func (s Page) unconfined() []string {
 	var list []string
 	for _, agent := range s.Agents {
 		for _, t := range agent.Tools {
@@ -182,8 +110,29 @@ func (s trustShown) unconfined() []string {
 }
 
 // title names the agent.
-func (s agentShown) title() string {
+func (s Agent) title() string {
 	return wording.Either(s.Name == "main", "main agent", "profile "+unseen.Word(s.Name))
+}
+
+// text is the tool on one line; what can do harm stands first, what its author wrote last.
+func (t ToolGrant) text() string {
+	line := wording.Either(t.off(), servers.Unconfined+"; ", "") + t.Source + ", " + t.Run
+	if t.Run == string(tools.RunAsk) && t.Detached == string(tools.DetachedAuto) {
+		line += ", but runs where nobody can be asked"
+	}
+	if t.Access != "" && !t.off() {
+		line += ", " + t.Access
+	}
+	if t.Sandbox != "" && !t.off() {
+		line += ", network " + t.Network
+	}
+	if len(t.Unenforced) > 0 {
+		line += ", but this system cannot enforce " + strings.Join(t.Unenforced, ", ")
+	}
+	if len(t.Env) > 0 {
+		line += ", gets " + strings.Join(t.Env, " ")
+	}
+	return line + wording.Either(t.JP == "", "", ", runs jp "+t.JP) + wording.Either(t.Command == "", "", ", runs: "+t.Command)
 }
 
 // words joins names so that none can pass for two.
@@ -193,4 +142,12 @@ func words(names []string, between string) string {
 		list[i] = unseen.Word(name)
 	}
 	return strings.Join(list, between)
+}
+
+// shortStamp is enough of a hash to compare by eye.
+func shortStamp(stamp string) string {
+	if at := strings.LastIndex(stamp, "sha256:"); at >= 0 && len(stamp) >= at+19 {
+		return stamp[:at+19]
+	}
+	return stamp
 }

@@ -1,0 +1,91 @@
+// Package review is what a person sees of a workspace that is not trusted yet: what it would allow, on the page of `jp trust` and of
+// the question for trust.
+//
+// A Reviewer resolves config of the workspace's files as they are, trusted or not, for commands that show or check them and do
+// nothing that they say. It starts no server and runs no tool. A Page is what it found: each agent with its tools and what these
+// reach, other models and limits that the config sets, skills, instructions, MCP servers, and every file with its state. Names and
+// texts of a workspace are data of strangers: what would not show is spelled out.
+package review
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/trust"
+	"jp/cmd/jp/internal/wording"
+	"jp/cmd/jp/internal/workspace"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// Reviewer reviews the workspace of one command.
+type Reviewer struct {
+	con     *console.Console
+	ws      *workspace.Workspace
+	servers *servers.Set
+}
+
+// New returns a Reviewer. It reads nothing before it is asked.
+func New(con *console.Console, ws *workspace.Workspace, servers *servers.Set) *Reviewer {
+	return &Reviewer{con: con, ws: ws, servers: servers}
+}
+
+// Sources says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
+// They need no trust, and get the workspace's files for it.
+func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files, error) {
+	root, err := v.ws.Root()
+	if err != nil {
+		return profiles.Sources{}, nil, err
+	}
+	j, err := v.ws.Gate.Judge(ctx, root)
+	if err != nil {
+		return profiles.Sources{}, nil, err
+	}
+	if !j.OK() {
+		v.con.Note("workspace %s: %s; nothing of it is used before `jp trust`", root,
+			wording.Either(j.Record == nil, "not trusted", "not as it was trusted"))
+	}
+	src := v.ws.UserSources()
+	src.Workspace = root
+	return src, j.Files, nil
+}
+
+// Resolve resolves config for a review: what it is made of are the files of c and no others of the workspace. Beside an error
+// about tools there are the config and the other tools.
+func (v *Reviewer) Resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
+	r, err := profiles.Resolve(src, ds, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := v.ws.Gate.Hold(v.ws.Found(), r, c); err != nil {
+		return nil, nil, err
+	}
+	files, err := c.Tools()
+	if err == nil {
+		files, err = run.WithSpecializations(r, files)
+	}
+	if err != nil {
+		return r, nil, err
+	}
+	names := slices.Collect(maps.Keys(r.Tools))
+	slices.Sort(names)
+	var defs []tools.Definition
+	var problems []error
+	for _, name := range names {
+		if name == "*" || !tools.Enabled(r.Tools[name].Values) {
+			continue
+		}
+		d, err := run.Define(name, r, files)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		defs = append(defs, d)
+	}
+	return r, defs, errors.Join(problems...)
+}
