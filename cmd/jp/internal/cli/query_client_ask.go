@@ -73,7 +73,7 @@ func (a clientAsker) Question(context.Context, string, string, []string) (string
 func (c *client) permit(ctx context.Context, p stream.Permission) (stream.Reply, error) {
 	reply := make(chan stream.Reply, 1)
 	c.mu.Lock()
-	if c.end != nil || c.o.heads.mode.Value == modeDontAsk {
+	if c.end != nil || c.o.heads.mode.Value == stream.ModeDontAsk {
 		c.mu.Unlock()
 		return stream.Reply{}, fmt.Errorf("%w: the client cannot be asked", tools.ErrNobody)
 	}

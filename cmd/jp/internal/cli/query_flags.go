@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -184,7 +185,7 @@ func (o *queryOptions) limits() (line string) {
 func (o *queryOptions) showOptions() showOptions {
 	s := showOptions{Partial: o.heads.partial}
 	if c := o.client; c != nil {
-		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != modeDontAsk
+		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk
 		s.Client = &showClient{
 			Message: c.run.in, Replay: o.heads.replayUsers, Begun: func(id convstore.ID) { c.run.id = id }, Answered: func() { c.run.answered = true },
 		}

@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 )
@@ -33,16 +34,10 @@ type headless struct {
 	only []string // the names in allowed; nil = no --allowedTools
 }
 
-// The permission modes of other agents that are what happens here: nobody is asked where nobody can be.
-const (
-	modeDefault = "default"
-	modeDontAsk = "dontAsk"
-)
-
 // permissionMode refuses a mode that would permit what the definitions of the tools do not.
 func permissionMode(mode string) error {
-	if mode != modeDefault && mode != modeDontAsk {
-		return fmt.Errorf("permission mode %q: there are only %s and %s here: what a tool may do unasked is in its definition", mode, modeDefault, modeDontAsk)
+	if mode != stream.ModeDefault && mode != stream.ModeDontAsk {
+		return fmt.Errorf("permission mode %q: there are only %s and %s here: what a tool may do unasked is in its definition", mode, stream.ModeDefault, stream.ModeDontAsk)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (s *show) start(c convstore.Conversation, resume bool) {
 	set := s.agent.Loop.Tools.Set
 	init := &stream.Init{
 		ConversationID: c.ID.String(), Turn: s.turn, Model: s.agent.Loop.Model, Profile: s.run.Conv.Profile, Tools: set.Names(),
-		CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, modeDefault, modeDontAsk), SlashCommands: []string{},
+		CWD: s.con.Env.Dir, MCPServers: serversOf(set), PermissionMode: wording.Either(s.con.Interactive() || s.o.Asks, stream.ModeDefault, stream.ModeDontAsk), SlashCommands: []string{},
 		APIKeySource: wording.Either(s.agent.Info.KeyEnv == "", "none", wording.Either(s.agent.Info.KeyEnv == "ANTHROPIC_API_KEY", s.agent.Info.KeyEnv, "user")),
 		OutputStyle:  stream.OutputStyle, Skills: []string{}, Plugins: []struct{}{},
 	}

@@ -70,6 +70,12 @@ func (u *USD) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// The permission modes of other agents that are what happens here: nobody is asked where nobody can be.
+const (
+	ModeDefault = "default"
+	ModeDontAsk = "dontAsk"
+)
+
 // Init opens the stream of a run.
 type Init struct {
 	ConversationID string   `json:"conversation_id"`
