@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
@@ -113,7 +114,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	case a.con.JSON():
 		doc := compactDocument{
 			ConversationID: id, DryRun: o.dryRun, Results: len(c.Results), Summarizes: c.Covered, Summary: c.Summary,
-			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: usage(call.Usage), CostUSD: usd(call.CostNano),
+			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: show.Usage(call.Usage), CostUSD: show.USD(call.CostNano),
 		}
 		if call.Model == "" {
 			doc.CostUSD = new(stream.USD) // nobody was asked

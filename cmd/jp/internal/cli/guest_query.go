@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/stream"
 	"jp/convstore"
 	"jp/profiles"
@@ -144,10 +145,10 @@ func writeReport(con *console.Console, r delegate.Report) error {
 		text = ""
 	}
 	if con.JSON() {
-		return writeResult(con, inOtherWords(&stream.Result{
+		return show.WriteResult(con, show.Complete(&stream.Result{
 			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
-			Usage: stream.NewResultUsage(usage(r.Usage)), CostUSD: usd(r.Cost), DurationMS: r.Duration.Milliseconds(),
-			TotalCostUSD: usd(r.Cost),
+			Usage: stream.NewResultUsage(show.Usage(r.Usage)), CostUSD: show.USD(r.Cost), DurationMS: r.Duration.Milliseconds(),
+			TotalCostUSD: show.USD(r.Cost),
 		}, "", nil))
 	}
 	if text == "" {

@@ -14,6 +14,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
@@ -208,8 +209,8 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		return err
 	}
 	defer a.env.Tape.Remove()
-	s := newShow(a.con, o.showOptions())
-	req.Aside, req.Waits = s.aside, s.waits()
+	s := show.New(a.con, o.showOptions())
+	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
 		req.Asker = clientAsker{client: o.client, root: root}
 	}
@@ -228,7 +229,7 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 }
 
 // answer lets an open run take its turn and shows what comes of it.
-func (a *app) answer(ctx context.Context, r *run.Run, s *show, o queryOptions) error {
+func (a *app) answer(ctx context.Context, r *run.Run, s *show.Show, o queryOptions) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv.Status) {
 		r.Unmake(ctx)
@@ -247,21 +248,21 @@ func (a *app) answer(ctx context.Context, r *run.Run, s *show, o queryOptions) e
 			return err
 		}
 	}
-	s.begin(r, ag, resume)
+	s.Begin(r, ag, resume)
 
 	out, err := ag.Turn(ctx)
-	s.stop()
+	s.Stop()
 	unstored := (*agent.NotStoredError)(nil)
 	if err != nil && !errors.As(err, &unstored) {
-		return errors.Join(err, s.broken(err))
+		return errors.Join(err, s.Broken(err))
 	}
 	left := r.Finish(ctx, out)
-	s.unstored = unstored != nil
+	s.Unstored = unstored != nil
 	failed := run.Failure(ctx, r.Conv.ID, r.Again(), out)
 	if unstored != nil {
 		failed = fmt.Errorf("conversation %s: %w", r.Conv.ID, unstored)
 	}
-	used, err := s.result(ctx, out, failed)
+	used, err := s.Result(ctx, out, failed)
 	if o.client != nil {
 		o.client.spent(used)
 	}
@@ -275,7 +276,7 @@ func (a *app) answer(ctx context.Context, r *run.Run, s *show, o queryOptions) e
 	}
 	if !r.Delegated {
 		r.Expire(ctx)
-		ag.Name(ctx, out, s.titling())
+		ag.Name(ctx, out, s.Titling())
 		o.client.account(ctx, r)
 	}
 	if out.State == convstore.StateCancelled && !r.Delegated && !a.con.JSON() && !a.con.Globals.NoPersist {

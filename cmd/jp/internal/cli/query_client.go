@@ -17,6 +17,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
@@ -296,7 +297,7 @@ func (c *client) again() error {
 }
 
 // spent notes what the run of a message has used.
-func (c *client) spent(u used) { c.run.tokens, c.run.cost = u.sum() }
+func (c *client) spent(u show.Used) { c.run.tokens, c.run.cost = u.Sum() }
 
 // account notes what the ledger says that the message has used, which what came after the answer is a part of.
 func (c *client) account(ctx context.Context, r *run.Run) {
@@ -335,7 +336,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.app.con.IO.Out}, session).Write(failedResult(session, err)))
+	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.app.con.IO.Out}, session).Write(show.Failed(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:

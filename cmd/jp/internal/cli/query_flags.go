@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/record"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
@@ -181,12 +182,12 @@ func (o *queryOptions) limits() (line string) {
 	return line
 }
 
-// showOptions say what of a run is shown, and to whom.
-func (o *queryOptions) showOptions() showOptions {
-	s := showOptions{Partial: o.heads.partial}
+// show.Options say what of a run is shown, and to whom.
+func (o *queryOptions) showOptions() show.Options {
+	s := show.Options{Partial: o.heads.partial}
 	if c := o.client; c != nil {
 		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk
-		s.Client = &showClient{
+		s.Client = &show.Client{
 			Message: c.run.in, Replay: o.heads.replayUsers, Begun: func(id convstore.ID) { c.run.id = id }, Answered: func() { c.run.answered = true },
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/show"
 	"jp/cmd/jp/internal/term"
 	"jp/convstore"
 	"jp/profiles"
@@ -96,12 +97,12 @@ func TestUsageBeyondCounting(t *testing.T) {
 	if got := u.Life.Total; int64(*got.CostUSD) != huge || got.Tokens != huge {
 		t.Errorf("usageOf: %d nano-dollars, %d tokens", *got.CostUSD, got.Tokens)
 	}
-	run := used{}
-	run.add(c)
-	run.add(c)
+	run := show.Used{}
+	run.Add(c)
+	run.Add(c)
 	c.Model = "b"
-	run.add(c)
-	if tokens, cost := run.sum(); tokens != huge || cost != huge || int64(*run.total()) != huge {
-		t.Errorf("used: %d tokens, %d nano-dollars, %d", tokens, cost, *run.total())
+	run.Add(c)
+	if tokens, cost := run.Sum(); tokens != huge || cost != huge || int64(*run.Total()) != huge {
+		t.Errorf("used: %d tokens, %d nano-dollars, %d", tokens, cost, *run.Total())
 	}
 }

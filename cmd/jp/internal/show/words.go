@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 
 // What a run says of itself, in the words of other agents (docs/headless.md).
 
-// inOtherWords completes a result; limit is what the run was stopped at, failed what it ends with.
-func inOtherWords(r *stream.Result, limit agent.Limit, failed error) *stream.Result {
+// Complete completes a result; limit is what the run was stopped at, failed what it ends with.
+func Complete(r *stream.Result, limit agent.Limit, failed error) *stream.Result {
 	switch {
 	case r.Status == string(convstore.StateOK):
 		r.Subtype = stream.Success
@@ -46,8 +46,8 @@ func inOtherWords(r *stream.Result, limit agent.Limit, failed error) *stream.Res
 	return r
 }
 
-// failedResult is that of a run which an error ended before there was an outcome.
-func failedResult(session string, err error) *stream.Result {
+// Failed is that of a run which an error ended before there was an outcome.
+func Failed(session string, err error) *stream.Result {
 	state := convstore.StateError
 	switch report := console.Explain(err); report.Code {
 	case "deadline":
@@ -55,13 +55,13 @@ func failedResult(session string, err error) *stream.Result {
 	case "signal", "interrupted":
 		state = convstore.StateCancelled
 	}
-	return inOtherWords(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(console.Explain(err).Message)}, "", err)
+	return Complete(&stream.Result{ConversationID: session, Status: string(state), Reason: term.Line(console.Explain(err).Message)}, "", err)
 }
 
-// used is what was paid for in a run, sub-agents included, by model.
-type used map[string]*convstore.Charge
+// Used is what was paid for in a run, sub-agents included, by model.
+type Used map[string]*convstore.Charge
 
-func (u used) add(c convstore.Charge) {
+func (u Used) Add(c convstore.Charge) {
 	have, ok := u[c.Model]
 	if !ok {
 		u[c.Model] = &c
@@ -76,8 +76,8 @@ func (u used) add(c convstore.Charge) {
 	have.CostNano = &n
 }
 
-// total is nil when a price is unknown.
-func (u used) total() *stream.USD {
+// Total is nil when a price is unknown.
+func (u Used) Total() *stream.USD {
 	var n int64
 	for _, c := range u {
 		if c.CostNano == nil {
@@ -85,11 +85,11 @@ func (u used) total() *stream.USD {
 		}
 		n = convstore.Sum(n, *c.CostNano)
 	}
-	return usd(&n)
+	return USD(&n)
 }
 
-// sum returns the tokens, and the nano-dollars as far as prices are known.
-func (u used) sum() (tokens, cost int64) {
+// Sum returns the tokens, and the nano-dollars as far as prices are known.
+func (u Used) Sum() (tokens, cost int64) {
 	for _, c := range u {
 		tokens = convstore.Sum(tokens, c.Usage.Tokens())
 		if c.CostNano != nil {
@@ -100,43 +100,43 @@ func (u used) sum() (tokens, cost int64) {
 }
 
 // used adds up what a run has cost. Only what its sub-agents used has to be looked up.
-func (s *show) used(ctx context.Context, out agent.Outcome) used {
-	u := used{}
+func (s *Show) used(ctx context.Context, out agent.Outcome) Used {
+	u := Used{}
 	if s.agent.Sub.Calls() == 0 {
 		if out.Usage != (convstore.Usage{}) {
-			u.add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
+			u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage, CostNano: out.Cost})
 		}
 		return u
 	}
 	spent, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
 	if err != nil {
 		s.con.Warn("%s: what the sub-agents used: %v", s.run.Conv.ID, err)
-		u.add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // no total can be told for it
+		u.Add(convstore.Charge{Model: s.agent.Loop.Model, Usage: out.Usage}) // no total can be told for it
 	}
 	for _, c := range spent.Charges {
 		if c.Session == spent.Session {
-			u.add(c)
+			u.Add(c)
 		}
 	}
 	return u
 }
 
-func (s *show) modelUsage(u used) map[string]stream.ModelUsage {
+func (s *Show) modelUsage(u Used) map[string]stream.ModelUsage {
 	list := map[string]stream.ModelUsage{}
 	p := s.run.Providers()
 	for id, c := range u {
 		info, _ := model.Lookup(id, p) // of an unknown one nothing is known
 		list[id] = stream.ModelUsage{
 			InputTokens: c.Usage.Input, OutputTokens: c.Usage.Output, CacheReadInputTokens: c.Usage.CacheRead, CacheCreationInputTokens: c.Usage.CacheWrite,
-			CostUSD: usd(c.CostNano), CostBasis: wording.Either(c.CostNano == nil, stream.CostUnknown, stream.CostList),
+			CostUSD: USD(c.CostNano), CostBasis: wording.Either(c.CostNano == nil, stream.CostUnknown, stream.CostList),
 			ContextWindow: info.Window, MaxOutputTokens: info.MaxOutput,
 		}
 	}
 	return list
 }
 
-// writeResult writes a result as the one document of stdout: the last line of stream-json, by itself.
-func writeResult(con *console.Console, r *stream.Result) error {
+// WriteResult writes a result as the one document of stdout: the last line of stream-json, by itself.
+func WriteResult(con *console.Console, r *stream.Result) error {
 	b, err := stream.Encode(r, r.ConversationID)
 	if err != nil {
 		return err
@@ -152,12 +152,12 @@ func writeResult(con *console.Console, r *stream.Result) error {
 	return err
 }
 
-func (s *show) toolCall(c convstore.ToolCall) stream.ToolCall {
+func (s *Show) toolCall(c convstore.ToolCall) stream.ToolCall {
 	return stream.ToolCall{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 }
 
 // apiMessage is a reply of the model as its API would have it.
-func (s *show) apiMessage(m agent.Message) stream.Message {
+func (s *Show) apiMessage(m agent.Message) stream.Message {
 	calls := make([]stream.ToolCall, len(m.Calls))
 	for i, c := range m.Calls {
 		calls[i] = s.toolCall(c)
@@ -170,20 +170,20 @@ func (s *show) apiMessage(m agent.Message) stream.Message {
 	if stop != "" {
 		s.stopped = &stop
 	}
-	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, usage(m.Usage))
+	return stream.NewMessage(m.ID, s.agent.Loop.Model, m.Text, stop, calls, Usage(m.Usage))
 }
 
-// result shows how a turn ended, as the last word, and returns what was paid for in it; failed is what the command ends with.
-func (s *show) result(ctx context.Context, out agent.Outcome, failed error) (used, error) {
+// Result shows how a turn ended, as the last word, and returns what was paid for in it; failed is what the command ends with.
+func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) (Used, error) {
 	r := &stream.Result{
 		ConversationID: s.run.Conv.ID.String(), Turn: out.Turn, Status: string(out.State), Reason: out.Reason, Result: out.Text, Structured: out.Structured,
-		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(usage(out.Usage)), CostUSD: usd(out.Cost), TotalCostUSD: usd(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
+		Model: s.agent.Loop.Model, Usage: stream.NewResultUsage(Usage(out.Usage)), CostUSD: USD(out.Cost), TotalCostUSD: USD(out.Cost), DurationMS: time.Since(s.run.Began).Milliseconds(),
 		SubCalls: s.agent.Sub.Calls(), PermissionDenials: s.agent.Denied(),
 	}
-	var paid used
+	var paid Used
 	if s.con.JSON() && !s.run.Delegated {
 		paid = s.used(ctx, out)
-		r.TotalCostUSD, r.ModelUsage = paid.total(), s.modelUsage(paid)
+		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
 	}
-	return paid, s.last(inOtherWords(r, out.Limit, failed))
+	return paid, s.last(Complete(r, out.Limit, failed))
 }

@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 
 // thoughts shows the reasoning of a model on stderr, in whole lines marked as such, so that nothing else ends up on one of them.
 type thoughts struct {
-	show  *show
+	Show  *Show
 	clean term.Cleaner
 	line  strings.Builder // that has not ended
 }
@@ -35,8 +35,8 @@ func (t *thoughts) lines(text string) {
 	if !ended {
 		return
 	}
-	mark, after := wording.Either(t.show.con.IO.UTF8, "┊ ", "| "), ""
-	if t.show.con.IO.ErrColor {
+	mark, after := wording.Either(t.Show.con.IO.UTF8, "┊ ", "| "), ""
+	if t.Show.con.IO.ErrColor {
 		mark, after = "\x1b[2m"+mark, "\x1b[0m"
 	}
 	var b strings.Builder
@@ -45,7 +45,7 @@ func (t *thoughts) lines(text string) {
 	}
 	t.line.Reset()
 	t.line.WriteString(rest)
-	t.show.tree.Around(func() { _, _ = io.WriteString(t.show.con.IO.Err, b.String()) })
+	t.Show.tree.Around(func() { _, _ = io.WriteString(t.Show.con.IO.Err, b.String()) })
 }
 
 // cutLast cuts text at its last newline; without any all of it is before.

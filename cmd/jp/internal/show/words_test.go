@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestInOtherWords(t *testing.T) {
 		{convstore.StateEmpty, "", "error_during_execution"},
 		{convstore.StateError, "", "error_during_execution"},
 	} {
-		r := inOtherWords(&stream.Result{Status: string(test.state)}, test.limit, nil)
+		r := Complete(&stream.Result{Status: string(test.state)}, test.limit, nil)
 		if r.Subtype != test.want || r.IsError != (test.state != convstore.StateOK) || len(r.Errors) > 0 != r.IsError {
 			t.Errorf("inOtherWords(%s, %q) = %s, %v, want %s", test.state, test.limit, r.Subtype, r.IsError, test.want)
 		}

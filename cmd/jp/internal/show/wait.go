@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
-func (s *show) waits() run.Waits {
+// Waits shows what the model of this run waits for: as chrome, and to whoever reads our lines.
+func (s *Show) Waits() run.Waits {
 	return run.Waits{
 		Begin: func(_ context.Context, r model.Retrying) {
-			s.aside(func() { s.con.Note("%s", waitText(r)) })
+			s.Aside(func() { s.con.Note("%s", waitText(r)) })
 			if s.lines != nil {
 				_ = s.lines.Write(&stream.Wait{ConversationID: s.run.Conv.ID.String(), Reason: waitReason(r), WaitMS: r.Wait.Milliseconds()})
 			}

@@ -1,4 +1,8 @@
-package cli
+// Package show is what a run looks like: text for a person, JSON, or lines for a program (docs/headless.md).
+//
+// A Show is made before the run is opened, because the run waits and asks through it; Begin gives it the run and its agent. It
+// holds nothing that a run needs: a run that nobody looks at is the same.
+package show
 
 import (
 	"io"
@@ -21,11 +25,11 @@ import (
 	"jp/tools/unseen"
 )
 
-// show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
+// Show is what a person or a program sees of a run. In text the answer goes to stdout: on a terminal as it is said, laid out
 // block by block; else whole at the end, so that a pipe never gets the first half of a run that failed or what was said between tool calls.
-type show struct {
+type Show struct {
 	con   *console.Console
-	o     showOptions
+	o     Options
 	run   *run.Run       // nil before begin
 	agent *run.Agent     // nil before begin
 	tree  *term.Tree     // of sub-agents; nil shows nothing
@@ -37,7 +41,7 @@ type show struct {
 	shown bool             // the latest message was shown live
 	err   error
 
-	unstored bool // the answer is nowhere but on stdout
+	Unstored bool // the answer is nowhere but on stdout
 
 	thoughts *thoughts // nil when they are not shown
 
@@ -51,30 +55,30 @@ type show struct {
 	rows   map[string]bool // calls that the tree shows
 }
 
-// showOptions say what is shown, and to whom.
-type showOptions struct {
+// Options say what is shown, and to whom.
+type Options struct {
 	Partial bool // parts of a message, as they come
 	Asks    bool // a client is asked about tools
-	Client  *showClient
+	Client  *Client
 }
 
-// showClient is a program that reads the lines of several runs; nil = there is none.
-type showClient struct {
+// Client is a program that reads the lines of several runs; nil = there is none.
+type Client struct {
 	Message  stream.Input // that this run answers
 	Replay   bool         // Message is written once more
 	Begun    func(convstore.ID)
 	Answered func()
 }
 
-func newShow(con *console.Console, o showOptions) *show {
-	return &show{con: con, o: o, text: markdown.NewStream(con.Style()), live: con.Pretty() && con.IO.OutTTY}
+func New(con *console.Console, o Options) *Show {
+	return &Show{con: con, o: o, text: markdown.NewStream(con.Style()), live: con.Pretty() && con.IO.OutTTY}
 }
 
-// aside runs f while nothing else moves on the terminal.
-func (s *show) aside(f func()) { s.tree.Around(f) }
+// Aside runs f while nothing else moves on the terminal.
+func (s *Show) Aside(f func()) { s.tree.Around(f) }
 
-// begin shows a run whose turn begins; resume says that an open turn goes on.
-func (s *show) begin(r *run.Run, ag *run.Agent, resume bool) {
+// Begin shows a run whose turn begins; resume says that an open turn goes on.
+func (s *Show) Begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.run, s.agent = r, ag
 	if s.con.Format() == console.FormatStream {
 		s.lines = stream.NewWriter(console.Escaping{Writer: s.con.IO.Out}, r.Conv.ID.String())
@@ -87,8 +91,8 @@ func (s *show) begin(r *run.Run, ag *run.Agent, resume bool) {
 	s.start(r.Conv, resume)
 }
 
-// titling shows that a title is looked for; nil where nothing is shown.
-func (s *show) titling() func() (end func()) {
+// Titling shows that a title is looked for; nil where nothing is shown.
+func (s *Show) Titling() func() (end func()) {
 	if s.tree == nil {
 		return nil
 	}
@@ -99,7 +103,7 @@ func (s *show) titling() func() (end func()) {
 }
 
 // start opens the stream.
-func (s *show) start(c convstore.Conversation, resume bool) {
+func (s *Show) start(c convstore.Conversation, resume bool) {
 	s.turn = c.Turns + 1
 	if resume && (c.Status == convstore.StatusInterrupted || c.Status == convstore.StatusLost) {
 		s.turn = c.Turns // the open turn goes on
@@ -140,22 +144,22 @@ func serversOf(set tools.Set) []stream.ServerStatus {
 	return list
 }
 
-// stop ends everything that moves.
-func (s *show) stop() {
+// Stop ends everything that moves.
+func (s *Show) Stop() {
 	s.thoughts.end()
 	s.con.Progress.End()
 	s.flow(s.text.Flush())
 	s.tree.Close()
 }
 
-func (s *show) write(l stream.Line) {
+func (s *Show) write(l stream.Line) {
 	if err := s.lines.Write(l); err != nil && s.err == nil {
 		s.err = err
 	}
 }
 
 // watch is told by the loop.
-func (s *show) watch() agent.Watch {
+func (s *Show) watch() agent.Watch {
 	w := agent.Watch{Message: s.message, Call: s.call, Result: s.toolResult, Note: s.remark, Compacted: s.compacted}
 	if s.o.Partial && s.lines != nil {
 		s.parts = &stream.Parts{Model: s.agent.Loop.Model, Write: s.write, NewID: convstore.NewEventID}
@@ -170,7 +174,7 @@ func (s *show) watch() agent.Watch {
 		}
 	}
 	if s.run.Resolved.Config.Style.Reasoning == "full" && !s.con.Globals.Quiet && !s.con.JSON() {
-		s.thoughts = &thoughts{show: s}
+		s.thoughts = &thoughts{Show: s}
 		w.Reasoning = func(delta string) {
 			s.con.Progress.End()
 			s.thoughts.add(delta)
@@ -179,20 +183,20 @@ func (s *show) watch() agent.Watch {
 	return w
 }
 
-func (s *show) put(text string) {
+func (s *Show) put(text string) {
 	if _, err := io.WriteString(s.con.IO.Out, text); err != nil && s.err == nil {
 		s.err = err
 	}
 }
 
 // flow shows a part of the answer as it is said.
-func (s *show) flow(text string) {
+func (s *Show) flow(text string) {
 	if text != "" {
 		s.tree.Around(func() { s.put(text) })
 	}
 }
 
-func (s *show) message(m agent.Message) {
+func (s *Show) message(m agent.Message) {
 	s.con.Progress.End()
 	s.thoughts.end()
 	s.flow(s.text.Flush())
@@ -204,11 +208,11 @@ func (s *show) message(m agent.Message) {
 		s.parts.End(&message)
 	}
 	if s.lines != nil {
-		s.write(&stream.Assistant{ConversationID: s.run.Conv.ID.String(), Text: m.Text, Usage: usage(m.Usage), CostUSD: usd(m.Cost), Message: message})
+		s.write(&stream.Assistant{ConversationID: s.run.Conv.ID.String(), Text: m.Text, Usage: Usage(m.Usage), CostUSD: USD(m.Cost), Message: message})
 	}
 }
 
-func (s *show) call(c convstore.ToolCall) {
+func (s *Show) call(c convstore.ToolCall) {
 	s.con.Progress.End()
 	if s.lines != nil {
 		l := s.toolCall(c)
@@ -226,7 +230,7 @@ func (s *show) call(c convstore.ToolCall) {
 	s.tree.Around(func() { _, _ = io.WriteString(s.con.IO.Err, "· "+line+"\n") })
 }
 
-func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
+func (s *Show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took time.Duration) {
 	if s.lines != nil {
 		l := &stream.ToolResult{ConversationID: s.run.Conv.ID.String(), ID: c.ID, Name: c.Name, Text: r.Text, IsError: r.IsError, DurationMS: took.Milliseconds()}
 		s.write(l)
@@ -244,7 +248,7 @@ func (s *show) toolResult(c convstore.ToolCall, r convstore.ToolResult, took tim
 }
 
 // remark is what the loop did unasked.
-func (s *show) remark(n convstore.Note) {
+func (s *Show) remark(n convstore.Note) {
 	s.agent.LogNote(n)
 	if s.tree != nil {
 		line, _, _ := strings.Cut(n.Text, "\n")
@@ -253,7 +257,7 @@ func (s *show) remark(n convstore.Note) {
 }
 
 // compacted is told when what is old was left out.
-func (s *show) compacted(c convstore.Compaction) {
+func (s *Show) compacted(c convstore.Compaction) {
 	if s.lines != nil {
 		s.write(&stream.Compaction{
 			ConversationID: s.run.Conv.ID.String(), Reason: c.Reason, Results: len(c.Results), Summary: c.Summary != "",
@@ -267,7 +271,7 @@ func (s *show) compacted(c convstore.Compaction) {
 }
 
 // delegation is told by the delegator, from any goroutine.
-func (s *show) delegation(d *stream.Delegation) {
+func (s *Show) delegation(d *stream.Delegation) {
 	if s.lines != nil {
 		_ = s.lines.Write(d) // the writer keeps its first error, and the result meets it
 		return
@@ -283,25 +287,25 @@ func (s *show) delegation(d *stream.Delegation) {
 }
 
 // hasRow reports whether the tree shows what became of a call.
-func (s *show) hasRow(call string) bool {
+func (s *Show) hasRow(call string) bool {
 	s.rowsMu.Lock()
 	defer s.rowsMu.Unlock()
 	return s.rows[call]
 }
 
-// broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
-func (s *show) broken(err error) error {
+// Broken writes the last word of a run that has no outcome. Whoever reads JSON waits for one.
+func (s *Show) Broken(err error) error {
 	if !s.con.JSON() {
 		return nil
 	}
-	r := failedResult(s.run.Conv.ID.String(), err)
+	r := Failed(s.run.Conv.ID.String(), err)
 	r.Turn, r.Model, r.DurationMS = s.turn, s.agent.Loop.Model, time.Since(s.run.Began).Milliseconds()
 	return s.last(r)
 }
 
 // last writes the last word.
-func (s *show) last(r *stream.Result) error {
-	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.unstored {
+func (s *Show) last(r *stream.Result) error {
+	if r.Status != string(convstore.StateOK) && r.Status != string(convstore.StatePartial) && !s.Unstored {
 		r.Said, r.Result = r.Result, "" // half of a reply that failed is no answer
 	}
 	r.NumTurns, r.DurationAPIMS, r.StopReason = s.replies, s.asking.Milliseconds(), s.stopped
@@ -312,7 +316,7 @@ func (s *show) last(r *stream.Result) error {
 	case s.lines != nil:
 		s.write(r)
 	case s.con.JSON():
-		return writeResult(s.con, r)
+		return WriteResult(s.con, r)
 	case s.live && s.shown:
 	case r.Result != "" && s.con.Pretty() && r.Structured == nil:
 		s.put(markdown.Render(r.Result, s.con.Style()))
@@ -326,11 +330,11 @@ func (s *show) last(r *stream.Result) error {
 	return s.err
 }
 
-func usage(u convstore.Usage) stream.Usage {
+func Usage(u convstore.Usage) stream.Usage {
 	return stream.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite}
 }
 
-func usd(nano *int64) *stream.USD {
+func USD(nano *int64) *stream.USD {
 	if nano == nil {
 		return nil
 	}
