@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every benchmark, as ratios where a ratio says more. Nothing here is asserted: machines are shared and noisy.
-# BENCH=regexp chooses, BENCHTIME=20x sets how often.
+# Runs every benchmark and prints ratios where a ratio says more. Nothing is asserted: machines are
+# shared and noisy. BENCH=regexp chooses benchmarks, BENCHTIME=20x sets how often each runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=${BENCH:-.}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The checks that need more than Go and make: the race detector (a C compiler), and the shells that shell texts of tools run
-# in and the browser that looks at the page of a trace, both of which `make test` passes over where they are missing. What is
-# missing is installed where apt can do it, else named.
+# The checks that need more than Go and make: the race detector (a C compiler), the shells that run the
+# shell texts of tools, and the browser that shows the page of a trace. `make test` skips the last two
+# where they are missing. This script installs what is missing if apt can, and names it if not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

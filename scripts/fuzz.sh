@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module, one after another, for $FUZZTIME (20s) each; `scripts/fuzz.sh REGEXP` those whose
-# "folder Name" matches. All are run even when some fail; those are told at the end, each with the input that did it, which is left in
-# the package's testdata/fuzz. FUZZWORKERS (2) is how many inputs are tried at once.
+# Runs every fuzz target of the module, one after another, for $FUZZTIME (20s) each.
+# `scripts/fuzz.sh REGEXP` runs those whose "folder Name" matches. All are run even when some fail. The
+# failed ones are listed at the end; the input of each is in the package's testdata/fuzz.
+# FUZZWORKERS (2) is how many inputs are tried at once.
 #
-# `go test -fuzz` would build every dependency anew with counters in it: minutes for the SDKs of the providers, which are not what is
-# looked for. Here only this module's packages have them, and each package's test is built once for all its targets.
+# `go test -fuzz` would build every dependency again with counters in it. That takes minutes for the SDKs
+# of the providers, which are not fuzzed. Here only this module's packages have counters, and each
+# package's test is built once for all its targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
@@ -23,7 +25,7 @@ while read -r dir name; do
     built=$dir
   fi
   echo "== $dir $name"
-  # Without a bound, making a new input smaller takes all of the time.
+  # Without a bound, minimizing a new input takes all of the time.
   (cd "$dir" && "$tmp/test" -test.run='^$' -test.fuzz="^$name\$" -test.fuzztime="$time" -test.fuzzminimizetime=20x \
     -test.fuzzcachedir="$cache/$module/$dir" -test.parallel="$workers") </dev/null 2>&1 | tee "$tmp/out" || {
     input=$(sed -n 's|^ *Failing input written to \(testdata/fuzz/.*\)$|\1|p' "$tmp/out")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# jp as a server of other people's clients, and of our own: jp mcp serve of the command line of the official MCP inspector, and of
-# jp's client; jp acp of a client made with the official SDK of the Agent Client Protocol; jp query of one made with the official
-# Claude agent SDK. They come from the npm registry. Needs node and npm. CLIENTS=FOLDER keeps what is installed there and uses it
-# again. Each step says when it begins and ends within a bound, so that a slow registry or a hang shows.
+# Runs jp against clients of others, and against its own. `jp mcp serve` serves the command line of the
+# official MCP inspector, and jp's client. `jp acp` serves a client made with the official SDK of the Agent
+# Client Protocol. `jp query` serves a client made with the official Claude agent SDK. The clients come
+# from the npm registry: this needs node and npm. With CLIENTS=FOLDER they are installed there and used
+# again. Each step says when it begins and has a time limit, so that a slow registry or a hang shows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts=$PWD/scripts
@@ -14,7 +15,7 @@ CGO_ENABLED=0 timeout 900 go build -tags urfave_cli_no_docs -o "$work/jp" ./cmd/
 clients=${CLIENTS:-$work/clients}
 mkdir -p "$clients"
 step 'npm install'
-# Without the agent that the agent SDK brings along for each platform.
+# Without the agent program, which the agent SDK has for each platform.
 timeout 600 npm install --loglevel error --no-audit --no-fund --omit=optional --fetch-timeout 60000 --prefix "$clients" \
 	@modelcontextprotocol/inspector@2.12.0 @agentclientprotocol/sdk@2.4.0 @anthropic-ai/claude-agent-sdk@0.3.330 ||
 	{ echo "FAIL npm install: status $?"; exit 1; }
@@ -46,7 +47,7 @@ command = "env"
 args = ["-u", "JP_CALL_FD", "$work/jp", "mcp", "serve", "-q"]
 EOF
 "$work/jp" trust --yes -q > /dev/null
-# One root for all of it: what the next client finds is what the one before left.
+# One root conversation for all: each client finds what the one before has made.
 root=$("$work/jp" conversation new \
 	--cfg 'conversation.tools.jp_query.run=unattended' --cfg 'conversation.tools.jp_batch_query.run=unattended')
 

@@ -1,4 +1,5 @@
-// A client of the Agent Client Protocol, made with the official TypeScript SDK, that drives `jp acp`: interop.sh runs it.
+// A client of the Agent Client Protocol, made with the official TypeScript SDK, that drives `jp acp`.
+// interop.sh runs it.
 // usage: node interop_acp.mjs SDK JP FOLDER
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";

@@ -1,5 +1,6 @@
-// A client made with the official agent SDK drives jp as it drives the agent that the SDK is of: text, tools, delegation, errors,
-// permissions, resume, several messages, interrupt. Arguments: the SDK's module, jp, a workspace that scripts/interop.sh has filled.
+// A client made with the official agent SDK. It drives jp as it drives the SDK's own agent: text, tools,
+// delegation, errors, permissions, resume, several messages, interrupt. Arguments: the SDK's module, jp,
+// a workspace that scripts/interop.sh has filled.
 const [sdk, jp, cwd] = process.argv.slice(2);
 const { query } = await import(sdk);
 const base = { pathToClaudeCodeExecutable: jp, executableArgs: ['query'], cwd, env: process.env };

@@ -34,7 +34,8 @@ goal=$1
 shift
 [ $# -gt 0 ] || set -- "What does this touch, and how does it work today? $goal"
 
-# A shell's background jobs do not hear Ctrl-C: what still runs when this ends, for whatever reason, is stopped and waited for.
+# Background jobs of a shell do not get Ctrl-C. When this script ends, for whatever reason, it stops the
+# jobs that still run and waits for them.
 pids=''
 work=$(mktemp -d)
 finish() {
@@ -46,7 +47,8 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# step WHAT COMMAND...: runs one step. At a limit (7) there is still an answer to go on with; anything else ends the workflow.
+# step WHAT COMMAND...: runs one step. Status 7 (a limit) still has an answer to continue with; any
+# other failure ends the workflow.
 partial=0
 step() {
   what=$1
@@ -60,7 +62,7 @@ step() {
   esac
 }
 
-# What was said before, in any conversation. No match is status 1, and no error.
+# Find what earlier conversations said. No match is status 1, and no error.
 : >"$work/earlier"
 if [ -n "$pattern" ]; then
   status=0
@@ -87,7 +89,7 @@ for pid in $pids; do
   pids=${pids#" $pid"}
 done
 
-# Plan. What is piped in stands below the words.
+# Plan. The piped text comes below the words.
 {
   [ ! -s "$work/earlier" ] || { printf '## Said earlier\n\n'; cat "$work/earlier"; echo; }
   n=0

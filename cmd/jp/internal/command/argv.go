@@ -10,16 +10,17 @@ import (
 	"jp/tools/suggest"
 )
 
-// Line is a command line put in order. cli/v2 stops at the first positional argument, refuses two spellings of one
-// flag and knows no optional values; so the line is read here, from the commands' own definitions, and handed to it as
-// `jp GLOBALS COMMAND... FLAGS -- POSITIONALS`, every flag by its name, every value behind an equals sign.
+// Line is a command line put in order. cli/v2 stops at the first positional argument, refuses two
+// spellings of one flag and knows no optional values. So the line is read here, by the commands'
+// own definitions, and passed to it as `jp GLOBALS COMMAND... FLAGS -- POSITIONALS`, every flag by
+// its name, every value behind an equals sign.
 type Line struct {
 	Path        []*cli.Command // from the top; empty when no command was named
 	Globals     []string
 	Flags       []string
 	Positionals []string
-	Plain       int  // how many positionals stood before --; the others are literal
-	Help        bool // -h or --help stood somewhere
+	Plain       int  // number of positionals before --; the others are literal
+	Help        bool // -h or --help is on the line
 	Version     bool // --version, which is the command `version`; before any command
 }
 
@@ -45,12 +46,12 @@ func (v *Line) Command() *cli.Command {
 // reader walks over a command line.
 type reader struct {
 	tree *Tree
-	args []string // what is left to read
+	args []string // arguments that are not read yet
 	out  Line
 }
 
-// Arrange reads args, which do not hold the program's name. Its errors are *exit.Error with exit.Usage; what was read before
-// the error is in the result nevertheless.
+// Arrange reads args, which do not have the program's name. Its errors are *exit.Error with
+// exit.Usage; the result has what was read before the error.
 func (t *Tree) Arrange(args []string) (*Line, error) {
 	r := &reader{tree: t, args: args}
 	for len(r.args) > 0 {
@@ -79,7 +80,7 @@ func (t *Tree) Arrange(args []string) (*Line, error) {
 	return &r.out, nil
 }
 
-// commands returns what may be named next; none behind a leaf.
+// commands returns what may be named next; none below a leaf.
 func (r *reader) commands() []*cli.Command {
 	if c := r.out.Command(); c != nil {
 		return c.Subcommands
@@ -117,7 +118,8 @@ func (r *reader) positional(arg string, literal bool) error {
 	return exit.Usagef("%sunknown command %q", Subject(r.out.Path), given).WithHint("%s", hint)
 }
 
-// elsewhere tells what does here what a word is a command for in other programs, "" where no word stands for it, or a question.
+// elsewhere returns the hint for a word that is a command of other programs, or that is a question;
+// "" for any other word.
 func elsewhere(path []*cli.Command, word string) string {
 	if len(path) == 0 && strings.ContainsAny(word, " \t\n?") {
 		return "to ask that: jp query \"...\""
@@ -138,7 +140,7 @@ func elsewhere(path []*cli.Command, word string) string {
 	}[Name(path)+" "+word]
 }
 
-// otherWord is our word for what other programs call a command.
+// otherWord is jp's word for a command of other programs.
 func otherWord(arg string) string {
 	return map[string]string{
 		"list": "ls", "delete": "rm", "remove": "rm", "search": "grep", "find": "grep", "cat": "print", "view": "show", "get": "show",
@@ -146,7 +148,8 @@ func otherWord(arg string) string {
 	}[arg]
 }
 
-// options returns the flags that may stand here: the command's and the global ones. own says whose the first ones are.
+// options returns the flags that may be here: those of the command and the global ones. own is the
+// owner of the first ones.
 func (r *reader) options() []*Option {
 	out := OptionsOf(r.out.Command())
 	return append(out, Options(r.tree.Root.Flags)...)
@@ -170,7 +173,7 @@ func Options(flags []cli.Flag) []*Option {
 	return out
 }
 
-// find looks a spelling up, dashes included.
+// find finds a flag by its spelling, dashes included.
 func (r *reader) find(spelling string) *Option {
 	for _, o := range r.options() {
 		for _, s := range o.Spellings() {
@@ -249,7 +252,7 @@ func (r *reader) take(o *Option, spelling, value string, given bool) error {
 			return exit.Usagef("%s: needs a value (%s)", spelling, o.Arg)
 		}
 		value = r.args[0]
-		// What an empty variable in a script leaves behind is not a value.
+		// An empty value comes from an empty variable in a script, and is no value.
 		if name, _, _ := strings.Cut(value, "="); value == "--" || (strings.HasPrefix(name, "--") || len(name) == 2) && r.find(name) != nil {
 			return exit.Usagef("%s: needs a value (%s), not the flag %s", spelling, o.Arg, name).
 				WithHint("%s=%s if that is the value", spelling, value)
@@ -284,7 +287,8 @@ func (r *reader) unknown(spelling string) error {
 	return exit.Usagef("%sunknown flag %s", Subject(r.out.Path), spelling).WithHint("%s", DidYouMean(spelling, append(names, "--help"), hint))
 }
 
-// DidYouMean names the closest candidate, or one that begins with word, or gives otherwise.
+// DidYouMean names the closest candidate, or one that begins with word; without any it returns
+// otherwise.
 func DidYouMean(word string, candidates []string, otherwise string) string {
 	// Dashes would count as letters that match.
 	bare := map[string]string{}
@@ -314,7 +318,8 @@ func Name(path []*cli.Command) string {
 	return name
 }
 
-// Subject begins a message about a command: "conversation ls: "; about jp itself it is empty, since every message begins so.
+// Subject begins a message about a command: "conversation ls: ". For jp itself it is empty, since
+// every message begins with jp.
 func Subject(path []*cli.Command) string {
 	_, name, ok := strings.Cut(Name(path), " ")
 	if !ok {
@@ -323,7 +328,8 @@ func Subject(path []*cli.Command) string {
 	return name + ": "
 }
 
-// FormatIn finds the --format of a command line that could not be read, so that its error comes in that form.
+// FormatIn finds the --format of a command line that could not be read, so that its error has that
+// form.
 func FormatIn(args []string) string {
 	format := ""
 	for i, arg := range args {
@@ -344,7 +350,7 @@ func FormatIn(args []string) string {
 	return format
 }
 
-// SetGlobals sets the global flags of a command line that is not run, as far as they are sound.
+// SetGlobals sets the global flags of a command line that is not run, as far as they are valid.
 func (t *Tree) SetGlobals(inv *Line) {
 	for _, text := range inv.Globals {
 		name, value, _ := strings.Cut(strings.TrimPrefix(text, "--"), "=")

@@ -1,9 +1,10 @@
-// Package command puts a command line in order: the kinds of flags, the arrangement of what was typed, dispatch by cli/v2, help,
-// manual pages and completion. It knows nothing of what the commands do.
+// Package command puts a command line in order: the kinds of flags, the arrangement of what was
+// typed, dispatch by cli/v2, help, manual pages and completion. It knows nothing of what the
+// commands do.
 //
-// A program is a Tree. A command is a Spec: what help says, an options struct that its flags fill, and a function that takes the
-// context and the positional arguments. Arrange puts the arguments in order, so that flags may stand anywhere; Run lets cli/v2
-// parse and dispatch them.
+// A program is a Tree. A command is a Spec: what help says, an options struct that its flags fill,
+// and a function that takes the context and the positional arguments. Arrange puts the arguments in
+// order, so that flags may be anywhere; Run lets cli/v2 parse and dispatch them.
 package command
 
 import (
@@ -31,8 +32,8 @@ type Spec struct {
 	Exits    []exit.Status // beside 0, 1, 2 and 141, which every command can end with
 	Examples []string      // command lines that start with jp; a test reads them
 
-	Paged bool // what it prints on a terminal is led through the pager
-	Slow  bool // may take longer than a second without a word: a line on the terminal says so. So does Paged
+	Paged bool // its output on a terminal goes through the pager
+	Slow  bool // may take longer than a second without a word: a line on the terminal says so. Paged implies it
 
 	Run  func(ctx context.Context, args []string) error // nil in a group
 	Subs []*cli.Command                                 // of a group
@@ -42,10 +43,12 @@ type Spec struct {
 type Tree struct {
 	Root *cli.App
 
-	// Around runs what a command does, run, in the surroundings that it needs. path is the command's words.
+	// Around calls run, which does what a command does, and prepares what it needs. path is the
+	// command's words.
 	Around func(s Spec, path string, run func() error) error
 
-	// Hint, if any, is what to say about a flag that the command c does not have; "" = nothing special.
+	// Hint returns what to say about a flag that the command c does not have; "" = nothing special.
+	// It may be nil.
 	Hint func(c *cli.Command, flag string) string
 
 	specs map[*cli.Command]Spec
@@ -56,7 +59,7 @@ func New(name, usage string) *Tree {
 	t := &Tree{specs: map[*cli.Command]Spec{}}
 	t.Root = &cli.App{
 		Name: name, Usage: usage,
-		Writer: io.Discard, ErrWriter: io.Discard, // what cli/v2 has to say is said by fail
+		Writer: io.Discard, ErrWriter: io.Discard, // the errors of cli/v2 are printed by fail
 		HideHelp: true, HideVersion: true, HideHelpCommand: true,
 		Compiled:       time.Unix(0, 0), // or cli/v2 asks the file system for it
 		Action:         func(*cli.Context) error { return exit.Usagef("a command is missing") },
@@ -66,12 +69,12 @@ func New(name, usage string) *Tree {
 	return t
 }
 
-// Add gives the program its global flags and its commands, in the order of the help.
+// Add adds the global flags and the commands, in the order of the help.
 func (t *Tree) Add(global []*Option, commands ...*cli.Command) {
 	t.Root.Flags, t.Root.Commands = flags(global...), commands
 }
 
-// Spec returns what c was made of.
+// Spec returns the Spec that c was made of.
 func (t *Tree) Spec(c *cli.Command) Spec { return t.specs[c] }
 
 // Run runs the command line inv.
@@ -114,7 +117,7 @@ func flags(os ...*Option) []cli.Flag {
 	return out
 }
 
-// onUsageError returns the error that a flag's own check gave; package flag hands over only its text.
+// onUsageError returns the error of a flag's own check; package flag has only its text.
 func (t *Tree) onUsageError(c *cli.Context, err error, _ bool) error {
 	for _, o := range append(OptionsOf(c.Command), Options(t.Root.Flags)...) {
 		if o.err != nil {
@@ -124,7 +127,7 @@ func (t *Tree) onUsageError(c *cli.Context, err error, _ bool) error {
 	return exit.Usagef("%v", err)
 }
 
-// ErrMixed is for two flags that exclude one another.
+// ErrMixed returns the error for two flags that exclude one another.
 func ErrMixed(a, b string) error { return exit.Usagef("%s and %s: give only one", a, b) }
 
 // OnlyOne returns an error when more than one of the named flags was given.

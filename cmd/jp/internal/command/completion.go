@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// CompleteCommand is what the scripts call: jp __complete WORDS..., the last word being the one under the cursor.
+// CompleteCommand is the command of the scripts: jp __complete WORDS... The last word is the one
+// under the cursor.
 const CompleteCommand = "__complete"
 
-// Candidate is something that could stand at the cursor.
+// Candidate is a word that could be at the cursor.
 type Candidate struct{ Word, Text string }
 
 // completing is one question for what could come next.
@@ -17,8 +18,9 @@ type completing struct {
 	known func(arg, word string) []Candidate
 }
 
-// Candidates returns what could stand at the cursor, in word, after the words before it. known are the values that stand for
-// what help calls arg, and begin with word; the global flags that stand before the cursor count by then.
+// Candidates returns what could be at the cursor, in word, after the words before it. known returns
+// the values that replace what help calls arg and that begin with word. The global flags before the
+// cursor are set by then.
 func (t *Tree) Candidates(before []string, word string, known func(arg, word string) []Candidate) []Candidate {
 	r := completing{&reader{tree: t, args: before}, func(arg, word string) []Candidate { return known(arg, word) }}
 	for len(r.args) > 0 {
@@ -32,7 +34,7 @@ func (t *Tree) Candidates(before []string, word string, known func(arg, word str
 				return r.values(o, "", word)
 			}
 			if strings.HasPrefix(arg, "--") {
-				_ = r.long(arg) // a mistake further up is not ours to tell
+				_ = r.long(arg) // a mistake further up is not reported here
 			} else {
 				_ = r.cluster(arg)
 			}
@@ -109,7 +111,8 @@ func (r *reader) wanting(arg string) *Option {
 	return o
 }
 
-// ask returns the known values once the global flags before the cursor, as --workspace, are set.
+// ask returns the known values once the global flags before the cursor, such as --workspace, are
+// set.
 func (c completing) ask(arg, word string) []Candidate {
 	c.tree.SetGlobals(&c.out)
 	return c.known(arg, word)
@@ -129,7 +132,7 @@ func (c completing) values(o *Option, prefix, word string) []Candidate {
 	return out
 }
 
-// helpCandidates are the commands that `jp help` could be asked about.
+// helpCandidates are the commands that `jp help` can show.
 func (t *Tree) helpCandidates(before []string, word string) []Candidate {
 	r := &reader{tree: t}
 	for _, name := range before {
@@ -151,8 +154,9 @@ func Completion(shell string) string {
 	return map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[shell]
 }
 
-// bash splits words at the characters of COMP_WORDBREAKS, = and : among them; the line is put together again by its spaces,
-// and what bash has already taken of the word is cut from the answers.
+// bash splits words at the characters of COMP_WORDBREAKS, such as = and :. The script joins them
+// again where no space is between them, and cuts from the answers the part of the word that bash
+// has already.
 const bashCompletion = `# bash completion for jp
 _jp_complete() {
     local line=${COMP_LINE:0:COMP_POINT} words=() answers=() cur part

@@ -13,9 +13,9 @@ import (
 	"jp/tools/suggest"
 )
 
-// Option is a flag of jp: a cli.Flag that writes straight into the options struct of its command. Commands make them with
-// the constructors below. Its aliases are known to arrange only, which spells every flag by its name, so that the parser
-// sees one name per flag and keeps the order of what was given.
+// Option is a flag of jp: a cli.Flag that writes into the options struct of its command. Commands
+// make them with the constructors below. Only Arrange knows its aliases: it writes every flag by
+// its name, so that the parser sees one name per flag and the order of the line stays.
 type Option struct {
 	Name    string
 	Short   []string // other spellings, of one rune or several
@@ -24,7 +24,7 @@ type Option struct {
 	Choices []string // the only values, for the check, the help and completion
 	Maybe   bool     // the value may be left out, and is given with = only
 
-	Fits func(word string) bool               // reports for Maybe whether a word that follows looks like the value
+	Fits func(word string) bool               // reports, with Maybe, whether a word that follows looks like the value
 	Take func(value string, given bool) error // stores a value; given is false for a switch and a value left out
 
 	group string // heading in help; "" = flags
@@ -112,8 +112,8 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// optionValue is the flag.Value of an option. A switch and a left out value arrive as "", which arrange never lets through
-// as a value of such a flag.
+// optionValue is the flag.Value of an option. A switch and a value that is left out are "", which
+// Arrange never accepts as a value of such a flag.
 type optionValue Option
 
 func (v *optionValue) String() string { return "" }
@@ -157,7 +157,7 @@ func Count(p *int, name, usage string) *Option {
 	return &Option{Name: name, Usage: usage, Take: func(string, bool) error { *p++; return nil }}
 }
 
-// String takes a value; the last one counts.
+// String takes a value; if there are several, the last one counts.
 func String(p *Maybe[string], name, arg, usage string) *Option {
 	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error {
 		*p = Maybe[string]{true, s}
@@ -215,7 +215,8 @@ func amountFlag(p *Maybe[*int64], name, arg string, decimals int, what, usage st
 	}}
 }
 
-// Fixed reads a decimal number that is not negative, in units of its last decimal; more decimals than that are refused.
+// Fixed reads a decimal number that is not negative, in units of its last decimal. More decimals
+// than that are an error.
 func Fixed(s string, decimals int) (int64, bool) {
 	whole, frac, point := strings.Cut(s, ".")
 	if point && frac == "" || len(frac) > decimals || len(whole) > 10 || whole == "" && frac == "" ||
@@ -226,7 +227,7 @@ func Fixed(s string, decimals int) (int64, bool) {
 	return n, err == nil
 }
 
-// Amount writes what fixed has read, or "unlimited" as JSON has it.
+// Amount writes a result of Fixed, or "unlimited", as JSON.
 func Amount(n *int64, decimals int) string {
 	if n == nil {
 		return `"unlimited"`
@@ -282,7 +283,8 @@ func DurationMaybe(p *Maybe[time.Duration], name, arg string, bare time.Duration
 	}}
 }
 
-// Call hands each value to set, in the order of the command line. Without arg it is a switch, and set gets "".
+// Call passes each value to set, in the order of the command line. Without arg it is a switch, and
+// set gets "".
 func Call(name, arg, usage string, set func(value string) error) *Option {
 	return &Option{Name: name, Arg: arg, Usage: usage, Take: func(s string, _ bool) error { return set(s) }}
 }

@@ -12,7 +12,8 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// Help writes the help of the command that path leads to, of the program itself when it is empty, for width columns; 0 = unlimited.
+// Help writes the help of the command that path leads to, or of the program if path is empty, for
+// width columns; 0 = unlimited.
 func (t *Tree) Help(w io.Writer, width int, path []*cli.Command) error {
 	var b strings.Builder
 	h := helpText{b: &b, width: min(width, 100)}
@@ -120,7 +121,7 @@ func (h *helpText) para(text string) {
 	}
 }
 
-// pair is a term and what it means.
+// pair is a term and its meaning.
 type pair struct{ term, text string }
 
 func (h *helpText) pairs(title string, ps []pair) {

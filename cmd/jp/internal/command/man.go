@@ -22,8 +22,9 @@ func (t *Tree) CommandPath(words []string) ([]*cli.Command, error) {
 	return inv.Path, nil
 }
 
-// Manual is the page of the command that path leads to, with the commands below it; of the program when path is empty. It names
-// the program's version and the day of that, "" when it is not known.
+// Manual returns the page of the command that path leads to, with the commands below it; of the
+// program when path is empty. It has the version of the program and the day of that, "" when it is
+// not known.
 func (t *Tree) Manual(path []*cli.Command, version, day string) string {
 	m := manText{b: &strings.Builder{}}
 	name := strings.ReplaceAll(Name(path), " ", "-")
@@ -98,7 +99,7 @@ func (t *Tree) manCommands(m *manText, path []*cli.Command, cs []*cli.Command) {
 // manText writes the man macros of roff (man 7 groff_man).
 type manText struct{ b *strings.Builder }
 
-// roff spells text so that nothing in it is a request or an escape.
+// roff escapes text so that nothing in it is a request or an escape.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	if strings.HasPrefix(text, ".") {
@@ -130,7 +131,7 @@ func (m *manText) paragraphs(about string) {
 	}
 }
 
-// item writes a term and what it means.
+// item writes a term and its meaning.
 func (m *manText) item(term, text string) {
 	m.macro("TP")
 	m.macro("B", term)
@@ -155,7 +156,7 @@ func (m *manText) exits(ms []exit.Meaning) {
 	}
 }
 
-// verbatim writes lines as they are.
+// verbatim writes lines unchanged.
 func (m *manText) verbatim(lines []string) {
 	m.macro("EX")
 	for _, line := range lines {

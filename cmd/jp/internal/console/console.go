@@ -1,5 +1,6 @@
-// Package console is what a command of jp is attached to: its streams, the global flags, the forms of output, the log, the pager,
-// the terminal where somebody may be asked, and signals. What goes wrong is said here, in one way.
+// Package console is what a command of jp is attached to: its streams, the global flags, the forms
+// of output, the log, the pager, the terminal where somebody may be asked, and signals. Errors
+// become messages here, in one way.
 package console
 
 import (
@@ -24,16 +25,18 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Environ        []string
-	Dir            string // working directory; "" when there is none any more
+	Dir            string // working directory; "" when it is gone
 
-	// Exit ends the process. It is called when a run that is to end does not; nil leaves it waiting.
+	// Exit ends the process. It is called when a run that is to end does not; without it, jp waits
+	// on.
 	Exit func(status int)
 
 	Checkpoint func(point string) // see delegate.Delegator; nil outside of tests of crashes
-	EndWithin  time.Duration      // how long a run whose time is up may take to end; 0 = endWithin
+	EndWithin  time.Duration      // time that a run whose deadline passed may take to end; 0 = endWithin
 }
 
-// Console is where one command line of jp is carried out. Not for concurrent use, but for the log and what is written to stderr.
+// Console is where one command line of jp is carried out. It is not for concurrent use, except the
+// log and what is written to stderr.
 type Console struct {
 	Env      Env
 	IO       *term.IO
@@ -43,10 +46,10 @@ type Console struct {
 	InTool   bool           // the command line came from a jp inside a tool: nobody is asked, nothing is paged
 
 	LogDefault string // path of the log in the user's config, once that was read; "" = none
-	Last       func() // what a process that is ended by force does at its end; nil = nothing
+	Last       func() // called at the end of a process that is ended by force; nil = nothing
 }
 
-// New looks at the streams of env.
+// New finds out what the streams of env are.
 func New(env Env) *Console {
 	c := &Console{Env: env}
 	c.Globals.Format = FormatAuto
@@ -96,7 +99,8 @@ func (c *Console) GlobalFlags() []*command.Option {
 	}
 }
 
-// Patiently runs f, with a line of progress on the terminal when it takes long and may.
+// Patiently runs f. If that takes long, and the terminal is for it, a line there shows the
+// progress.
 func (c *Console) Patiently(s command.Spec, name string, f func() error) error {
 	if !s.Paged && !s.Slow || c.Globals.Quiet || c.InTool {
 		return f()
@@ -106,7 +110,7 @@ func (c *Console) Patiently(s command.Spec, name string, f func() error) error {
 	return f()
 }
 
-// OpenIO looks at the streams; again when --width is known.
+// OpenIO finds out what the streams are; it does so again when --width is known.
 func (c *Console) OpenIO() *term.IO {
 	o := term.Options{In: c.Env.Stdin, Out: c.Env.Stdout, Err: c.Env.Stderr, Environ: c.Env.Environ}
 	if w := c.Globals.width; w.Set {
@@ -128,7 +132,8 @@ func (c *Console) Getenv(name string) string {
 	return ""
 }
 
-// Interactive reports whether jp may ask someone at all; whether somebody is there tells term.OpenTTY.
+// Interactive reports whether jp may ask someone at all; term.OpenTTY knows whether somebody is
+// there.
 func (c *Console) Interactive() bool {
 	set := c.Getenv("JP_NONINTERACTIVE")
 	return !c.Globals.NonInteractive && (set == "" || set == "0")
@@ -146,7 +151,8 @@ func (c *Console) Stdin(ctx context.Context) (string, error) {
 		b   []byte
 		err error
 	}
-	// A pipe that nobody writes to and nobody closes must not outlast a signal or a deadline. The reader is left behind then.
+	// A pipe that nobody writes to or closes must not outlast a signal or a deadline. Then the
+	// goroutine that reads is abandoned.
 	read := make(chan input, 1)
 	go func() {
 		b, err := io.ReadAll(io.LimitReader(c.IO.In, StdinMax+1))
@@ -172,7 +178,8 @@ func (c *Console) Stdin(ctx context.Context) (string, error) {
 	return string(b), nil
 }
 
-// Terminal opens the terminal for a question. The error for nobody there, or --non-interactive, is term.ErrNobody.
+// Terminal opens the terminal for a question. If nobody is there, or with --non-interactive, the
+// error is term.ErrNobody.
 func (c *Console) Terminal() (*term.TTY, error) {
 	if c.InTool || !c.Interactive() {
 		return nil, term.ErrNobody
@@ -181,5 +188,5 @@ func (c *Console) Terminal() (*term.TTY, error) {
 	return term.OpenTTY()
 }
 
-// Nobody reports whether a question failed for want of someone to answer it.
+// Nobody reports whether a question failed because nobody was there to answer it.
 func Nobody(err error) bool { return errors.Is(err, term.ErrNobody) }

@@ -19,7 +19,7 @@ import (
 	"jp/tools/suggest"
 )
 
-// Report is an error as a user meets it.
+// Report is an error as a user sees it.
 type Report struct {
 	Code    string
 	Status  exit.Status
@@ -27,8 +27,9 @@ type Report struct {
 	Hint    string
 }
 
-// Explain is the one place where errors become kinds, exit statuses and hints. Of an error that wraps several known ones the
-// first case counts: a signal outranks what it caused, and a closed stdout what could not be written any more.
+// Explain is the one place where errors become kinds, exit statuses and hints. If an error wraps
+// several known ones, the first case counts: a signal outranks what it caused, and a closed stdout
+// what could not be written any more.
 func Explain(err error) Report {
 	r := Report{Code: "failed", Status: exit.Failed, Message: err.Error()}
 	if errors.Is(err, term.ErrClosed) && !errors.As(err, new(*SignalError)) {
@@ -195,7 +196,7 @@ func explainSentinel(r *Report, err error) bool {
 	return true
 }
 
-// openFilesHint names the limit that a process has run into.
+// openFilesHint names the limit that the process has reached.
 func openFilesHint() string {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -10,7 +10,7 @@ import (
 	"jp/convstore"
 )
 
-// Escaping spells what could steer a terminal; a parent or a program reads the same text.
+// Escaping escapes what could control a terminal; a parent or a program reads the same text.
 type Escaping struct{ io.Writer }
 
 func (w Escaping) Write(line []byte) (int, error) {
@@ -32,7 +32,7 @@ func Dollars(nano *int64) string {
 	return string(b)
 }
 
-// UsageText writes what was used for people.
+// UsageText is the usage of a model for people.
 func UsageText(u convstore.Usage) string {
 	text := fmt.Sprintf("%s tokens in, %s out", term.Count(u.Input), term.Count(u.Output))
 	if u.CacheRead+u.CacheWrite > 0 {
@@ -53,12 +53,12 @@ func OrNil(t time.Time) *time.Time {
 // Mebibytes writes a number of bytes for people.
 func Mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// OfferCompact says so when much of the store's file is free.
+// OfferCompact prints a note when much of the store's file is free.
 func (c *Console) OfferCompact(s convstore.Space) {
 	if s.Worth() {
 		c.Note("%s of the store's %s are free: `jp store compact` gives them back", Mebibytes(s.Free), Mebibytes(s.Size))
 	}
 }
 
-// MaxLostNotes bounds what is said about lost parts one by one.
+// MaxLostNotes bounds how many lost parts are named one by one.
 const MaxLostNotes = 20

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// logFile is the trace log. Its file is opened by the first record, so that a command which has nothing to tell makes no file.
-// The zero value logs nothing; it is safe for concurrent use.
+// logFile is the trace log. The first record opens its file, so that a command which logs nothing
+// makes no file. The zero value logs nothing; it is safe for concurrent use.
 type logFile struct {
 	path func() string // "" = nowhere
 	std  io.Writer     // for the path "-"
@@ -22,7 +22,7 @@ type logFile struct {
 	file   *os.File
 }
 
-// logMax is the size at which a log is put aside as PATH.1 when it is opened.
+// logMax is the size at which a log is renamed to PATH.1 when it is opened.
 const logMax = 10 << 20
 
 func (l *logFile) Write(p []byte) (int, error) {
@@ -88,8 +88,8 @@ func (c *Console) Logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(&c.Log, &slog.HandlerOptions{Level: level})).With("pid", os.Getpid())
 }
 
-// Libraries has what libraries print with package log go to the trace log until restore is called: net/http tells so of servers
-// that misbehave, in the words of these, and stderr is not its.
+// Libraries sends what libraries print with package log to the trace log, until restore is called.
+// net/http reports misbehaving servers that way, in the words of these, and stderr is not for that.
 func (c *Console) Libraries() (restore func()) {
 	flags, to := log.Flags(), log.Writer()
 	log.SetFlags(0)
@@ -107,7 +107,8 @@ func (l libraryLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// LogPath is where the log goes: the flag, the variable, the user's config if it was read, the state folder. - is stderr.
+// LogPath is the path of the log: from the flag, the variable, the user's config if it was read, or
+// else in the state folder. - is stderr.
 func (c *Console) LogPath() string {
 	path := c.Getenv("JP_LOG_FILE")
 	if c.Globals.logFile.Set {

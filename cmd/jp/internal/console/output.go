@@ -14,7 +14,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// Format returns the form of stdout, with auto decided.
+// Format returns the form of stdout; auto is resolved.
 func (c *Console) Format() string {
 	if c.Globals.Format != FormatAuto {
 		return c.Globals.Format
@@ -79,7 +79,8 @@ func (c *Console) Document(v any) error {
 	})
 }
 
-// EncodeJSON encodes with a newline at the end, without HTML escapes, and so that a terminal only shows it.
+// EncodeJSON encodes v with a newline at the end and without HTML escapes. Characters that control
+// a terminal are escaped.
 func EncodeJSON(v any, indent bool) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -93,8 +94,8 @@ func EncodeJSON(v any, indent bool) ([]byte, error) {
 	return term.EscapeJSON(b.Bytes()), nil
 }
 
-// List writes a JSON array element by element, so that a long one needs no memory: an array in json and json-pretty, lines in
-// stream-json.
+// List writes a JSON array element by element, so that a long one is never in memory: an array in
+// json and json-pretty, lines in stream-json.
 type List struct {
 	W      *bufio.Writer
 	Format string
@@ -139,7 +140,7 @@ func (l *List) Close() error {
 	return err
 }
 
-// Note writes a line of chrome to stderr, not with --quiet.
+// Note writes a line about the work to stderr, unless --quiet is set.
 func (c *Console) Note(format string, args ...any) {
 	if !c.Globals.Quiet {
 		fmt.Fprintf(c.IO.Err, "jp: %s\n", term.Line(fmt.Sprintf(format, args...)))
@@ -153,14 +154,14 @@ func (c *Console) Warn(format string, args ...any) {
 	c.Logger().Warn(text)
 }
 
-// Verbosef is a note for -v.
+// Verbosef writes a note if -v is set.
 func (c *Console) Verbosef(format string, args ...any) {
 	if c.Globals.Verbose > 0 {
 		c.Note(format, args...)
 	}
 }
 
-// Fail says what went wrong, on stderr, and returns the exit status.
+// Fail writes the error to stderr and returns the exit status.
 func (c *Console) Fail(err error) exit.Status {
 	r := Explain(err)
 	if r.Message == "" {

@@ -15,8 +15,9 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// Paged runs f with stdout led through a pager, when it is a terminal that somebody reads. The pager starts with the first thing
-// that is written, so that an error alone stays where it is; f's end waits for the reader's.
+// Paged runs f and sends stdout through a pager, if it is a terminal that somebody reads. The first
+// write starts the pager, so an error alone stays on the terminal. Paged returns when the reader
+// has left the pager.
 func (c *Console) Paged(f func() error) error {
 	command := c.pagerCommand()
 	if command == "" {
@@ -27,7 +28,7 @@ func (c *Console) Paged(f func() error) error {
 	err := f()
 	failed := p.close()
 	if errors.Is(err, term.ErrClosed) {
-		err = nil // whoever leaves the pager has seen enough
+		err = nil // a reader who leaves the pager has seen enough
 	}
 	if err == nil {
 		err = failed
@@ -35,7 +36,8 @@ func (c *Console) Paged(f func() error) error {
 	return err
 }
 
-// pagerCommand is what to page with, for a shell; "" = nothing. A pager in the background would only be stopped.
+// pagerCommand is the pager as a line for a shell; "" = none. A jp in the background has none: it
+// would only be stopped.
 func (c *Console) pagerCommand() string {
 	if !c.IO.OutTTY || c.Globals.noPager || c.JSON() || c.InTool || c.IO.Dumb {
 		return ""
@@ -48,7 +50,7 @@ func (c *Console) pagerCommand() string {
 		if words[0] == "cat" {
 			return ""
 		}
-		// JP_PAGER is meant for jp: one that is not there is said, not passed over.
+		// JP_PAGER is meant for jp: if it names a program that is not there, that is an error.
 		if _, err := exec.LookPath(words[0]); i > 0 && err != nil && !strings.ContainsAny(command, `=$"'\;|&(`) {
 			continue
 		}
@@ -99,15 +101,15 @@ func (p *pager) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// Ctrl-C is for the pager while there is one: it knows how to leave the terminal.
+	// While there is a pager, Ctrl-C is for it: it knows how to leave the terminal.
 	p.caught = make(chan os.Signal, 1)
 	signal.Notify(p.caught, os.Interrupt)
 	p.cmd, p.in = cmd, in
 	return nil
 }
 
-// close ends the text and waits until it was read. A pager that fails may have shown nothing, which must not pass for nothing to
-// show; one that Ctrl-C ends was left.
+// close ends the text and waits until it was read. A pager that fails may have shown nothing, so
+// that is an error. A pager that Ctrl-C ends is one that was left.
 func (p *pager) close() error {
 	if p.cmd == nil {
 		return nil

@@ -38,16 +38,19 @@ func signalName(s syscall.Signal) string {
 	return "SIGINT"
 }
 
-// WithSignals is for commands that start processes or hold something to settle: the first SIGINT, SIGTERM or SIGHUP ends ctx
-// with a *SignalError as its cause, the second calls again and ends the process soon, the third kills. Other commands leave signals to their default, which ends
-// them at once with the same status for a shell. Once ctx has ended nobody waits for long for who does not read our output; a
-// command with a deadline tells c.io of that itself. stop must be called; it gives the signals back.
+// WithSignals is for commands that start processes or have reserved something: the first SIGINT,
+// SIGTERM or SIGHUP ends ctx with a *SignalError as its cause, the second calls again and ends the
+// process soon, the third kills. Other commands leave signals to their default, which ends them at
+// once with the same status for a shell. Once ctx has ended, a reader that does not read our output
+// is not waited for long; a command with a deadline sets that in c.io itself. stop must be called;
+// then signals have their default again.
 func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.IO.Bound(ctx)
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		// What nohup, or a shell without job control, set to be ignored stays ignored; Notify would undo that.
+		// A signal that nohup, or a shell without job control, has set to be ignored stays ignored;
+		// Notify would undo that.
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
@@ -78,15 +81,16 @@ func (c *Console) WithSignals(ctx context.Context, again func()) (_ context.Cont
 	}
 }
 
-// Patience with a run that is to end.
+// Times that a run which is to end may take.
 const (
 	endWithin  = 15 * time.Second       // for a run to stop what is below it, in the deepest tree
 	killWithin = 3 * time.Second        // for a run to write down how it ended, once everything is killed
 	wordsTake  = 200 * time.Millisecond // for a run to say its last words
 )
 
-// forceEnd has kill end what is below this process, and then ends the process unless Main has returned before. It waits for
-// nothing that the run could wait for. The store is as after a kill: the next run settles what is open.
+// forceEnd lets kill end what is below this process, and then ends the process unless Main has
+// returned before. It waits for nothing that the run could wait for. The store is as after a kill:
+// the next run settles what is open.
 func (c *Console) forceEnd(kill func(), why error) {
 	if c.Env.Exit == nil {
 		if kill != nil {
@@ -114,8 +118,9 @@ func (c *Console) forceEnd(kill func(), why error) {
 	}
 }
 
-// EndWith is forceEnd for a run that is to end with ctx and takes too long: its time is up, or who waited for it is gone. After a
-// single signal it may take as long as it does. stop calls it off unless ctx has ended; then Main should return soon.
+// EndWith is forceEnd for a run that is to end with ctx and takes too long: its deadline passed, or
+// its caller is gone. After a single signal it may take as long as it needs. stop cancels this
+// unless ctx has ended; then Main should return soon.
 func (c *Console) EndWith(ctx context.Context, kill func()) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
@@ -126,8 +131,9 @@ func (c *Console) EndWith(ctx context.Context, kill func()) (stop func() bool) {
 	})
 }
 
-// KeepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the process, so that what is
-// under way is settled first. The signal is caught and dropped, not ignored: children would inherit that.
+// KeepBrokenPipe makes writes to a stdout without a reader return an error instead of killing the
+// process, so that what was begun is settled first. The signal is caught and dropped. It is not
+// ignored: children would inherit that.
 func KeepBrokenPipe() (stop func()) {
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(dropped, syscall.SIGPIPE)

@@ -1,13 +1,14 @@
-// Package exit is how jp ends: its exit statuses, in one table, and the errors that say with which of them.
+// Package exit has the exit statuses of jp, in one table, and the errors that know theirs.
 //
-// A jp that runs a sub-agent reads that one's status by the same table.
+// A jp that runs a sub-agent reads the status of the sub-agent by the same table.
 package exit
 
 import (
 	"fmt"
 )
 
-// Status is an exit status of jp. Scripts and parents branch on these: a status once published stays.
+// Status is an exit status of jp. Scripts and parents branch on these: a published status never
+// changes.
 type Status int
 
 // The exit statuses. Table says in words what each means; help and reference are made from it.
@@ -54,12 +55,12 @@ func Table() []Meaning {
 	}
 }
 
-// Error is an error of the command layer itself: it knows its kind, its exit status and what to try. Errors of other
-// packages get theirs from explain.
+// Error is an error of the command layer itself: it knows its kind, its exit status and what to
+// try. Errors of other packages get theirs from console.Explain.
 type Error struct {
-	Code   string // the kind, as JSON shows it
+	Code   string // kind, as JSON shows it
 	Status Status
-	Msg    string // subject first; "" = say nothing, the status tells it (grep without a match)
+	Msg    string // subject first; "" = no message, the status is enough (grep without a match)
 	Hint   string
 	Err    error
 }
@@ -73,20 +74,20 @@ func (f *Error) WithHint(format string, args ...any) *Error {
 	return f
 }
 
-// Usagef is a mistake on the command line.
+// Usagef returns the error for a mistake on the command line.
 func Usagef(format string, args ...any) *Error {
 	return &Error{Code: "usage", Status: Usage, Msg: fmt.Sprintf(format, args...)}
 }
 
-// NotFoundf names what is not there.
+// NotFoundf returns the error for something that is not there.
 func NotFoundf(format string, args ...any) *Error {
 	return &Error{Code: "not_found", Status: NotFound, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Refusedf names what policy does not allow.
+// Refusedf returns the error for what policy does not allow.
 func Refusedf(format string, args ...any) *Error {
 	return &Error{Code: "refused", Status: Refused, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Quiet ends with a status and without a word.
+// Quiet returns an error with a status and no message.
 func Quiet(s Status) error { return &Error{Code: "none", Status: s} }

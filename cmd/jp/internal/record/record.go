@@ -1,5 +1,6 @@
-// Package record records what models say to a tree of runs in one file, and replays it: then no model is asked, and a run that
-// goes another way is an error. Secrets of the environment are covered in what is recorded.
+// Package record records what models say to a tree of runs in one file, and replays it: then no
+// model is asked, and a run that asks something else is an error. Secrets of the environment are
+// covered in recordings.
 package record
 
 import (
@@ -25,14 +26,14 @@ import (
 	"jp/tools/files"
 )
 
-// A tape is the part that this process has in recording or replaying a tree of runs. All processes of the tree share a folder
-// that no tool reaches, which the environment of sub-agents names:
+// A Tape is the part of this process in recording or replaying a tree of runs. All processes of the
+// tree share a folder that no tool reaches, which the environment of sub-agents names:
 //
 //	recording.toml   of a replay: the recording as it was when the first run began
 //	part-*           one for each process: a line of JSON for each reply
 //
-// The first run, which a person started, makes the folder, and makes of the parts what the person gets: the recording, or
-// whether the replay went as recorded.
+// The first run, which a person started, makes the folder. At the end it makes the result from the
+// parts: the recording, or whether the replay went as recorded.
 type Tape struct {
 	con    *console.Console
 	ws     *workspace.Workspace
@@ -41,15 +42,16 @@ type Tape struct {
 	replay *script.Script // nil: this is recorded
 
 	main   bool
-	record string // the file to be made; "" = none
-	named  string // the file that is made or replayed, as the person named it
+	record string // file to make; "" = none
+	named  string // file that is made or replayed, as the person named it
 
 	mu     sync.Mutex
-	part   *os.File // nil until something is kept
+	part   *os.File // nil until the first line
 	opened bool     // a model was opened
 }
 
-// The variables that tell a sub-agent of its tape. They count where another jp started this one, and reach no tool.
+// The variables that name the tape to a sub-agent. They count if another jp started this one, and
+// reach no tool.
 const (
 	tapeVariable = "JP_TAPE"     // what is done, ":" and the folder
 	runVariable  = "JP_TAPE_RUN" // which run of the tree this is
@@ -62,8 +64,8 @@ const (
 
 const recordingName = "recording.toml"
 
-// Open begins to record to one file, which is to be made, or to replay another one; without either there is no tape. What is
-// wrong with the files is found here, before anything is paid for.
+// Open begins to record to one file, which it makes at the end, or to replay another one; without
+// either there is no tape. Mistakes in the files are found here, before anything is paid for.
 func Open(con *console.Console, ws *workspace.Workspace, record, replay string) (*Tape, error) {
 	if record == "" && replay == "" {
 		return nil, nil
@@ -108,7 +110,7 @@ func Open(con *console.Console, ws *workspace.Workspace, record, replay string) 
 	return t, nil
 }
 
-// Join takes part in the tape of the jp that started this one, if there is one.
+// Join joins the tape of the jp that started this one, if there is one.
 func Join(con *console.Console, ws *workspace.Workspace) (_ *Tape, err error) {
 	what, dir, _ := strings.Cut(con.Getenv(tapeVariable), ":")
 	t := &Tape{con: con, ws: ws, dir: dir, trail: script.NewTrail(con.Getenv(runVariable))}
@@ -126,7 +128,7 @@ func Join(con *console.Console, ws *workspace.Workspace) (_ *Tape, err error) {
 	return t, nil
 }
 
-// dropOld removes what runs that were killed have left.
+// dropOld removes what killed runs have left.
 func dropOld(top string) {
 	entries, err := os.ReadDir(top)
 	if err != nil {
@@ -139,7 +141,8 @@ func dropOld(top string) {
 	}
 }
 
-// Model is what a model of this run is with the tape in between. open opens the model itself, which a replay does not.
+// Model returns the model of this run with the tape in between. open opens the model itself; a
+// replay does not call it.
 func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, model.Info, error)) (model.Stream, model.Info, error) {
 	if t == nil {
 		return open()
@@ -161,19 +164,20 @@ func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, mo
 	if err != nil {
 		return nil, info, err
 	}
-	info.Provider = script.Provider // nothing that is said goes to a provider as its own
+	info.Provider = script.Provider // nothing that the model says goes to a provider as its own
 	return t.trail.Follow(t.replay.Replay(p.Dir, t.followed)), info, nil
 }
 
-// underway reports whether a query that is recorded has started, so that what fails now is a part of it.
+// underway reports whether a recorded query has started, so that a failure from now on is a part of
+// it.
 func (t *Tape) underway() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.main || t.opened
 }
 
-// failing is a known model that could not be opened, as one without a key: each request fails with that error. A replay opens no
-// model, so that only what fails at a request goes the same way there.
+// failing is a known model that could not be opened, such as one without a key: each request fails
+// with that error. A replay opens no model, so it can only repeat failures of requests.
 func failing(id string, p model.Providers, err error) (model.Stream, model.Info, error) {
 	info, unknown := model.Lookup(id, p)
 	if failed := (*model.Error)(nil); unknown != nil || !errors.As(err, &failed) {
@@ -187,7 +191,8 @@ func failing(id string, p model.Providers, err error) (model.Stream, model.Info,
 // Replays reports whether a recording answers.
 func (t *Tape) Replays() bool { return t != nil && t.replay != nil }
 
-// AddPrices adds what was known of the models that are replayed: nobody here may know their providers, and prices change.
+// AddPrices adds the prices of the models that are replayed, from the recording: this machine may
+// not know their providers, and prices change.
 func (t *Tape) AddPrices(p *model.Providers) {
 	if !t.Replays() {
 		return
@@ -203,7 +208,7 @@ func (t *Tape) AddPrices(p *model.Providers) {
 	}
 }
 
-// Environ is what a sub-agent that a call starts with a query is told of the tape.
+// Environ returns the variables that name the tape to a sub-agent. A call with query starts it.
 func (t *Tape) Environ(call, query string) []string {
 	if t == nil {
 		return nil
@@ -214,18 +219,18 @@ func (t *Tape) Environ(call, query string) []string {
 // step is a request of a replay.
 type step struct {
 	Run    string `json:"run"`
-	Rule   int    `json:"rule"` // that answered; 0 = none did
+	Rule   int    `json:"rule"` // number of the rule that answered; 0 = none did
 	Strays string `json:"strays,omitempty"`
 }
 
-// followed keeps how a request of a replay was answered.
+// followed records how a request of a replay was answered.
 func (t *Tape) followed(rule int, err error) {
 	s := step{Run: t.trail.Run(), Rule: rule}
 	if err != nil {
 		s.Strays = err.Error()
 		var e *model.Error
 		if errors.As(err, &e) {
-			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // which is another one in each process
+			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // it is another one in each process
 		}
 	}
 	if err := t.keep(s); err != nil {
@@ -250,7 +255,7 @@ func (t *Tape) keep(v any) error {
 	return err
 }
 
-// Remove gives up the tape.
+// Remove removes the tape.
 func (t *Tape) Remove() {
 	if t == nil {
 		return

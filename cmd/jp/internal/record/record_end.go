@@ -18,8 +18,8 @@ import (
 	"jp/tools/files"
 )
 
-// End makes of the tape what the person asked for, when all runs of the tree are over. ended is how the first one ended, and
-// ctx that in which it ran.
+// End makes the result of the tape when all runs of the tree are over. ended is how the first one
+// ended, and ctx the context in which it ran.
 func (t *Tape) End(ctx context.Context, ended error) error {
 	switch {
 	case t == nil || !t.main:
@@ -47,7 +47,7 @@ func (t *Tape) write(ctx context.Context) error {
 		about.Stopped = context.Cause(ctx).Error()
 		kept := entries[:0]
 		for _, e := range entries {
-			if !e.Hang { // it was cut off with all the rest
+			if !e.Hang { // it was cut off, and the rest with it
 				kept = append(kept, e)
 			}
 		}
@@ -72,7 +72,7 @@ func (t *Tape) write(ctx context.Context) error {
 	}
 	data, err := script.Compile(entries, ws, about)
 	if err == nil {
-		_, err = script.ParseRecording(t.record, data) // what cannot be read again is no recording
+		_, err = script.ParseRecording(t.record, data) // a recording must be readable again
 	}
 	if err == nil {
 		err = files.Make(t.record, data)
@@ -89,7 +89,8 @@ func (t *Tape) write(ctx context.Context) error {
 	return nil
 }
 
-// compare tells where the replay went another way than the recording. That outranks how the run ended, which comes of it.
+// compare says where the replay differs from the recording. That outranks how the run ended, which
+// follows from it.
 func (t *Tape) compare(ctx context.Context, ended error) error {
 	if ctx.Err() != nil {
 		return ended
@@ -109,7 +110,7 @@ func (t *Tape) compare(ctx context.Context, ended error) error {
 	}
 	if strays == "" {
 		if ended != nil && len(steps) == 0 {
-			return ended // it did not come to that
+			return ended // the run did not get to the difference
 		}
 		unused := t.replay.Unused(used)
 		if len(unused) == 0 {
@@ -123,13 +124,14 @@ func (t *Tape) compare(ctx context.Context, ended error) error {
 	return notAsRecorded("%s: %s", t.named, strays)
 }
 
-// notAsRecorded says where a replay went another way.
+// notAsRecorded returns the error that says where a replay differs.
 func notAsRecorded(format string, args ...any) error {
 	f := &exit.Error{Code: "not_as_recorded", Status: exit.Failed, Msg: fmt.Sprintf(format, args...)}
 	return f.WithHint("where the change is meant, record it again or edit the rule")
 }
 
-// parts reads all that the processes of the tree have kept. A line that its process did not get to finish is left out.
+// parts reads what all processes of the tree have recorded. A line that its process did not finish
+// is left out.
 func parts[T any](t *Tape) (all []T, err error) {
 	files, err := filepath.Glob(filepath.Join(t.dir, "part-*"))
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 	"jp/tools/files"
 )
 
-// Options are --record and --replay. A folder there stands for a file in it, with a name that tells which request is
-// recorded: so one variable records a script that runs jp several times, in whatever order, and another one replays it.
+// Options are --record and --replay. A folder there means a file in it, whose name says which
+// request is recorded. So one variable records a script that runs jp several times, in whatever
+// order, and another one replays it.
 type Options struct {
 	record command.Maybe[string]
 	replay command.Maybe[string]
@@ -34,13 +35,14 @@ func Flags(o *Options) []*command.Option {
 	}
 }
 
-// The variables that stand for the flags of every command that takes them.
+// The variables that replace the flags, for every command that has them.
 const (
 	recordVariable = "JP_RECORD"
 	replayVariable = "JP_REPLAY"
 )
 
-// Refuse refuses a command that asks models and can neither be recorded nor replayed, where a variable wants that.
+// Refuse refuses a command that asks models and can neither be recorded nor replayed, if a variable
+// asks for that.
 func Refuse(con *console.Console, command string) error {
 	for _, name := range []string{replayVariable, recordVariable} {
 		if con.Getenv(name) != "" {
@@ -50,8 +52,8 @@ func Refuse(con *console.Console, command string) error {
 	return nil
 }
 
-// Files returns the files that flags, or else variables, name for a request; "" is none. who are the words of the command line
-// that say who answers it.
+// Files returns the files that flags, or else variables, name for a request; "" is none. who are
+// the words of the command line that say who answers it.
 func Files(con *console.Console, o Options, request string, who ...string) (record, replay string, err error) {
 	if !o.record.Set && !o.replay.Set {
 		for name, to := range map[string]*command.Maybe[string]{recordVariable: &o.record, replayVariable: &o.replay} {
@@ -79,7 +81,8 @@ func Files(con *console.Console, o Options, request string, who ...string) (reco
 	return record, replay, err
 }
 
-// tapeFile is the file that a word stands for. Where the word ends in "/", there is a folder or is to be one.
+// tapeFile is the file that a word names. If the word ends in "/", it names a folder, which may not
+// exist yet.
 func tapeFile(con *console.Console, word, request string, who []string, dir func(string) error) (string, error) {
 	info, err := os.Stat(con.Abs(word))
 	switch folder := strings.HasSuffix(word, "/"); {
@@ -94,8 +97,8 @@ func tapeFile(con *console.Console, word, request string, who []string, dir func
 	return filepath.Join(word, recordingOf(request, who)), nil
 }
 
-// recordingOf names the recording of a request: how it begins, for people, and a hash of all of it. Ids of conversations do not
-// count: they are others when it is replayed.
+// recordingOf names the recording of a request: its beginning, for people, and a hash of all of it.
+// Ids of conversations do not count: a replay has others.
 func recordingOf(request string, who []string) string {
 	const most = 40
 	var b strings.Builder

@@ -16,13 +16,14 @@ import (
 	"jp/cmd/jp/internal/workspace"
 )
 
-// cover puts the names of secrets in their place.
+// cover replaces secrets by their names.
 type cover struct {
 	secrets map[string]string // the name of the variable, by value
 	seen    map[string]bool   // names
 }
 
-// leastSecret is the shortest value of a variable, in bytes, that is taken for a secret and not for a word.
+// leastSecret is the shortest value of a variable, in bytes, that counts as a secret and not as a
+// word.
 const leastSecret = 8
 
 // secretName matches the names of variables that usually hold secrets. Names that begin with JP_ are
@@ -36,7 +37,8 @@ func IsSecret(name string) bool {
 	return secretName().MatchString(name) && !strings.HasPrefix(name, "JP_")
 }
 
-// covers knows the secrets of this environment: the keys of all providers, and what is called like one.
+// covers knows the secrets of this environment: the keys of all providers, and variables with the
+// name of a secret.
 func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	names := map[string]bool{}
 	for _, b := range model.Builtins() {
@@ -63,8 +65,9 @@ func covers(con *console.Console, ws *workspace.Workspace) (*cover, error) {
 	return c, nil
 }
 
-// clean returns text with [NAME] for each secret, the longest first: one may hold another. Secrets are found as they are and as
-// they stand in strings of JSON, however deep one holds another and whatever is escaped without need.
+// clean returns text with [NAME] for each secret, the longest first: one may hold another. Secrets
+// are found as they are, and escaped in strings of JSON, however deep one string holds another and
+// whatever is escaped without need.
 func (c *cover) clean(text string) string {
 	plain := unescaped(text)
 	for _, value := range slices.SortedFunc(maps.Keys(c.secrets), func(a, b string) int { return len(b) - len(a) }) {
@@ -77,7 +80,7 @@ func (c *cover) clean(text string) string {
 		var b strings.Builder
 		from, n := 0, 0
 		for part := range strings.SplitSeq(plain.text, want) {
-			if n > 0 { // part stands behind a secret
+			if n > 0 { // part is behind a secret
 				start, end := plain.span(n-len(want), n)
 				b.WriteString(text[from:start] + "[" + name + "]")
 				from = end
@@ -90,14 +93,14 @@ func (c *cover) clean(text string) string {
 	return text
 }
 
-// plainText is a text without the escapes of JSON. starts and ends tell where in the text with them each byte stands; nil where
-// there are none.
+// plainText is a text without the escapes of JSON. starts and ends are the places of each byte in
+// the text with them; nil if there are no escapes.
 type plainText struct {
 	text         string
 	starts, ends []int32
 }
 
-// span returns where the bytes from i to j stand, which are some.
+// span returns the place of the bytes from i to j, at least one.
 func (p plainText) span(i, j int) (start, end int) {
 	if p.starts == nil {
 		return i, j
@@ -105,8 +108,9 @@ func (p plainText) span(i, j int) (start, end int) {
 	return int(p.starts[i]), int(p.ends[j-1])
 }
 
-// unescaped puts what they stand for in the place of escapes, and of those that are escaped again. Other backslashes are dropped:
-// which of a row are escapes of one another depends on how often that was done.
+// unescaped replaces escapes by what they mean, and does so again for those that are escaped again.
+// Other backslashes are dropped: which backslashes of a row are escapes of one another depends on
+// how often that was done.
 func unescaped(text string) plainText {
 	if strings.IndexByte(text, '\\') < 0 {
 		return plainText{text: text}
@@ -138,7 +142,7 @@ func unescaped(text string) plainText {
 	return p
 }
 
-// escapedRune reads what stands behind the backslash of an escape; 0 = it is none.
+// escapedRune reads the text behind the backslash of an escape; 0 = it is none.
 func escapedRune(s string) (r rune, used int) {
 	if k := strings.IndexByte(`"/bfnrt`, s[0]); k >= 0 {
 		return rune("\"/\b\f\n\r\t"[k]), 1

@@ -1,9 +1,11 @@
-// Package trust keeps what a workspace brings along from having any effect before a person has trusted it.
+// Package trust is the gate before everything that a workspace brings along.
 //
-// A workspace is code: its config names models, gives tools commands and lets them run unattended. Until a person has trusted
-// it, in the state it is in, nothing of it is loaded. A Gate is the only way to its bytes: what passes is a Files, whose content
-// was read while it was looked at, and Hold refuses a config that was made of other bytes than these. Nothing outside of this
-// package opens a file of a workspace's .jp, but package profiles, for a path that the gate let pass and under Hold.
+// A workspace is code: its config names models, gives tools commands and lets them run unattended.
+// Until a person has trusted it, in its present state, nothing of it is loaded. A Gate is the only
+// way to its bytes. It returns Files, whose content was read while it was checked. Hold refuses a
+// config that was made of other bytes than these. Nothing outside of this package opens a file in
+// the .jp of a workspace, with one exception: package profiles does, for a path that the gate has
+// let pass, and Hold checks the result.
 package trust
 
 import (
@@ -23,20 +25,21 @@ import (
 	"jp/tools/unseen"
 )
 
-// Gate is the way to the files of one workspace. It remembers what passed, so that nobody is asked twice. Its exported fields
-// are set before it is used; then it is safe for concurrent use.
+// Gate is the way to the files of one workspace. It remembers what has passed, so that nobody is
+// asked twice. Its exported fields are set before it is used; then it is safe for concurrent use.
 type Gate struct {
 	Con *console.Console
 
-	// Root finds the workspace, and Records the folder where the record of the workspace at root is.
+	// Root finds the workspace. Records returns the folder of the trust record for the workspace at
+	// root.
 	Root    func() (string, error)
 	Records func(ctx context.Context, root string) (string, error)
 
-	// Page is what a person is shown who is asked for trust, laid out for width columns.
+	// Page is the text that a person sees who is asked for trust, laid out for width columns.
 	Page func(j Judgement, width int) (string, error)
 
-	Delegated bool // this is the run of a sub-agent, whose caller has passed the gate: see Tools
-	TakesNone bool // the command that is refused would run with --cfg NONE
+	Delegated bool // run of a sub-agent, whose caller has passed the gate: see Tools
+	TakesNone bool // the refused command would run with --cfg NONE
 
 	mu     sync.Mutex
 	passed *Files // nil = nothing did
@@ -47,19 +50,20 @@ type Gate struct {
 type Judgement struct {
 	Files   *Files
 	Record  *Record  // nil = never trusted
-	Changes []Change // against the record
+	Changes []Change // differences from the record
 	Path    string   // of the record
 	real    string   // canonical path of the workspace
-	env     bool     // JP_TRUST_WORKSPACE says so
-	none    bool     // the command that is refused would run with --cfg NONE
+	env     bool     // JP_TRUST_WORKSPACE says to trust it
+	none    bool     // the refused command would run with --cfg NONE
 }
 
-// OK reports whether the workspace may be loaded. One that brings nothing along needs nobody's trust.
+// OK reports whether the workspace may be loaded. A workspace that brings nothing along needs no
+// trust.
 func (j Judgement) OK() bool {
 	return j.env || j.Record != nil && len(j.Changes) == 0 || len(j.Files.Stamps) == 0
 }
 
-// Status is ok in words.
+// Status is OK in words.
 func (j Judgement) Status() string {
 	switch {
 	case j.OK():
@@ -70,7 +74,7 @@ func (j Judgement) Status() string {
 	return "untrusted"
 }
 
-// Judge looks at the workspace and at its record. It asks nobody.
+// Judge compares the workspace with its record. It asks nobody.
 func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 	j := Judgement{env: g.ByEnv(), none: g.TakesNone}
 	if err := j.fit(root); err != nil {
@@ -98,15 +102,16 @@ func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 	return j, nil
 }
 
-// Variable is 1 for CI, where what is checked out is trusted as it is. none keeps jp from the workspace's files without a
-// question: the sub-agents of a run that works without them get it.
+// Variable is the variable that replaces the question. It is 1 for CI, where a checkout is trusted
+// as it is. none keeps jp away from the workspace's files without a question: the sub-agents of a
+// run that works without them get it.
 const Variable = "JP_TRUST_WORKSPACE"
 
 func (g *Gate) ByEnv() bool { return g.Con.Getenv(Variable) == "1" }
 
 func (g *Gate) WithheldByEnv() bool { return g.Con.Getenv(Variable) == "none" }
 
-// ForChild is what the environment of a sub-agent says of trust; "" lets it look at the record.
+// ForChild is the value of Variable for a sub-agent; "" = it reads the record itself.
 func (g *Gate) ForChild() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,8 +124,9 @@ func (g *Gate) ForChild() string {
 	return ""
 }
 
-// fit refuses a .jp that is not the user's own: one that someone else made in a folder above, /tmp say, or a link to one that
-// belongs to another workspace. Root may work in others' checkouts where JP_TRUST_WORKSPACE says so, as containers do.
+// fit refuses a .jp that does not belong to the user: one that someone else made in a folder above,
+// such as /tmp, or a link to that of another workspace. root may work in checkouts of others where
+// JP_TRUST_WORKSPACE says so, as containers do.
 func (j Judgement) fit(root string) error {
 	jp := filepath.Join(root, ".jp")
 	info, err := os.Lstat(jp)
@@ -142,8 +148,8 @@ func (j Judgement) fit(root string) error {
 	return nil
 }
 
-// Pass is the gate. On a terminal it shows what an untrusted or changed workspace would allow and asks; otherwise it
-// refuses.
+// Pass is the gate. On a terminal it shows what an untrusted or changed workspace would allow, and
+// asks; otherwise it refuses.
 func (g *Gate) Pass(ctx context.Context) (*Files, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +178,8 @@ func (g *Gate) Pass(ctx context.Context) (*Files, error) {
 	return g.passed, nil
 }
 
-// again looks again at a workspace that is not as it was trusted, when no other jp is about to write to it.
+// again judges a workspace that differs from its record once more, when no other jp is about to
+// write to it.
 func (g *Gate) again(ctx context.Context, root string, j Judgement) (Judgement, error) {
 	lock := j.Path + ".lock"
 	if _, err := os.Stat(lock); j.Path == "" || err != nil {
@@ -200,14 +207,15 @@ func (g *Gate) PassUnasked(ctx context.Context) *Files {
 	return g.passed
 }
 
-// Passed returns what has passed, nil for nothing.
+// Passed returns what has passed; nil = nothing.
 func (g *Gate) Passed() *Files {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.passed
 }
 
-// MCPServers returns the bytes of .mcp.json in the workspace at root that may be used, nil when there are none.
+// MCPServers returns the bytes of .mcp.json in the workspace at root, if they may be used, or else
+// nil.
 func (g *Gate) MCPServers(root string) ([]byte, error) {
 	passed := g.Passed()
 	if passed == nil && g.Delegated && !g.WithheldByEnv() {
@@ -222,7 +230,8 @@ func (g *Gate) MCPServers(root string) ([]byte, error) {
 	return passed.Data[MCPFile], nil
 }
 
-// DefinedTools names the file of each definition in .jp/tools, of a workspace that was trusted already.
+// DefinedTools names the file of each definition in .jp/tools, for a workspace that is trusted
+// already.
 func (g *Gate) DefinedTools() map[string]string {
 	passed := g.Passed()
 	if passed == nil {
@@ -231,7 +240,8 @@ func (g *Gate) DefinedTools() map[string]string {
 	return passed.DefinedIn()
 }
 
-// Ask asks for trust and records it. The error is a refusal where nobody can answer, and for a no.
+// Ask asks for trust and records it. The error is a refusal if nobody can answer, or if the answer
+// is no.
 func (g *Gate) Ask(ctx context.Context, j Judgement) error {
 	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
@@ -258,9 +268,9 @@ func (g *Gate) Ask(ctx context.Context, j Judgement) error {
 	return g.Record(ctx, j)
 }
 
-// Refusal says that the workspace is not trusted, and why not any more.
+// Refusal returns the error that says why the workspace is not trusted, or is not any more.
 func (j Judgement) Refusal() error {
-	hint := "`jp trust --show` tells what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
+	hint := "`jp trust --show` says what it would allow, `jp trust` allows it" + wording.Either(j.none, "; --cfg NONE works without it", "")
 	if j.Record == nil {
 		return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("workspace %s: not trusted", j.Files.Root)}).WithHint("%s", hint)
 	}
@@ -275,8 +285,8 @@ func (j Judgement) Refusal() error {
 	return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: msg}).WithHint("%s", hint)
 }
 
-// Record records what j saw, and nothing that came up since. What another jp has trusted since, of what it wrote itself,
-// stays trusted.
+// Record records what j saw, and nothing that appeared since. If another jp has meanwhile trusted
+// files that it wrote itself, these stay trusted.
 func (g *Gate) Record(ctx context.Context, j Judgement) error {
 	return g.change(ctx, j.Path, j.real, func(now *Record) (Record, error) {
 		stamps := maps.Clone(j.Files.Stamps)
@@ -291,15 +301,16 @@ func (g *Gate) Record(ctx context.Context, j Judgement) error {
 	})
 }
 
-// Written adds to the record what jp itself has just written on a person's behalf, by slash path below root, and nothing
-// else: files that were there before stay as trusted or untrusted as they were.
+// Written adds to the record what jp itself has just written for a person, by slash path below
+// root, and nothing else: files that were there before stay trusted or untrusted.
 func (g *Gate) Written(ctx context.Context, root string, files map[string][]byte) error {
 	return g.Write(ctx, root, files, nil)
 }
 
-// Write is Written for files that write brings to where they belong, as one step with the record: whoever looks
-// at both holds the lock or looks again, see settled. The record says beforehand what is written: a jp that is killed on the
-// way leaves a workspace that is trusted as it was or as it was to be.
+// Write is Written together with the writing: write replaces the files, as one step with the
+// record. A reader of both holds the lock or reads again, see again. The record says beforehand
+// what is written. So if jp is killed meanwhile, the workspace is trusted as it was before or as it
+// was meant to be.
 func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, write func() error) error {
 	file, canonical, err := g.RecordPath(ctx, root)
 	if err != nil {
@@ -327,7 +338,7 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 			}
 			if err := write(); err != nil {
 				next.Writing = nil
-				_ = writeRecord(file, next) // else what was asked for stays trusted, should it come
+				_ = writeRecord(file, next) // otherwise what was announced stays trusted, in case it appears
 				return next, err
 			}
 		}
@@ -337,7 +348,7 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 	})
 }
 
-// Hold refuses a config that was made of files of .jp other than those of c; nil allows none.
+// Hold refuses a config that was made of other files of .jp than those of c; nil allows none.
 func (g *Gate) Hold(root string, r *profiles.Resolved, c *Files) error {
 	if root == "" {
 		return nil
@@ -354,7 +365,7 @@ func (g *Gate) Hold(root string, r *profiles.Resolved, c *Files) error {
 		case key == "":
 		case c == nil:
 			return (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("%s: the workspace is not trusted", l.File)}).
-				WithHint("`jp trust --show` tells what it would allow, `jp trust` allows it")
+				WithHint("`jp trust --show` says what it would allow, `jp trust` allows it")
 		case !c.Holds(key, l.SHA256):
 			return Exchanged(l.File)
 		}
@@ -367,9 +378,9 @@ func Exchanged(file string) error {
 		WithHint("`jp trust` shows what it allows now")
 }
 
-// Tools are the definitions of .jp/tools that may be used: those that passed the gate. A delegated run reads no other file
-// of the workspace, its config is the one its trusted caller stored; it asks nobody, and is refused when a definition is not
-// as it was trusted.
+// Tools are the definitions of .jp/tools that may be used: those that passed the gate. A delegated
+// run reads no other file of the workspace, since its config is the one that its trusted caller has
+// stored. It asks nobody, and is refused when a definition differs from the trusted one.
 func (g *Gate) Tools(ctx context.Context) (map[string]tools.Definition, error) {
 	passed := g.Passed()
 	if passed == nil && g.Delegated && !g.WithheldByEnv() {

@@ -23,19 +23,21 @@ import (
 	"jp/tools/files"
 )
 
-// Bounds of what a workspace may bring along. Beyond them it cannot be trusted: what is not hashed is not loaded.
+// Bounds of what a workspace may bring along. Beyond them it cannot be trusted: a file without a
+// hash is not loaded.
 const (
 	maxContributed      = 4096     // files and folders
 	maxContributedFile  = 16 << 20 // bytes of one file
 	maxContributedTotal = 64 << 20 // bytes of all
 	maxContributedDepth = 32       // folders in one another
-	MaxContributedKept  = 1 << 20  // bytes of a file whose content is kept; no loader takes more
+	MaxContributedKept  = 1 << 20  // bytes of a file whose content stays in memory; no loader takes more
 )
 
 // MCPFile is where a workspace names MCP servers, as for other agents.
 const MCPFile = ".mcp.json"
 
-// Files is what a workspace brings along, as it was when it was looked at. Immutable after contributed returns.
+// Files is what a workspace brings along, as it was when it was read. It does not change
+// afterwards.
 type Files struct {
 	Root   string            // the folder that holds .jp
 	Stamps map[string]string // by slash path below root; see fileStamp
@@ -54,12 +56,13 @@ type Files struct {
 // TARGET is quoted as in Go, so that no target reads like another one and what it leads to.
 func fileStamp(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// DataStamp is the stamp of a regular file with these bytes.
+// DataStamp returns the stamp of a regular file with these bytes.
 func DataStamp(data []byte) string { return fileStamp(sha256.Sum256(data)) }
 
-// look reads everything that the workspace at root could have jp load: all of .jp, and below root itself the skills,
-// instructions and MCP servers. Links are followed as loaders follow them, inside .jp or the workspace and not out of it.
-// Nothing is opened but regular files and folders. An *exit.Error says what cannot be trusted, another error what jp lacks to read it.
+// look reads everything of the workspace at root that jp could load: all of .jp, and below root
+// itself the skills, instructions and MCP servers. Links are followed as loaders follow them,
+// within .jp or the workspace. Only regular files and folders are opened. An *exit.Error says what
+// cannot be trusted; another error says that this process could not read it.
 func look(root string) (*Files, error) {
 	c := &Files{Root: root, Stamps: map[string]string{}, Data: map[string][]byte{}}
 	if err := c.tree(filepath.Join(root, ".jp"), ".jp", "."); err != nil {
@@ -79,7 +82,8 @@ func lookTools(root string) (*Files, error) {
 	return c, c.tree(filepath.Join(root, ".jp"), ".jp", "tools")
 }
 
-// tree adds what is at name, below the folder jail that nothing leads out of. prefix is the path of jail below the workspace.
+// tree adds the file or folder name below the folder jail, which nothing leads out of. prefix is
+// the path of jail below the workspace.
 func (c *Files) tree(jail, prefix, name string) error {
 	root, err := os.OpenRoot(jail)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +96,7 @@ func (c *Files) tree(jail, prefix, name string) error {
 	return c.add(root, prefix, name, nil)
 }
 
-// ErrNotText is a name, or the target of a link, that no record of trust can hold.
+// ErrNotText is the error for a name, or the target of a link, that no record of trust can hold.
 var ErrNotText = errors.New("is not UTF-8")
 
 // add stamps one path; up are the folders that it is in.
@@ -122,7 +126,7 @@ func (c *Files) add(root *os.Root, prefix, name string, up []fs.FileInfo) error 
 		}
 		link = "link:" + strconv.Quote(to)
 		if info, err = root.Stat(name); err != nil {
-			c.Stamps[key] = link // out of the jail, in a circle, or to nothing
+			c.Stamps[key] = link // it leads out of the jail, in a circle, or to nothing
 			return nil
 		}
 	}
@@ -173,7 +177,7 @@ func (c *Files) folder(root *os.Root, prefix, name string, info fs.FileInfo, up 
 	return nil
 }
 
-// read hashes a regular file. data is nil when it is larger than what is kept.
+// read hashes a regular file. data is nil when the file is larger than MaxContributedKept.
 func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []byte, err error) {
 	data, _, err = files.ReadRegular(root, name, maxContributedFile, 0)
 	switch {
@@ -192,7 +196,8 @@ func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []
 	return sum, data, nil
 }
 
-// Unfit is the error for what keeps a workspace from being trusted at all, unless it is this process that lacks something.
+// Unfit returns the error for a file because of which a workspace cannot be trusted at all, or, if
+// only this process cannot read the file, the error of that.
 func (c *Files) Unfit(key string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -207,13 +212,15 @@ func (c *Files) Unfit(key string, err error) error {
 		WithHint("every file that a workspace has jp load is hashed; move away what does not belong in .jp")
 }
 
-// Holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in hex.
+// Holds reports whether the file that was loaded from key is one of c, byte for byte. sha is in
+// hex.
 func (c *Files) Holds(key, sha string) bool {
 	stamp := c.Stamps[key]
 	return sha != "" && (stamp == "sha256:"+sha || strings.HasPrefix(stamp, "link:") && strings.HasSuffix(stamp, " sha256:"+sha))
 }
 
-// inJP returns the slash path below root of a file in .jp, whatever links lead there; "" for files elsewhere.
+// inJP returns the slash path below root of a file in .jp, even if links lead there; "" for files
+// elsewhere.
 func inJP(root, file string) string {
 	below := func(dir, file string) string {
 		if rel, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(rel) {
@@ -235,7 +242,8 @@ func inJP(root, file string) string {
 	return below(jp, file)
 }
 
-// Tools decodes the definitions in .jp/tools from what was read, so that nothing else can take their place.
+// Tools decodes the definitions in .jp/tools from the bytes that were read, so that no others can
+// take their place.
 func (c *Files) Tools() (map[string]tools.Definition, error) {
 	const folder = ".jp/tools"
 	files := map[string][]byte{}
@@ -243,7 +251,7 @@ func (c *Files) Tools() (map[string]tools.Definition, error) {
 		name, ok := strings.CutPrefix(key, folder+"/")
 		definition := strings.HasSuffix(name, ".toml")
 		if !ok || definition && (strings.Contains(name, "/") || strings.HasPrefix(name, ".")) {
-			continue // a definition stands in the folder itself; scripts may stand below
+			continue // a definition is in the folder itself; scripts may be below
 		}
 		switch data, ok := c.Data[key]; {
 		case ok:
@@ -262,7 +270,7 @@ func (c *Files) Tools() (map[string]tools.Definition, error) {
 	return found, err
 }
 
-// definitionAt is the place of the source of a definition in .jp/tools.
+// definitionAt is the path of a definition in .jp/tools, from its source.
 func (c *Files) definitionAt(name string) string {
 	key := c.DefinedIn()[name]
 	return fmt.Sprintf("%s:%d", filepath.Join(c.Root, filepath.FromSlash(key)), max(c.KeyLines(key)["source"], 1))
@@ -306,7 +314,7 @@ func (c *Files) Definition(key string) (tools.Definition, bool) {
 	return tools.Definition{}, false
 }
 
-// sub is the part of stamps below a folder.
+// sub returns the stamps below a folder.
 func sub(stamps map[string]string, folder string) map[string]string {
 	out := map[string]string{}
 	for key, stamp := range stamps {
@@ -317,7 +325,7 @@ func sub(stamps map[string]string, folder string) map[string]string {
 	return out
 }
 
-// InSkills is the key, for trust, of a skill's file beside .jp in the workspace at root; "" for any other file.
+// InSkills is the key of a skill's file beside .jp in the workspace at root; "" for any other file.
 func InSkills(root, file string) string {
 	rel, err := filepath.Rel(root, file)
 	if err != nil || !filepath.IsLocal(rel) {

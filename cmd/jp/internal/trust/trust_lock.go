@@ -12,10 +12,12 @@ import (
 	"jp/tools/files"
 )
 
-// lockWait is how long a change of a trust record or a config file waits for another jp's, which takes milliseconds.
+// lockWait is how long a change of a trust record or a config file waits for another jp, whose
+// change takes milliseconds.
 const lockWait = 10 * time.Second
 
-// LockFile waits for the lock that file, which is made and never removed, stands for, and returns what gives it up.
+// LockFile waits for the lock file, which it makes and never removes, and returns the function that
+// unlocks it.
 func LockFile(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err

@@ -21,20 +21,20 @@ import (
 	"jp/tools/files"
 )
 
-// Record is what a person has trusted: one file for each workspace, in the folder of its store, where no tool and no
-// workspace reaches.
+// Record is what a person has trusted: one file for each workspace, in the folder of its store,
+// where no tool and no workspace reaches.
 type Record struct {
 	Version   int               `json:"version"`
 	Workspace string            `json:"workspace"` // canonical path, see pathText
 	TrustedAt time.Time         `json:"trusted_at"`
 	Files     map[string]string `json:"files"` // stamps by slash path below the workspace
 
-	// Writing are stamps of what a jp is about to write on a person's behalf, and has written or not where it was killed: such
-	// a file is trusted as it was and as it will be.
+	// Writing are the stamps of files that a jp is about to write for a person. If that jp was
+	// killed they may be written or not: such a file is trusted in both forms.
 	Writing map[string]string `json:"writing,omitempty"`
 }
 
-// known are the stamps that are trusted while present is what is there.
+// known returns the stamps that are trusted while present are those of the workspace.
 func (r Record) known(present map[string]string) map[string]string {
 	list := maps.Clone(r.Files)
 	for key, stamp := range r.Writing {
@@ -50,7 +50,7 @@ const (
 	maxRecord    = 8 << 20 // bytes
 )
 
-// RecordPath is where the record of a workspace is, and the workspace's canonical path.
+// RecordPath returns the path of the record of a workspace, and the workspace's canonical path.
 func (g *Gate) RecordPath(ctx context.Context, root string) (file, canonical string, err error) {
 	dir, err := g.Records(ctx, root)
 	if err != nil {
@@ -63,8 +63,8 @@ func (g *Gate) RecordPath(ctx context.Context, root string) (file, canonical str
 	return filepath.Join(dir, "trust-"+hex.EncodeToString(sum[:8])+".json"), canonical, nil
 }
 
-// readRecord returns the record of a workspace, nil when there is none. One that could be someone else's word, or says nothing
-// that makes sense, counts as none, and complaint tells why.
+// readRecord returns the record of a workspace, nil when there is none. A record that someone else
+// could have written, or that makes no sense, counts as none, and complaint says why.
 func readRecord(file, canonical string) (r *Record, complaint string) {
 	bad := func(why string) (*Record, string) {
 		return nil, fmt.Sprintf("trust record %s: not used: %s", file, why)
@@ -88,7 +88,8 @@ func readRecord(file, canonical string) (r *Record, complaint string) {
 	return r, ""
 }
 
-// pathText is a path as JSON can hold it: quoted, as no absolute path begins, where it is not UTF-8.
+// pathText is a path as JSON can hold it. If it is not UTF-8 it is quoted, and no absolute path
+// begins with a quote.
 func pathText(path string) string {
 	if utf8.ValidString(path) {
 		return path
@@ -96,7 +97,8 @@ func pathText(path string) string {
 	return strconv.Quote(path)
 }
 
-// ReadOwn returns the bytes of a record, nil when there is none. Of one that could be someone else's word complaint tells why.
+// ReadOwn returns the bytes of a record, nil when there is none. If someone else could have written
+// it, complaint says why.
 func ReadOwn(file string) (data []byte, complaint string) {
 	data, info, err := files.ReadRegular(files.Disk{}, file, maxRecord, files.NoLink|files.Own)
 	var large *files.LargeError
@@ -110,7 +112,7 @@ func ReadOwn(file string) (data []byte, complaint string) {
 	case info.Mode().Perm()&0o022 != 0:
 		return nil, "others may write to it"
 	}
-	return append([]byte{}, data...), "" // an empty file is none that was never written
+	return append([]byte{}, data...), "" // an empty file was never written as a record
 }
 
 // writeRecord replaces the record of a workspace, whole or not at all.
@@ -123,7 +125,7 @@ func writeRecord(file string, r Record) error {
 	return WriteOwn(file, data)
 }
 
-// WriteOwn puts data in the place of a record, whole or not at all.
+// WriteOwn replaces a record, or makes it, whole or not at all.
 func WriteOwn(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -132,7 +134,7 @@ func WriteOwn(file string, data []byte) error {
 	return files.Replace(file, append(data, '\n'), 0o600)
 }
 
-// Change is a difference between what was trusted and what is there.
+// Change is a difference between what was trusted and the workspace.
 type Change struct {
 	Path  string `json:"path"`
 	State string `json:"state"` // new, changed, gone; same where all files are listed
@@ -161,8 +163,9 @@ func Changes(trusted, present map[string]string) []Change {
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// change replaces the record in file by what change makes of the present one (nil = none, or none that counts), as one
-// step: no other jp changes it meanwhile. A file of its own is locked, since the record is replaced, and never removed.
+// change replaces the record in file by what change returns for the present one (nil = none, or
+// none that counts), as one step: no other jp changes it meanwhile. The lock is a file of its own,
+// which is never removed, since the record itself is replaced.
 func (g *Gate) change(ctx context.Context, file, canonical string, change func(now *Record) (Record, error)) error {
 	unlock, err := LockFile(ctx, file+".lock")
 	if err != nil {

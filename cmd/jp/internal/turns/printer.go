@@ -26,7 +26,7 @@ type Printer struct {
 	Style  string
 	Layout *markdown.Style // nil = text as it is
 	turn   int
-	lines  bool                          // the last thing written was a line of a list
+	lines  bool                          // last thing written was a line of a list
 	Calls  map[string]convstore.ToolCall // without a result so far
 	order  []string
 }
@@ -123,11 +123,11 @@ func (p *Printer) Event(e convstore.Event) error {
 			p.piece(b.Name, p.shown(string(b.Raw)))
 		}
 	}
-	_, err := p.W.Write(nil) // the buffer's sticky error: stop reading when nobody listens
+	_, err := p.W.Write(nil) // the buffer remembers its error: stop reading when nobody listens
 	return err
 }
 
-// Pending tells of calls whose result never came.
+// Pending prints calls whose result never came.
 func (p *Printer) Pending() {
 	for _, id := range p.order {
 		if call, ok := p.Calls[id]; ok {
@@ -143,7 +143,7 @@ func (p *Printer) toolLine(call convstore.ToolCall, name, result string) {
 	p.line(fmt.Sprintf("%s %s: %s", name, args, result))
 }
 
-// resultSummary says in a few words what a tool gave back.
+// resultSummary says in a few words what a tool returned.
 func resultSummary(r convstore.ToolResult) string {
 	if !r.IsError {
 		return term.Count(int64(len(r.Text))) + " bytes"
@@ -168,7 +168,7 @@ func (p *Printer) said(text string) string {
 	return markdown.Render(text, *p.Layout)
 }
 
-// typed is text of the user: its lines stay lines, only longer ones are wrapped.
+// typed is text of the user: its lines stay, and only longer ones are wrapped.
 func (p *Printer) typed(text string) string {
 	if p.Layout == nil {
 		return p.IO.Text(text)
@@ -176,7 +176,7 @@ func (p *Printer) typed(text string) string {
 	return markdown.Plain(text, p.Layout.Width)
 }
 
-// shown is data, as it is.
+// shown is data, unchanged.
 func (p *Printer) shown(text string) string {
 	if p.Layout == nil {
 		return p.IO.Text(text)
@@ -201,12 +201,12 @@ func (p *Printer) line(text string) {
 	p.lines = true
 }
 
-// Compacted says what a compaction has done.
+// Compacted prints what a compaction has done.
 func Compacted(c convstore.Compaction) string {
 	return "compacted: " + LeftOut(c) + "; print still shows everything"
 }
 
-// LeftOut says what a compaction leaves out, and what comes of it.
+// LeftOut says what a compaction leaves out, and what follows from that.
 func LeftOut(c convstore.Compaction) string {
 	var what []string
 	if n := len(c.Results); n > 0 {

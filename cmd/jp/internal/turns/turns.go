@@ -16,7 +16,7 @@ type Flags struct {
 	Turn        command.Maybe[string]
 }
 
-// LastFirst are --last and --first.
+// LastFirst returns the flags --last and --first.
 func (f *Flags) LastFirst() []*command.Option {
 	return []*command.Option{
 		command.IntMaybe(&f.Last, "last", "N", 0, 1, "the last N turns (1 without N)"),
@@ -24,7 +24,7 @@ func (f *Flags) LastFirst() []*command.Option {
 	}
 }
 
-// Turns returns the range that was chosen; all turns when none was.
+// Turns returns the chosen range; all turns when no flag chose any.
 func (f *Flags) Turns() (convstore.Range, error) {
 	given := map[string]bool{"--last": f.Last.Set, "--first": f.First.Set, "--turn": f.Turn.Set}
 	if err := command.OnlyOne(given, "--last", "--first", "--turn"); err != nil {

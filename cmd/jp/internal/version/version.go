@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Version is the version of this source tree; a build of a tagged module knows better.
+// Version is the version of this source tree. A build of a tagged module has its own.
 const Version = "0.1.0-dev"
 
 // Info is what is known of this program.
@@ -28,7 +28,7 @@ func OfBuild() Info {
 	return v
 }
 
-// built adds what the build knows: the tag it was made from, if any, and the commit.
+// built adds what the build knows: the tag that it was made from, if any, and the commit.
 func (v *Info) built(info *debug.BuildInfo) {
 	if info == nil {
 		return

@@ -10,8 +10,9 @@ import (
 	"jp/profiles"
 )
 
-// Closed are the folders that no tool reaches, whatever it is granted: of the store, of the state (trust, the program
-// that tools run), and of the user's own config, which may do what a workspace may not.
+// Closed are the folders that no tool reaches, whatever it is granted: those of the store, of the
+// state (trust, the program that tools run), and of the user's own config, which may do what a
+// workspace may not.
 func (w *Workspace) Closed() []string {
 	var list []string
 	if dir := w.Con.StateDir(); dir != "" {
@@ -29,9 +30,10 @@ func (w *Workspace) Closed() []string {
 	return list
 }
 
-// Sealed are the files and folders that no tool writes: what the user's own config consists of outside of its folder, which its
-// files extend or a link in it leads to, and every link on the way to a closed folder or to one of these. Whoever writes one
-// of them decides what the config says.
+// Sealed are the files and folders that no tool writes. These are files of the user's own config
+// outside of its folder (its files extend them, or a link in it leads there), and every link on the
+// way to a closed folder or to one of these. A program that writes one of them decides what the
+// config says.
 func (w *Workspace) Sealed() []string {
 	var list []string
 	for _, dir := range w.Closed() {
@@ -50,7 +52,7 @@ func (w *Workspace) Sealed() []string {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
-				return nil // no config is read from what cannot be
+				return nil // a file that cannot be read is no config
 			case d.IsDir() && d.Name() == ".git":
 				return filepath.SkipDir
 			case d.Type()&fs.ModeSymlink != 0:
@@ -63,8 +65,8 @@ func (w *Workspace) Sealed() []string {
 	return slices.Compact(list)
 }
 
-// behind follows an absolute path through its links: where each of them stands, and where the last one leads, whether something is
-// there or not.
+// behind follows an absolute path through its links. It returns the path of each link, and the path
+// that the last one leads to, which need not exist.
 func behind(path string) (links []string, end string) {
 	const most = 40 // as the system has it
 	path = filepath.Clean(path)
@@ -86,7 +88,7 @@ func behind(path string) (links []string, end string) {
 	return links, path
 }
 
-// firstLink is the topmost link in a path, "" for none, and what stands behind it.
+// firstLink returns the topmost link in a path, "" for none, and the rest behind it.
 func firstLink(path string) (at, rest string) {
 	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, name := range names {

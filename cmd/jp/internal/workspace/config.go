@@ -46,7 +46,7 @@ func (w *Workspace) ConfigOf(ctx context.Context, id command.Maybe[string], ds [
 	return r, err
 }
 
-// TrustedSources says where config comes from, without asking for trust.
+// TrustedSources returns the sources of config, without asking for trust.
 func (w *Workspace) TrustedSources(ctx context.Context) profiles.Sources {
 	src := w.UserSources()
 	if w.Gate.PassUnasked(ctx) != nil {

@@ -28,7 +28,7 @@ func TargetFlag(p *command.Maybe[string], name, arg, usage string) *command.Opti
 	return command.StringMaybe(p, name, arg, IsTarget, usage)
 }
 
-// DefaultTmp is how long a conversation lives that expires without saying when.
+// DefaultTmp is how long a conversation lives that expires, if no time is given.
 const DefaultTmp = 24 * time.Hour
 
 // PrintIDs writes ids, one per line.

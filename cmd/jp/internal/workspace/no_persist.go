@@ -16,11 +16,11 @@ import (
 	"jp/convstore"
 )
 
-// vanishingName begins the name of a folder that a run with --no-persist has for itself; digits follow.
+// vanishingName begins the name of the folder of a run with --no-persist; digits follow.
 const vanishingName = "jp-no-persist-"
 
-// vanishingDir is such a folder. It is locked as long as the run lives, also when the run is killed: the kernel frees the lock then,
-// and the next such run removes the folder.
+// vanishingDir is such a folder. It is locked as long as the run lives. If the run is killed, the
+// kernel frees the lock and the next such run removes the folder.
 type vanishingDir struct {
 	path string
 	lock *os.File
@@ -36,15 +36,15 @@ func makeVanishing(place string) (*vanishingDir, error) {
 		switch {
 		case err == nil:
 			return dir, nil
-		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // another run sweeps it: it was not locked yet
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, fs.ErrNotExist): // another run removes it: it was not locked yet
 		default:
 			return nil, errors.Join(err, os.Remove(path))
 		}
 	}
 }
 
-// lockVanishing returns the folder of a run that is not alive, or of this one. Others get unix.EWOULDBLOCK, or fs.ErrNotExist where
-// the folder is gone.
+// lockVanishing locks the folder of a run that is dead, or of this one. For others the error is
+// unix.EWOULDBLOCK, or fs.ErrNotExist if the folder is gone.
 func lockVanishing(path string) (*vanishingDir, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,12 +80,14 @@ func isStill(dir *os.File, path string) error {
 	return nil
 }
 
-// remove removes the folder, and gives up its lock when nothing is left that another run could take for its own.
+// remove removes the folder. It unlocks it when nothing is left that another run could take for its
+// own.
 func (d *vanishingDir) remove() error {
 	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
 }
 
-// sweepVanished removes what runs that were killed have left in a folder. What cannot be removed is left to the next one.
+// sweepVanished removes what killed runs have left in a folder. What it cannot remove is left to
+// the next run.
 func sweepVanished(place string) {
 	entries, _ := os.ReadDir(place)
 	for _, e := range entries {
@@ -99,15 +101,16 @@ func sweepVanished(place string) {
 	}
 }
 
-// removeVanishing removes the store of a run with --no-persist that is ended by force; if it cannot, the next run does.
+// removeVanishing removes the store of a run with --no-persist that is ended by force. If it
+// cannot, the next run does.
 func (w *Workspace) removeVanishing() {
 	if dir := w.vanishing.Load(); dir != nil {
 		_ = os.RemoveAll(dir.path)
 	}
 }
 
-// MakeStore makes a store for one run, and what removes it. It is kept in memory where the system has a place for that. What runs
-// have left that were killed is removed first.
+// MakeStore makes a store for one run, and returns the function that removes it. It is in memory
+// where the system has a place for that. First it removes what killed runs have left.
 func (w *Workspace) MakeStore() (st *convstore.Store, remove func(), err error) {
 	places := w.vanishingPlaces()
 	for _, place := range places {

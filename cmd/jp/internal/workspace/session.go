@@ -7,7 +7,8 @@ import (
 	"jp/cmd/jp/internal/exit"
 )
 
-// Session names who the active conversation belongs to: $JP_SESSION, else the controlling terminal; "" without either.
+// Session names the owner of the active conversation: $JP_SESSION, else the controlling terminal;
+// "" without either.
 func (w *Workspace) Session() string {
 	if s := w.Con.Getenv("JP_SESSION"); s != "" {
 		if len(s) > 200 {
@@ -19,7 +20,7 @@ func (w *Workspace) Session() string {
 	return terminalSession()
 }
 
-// ErrNoSession is for --activate where nothing could hold the active conversation.
+// ErrNoSession is the error of --activate where there is no session.
 func ErrNoSession() error {
 	return exit.Usagef("--activate: this process belongs to no session").
 		WithHint("it has no terminal; set JP_SESSION to a name of your choice")

@@ -11,8 +11,8 @@ import (
 	"jp/convstore"
 )
 
-// Target finds one conversation by what a user calls it: an id, ., active, recent, newest or previous. Whether an id
-// exists is left to whoever looks at it. Inside a tool only an id names one.
+// Target finds one conversation by what a user calls it: an id, ., active, recent, newest or
+// previous. It does not check that an id exists. Inside a tool only an id is allowed.
 func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, error) {
 	if w.Within != nil {
 		return convstore.ParseID(word)
@@ -55,7 +55,7 @@ func (w *Workspace) Target(ctx context.Context, word string) (convstore.ID, erro
 	return convstore.ParseID(word)
 }
 
-// IsTarget reports whether a word calls a conversation, whether there is such a one or not.
+// IsTarget reports whether a word names a conversation, existing or not.
 func IsTarget(word string) bool {
 	switch word {
 	case ".", "active", "previous", "recent", "newest":
@@ -65,7 +65,7 @@ func IsTarget(word string) bool {
 	return err == nil
 }
 
-// OrActive is the targets of a command that only reads: without any, the active conversation.
+// OrActive returns the targets of a command that only reads: without any, the active conversation.
 func OrActive(words []string) []string {
 	if len(words) == 0 {
 		return []string{"active"}
@@ -73,7 +73,8 @@ func OrActive(words []string) []string {
 	return words
 }
 
-// OneTarget is Target for a command that takes one conversation and leaves stdin free: - is the one id on it.
+// OneTarget is Target for a command that takes one conversation and does not read stdin otherwise:
+// - is the one id on it.
 func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, error) {
 	if word != "-" {
 		return w.Target(ctx, word)
@@ -88,8 +89,8 @@ func (w *Workspace) OneTarget(ctx context.Context, word string) (convstore.ID, e
 	return ids[0], nil
 }
 
-// Targets finds several conversations. - stands for the ids on stdin, one per line or separated by spaces; none there is no
-// error. Ids given twice are kept once.
+// Targets finds several conversations. - means the ids on stdin, one per line or separated by
+// spaces; an empty stdin is no error. Each id counts once.
 func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID, error) {
 	var ids []convstore.ID
 	seen := map[convstore.ID]bool{}
@@ -125,7 +126,7 @@ func (w *Workspace) Targets(ctx context.Context, words []string) ([]convstore.ID
 	return ids, nil
 }
 
-// InputError is what a failed read of stdin is to the user; its end is no failure.
+// InputError is the error for a failed read of stdin; its end is no failure.
 func InputError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
@@ -133,7 +134,8 @@ func InputError(err error) error {
 	return &exit.Error{Code: "failed", Status: exit.Failed, Msg: "stdin: " + err.Error(), Err: err}
 }
 
-// Below returns the view of a --root or --root-id: the strict descendants of what word names, by all links.
+// Below returns the view of a --root or --root-id: the strict descendants of the conversation that
+// word names, by all links.
 func (w *Workspace) Below(ctx context.Context, word string) (convstore.View, error) {
 	id, err := w.Target(ctx, word)
 	if err != nil {
@@ -146,7 +148,8 @@ func (w *Workspace) Below(ctx context.Context, word string) (convstore.View, err
 	return view.Under(ctx, id)
 }
 
-// View returns all conversations that the command may see: those of the store, or inside a tool those below its caller.
+// View returns all conversations that the command may see: those of the store, or inside a tool
+// those below its caller.
 func (w *Workspace) View(ctx context.Context) (convstore.View, error) {
 	if w.Within != nil {
 		return w.Within.View, nil

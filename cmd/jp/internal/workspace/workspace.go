@@ -1,5 +1,6 @@
-// Package workspace is where a command works: the folder that holds .jp, the store of that, the session, and what this machine's
-// settings say. It looks everything up when it is first asked for: a command that needs no workspace reads no file.
+// Package workspace is where a command works: the folder that holds .jp, its store, the session,
+// and the settings of this machine. Everything is looked up when it is first asked for: a command
+// that needs no workspace reads no file.
 package workspace
 
 import (
@@ -22,13 +23,15 @@ import (
 	"jp/tools/fs"
 )
 
-// Workspace is where a command works: its workspace, the store of that, and the settings of this machine. Everything is looked up when
-// it is first asked for, and belongs to it. Not for concurrent use, but for its gate.
+// Workspace is where a command works: its workspace, the store of that, and the settings of this
+// machine. Everything is looked up when it is first asked for, and belongs to it. It is not for
+// concurrent use, except its gate.
 type Workspace struct {
 	Con  *console.Console
 	Gate *trust.Gate
 
-	// Within is all that a command line of a jp inside a tool can see: there is no workspace behind it. Nil for all others.
+	// Within is all that a command line of a jp inside a tool can see: there is no workspace behind
+	// it. Nil for all others.
 	Within *convstore.Scope
 
 	Patience time.Duration // for the store's lock; 0 = the store's own
@@ -37,10 +40,10 @@ type Workspace struct {
 	root      string
 	settings  *profiles.Config // machine settings, from the last config that was resolved
 	userFiles []string         // the files of the user's own config and folders of its profiles, from the same
-	growing   []fs.Growing     // where its patterns look for more files
+	growing   []fs.Growing     // folders and patterns of files that its config would read too
 	st        *convstore.Store
 	vanishing atomic.Pointer[vanishingDir] // of the store of a run with --no-persist
-	none      bool                         // the command says NONE: a broken config of the user's is a warning
+	none      bool                         // the command says NONE: a broken config of the user is a warning
 }
 
 // New returns where a command with this console works.
@@ -51,12 +54,12 @@ func New(con *console.Console) *Workspace {
 	return w
 }
 
-// SetDirectives notes whether the directives of the command hold NONE.
+// SetDirectives records whether the directives of the command have NONE.
 func (w *Workspace) SetDirectives(ds []profiles.Directive) {
 	w.none = slices.ContainsFunc(ds, func(d profiles.Directive) bool { return d.Text == "NONE" })
 }
 
-// Found returns the folder that holds .jp if workspace has found it, else "".
+// Found returns the folder that holds .jp if Root has found it, else "".
 func (w *Workspace) Found() string { return w.root }
 
 // Opened returns the store if it was asked for, else nil.
@@ -65,11 +68,11 @@ func (w *Workspace) Opened() *convstore.Store { return w.st }
 // UsesNone reports whether reset has found NONE.
 func (w *Workspace) UsesNone() bool { return w.none }
 
-// Growing returns where patterns of the user's config look for more files.
+// Growing returns the folders and patterns where the user's config would read more files.
 func (w *Workspace) Growing() []fs.Growing { return w.growing }
 
-// Root returns the folder that holds .jp: at or above --workspace, else the working directory. The error for none wraps
-// profiles.ErrNoWorkspace.
+// Root returns the folder that holds .jp: at or above --workspace, else the working directory. The
+// error for none wraps profiles.ErrNoWorkspace.
 func (w *Workspace) Root() (string, error) {
 	if w.Con.InTool {
 		return "", ErrInTool()
@@ -111,7 +114,7 @@ func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive)
 	return r, nil
 }
 
-// know keeps what r says about this machine.
+// know stores what r says about this machine.
 func (w *Workspace) know(r *profiles.Resolved) {
 	w.Con.LogDefault = r.Config.Log.File
 	w.settings, w.userFiles, w.growing = &r.Config, slices.Clone(r.UserFolders), nil
@@ -125,8 +128,8 @@ func (w *Workspace) know(r *profiles.Resolved) {
 	}
 }
 
-// Machine returns the settings of this machine alone. They never come from a workspace, so a broken one does not keep
-// anybody from their conversations.
+// Machine returns the settings of this machine alone. They never come from a workspace, so a broken
+// workspace does not keep anybody from their conversations.
 func (w *Workspace) Machine() (*profiles.Config, error) {
 	if w.Con.InTool {
 		return nil, ErrInTool()
@@ -170,7 +173,8 @@ func (w *Workspace) Store(context.Context) (*convstore.Store, error) {
 func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 	env := convstore.Env{Get: w.Con.Getenv, Notice: func(s string) { w.Con.Note("%s", s) }}
 	if w.Con.Getenv("JP_STORE") == "" {
-		// With JP_STORE the user's config is not needed, and a child of a run must not stumble over it.
+		// With JP_STORE the user's config is not needed, and a mistake in it must not end a child
+		// of a run.
 		m, err := w.Machine()
 		if err != nil {
 			return nil, err
@@ -184,7 +188,7 @@ func (w *Workspace) storeOf(root string) (*convstore.Store, error) {
 	return convstore.Open(dir, convstore.Options{ReadOnly: w.Con.Globals.NoPersist, Deadline: w.Patience, Patient: w.Subagent, Notice: env.Notice, Workspace: root})
 }
 
-// Persist refuses a command that does nothing but write when writing was ruled out.
+// Persist refuses a command that only writes, with --no-persist.
 func (w *Workspace) Persist(command string) error {
 	if w.Con.Globals.NoPersist {
 		return exit.Usagef("%s: --no-persist leaves nothing to do", command)
@@ -192,8 +196,9 @@ func (w *Workspace) Persist(command string) error {
 	return nil
 }
 
-// Sources says where config comes from for a command line with these directives. The workspace is part of it only behind the
-// gate. With NONE, which loads nothing of a workspace by itself, an untrusted one is left out without a question.
+// Sources returns the sources of config for a command line with these directives. The workspace is
+// one of them only behind the gate. With NONE, which by itself loads nothing of a workspace, an
+// untrusted one is left out without a question.
 func (w *Workspace) Sources(ctx context.Context, ds []profiles.Directive) (profiles.Sources, error) {
 	src := w.UserSources()
 	if WithNone(ds) {
@@ -220,7 +225,7 @@ func WithNone(ds []profiles.Directive) bool {
 	return false
 }
 
-// UserSources is everything but the workspace.
+// UserSources are all sources but the workspace.
 func (w *Workspace) UserSources() profiles.Sources {
 	return profiles.Sources{
 		UserDir: profiles.UserDir(w.Con.Env.Environ), Dir: cmp.Or(w.Con.Env.Dir, w.root), Environ: w.Con.Env.Environ,
@@ -228,8 +233,8 @@ func (w *Workspace) UserSources() profiles.Sources {
 	}
 }
 
-// Resolve is profiles.Resolve, held to what passed the gate: a file of .jp that was exchanged since, or that never passed, is
-// refused.
+// Resolve is profiles.Resolve with a check: a file of .jp that was exchanged since it passed the
+// gate, or that never passed, is refused.
 func (w *Workspace) Resolve(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := profiles.Resolve(src, ds, flags)
 	if err != nil {
@@ -238,7 +243,7 @@ func (w *Workspace) Resolve(src profiles.Sources, ds, flags []profiles.Directive
 	return r, w.Gate.Hold(w.root, r, w.Gate.Passed())
 }
 
-// trustRecords is the folder of the records of trust for the workspace at root: that of its store.
+// trustRecords is the folder of the trust record for the workspace at root: that of its store.
 func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, err error) {
 	var st *convstore.Store
 	if root == w.root {
@@ -252,10 +257,11 @@ func (w *Workspace) trustRecords(ctx context.Context, root string) (dir string, 
 	return filepath.Dir(st.Path()), nil
 }
 
-// ErrInTool is what a guest reaches for and does not have. The list of verbs and flags lets no command come here.
+// ErrInTool is the error for something that a guest does not have. The list of verbs and flags lets
+// no command get here.
 func ErrInTool() error { return exit.Refusedf("a jp inside a tool has no workspace, store or config") }
 
-// Relative shortens a place inside the workspace.
+// Relative shortens a path inside the workspace.
 func (w *Workspace) Relative(place string) string {
 	if root := w.Found(); root != "" {
 		if rest, ok := strings.CutPrefix(place, root+string(filepath.Separator)); ok {
