@@ -144,8 +144,8 @@ type Provider struct {
 	KeyWithheld bool
 }
 
-// Price is in nano-dollars for a million tokens (1 USD for a million = 1_000_000_000). Nil cache prices
-// were not given.
+// Price is in nano-dollars for a million tokens (1 USD for a million = 1_000_000_000). Nil cache
+// prices were not given.
 type Price struct {
 	Input, Output         int64
 	CacheRead, CacheWrite *int64
@@ -163,8 +163,8 @@ type Program struct{ Cmd string } // "" = not set
 // maxDepth is the deepest nesting that the program allows, whatever a config says.
 const maxDepth = 5
 
-// RequireModel returns the model id with aliases resolved, always `provider/model`. Its *Error wraps
-// ErrModel and says where assistant.model is set.
+// RequireModel returns the model id with aliases resolved, always `provider/model`. Its *Error
+// wraps ErrModel and says where assistant.model is set.
 func (c Config) RequireModel() (string, error) {
 	id, err := c.ResolveModel(c.Assistant.Model)
 	if err != nil {

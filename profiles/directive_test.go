@@ -80,8 +80,8 @@ func sameDirective(a, b parsed) bool {
 	return a.flag == b.flag && a.form == b.form && a.text == b.text && a.arg == b.arg && slices.Equal(a.key, b.key) && a.json == b.json
 }
 
-// FuzzDirective: no text can make Resolve panic, read what NONE does not read, or fail with anything but an *Error
-// that says something on one line.
+// FuzzDirective: no text can make Resolve panic, read what NONE does not read, or fail with
+// anything but an *Error that says something on one line.
 func FuzzDirective(f *testing.F) {
 	for _, s := range []string{
 		"NONE", "WORKSPACE", "assistant.model=a/b", `delegation.profiles:=["a"]`, `assistant:={"name":"x"}`, "conversation.tools.x.enable=false",
@@ -136,8 +136,8 @@ func mustSplit(t *testing.T, key string) []string {
 	return parts
 }
 
-// FuzzTOML: no file can make Resolve panic or fail without naming the file; what is accepted is stored and read back the
-// same.
+// FuzzTOML: no file can make Resolve panic or fail without naming the file; what is accepted is
+// stored and read back the same.
 func FuzzTOML(f *testing.F) {
 	for _, s := range tomlSeeds() {
 		f.Add(s)

@@ -27,8 +27,8 @@ func tomlSeeds() []string {
 	)
 }
 
-// FuzzLocate holds the locator to the decoder: what the decoder accepts has marks for exactly its keys and
-// items, each on a line that holds something of it.
+// FuzzLocate holds the locator to the decoder: what the decoder accepts has marks for exactly its
+// keys and items, each on a line that holds something of it.
 func FuzzLocate(f *testing.F) {
 	for _, s := range tomlSeeds() {
 		f.Add(s)

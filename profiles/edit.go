@@ -72,7 +72,8 @@ func Edit(data []byte, d Directive) (Edited, error) {
 	return Edited{Text: text, Key: tomldoc.JoinKey(p.key), Value: value, Line: (&document{marks: marks}).position(p.key).Line}, nil
 }
 
-// Format returns the TOML text data in the one form, as tomldoc.Format does. Errors are *Error without a file.
+// Format returns the TOML text data in the one form, as tomldoc.Format does. Errors are *Error
+// without a file.
 func Format(data []byte) ([]byte, error) {
 	out, err := tomldoc.Format(data)
 	if err != nil {

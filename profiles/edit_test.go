@@ -64,7 +64,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// FuzzEdit: what is set is set, whatever the file, and nothing else changes; every comment is still there.
+// FuzzEdit: what is set is set, whatever the file, and nothing else changes; every comment is still
+// there.
 func FuzzEdit(f *testing.F) {
 	for _, src := range tomlSeeds() {
 		f.Add(src, "a.b", "x")

@@ -29,8 +29,8 @@ type place struct {
 	confined bool
 }
 
-// location is one file or folder: a slash path below a confined place, an absolute path, or the name of a
-// built-in profile.
+// location is one file or folder: a slash path below a confined place, an absolute path, or the
+// name of a built-in profile.
 type location struct {
 	place   place
 	path    string
@@ -161,8 +161,8 @@ func (f *reader) explain(l location, err error) error {
 	return err
 }
 
-// glob resolves one entry of `extends` in the file at from: a path or a pattern, relative to its folder.
-// It returns the locations sorted. A plain path is returned whether it exists or not.
+// glob resolves one entry of `extends` in the file at from: a path or a pattern, relative to its
+// folder. It returns the locations sorted. A plain path is returned whether it exists or not.
 func (f *reader) glob(from location, entry string) ([]location, error) {
 	base, pattern, err := f.base(from, entry)
 	switch {
@@ -230,8 +230,8 @@ func splitPattern(entry string) (fixed, pattern string) {
 	return entry[:slash+1], entry[slash+1:]
 }
 
-// base splits an entry of `extends` in the file at from into the folder in which its pattern is matched, and the pattern; without
-// a pattern base is the file itself.
+// base splits an entry of `extends` in the file at from into the folder in which its pattern is
+// matched, and the pattern; without a pattern base is the file itself.
 func (f *reader) base(from location, entry string) (base location, pattern string, err error) {
 	if strings.ContainsRune(entry, 0) || entry == "" {
 		return base, "", errors.New("is no path")

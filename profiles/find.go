@@ -28,7 +28,8 @@ type Profile struct {
 const maxListed = 10_000
 
 // Find looks a profile up as --cfg does before any NONE: a path, builtin:<name>, or a name in
-// config_load_paths and among the built-ins. It does not read it. The error for a missing one wraps ErrNotFound.
+// config_load_paths and among the built-ins. It does not read it. The error for a missing one wraps
+// ErrNotFound.
 func Find(src Sources, name string) (Profile, error) {
 	const who = "" // the message names the profile
 	p, err := parseDirective(Directive{who, name})
@@ -99,7 +100,8 @@ func searcher(src Sources) (*resolver, error) {
 	return r, nil
 }
 
-// locate finds the file of a directive that names one. Only names are known to exist when it returns.
+// locate finds the file of a directive that names one. Only names are known to exist when it
+// returns.
 func (r *resolver) locate(p parsed) (location, error) {
 	switch p.form {
 	case pathForm:

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzLocateTokens is FuzzLocate over words of TOML instead of bytes, which reaches far more that the decoder accepts.
+// FuzzLocateTokens is FuzzLocate over words of TOML instead of bytes, which reaches far more that
+// the decoder accepts.
 func FuzzLocateTokens(f *testing.F) {
 	words := []string{"a", "b", "c", ".", "=", "1", "[", "]", "[[", "]]", "{", "}", ",", "\n", " ", "#", `"`, "'", `"""`, "'''", `\`, "\r\n",
 		"true", `"a"`, "'b'", "a=1\n", "\n[a]\n", "\n[[b]]\n", "\n[a.b]\n", "={a=1}", "=[1,{b=1}]", `\u0061`}

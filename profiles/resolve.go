@@ -25,8 +25,8 @@ type Sources struct {
 	// knows none.
 	NearModel func(name string) string
 
-	// Instructions is a file of project instructions that the workspace has: assistant.instructions, unless its config says
-	// otherwise. "" = none.
+	// Instructions is a file of project instructions that the workspace has:
+	// assistant.instructions, unless its config says otherwise. "" = none.
 	Instructions string
 
 	// Instead has content for config files, by absolute path. It is read in place of the file,
@@ -53,8 +53,8 @@ type Resolved struct {
 
 	Tools map[string]Table // [conversation.tools.<name>], not decoded, '*' included
 
-	// Specializations are the delegation tools that INI sections define, by name: all of them for a new conversation, else
-	// those that the stored config has. Tools enables them.
+	// Specializations are the delegation tools that INI sections define, by name: all of them for a
+	// new conversation, else those that the stored config has. Tools enables them.
 	Specializations map[string]Specialization
 
 	Layers   []Layer  // everything read, in order, dropped ones included
@@ -85,11 +85,11 @@ type applied struct {
 	dropped bool
 }
 
-// Resolve applies the directives ds from left to right on the implicit layers, then the specific flags. Every
-// error is an *Error; the first one ends the work.
+// Resolve applies the directives ds from left to right on the implicit layers, then the specific
+// flags. Every error is an *Error; the first one ends the work.
 //
-// With NONE among ds no implicit layer is read but for machine settings. Files before the last NONE or WORKSPACE
-// are not opened.
+// With NONE among ds no implicit layer is read but for machine settings. Files before the last NONE
+// or WORKSPACE are not opened.
 func Resolve(src Sources, ds, flags []Directive) (*Resolved, error) {
 	r, err := newResolver(src)
 	if err != nil {
@@ -290,8 +290,8 @@ func dropHint(err error) error {
 	return err
 }
 
-// configFile applies a config.toml; one that does not exist is no layer. All its files are read and checked
-// before the first is applied.
+// configFile applies a config.toml; one that does not exist is no layer. All its files are read and
+// checked before the first is applied.
 func (r *resolver) configFile(kind LayerKind, name string, at location) error {
 	if ok, err := r.files.exists(at); err != nil {
 		return &Error{File: at.abs(), Msg: err.Error(), Err: err}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// world is a workspace WS, a user's config folder USER and a folder OUT beside them, in a folder of its own.
+// world is a workspace WS, a user's config folder USER and a folder OUT beside them, in a folder of
+// its own.
 type world struct {
 	t   *testing.T
 	dir string

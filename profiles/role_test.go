@@ -9,8 +9,8 @@ import (
 	"jp/profiles"
 )
 
-// TestToolProfile: cases R1 of the conformance table. The 25 rows of its snapshot name tools of another program; the snapshot of
-// ours, from the registry itself, is in package cli.
+// TestToolProfile: cases R1 of the conformance table. The 25 rows of its snapshot name tools of
+// another program; the snapshot of ours, from the registry itself, is in package cli.
 func TestToolProfile(t *testing.T) {
 	none := profiles.ToolProfile{}
 	all := none.With(profiles.ToolRules{Sources: []string{"*"}})
@@ -78,7 +78,8 @@ func TestToolProfileIsImmutable(t *testing.T) {
 	}
 }
 
-// A program with agents of its own makes a role from one that is there: narrower, under a name of its own.
+// A program with agents of its own makes a role from one that is there: narrower, under a name of
+// its own.
 func ExampleToolProfile() {
 	subagent, err := profiles.Role(profiles.RoleSubagent)
 	if err != nil {
@@ -101,7 +102,8 @@ func ExampleToolProfile() {
 }
 
 func TestRoles(t *testing.T) {
-	// What the roles do with sources and names that are not jp's own. Those of the live registry are in package cli.
+	// What the roles do with sources and names that are not jp's own. Those of the live registry
+	// are in package cli.
 	tests := []struct {
 		tool, source string
 		want         string // the first letters of the roles that hold it: main, scheduled, subagent, synthesis

@@ -37,8 +37,8 @@ const (
 	loader               // steers the reading of files; not stored
 )
 
-// setting is one row of the schema. The table below is the only place that knows keys: checking, defaults, the
-// typed Config and Settings all follow it.
+// setting is one row of the schema. The table below is the only place that knows keys: checking,
+// defaults, the typed Config and Settings all follow it.
 type setting struct {
 	key     string // dotted; <x> stands for any name
 	kind    kind
@@ -295,8 +295,8 @@ func (s *schema) find(parts []string) (row *setting, n int, known bool) {
 	return nil, len(parts), true
 }
 
-// suggestion is a hint for an unknown key: the nearest sibling, else the key or table of that name elsewhere, the
-// highest one.
+// suggestion is a hint for an unknown key: the nearest sibling, else the key or table of that name
+// elsewhere, the highest one.
 func (s *schema) suggestion(parts []string) string {
 	at := s
 	for _, p := range parts[:len(parts)-1] {

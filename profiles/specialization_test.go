@@ -21,9 +21,10 @@ func skillFile(name string) string {
 
 const section = "[llm_tool_a]\nsystem_prompt_patch = Be strict.\nsession_id = s\nskill = k\n"
 
-// TestSpecializations: cases S1 of the conformance table, and what is stricter here. Not taken over: keys before a section
-// are an error (there is nothing that they could mean here), $VAR is not expanded (a value is what it says), a # or ; without
-// a space before it is an error (it cut off what was meant).
+// TestSpecializations: cases S1 of the conformance table, and what is stricter here. Not taken
+// over: keys before a section are an error (there is nothing that they could mean here), $VAR is
+// not expanded (a value is what it says), a # or ; without a space before it is an error (it cut
+// off what was meant).
 func TestSpecializations(t *testing.T) {
 	tests := []struct {
 		name, ini string

@@ -93,7 +93,8 @@ func TestDeltaApply(t *testing.T) {
 	})
 }
 
-// What tools hold is stored and read back the same, whatever it is; merging it over something else included.
+// What tools hold is stored and read back the same, whatever it is; merging it over something else
+// included.
 func TestStoredRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tools := map[string]any{}
@@ -125,7 +126,8 @@ func TestStoredRoundTrip(t *testing.T) {
 	})
 }
 
-// A conversation's config is its own: what layers say today does not reach it, a user's endpoints excepted.
+// A conversation's config is its own: what layers say today does not reach it, a user's endpoints
+// excepted.
 func TestStoredIsComplete(t *testing.T) {
 	w := newWorld(t, map[string]string{"WS/.jp/config/r.toml": resetConfig})
 	stored := w.resolve("r").Stored()
@@ -324,7 +326,8 @@ func TestInitFiles(t *testing.T) {
 	}
 }
 
-// Apply returns the stored config that delta makes of old. Nil stands for an empty config and for no change.
+// Apply returns the stored config that delta makes of old. Nil stands for an empty config and for
+// no change.
 func Apply(old []byte, delta json.RawMessage) ([]byte, error) {
 	tree, err := storedTable(old)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"jp/tools/files"
 )
 
-// FindWorkspace walks up from dir to the nearest folder that holds a .jp folder and returns its absolute
-// path. The error wraps ErrNoWorkspace when there is none.
+// FindWorkspace walks up from dir to the nearest folder that holds a .jp folder and returns its
+// absolute path. The error wraps ErrNoWorkspace when there is none.
 func FindWorkspace(dir string) (string, error) {
 	start, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,8 +35,8 @@ func FindWorkspace(dir string) (string, error) {
 	}
 }
 
-// UserDir is the folder of the user's config: $XDG_CONFIG_HOME/jp, else ~/.config/jp. It is "" when the
-// environment names neither; nothing is looked up or created.
+// UserDir is the folder of the user's config: $XDG_CONFIG_HOME/jp, else ~/.config/jp. It is "" when
+// the environment names neither; nothing is looked up or created.
 func UserDir(environ []string) string {
 	env := environment(environ)
 	// The XDG specification says that a relative path is ignored.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestValidate: whatever is wrong with a call is an ArgumentError with the name of the tool, by a definition and in a set alike.
+// TestValidate: whatever is wrong with a call is an ArgumentError with the name of the tool, by a
+// definition and in a set alike.
 func TestValidate(t *testing.T) {
 	const object = `{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer","default":3}}}`
 	for _, tt := range []struct {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestSandboxSystemFolders has no folder of the system open a home, or what no tool reaches, that lies in it.
+// TestSandboxSystemFolders has no folder of the system open a home, or what no tool reaches, that
+// lies in it.
 func TestSandboxSystemFolders(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"jp/tools/proc"
 )
 
-// TestSandboxWorkspaceWritten has the workspace be open to be written, without what later tells programs what to do.
+// TestSandboxWorkspaceWritten has the workspace be open to be written, without what later tells
+// programs what to do.
 func TestSandboxWorkspaceWritten(t *testing.T) {
 	needSandbox(t)
 	const try = `
@@ -159,7 +160,8 @@ cat ~/.profile 2>/dev/null || echo none
 	expect(t, "off", c.run(t.Context(), "sandbox = \"off\"\ncommand = { script = 'echo \"$HOME\"', interpreter = \"sh\" }", ``), text("/nowhere\n"))
 }
 
-// needSandbox skips a test on a system that cannot confine; TestSandboxTool says what happens there.
+// needSandbox skips a test on a system that cannot confine; TestSandboxTool says what happens
+// there.
 func needSandbox(t *testing.T) {
 	t.Helper()
 	if missing := proc.Enforceable().Missing; len(missing) > 0 {

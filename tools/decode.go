@@ -350,7 +350,8 @@ func (d *decoder) whole(def *Definition) {
 	}
 }
 
-// source reads "builtin" and the like, and "mcp.<server>" with the name of the tool at its server, where that has another one.
+// source reads "builtin" and the like, and "mcp.<server>" with the name of the tool at its server,
+// where that has another one.
 func (d *decoder) source(key string, v any) (source, remote string) {
 	s := d.str(key, v)
 	sources := []string{SourceBuiltin, SourceLocal, SourceDelegation, SourceConversation, SourceInteractive}

@@ -396,8 +396,8 @@ func TestExecutorStarted(t *testing.T) {
 	}
 }
 
-// TestExecutorAround: each call runs in the context that it was given, and its result is told, also of one that is not run and
-// after the consumer has stopped.
+// TestExecutorAround: each call runs in the context that it was given, and its result is told, also
+// of one that is not run and after the consumer has stopped.
 func TestExecutorAround(t *testing.T) {
 	type key struct{}
 	var begun, told []string

@@ -73,8 +73,9 @@ func TestAccessJP(t *testing.T) {
 	}
 }
 
-// A call gets its line: the socket, and a jp that is found first and can be run although it lies outside of all that is
-// open. The line is closed when the tool has ended. Without a line, and without the key, there is none.
+// A call gets its line: the socket, and a jp that is found first and can be run although it lies
+// outside of all that is open. The line is closed when the tool has ended. Without a line, and
+// without the key, there is none.
 func TestCommandLine(t *testing.T) {
 	c := newCommands(t, nil)
 	hidden := t.TempDir() // open to no tool

@@ -88,8 +88,8 @@ D/c.toml: tool word_count: is defined already, in D/a.toml`
 	}
 }
 
-// TestDecodeFilesNesting: each of these files cost the decoder minutes, or all memory, before anybody
-// had trusted the workspace that it lies in.
+// TestDecodeFilesNesting: each of these files cost the decoder minutes, or all memory, before
+// anybody had trusted the workspace that it lies in.
 func TestDecodeFilesNesting(t *testing.T) {
 	for name, src := range map[string]string{
 		"key.toml":    strings.Repeat("a.", 30_000) + "a = 1",

@@ -9,7 +9,8 @@ import (
 	"jp/tools/brief"
 )
 
-// A question shows the whole call where there is room, and says what it leaves out where there is none.
+// A question shows the whole call where there is room, and says what it leaves out where there is
+// none.
 func TestQuestionPage(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct {
@@ -57,7 +58,8 @@ func TestQuestionPageDeliver(t *testing.T) {
 	}
 }
 
-// FuzzQuestionPage: a page is no longer than asked for, holds nothing that does not print, and all of it where nothing is left out.
+// FuzzQuestionPage: a page is no longer than asked for, holds nothing that does not print, and all
+// of it where nothing is left out.
 func FuzzQuestionPage(f *testing.F) {
 	f.Add([]byte(`{"path":"x","edits":[{"old":"a\nb","new":"a\nc\u202e"}]}`), 80, 10)
 	f.Add([]byte(`{"path":"x","content":"\u200b\n\"a"}`), 20, 3)

@@ -383,7 +383,8 @@ func TestOnce(t *testing.T) {
 	Once(nil)("nobody")
 }
 
-// TestCommandRefusesBeforeItAsks: nobody is asked about a call whose values the program cannot be given.
+// TestCommandRefusesBeforeItAsks: nobody is asked about a call whose values the program cannot be
+// given.
 func TestCommandRefusesBeforeItAsks(t *testing.T) {
 	c := newCommands(t, map[string]string{"run.sh": "echo ran $1\n"})
 	var asked []string

@@ -27,7 +27,8 @@ func TestWithLeaveOf(t *testing.T) {
 	}
 }
 
-// TestLeave: what a store keeps of a definition's leave narrows as the definition does; what it cannot read gives none.
+// TestLeave: what a store keeps of a definition's leave narrows as the definition does; what it
+// cannot read gives none.
 func TestLeave(t *testing.T) {
 	ask := Definition{Run: RunAsk, Result: ResultAsk, Detached: Detached{Run: DetachedAuto}}
 	free := Definition{Run: RunUnattended, Detached: Detached{DetachedAuto, DetachedAuto, DetachedAuto}}

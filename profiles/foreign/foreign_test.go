@@ -93,7 +93,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A profile says what was read, whatever that is: no text of a file becomes anything but the prompt.
+// A profile says what was read, whatever that is: no text of a file becomes anything but the
+// prompt.
 func FuzzForeign(f *testing.F) {
 	for _, format := range Formats() {
 		f.Add(format, "---\nname: a\ntools: Read, Grep\nmodel: m\n---\nDo it.\n")

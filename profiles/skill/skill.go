@@ -1,5 +1,5 @@
-// Package skill finds and reads skills: folders with a SKILL.md of instructions for one kind of work, in the folders where this
-// program and others look for them.
+// Package skill finds and reads skills: folders with a SKILL.md of instructions for one kind of
+// work, in the folders where this program and others look for them.
 package skill
 
 import (

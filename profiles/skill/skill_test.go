@@ -14,8 +14,8 @@ import (
 	"jp/profiles/fault"
 )
 
-// FuzzSkill: a SKILL.md is refused with a line of it, or says what it says to a reader of YAML: a name and a description of one line
-// each, and a body that is in it.
+// FuzzSkill: a SKILL.md is refused with a line of it, or says what it says to a reader of YAML: a
+// name and a description of one line each, and a body that is in it.
 func FuzzSkill(f *testing.F) {
 	f.Add("---\nname: k\ndescription: Does it. # comment\n---\nBody.\n")
 	f.Add("---\nlicense: MIT\nname: \"k\"\nmetadata:\n  name: other\ndescription: 'It''s k: #1'\n---\n\n# K\n---\nx")

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// JoinKey returns the text of a key for messages and the command line: its parts joined by dots, quoted where TOML quotes them.
+// JoinKey returns the text of a key for messages and the command line: its parts joined by dots,
+// quoted where TOML quotes them.
 func JoinKey(parts []string) string {
 	var b strings.Builder
 	for i, p := range parts {

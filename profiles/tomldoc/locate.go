@@ -50,8 +50,8 @@ func (m *Mark) Lines() map[string]int {
 	return lines
 }
 
-// At returns the line of the value at parts below m, or of the nearest table or list around it; a number is an item of a list.
-// A nil Mark has line 0.
+// At returns the line of the value at parts below m, or of the nearest table or list around it; a
+// number is an item of a list. A nil Mark has line 0.
 func (m *Mark) At(parts []string) (line int) {
 	for m != nil {
 		line = m.Line

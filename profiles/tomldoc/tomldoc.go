@@ -51,9 +51,9 @@ func (e *Error) Text() string {
 // Unwrap returns the cause, nil when there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Decode decodes a TOML document into v, as toml.Decode does, and returns the positions of its keys.
-// Every error is an *Error. Bytes that are not UTF-8, keys deeper than MaxNesting and empty keys are
-// errors.
+// Decode decodes a TOML document into v, as toml.Decode does, and returns the positions of its
+// keys. Every error is an *Error. Bytes that are not UTF-8, keys deeper than MaxNesting and empty
+// keys are errors.
 func Decode(data []byte, v any) (md toml.MetaData, marks *Mark, err error) {
 	for rest, line := data, 1; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)

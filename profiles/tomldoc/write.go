@@ -117,8 +117,8 @@ func Inline(v any) string {
 	return string(Canonical(v)) // a bool or a float, which JSON writes as TOML does
 }
 
-// Canonical writes a tree as JSON with sorted keys. A float keeps a point or an exponent, so that it is read back as
-// a float.
+// Canonical writes a tree as JSON with sorted keys. A float keeps a point or an exponent, so that
+// it is read back as a float.
 func Canonical(v any) []byte { return appendCanonical(nil, v) }
 
 func appendCanonical(b []byte, v any) []byte {

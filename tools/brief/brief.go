@@ -1,5 +1,5 @@
-// Package brief puts values into messages for people and models: a text cut at a rune, shortened or quoted, a size in bytes, a
-// number of things, a choice between words.
+// Package brief puts values into messages for people and models: a text cut at a rune, shortened or
+// quoted, a size in bytes, a number of things, a choice between words.
 package brief
 
 import (
@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Prefix returns the longest beginning of s of at most n bytes that ends at a rune. Where s is UTF-8, so is the prefix.
+// Prefix returns the longest beginning of s of at most n bytes that ends at a rune. Where s is
+// UTF-8, so is the prefix.
 func Prefix(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -33,8 +34,8 @@ func Quote(s string) string { return fmt.Sprintf("%q", Shorten(s, 60)) }
 // UTF8 returns s with U+FFFD in place of what is not UTF-8.
 func UTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// Size writes a number of bytes as people do: 999 B, 256 KB, 2 MB, 1.5 MB. 1 KB is 1000 bytes. It never rounds up to what is
-// not there.
+// Size writes a number of bytes as people do: 999 B, 256 KB, 2 MB, 1.5 MB. 1 KB is 1000 bytes. It
+// never rounds up to what is not there.
 func Size[T int | int64](n T) string {
 	const digits = 10 // one decimal
 	for _, u := range []struct {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// CreateIn is MakeIn with the file's folders; made is false when there is a file of the name. Nothing outside of root is touched,
-// whatever links are in the way.
+// CreateIn is MakeIn with the file's folders; made is false when there is a file of the name.
+// Nothing outside of root is touched, whatever links are in the way.
 func CreateIn(root *os.Root, name string, data []byte) (made bool, err error) {
 	if _, err := root.Lstat(name); err == nil {
 		return false, nil

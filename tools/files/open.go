@@ -131,7 +131,8 @@ func ReadRegular(at Place, name string, limit int, rules Rules) ([]byte, fs.File
 	return data, info, nil
 }
 
-// Reason strips the operation and the path from an error of package os, for messages that name the path already.
+// Reason strips the operation and the path from an error of package os, for messages that name the
+// path already.
 func Reason(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError

@@ -81,7 +81,8 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestOpenRegularCreates: a new file is for its user alone, and a link that leads to none is not followed.
+// TestOpenRegularCreates: a new file is for its user alone, and a link that leads to none is not
+// followed.
 func TestOpenRegularCreates(t *testing.T) {
 	dir := t.TempDir()
 	f, info, err := OpenRegular(Disk{}, filepath.Join(dir, "new"), os.O_RDWR|os.O_CREATE, NoLink|Own)
@@ -117,7 +118,8 @@ type late struct {
 
 func (l late) Stat(string) (fs.FileInfo, error) { return os.Stat(l.file) }
 
-// TestOpenRegularDoesNotBlock: a pipe that is put in place of a file after it was looked at holds nobody, and is refused.
+// TestOpenRegularDoesNotBlock: a pipe that is put in place of a file after it was looked at holds
+// nobody, and is refused.
 func TestOpenRegularDoesNotBlock(t *testing.T) {
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")

@@ -26,7 +26,8 @@ func holds(t *testing.T, dir string, want map[string]string) {
 	}
 }
 
-// TestMakeIn: a file is made whole, with a link or without; what is there stays; nothing else is left.
+// TestMakeIn: a file is made whole, with a link or without; what is there stays; nothing else is
+// left.
 func TestMakeIn(t *testing.T) {
 	for way, make := range map[string]func(dir *os.Root, name string) error{
 		"link": func(dir *os.Root, name string) error { return MakeIn(dir, name, []byte("new"), 0o640) },

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestWalkFiles: files in order, what .gitignore files above and below the start exclude left out, links not followed.
+// TestWalkFiles: files in order, what .gitignore files above and below the start exclude left out,
+// links not followed.
 func TestWalkFiles(t *testing.T) {
 	top := t.TempDir()
 	for path, text := range map[string]string{

@@ -114,8 +114,8 @@ func create(dir *os.Root, name string, content []byte) error {
 	return files.Reason(err)
 }
 
-// replace replaces the content of the file name, which was info when it was looked at. A file that has
-// changed since stays, and so does one that its mode lets nobody write: renaming would not ask.
+// replace replaces the content of the file name, which was info when it was looked at. A file that
+// has changed since stays, and so does one that its mode lets nobody write: renaming would not ask.
 func replace(dir *os.Root, name string, info fs.FileInfo, content []byte) error {
 	if info.Mode().Perm()&0o222 == 0 {
 		return errors.New("is read-only by its mode")

@@ -1,9 +1,9 @@
 // Package jsondoc reads and writes JSON of strangers: one value and nothing behind it, numbers as
 // they are written, errors in words of JSON.
 //
-// [Decode] makes a tree of values, [Strict] fills a struct, [Members] and [Object] keep the order of an object. The
-// standard decoder takes the last of two equal keys and says nothing: [RepeatedKey] finds them at
-// any depth, and Strict refuses them.
+// [Decode] makes a tree of values, [Strict] fills a struct, [Members] and [Object] keep the order
+// of an object. The standard decoder takes the last of two equal keys and says nothing:
+// [RepeatedKey] finds them at any depth, and Strict refuses them.
 package jsondoc
 
 import (
@@ -35,7 +35,8 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
-// RepeatedKey returns the first key that an object has twice. b is JSON; the object is b or is in it.
+// RepeatedKey returns the first key that an object has twice. b is JSON; the object is b or is in
+// it.
 func RepeatedKey(b []byte) (key string, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	var open []map[string]bool // keys of each object that is open; nil for a list
@@ -64,9 +65,10 @@ func RepeatedKey(b []byte) (key string, ok bool) {
 	}
 }
 
-// Strict decodes one JSON value into v and refuses what would be lost: a key that v has no field for,
-// a key that the outermost object has twice (in any case, as encoding/json reads keys), and what
-// follows the value. Errors say on which line and in which column, both from 1, where that is known.
+// Strict decodes one JSON value into v and refuses what would be lost: a key that v has no field
+// for, a key that the outermost object has twice (in any case, as encoding/json reads keys), and
+// what follows the value. Errors say on which line and in which column, both from 1, where that is
+// known.
 func Strict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -167,8 +169,8 @@ func Text(s string) []byte {
 	return b
 }
 
-// Each returns a copy of v, a value that [Decode] has made, in which f(e) replaces each element e of
-// the list or object. A value that is neither is returned as it is.
+// Each returns a copy of v, a value that [Decode] has made, in which f(e) replaces each element e
+// of the list or object. A value that is neither is returned as it is.
 func Each(v any, f func(any) any) any {
 	switch v := v.(type) {
 	case []any:

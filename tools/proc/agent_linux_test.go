@@ -58,7 +58,8 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// TestInterruptBeforeItsOwnGroup: an interrupt that reached the agent before its caller is the caller's.
+// TestInterruptBeforeItsOwnGroup: an interrupt that reached the agent before its caller is the
+// caller's.
 func TestInterruptBeforeItsOwnGroup(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("Ctrl-C")

@@ -13,10 +13,10 @@
 // its parent's, and sweeps what is below itself when that pipe ends
 // ([Inherited.Watch]).
 //
-// A [Tool] is any other program and is not trusted to do that. Between jp and
-// the tool stands a guard: jp executed again as "toolguard __guard" ([Guard]). It
-// starts the tool in a session of its own, with descriptors 0, 1 and 2 and
-// nothing else, waits for it, ends what it left behind, reports, and exits.
+// A [Tool] is any other program and is not trusted to do that. Between jp and the tool is a guard:
+// jp executed again as "toolguard __guard" ([Guard]). It starts the tool in a session of its own,
+// with descriptors 0, 1 and 2 and nothing else, waits for it, ends what it left behind, reports,
+// and exits.
 //
 //	jp ──┬── guard ──── tool ──┬── its child
 //	     │     └─ orphans of the tool, wherever they went
@@ -40,31 +40,29 @@
 //
 // # Confinement
 //
-// What a tool can touch is its [Confine]. The guard makes the rules, confines
-// one thread of its own by them, starts the tool from that thread and gives
-// the thread up; it stays outside itself, or it could not end what confined
-// processes leave behind. A failure on the way keeps the tool from starting.
+// What a tool can touch is its [Confine]. The guard makes the rules, confines one thread of its own
+// by them, starts the tool from that thread and gives the thread up. The guard itself is not
+// confined: otherwise it could not end what confined processes leave behind. A failure on the way
+// keeps the tool from starting.
 //
 // Files are confined by Landlock, as are signals, tracing, the /proc entries
 // of processes outside and abstract sockets; no network is a filter of system
 // calls, since Landlock does not know of UDP, raw sockets and sockets that are
-// files. [Enforceable] tells what of it this system has.
+// files. [Enforceable] returns what of it this system has.
 //
-// Not confined are what stat tells about files, their modes, owners and times,
-// System V shared memory and message queues, the arguments and environment
-// that the tool is given, and the use of time, memory and processes. A tool with
-// Network reaches whatever listens, the services of this machine and sockets that
-// are files included.
+// Not confined are what stat shows of files, their modes, owners and times, System V shared memory
+// and message queues, the arguments and environment that the tool is given, and the use of time,
+// memory and processes. A tool with Network reaches everything that listens, with the services of
+// this machine and sockets that are files.
 //
 // # Limits
 //
-// Not ended: a process started by a service outside the tree on the tool's
-// behalf (systemd, cron, docker, at); one that runs as another user and may
-// not be signalled, which Run reports ([LeftError]); one stuck in the kernel,
-// reported the same way; and of a tool's tree all but its first process when its guard and
-// the jp above are killed at the same moment. Guards are called "toolguard", so that
-// killing everything called jp is no such moment. A tool runs as the same user as jp and can kill or
-// stop both unless it is confined.
+// Not ended: a process started by a service outside the tree on the tool's behalf (systemd, cron,
+// docker, at); one that runs as another user and may not be signalled, which Run reports
+// ([LeftError]); one stuck in the kernel, reported the same way; and of a tool's tree all but its
+// first process when its guard and the jp above are killed at the same moment. Guards are called
+// "toolguard", so that killing everything called jp does not kill them. A tool runs as the same
+// user as jp and can kill or stop both unless it is confined.
 //
 // On systems other than Linux there is no subreaper and no list of children. A
 // guard and the death pipe still work, and a tool's own process group is ended
@@ -76,8 +74,7 @@
 //   - The first line of main, and of TestMain in tests that run tools, is
 //     proc.Guard(os.Args).
 //   - The kernel keeps one list of children per process. Once a Host has run
-//     something, a child of the process that no Host started is taken for an
-//     orphan, and ended by Close, at the end of an agent, and when a guard died.
+//     something, a child of the process that no Host started counts as an orphan, and is ended by Close, at the end of an agent, and when a guard died.
 //     Children that were there before the first run are left alone. Start an editor or a
 //     pager before the first run or after Close, never beside one.
 //   - With its first run the process becomes a subreaper and not dumpable (no core

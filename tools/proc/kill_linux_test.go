@@ -81,8 +81,8 @@ func (j *jp) end() (code int, rest string) {
 	return j.code, string(b)
 }
 
-// settled starts a jp and waits until its tool says "ready" and sleepers
-// of the tool's children run. It returns the whole tree: first the jps from the top, then guard, then the rest.
+// settled starts a jp and waits until its tool says "ready" and sleepers of the tool's children
+// run. It returns the whole tree: first the jps from the top, then guard, then the rest.
 func settled(t *testing.T, depth int, script string, sleepers int, terminal *os.File) (j *jp, tree []process, entry string) {
 	t.Helper()
 	env, entry := mark(t)
@@ -117,8 +117,8 @@ func guards(ps []process) (guards, jps []process) {
 	return guards, jps
 }
 
-// hard is a tool that leaves nothing undone to stay: it ignores all signals and has children in its group,
-// in a session of their own, and a daemon.
+// hard is a tool that leaves nothing undone to stay: it ignores all signals and has children in its
+// group, in a session of their own, and a daemon.
 func hard() string {
 	return "trap '' INT TERM HUP QUIT; " + stayers() + "echo ready; while :; do sleep 1000; done"
 }

@@ -208,8 +208,8 @@ func TestNotDumpable(t *testing.T) {
 	waitGone(t, tree, entry)
 }
 
-// conceal says who owns its environment in /proc, before and after Conceal, and what it can still be
-// called.
+// conceal says who owns its environment in /proc, before and after Conceal, and what it can still
+// be called.
 func conceal([]string) int {
 	owner := func() uint32 {
 		info, err := os.Stat("/proc/self/environ")
@@ -235,8 +235,8 @@ func TestConceal(t *testing.T) {
 	}
 }
 
-// starve is a tool that leaves a daemon, and takes from its guard and the jp above the right to open
-// anything, by which they would look for it.
+// starve is a tool that leaves a daemon, and takes from its guard and the jp above the right to
+// open anything, by which they would look for it.
 func starve([]string) int {
 	if code := daemon(nil); code != 0 {
 		return code

@@ -98,7 +98,8 @@ func TestToolSurroundings(t *testing.T) {
 	outer := `trap '' INT HUP QUIT TERM PIPE; exec ` + self("tree") + ` 0 "$SCRIPT"`
 	cmd := &command{Args: []string{"sh", "-c", outer}, Env: append(env, "SCRIPT="+script), Dir: dir, Extra: leak}
 	out, err := cmd.output()
-	// Signals 32 and 33 are the C library's own. Go cannot set them; whoever started this test may ignore them.
+	// Signals 32 and 33 are the C library's own. Go cannot set them; whoever started this test may
+	// ignore them.
 	for _, theirs := range []string{"0000000080000000", "0000000100000000", "0000000180000000"} {
 		out = strings.Replace(out, "SigIgn:\t"+theirs, "SigIgn:\t0000000000000000", 1)
 	}

@@ -93,5 +93,6 @@ func maxRSS(u *syscall.Rusage) int64 {
 	return int64(u.Maxrss) * 1024
 }
 
-// Adopts reports whether jp can become the parent of what its children leave behind. Here it cannot.
+// Adopts reports whether jp can become the parent of what its children leave behind. Here it
+// cannot.
 func Adopts() bool { return false }

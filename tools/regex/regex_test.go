@@ -53,8 +53,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestReplacementCharacter: a text with U+FFFD, which package regexp keeps out of its prefixes, is looked
-// for as a whole. It stands for what is no UTF-8 too.
+// TestReplacementCharacter: a text with U+FFFD, which package regexp keeps out of its prefixes, is
+// looked for as a whole. It stands for what is no UTF-8 too.
 func TestReplacementCharacter(t *testing.T) {
 	for _, test := range []struct {
 		expr, text string
@@ -169,7 +169,8 @@ func TestEnds(t *testing.T) {
 		cancel()
 	}
 
-	// Neither does a text that is searched at once, where each of its matches takes a look at all of it.
+	// Neither does a text that is searched at once, where each of its matches takes a look at all
+	// of it.
 	r, text = compile(t, `a.*b|a`), strings.Repeat("a", 200_000)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
 	defer cancel()

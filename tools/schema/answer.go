@@ -21,8 +21,8 @@ const (
 	maxEnum         = 1000    // values of all enums of a schema together
 )
 
-// Answer is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It loads nothing from outside
-// itself. It is immutable and safe for concurrent use.
+// Answer is a JSON schema for a value that is not a tool's arguments: the answer of an agent. It
+// loads nothing from outside itself. It is immutable and safe for concurrent use.
 type Answer struct {
 	json   json.RawMessage
 	schema *Schema

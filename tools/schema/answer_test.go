@@ -74,7 +74,8 @@ func TestParseSchemaRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSchemaCheck: nothing panics, refusals repeat word for word, and what was accepted is accepted again as it is.
+// FuzzSchemaCheck: nothing panics, refusals repeat word for word, and what was accepted is accepted
+// again as it is.
 func FuzzSchemaCheck(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}}}`, `{"enum":[1,"a",null]}`, `{"items":{"pattern":"^a+$"}}`,
@@ -104,8 +105,8 @@ func FuzzSchemaCheck(f *testing.F) {
 	})
 }
 
-// TestCheckMultiplies: what a schema says twice of a value, and of all that is in it, multiplies with each step into the value,
-// and the full validator cannot be interrupted.
+// TestCheckMultiplies: what a schema says twice of a value, and of all that is in it, multiplies
+// with each step into the value, and the full validator cannot be interrupted.
 func TestCheckMultiplies(t *testing.T) {
 	nest := func(n int, open, inner, end string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)

@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Closest returns the candidate that word is most likely a misspelling of, "" when none is close. Close is
-// at most one edit (insertion, deletion, substitution, swap of neighbours) for three runes of the word, at least
-// one; letter case is ignored. Of equally close candidates the first in sorted order is taken.
+// Closest returns the candidate that word is most likely a misspelling of, "" when none is close.
+// Close is at most one edit (insertion, deletion, substitution, swap of neighbours) for three runes
+// of the word, at least one; letter case is ignored. Of equally close candidates the first in
+// sorted order is taken.
 func Closest(word string, candidates []string) string {
 	const longest = 64 // a longer word is not a slip of the finger, and the distance is quadratic
 	n := utf8.RuneCountInString(word)

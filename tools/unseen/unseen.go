@@ -74,7 +74,8 @@ func (f *Filter) spells(r, next rune) bool {
 
 func isKey(r rune) bool { return r >= '0' && r <= '9' || r == '#' || r == '*' }
 
-// isPicture reports whether r is a sign that is shown as an emoji or can be made one, or the colour of a skin.
+// isPicture reports whether r is a sign that is shown as an emoji or can be made one, or the colour
+// of a skin.
 func isPicture(r rune) bool {
 	switch {
 	case r < 0x80:

@@ -116,7 +116,8 @@ func TestDefang(t *testing.T) {
 	}
 }
 
-// What is looked for behind a `<` ends at the next one, so that hostile text takes no more than its length.
+// What is looked for behind a `<` ends at the next one, so that hostile text takes no more than its
+// length.
 func BenchmarkDefang(b *testing.B) {
 	for name, s := range map[string]string{"plain": strings.Repeat("a b c d\n", 1<<14), "hostile": strings.Repeat("<"+strings.Repeat(" ", 7), 1<<14)} {
 		b.Run(name, func(b *testing.B) {
@@ -128,7 +129,8 @@ func BenchmarkDefang(b *testing.B) {
 	}
 }
 
-// TestEach: what does not show is marked, but for what belongs to the spelling of what is around it.
+// TestEach: what does not show is marked, but for what belongs to the spelling of what is around
+// it.
 func TestEach(t *testing.T) {
 	for s, want := range map[string]string{
 		"a b":                      "a b",

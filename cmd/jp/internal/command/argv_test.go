@@ -235,8 +235,8 @@ func TestHelpIsFoundAnywhere(t *testing.T) {
 	}
 }
 
-// Whatever is typed, arranging it never fails to account for a positional argument, and what it makes is read by the parser
-// without a mistake in form.
+// Whatever is typed, arranging it never fails to account for a positional argument, and what it
+// makes is read by the parser without a mistake in form.
 func FuzzArrange(f *testing.F) {
 	for _, line := range []string{
 		"c fork A --hidden", "c fork -qhidden", "--", "c -- fork", "c fork --last= -", "c fork -i", "-F json c show x", "c fork --title=\x00 --=x", "- c", "c fork -=", "c fork --",

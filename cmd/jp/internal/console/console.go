@@ -142,7 +142,8 @@ func (c *Console) Interactive() bool {
 // StdinMax bounds what is read from stdin, in bytes.
 const StdinMax = 16 << 20
 
-// Stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a question.
+// Stdin returns what is piped in; "" when stdin is a terminal. It is content, never an answer to a
+// question.
 func (c *Console) Stdin(ctx context.Context) (string, error) {
 	if c.IO.InTTY {
 		return "", nil

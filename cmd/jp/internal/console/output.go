@@ -52,7 +52,8 @@ func (c *Console) Text(write func(w *bufio.Writer) error) error {
 	return err
 }
 
-// Document writes v as the one JSON document of stdout; a slice is one line for each element in stream-json.
+// Document writes v as the one JSON document of stdout; a slice is one line for each element in
+// stream-json.
 func (c *Console) Document(v any) error {
 	if c.Format() != FormatStream {
 		b, err := EncodeJSON(v, c.Format() == FormatJSONPretty)

@@ -26,8 +26,8 @@ type cover struct {
 // word.
 const leastSecret = 8
 
-// secretName matches the names of variables that usually hold secrets. Names that begin with JP_ are
-// settings.
+// secretName matches the names of variables that usually hold secrets. Names that begin with JP_
+// are settings.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|COOKIE|APIKEY|TOKEN($|_)|(^|_)(KEYS?|PAT)($|_)|._PWD$`)
 })

@@ -67,7 +67,8 @@ func mustContribute(t testing.TB, root string) *Files {
 	return c
 }
 
-// TestContributedSeesEveryChange mutates one file of a random workspace: the difference names exactly that file.
+// TestContributedSeesEveryChange mutates one file of a random workspace: the difference names
+// exactly that file.
 func TestContributedSeesEveryChange(t *testing.T) {
 	places := []string{".jp/config.toml", ".jp/config/agent/a.toml", ".jp/tools/t.toml", ".jp/tools/t.sh", ".jp/.hidden", ".jp/specializations.ini",
 		".jp/skills/s/SKILL.md", ".agents/skills/s/ref/x.md", ".claude/skills/s/SKILL.md", "AGENTS.md", "CLAUDE.md", ".mcp.json"}
@@ -258,8 +259,8 @@ func TestTrustWritten(t *testing.T) {
 	}
 }
 
-// A jp that is killed while it writes leaves a workspace that is trusted: with what was there or with what was to be there, and
-// nothing else. The next that writes another file forgets neither.
+// A jp that is killed while it writes leaves a workspace that is trusted: with what was there or
+// with what was to be there, and nothing else. The next that writes another file forgets neither.
 func TestTrustKilled(t *testing.T) {
 	ctx := context.Background()
 	const name = ".jp/config.toml"
@@ -334,8 +335,8 @@ func resolved(t *testing.T, path string) string {
 	return real
 }
 
-// TestTrustTogether has many processes' worth of jp add to one record: each holds the lock through a descriptor of its own, as
-// processes do, and none loses what another added.
+// TestTrustTogether has many processes' worth of jp add to one record: each holds the lock through
+// a descriptor of its own, as processes do, and none loses what another added.
 func TestTrustTogether(t *testing.T) {
 	ctx := context.Background()
 	a, root := gateAt(t, map[string]string{".jp/config.toml": "mine"})
@@ -359,7 +360,8 @@ func TestTrustTogether(t *testing.T) {
 	}
 }
 
-// TestTrustMeanwhile: what jp wrote and trusted while a person was looking stays trusted, what came up otherwise does not.
+// TestTrustMeanwhile: what jp wrote and trusted while a person was looking stays trusted, what came
+// up otherwise does not.
 func TestTrustMeanwhile(t *testing.T) {
 	ctx := context.Background()
 	a, root := gateAt(t, map[string]string{".jp/config.toml": "old", ".jp/a.toml": "a"})
@@ -436,8 +438,8 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// TestLinkStampsDiffer: a link whose target reads like the stamp of another link and its content is not
-// taken for that.
+// TestLinkStampsDiffer: a link whose target reads like the stamp of another link and its content is
+// not taken for that.
 func TestLinkStampsDiffer(t *testing.T) {
 	const text = "[assistant]\n"
 	sum := sha256.Sum256([]byte(text))

@@ -46,7 +46,8 @@ type Files struct {
 	bytes  int64
 }
 
-// fileStamp is the stamp of a regular file. A stamp says what a path holds, so that equal stamps mean equal content:
+// fileStamp is the stamp of a regular file. A stamp says what a path holds, so that equal stamps
+// mean equal content:
 //
 //	sha256:HEX                 a regular file
 //	link:"TARGET" sha256:HEX   a symbolic link to one that stays inside

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestUnfinishedRecords: what a jp that was killed left of a record goes with the next write, what another one is writing stays.
+// TestUnfinishedRecords: what a jp that was killed left of a record goes with the next write, what
+// another one is writing stays.
 func TestUnfinishedRecords(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-time.Hour)

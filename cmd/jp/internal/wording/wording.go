@@ -22,8 +22,8 @@ func Plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Dollars returns an amount in billionths of a dollar for people, with two digits that matter: "$0.0042",
-// "$1.50". Nil is an amount that is not known: "?".
+// Dollars returns an amount in billionths of a dollar for people, with two digits that matter:
+// "$0.0042", "$1.50". Nil is an amount that is not known: "?".
 func Dollars(nano *int64) string {
 	switch {
 	case nano == nil:

@@ -8,7 +8,8 @@ import (
 	"jp/tools/proc"
 )
 
-// CommandEnv is what local tools run in. extra joins what their templates may name. A nil host starts nothing.
+// CommandEnv is what local tools run in. extra joins what their templates may name. A nil host
+// starts nothing.
 func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.CommandEnv {
 	ws, _ := w.Root()
 	context := map[string]any{"workspace": ws, "action": "run", "conversation_id": ""}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalSession identifies the session of the controlling terminal. Its leader's start time is part of it: terminals and
-// process numbers are used again.
+// terminalSession identifies the session of the controlling terminal. Its leader's start time is
+// part of it: terminals and process numbers are used again.
 func terminalSession() string {
 	self := statFields("self")
 	if len(self) < 5 || self[4] == "0" { // tty_nr
@@ -26,8 +26,9 @@ func terminalSession() string {
 	return name
 }
 
-// statFields returns the fields of /proc/PID/stat from the third on: state, ppid, pgrp, session, tty_nr, ... (proc_pid_stat(5)).
-// The second one is the program's name in parentheses, which may hold anything.
+// statFields returns the fields of /proc/PID/stat from the third on: state, ppid, pgrp, session,
+// tty_nr, ... (proc_pid_stat(5)). The second one is the program's name in parentheses, which may
+// hold anything.
 func statFields(pid string) []string {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

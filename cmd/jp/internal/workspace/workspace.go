@@ -100,8 +100,8 @@ func (w *Workspace) Root() (string, error) {
 	return w.root, nil
 }
 
-// Config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds in order, then specific
-// flags. Its warnings go to stderr.
+// Config resolves the config of this workspace: the implicit layers, src.Stored if there is one, ds
+// in order, then specific flags. Its warnings go to stderr.
 func (w *Workspace) Config(src profiles.Sources, ds, flags []profiles.Directive) (*profiles.Resolved, error) {
 	r, err := w.Resolve(src, ds, flags)
 	if err != nil {
