@@ -221,7 +221,7 @@ func (d *decoder) failHint(key, hint, format string, args ...any) {
 // into reads all keys of the table into def, in a fixed order so that the same
 // table always has the same first error.
 func (d *decoder) into(def *Definition, l layer) {
-	d.known("", d.table, l)
+	d.checkKeys("", d.table, l)
 	for _, key := range slices.Sorted(maps.Keys(d.table)) {
 		if d.err != nil {
 			return
@@ -273,8 +273,8 @@ func (d *decoder) into(def *Definition, l layer) {
 	}
 }
 
-// known refuses keys that table may not have.
-func (d *decoder) known(prefix string, table map[string]any, l layer) {
+// checkKeys checks that table has only keys that it may have.
+func (d *decoder) checkKeys(prefix string, table map[string]any, l layer) {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		if slices.Contains(l.keys, key) {
 			continue
@@ -341,7 +341,7 @@ func (d *decoder) whole(def *Definition) {
 		d.shellWhole(def)
 		return
 	}
-	if err := def.Command.check(func(p *template.Path) error { return def.knows(p) }); err != nil {
+	if err := def.Command.check(func(p *template.Path) error { return def.checkPath(p) }); err != nil {
 		d.fail(keyCommand, "%v", err)
 		return
 	}
@@ -390,7 +390,7 @@ func (d *decoder) detached(key string, v any, def *Definition) {
 		d.fail(key, "want deny, auto, defaults or a table of run, deliver and tool, not %s", typeName(v))
 		return
 	}
-	d.known(key, t, layer{keys: []string{"run", "deliver", "tool"}})
+	d.checkKeys(key, t, layer{keys: []string{"run", "deliver", "tool"}})
 	for _, kind := range kinds {
 		if e, ok := t[kind.name]; ok && d.err == nil {
 			*kind.to = mode(key+"."+kind.name, e)
@@ -511,8 +511,8 @@ func (d *decoder) options(key string, v any) map[string]any {
 	return plain.(map[string]any)
 }
 
-// knows checks that a call will have a value for a path of the command.
-func (def Definition) knows(p *template.Path) error {
+// checkPath checks that a call will have a value for a path of the command.
+func (def Definition) checkPath(p *template.Path) error {
 	unknown := func(at int, of []string) error {
 		msg := fmt.Sprintf("{{%s}}: there is no %s", p, &template.Path{Keys: p.Keys[:at+1]})
 		if s := suggest.Closest(p.Keys[at], of); s != "" {

@@ -84,8 +84,8 @@ func (e Executor) Run(ctx context.Context, calls []Call) iter.Seq2[Call, Result]
 			left--
 			f.result.Text = bound(f.result.Text, batchShare(room, left), how)
 			room -= len(f.result.Text)
-			if told := b.around[f.call.ID].told; told != nil {
-				told(f.result)
+			if done := b.around[f.call.ID].done; done != nil {
+				done(f.result)
 			}
 			if !stopped && !yield(f.call, f.result) {
 				stopped = true
@@ -119,7 +119,7 @@ type batch struct {
 // around is what Around returned for a call.
 type around struct {
 	ctx  context.Context
-	told func(Result)
+	done func(Result)
 }
 
 // surround calls Around for the calls.
@@ -130,8 +130,8 @@ func (b *batch) surround(ctx context.Context, calls []Call) {
 	b.around = make(map[string]around, len(calls))
 	for _, c := range calls {
 		t, _ := b.Set.Get(c.Name)
-		within, told := b.Around(ctx, t, c)
-		b.around[c.ID] = around{within, told}
+		within, done := b.Around(ctx, t, c)
+		b.around[c.ID] = around{within, done}
 	}
 }
 
@@ -267,7 +267,7 @@ func (b *batch) call(ctx context.Context, j job) (r Result) {
 			r = Result{Text: fmt.Sprintf("panic: %v\n%s", p, firstFrames(debug.Stack())), IsError: true}
 		}
 		r.Text = brief.UTF8(r.Text)
-		if r.IsError && !tellsStatus(j.tool, r.Text) {
+		if r.IsError && !hasStatus(j.tool, r.Text) {
 			r.Text = errorText(r.Text)
 		}
 	}()
@@ -296,9 +296,9 @@ func errorText(text string) string {
 	return errorMark + strings.TrimPrefix(text, errorMark)
 }
 
-// tellsStatus reports whether text is the answer of sub-agents, which says by itself how they
+// hasStatus reports whether text is the answer of sub-agents, which says by itself how they
 // ended: an element with an attribute, or rows with a member.
-func tellsStatus(t Tool, text string) bool {
+func hasStatus(t Tool, text string) bool {
 	return t.Source == SourceDelegation && !t.Local() && (strings.HasPrefix(text, "<response ") || strings.HasPrefix(text, `[{"conversation_id":`))
 }
 

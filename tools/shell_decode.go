@@ -86,7 +86,7 @@ func (d *decoder) shellWhole(def *Definition) {
 		if slices.Contains(names, p.Keys[0]) {
 			return nil
 		}
-		return def.knows(p)
+		return def.checkPath(p)
 	})
 	if err == nil {
 		err = s.Check(def.shellRules())

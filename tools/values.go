@@ -75,7 +75,7 @@ func (d *decoder) sub(key string, v any, keys ...string) map[string]any {
 		d.fail(key, "want a table, not %s", typeName(v))
 		return nil
 	}
-	d.known(key, t, layer{keys: keys})
+	d.checkKeys(key, t, layer{keys: keys})
 	return t
 }
 

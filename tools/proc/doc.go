@@ -73,10 +73,10 @@
 //
 //   - The first line of main, and of TestMain in tests that run tools, is
 //     proc.Guard(os.Args).
-//   - The kernel keeps one list of children per process. Once a Host has run
-//     something, a child of the process that no Host started counts as an orphan, and is ended by Close, at the end of an agent, and when a guard died.
-//     Children that were there before the first run are left alone. Start an editor or a
-//     pager before the first run or after Close, never beside one.
+//   - The kernel has one list of children per process. Once a Host has run something, a child of
+//     the process that no Host started counts as an orphan. It is ended by Close, at the end of an
+//     agent, and when a guard died. Children that were there before the first run are left alone.
+//     Start an editor or a pager before the first run or after Close, never beside one.
 //   - With its first run the process becomes a subreaper and not dumpable (no core
 //     file, no debugger of the same user), and every inherited descriptor above
 //     2 becomes close-on-exec.

@@ -7,15 +7,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// flattener makes the text of one way through the blocks of a shell text: by
-// default the first branch of each #if and each #for body once.
+// flattener makes the text of one way through the blocks of a shell text: by default the first
+// branch of each #if and each #for body once.
 type flattener struct {
-	// pick has what differs from that, by the path of the block: 1 for the
-	// second branch of an #if, how often for the body of a #for.
+	// pick has the other choices, by the path of the block: 1 for the second branch of an #if, the
+	// number of repetitions for the body of a #for.
 	pick  map[*template.Path]int
-	focus *template.Path // the block that is looked at
-	marks [2]string      // what stands around each of its branches
-	bare  bool           // the first mark stands for all of it
+	focus *template.Path // block that is looked at
+	marks [2]string      // marks before and behind each of its branches
+	bare  bool           // the first mark replaces all of it
 	out   []chunk
 }
 
@@ -63,12 +63,12 @@ func (f *flattener) block(p *template.Path, body []template.Node, times int) {
 type block struct {
 	path *template.Path
 	loop bool
-	way  map[*template.Path]int // what the blocks around must be for it to be there
+	way  map[*template.Path]int // choices that the blocks around need for it to be there
 }
 
 func (b block) at() template.Position { return b.path.At }
 
-// picks are all that may become of the block.
+// picks are all choices that the block has.
 func (b block) picks() []int {
 	if b.loop {
 		return []int{0, 1, 2}
@@ -76,7 +76,7 @@ func (b block) picks() []int {
 	return []int{0, 1}
 }
 
-// pick is the way to the block with n for itself.
+// pick is the way to the block with the choice n for itself.
 func (b block) pick(n int) map[*template.Path]int {
 	out := map[*template.Path]int{b.path: n}
 	for p, n := range b.way {
@@ -104,13 +104,13 @@ func (s *Text) blocks(nodes []template.Node, way map[*template.Path]int) []block
 	return out
 }
 
-// marked is what a mark in a text was found to be.
+// marked is the place in which a mark was found in a text.
 type marked struct {
-	in    syntax.Node // what the literal stands in
-	word  syntax.Node // the word that the mark is all of; nil = a part of something
-	list  syntax.Node // what the word is one of several in: words, elements, items
-	stmt  bool        // the word is all of a statement
-	outer syntax.Node // what the statement is one of
+	in    syntax.Node // node that the literal is in
+	word  syntax.Node // word that is the mark and nothing else; nil = the mark is a part of something
+	list  syntax.Node // list of words, elements or items that the word is in
+	stmt  bool        // the word is a whole statement
+	outer syntax.Node // node that the statement is in
 }
 
 // checkBlock checks that each branch of a block parses alone in its place: as

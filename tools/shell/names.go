@@ -33,7 +33,7 @@ var specialVariables = strings.Fields(`
 	HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY
 `)
 
-// assignable says why a value cannot be assigned to name; "" if it can.
+// assignable returns the reason why a value cannot be assigned to name; "" if it can.
 func (r *reading) assignable(name string) string {
 	lower := strings.ToLower(name) == name
 	upper := isUpper(name)
@@ -57,13 +57,14 @@ func (r *reading) assignable(name string) string {
 	return ""
 }
 
-// isUpper reports whether name is in upper case, as the names are that programs take settings from.
+// isUpper reports whether name is in upper case, as names of settings of programs are.
 func isUpper(name string) bool {
 	return strings.ToUpper(name) == name && name != "" && name[0] != '_'
 }
 
-// givenToPrograms says why a value cannot be assigned to name where programs are given that: nobody
-// can know which of them takes it for options, or for what it runs (TAR_OPTIONS, GIT_DIR, CC).
+// givenToPrograms returns the reason why a value cannot be assigned to name in the environment of
+// programs: nobody can know which of them takes it for options, or for what it runs (TAR_OPTIONS,
+// GIT_DIR, CC).
 func givenToPrograms(name string) string {
 	return fmt.Sprintf("is assigned to %s, which programs are given: name the variable in lower case", name)
 }
@@ -74,8 +75,7 @@ var declarers = []string{"declare", "typeset", "local", "export", "readonly", "n
 // renamers are the commands that change what runs under a name.
 var renamers = []string{"alias", "enable", "hash"}
 
-// survey finds what a text defines, and refuses what changes the meaning of
-// its words.
+// survey finds what a text defines, and refuses what changes the meaning of its words.
 func (r *reading) survey(file *syntax.File) error {
 	var first error
 	refuse := func(n syntax.Node, format string, args ...any) {
@@ -153,8 +153,7 @@ func (r *reading) survey(file *syntax.File) error {
 	if first != nil {
 		return first
 	}
-	// Bash writes such a text anew before it runs it, and gets quotes in arrays
-	// wrong.
+	// Bash writes such a text again before it runs it, and gets quotes in arrays wrong.
 	for n := range syntax.Preorder(file) {
 		switch n.(type) {
 		case *syntax.CmdSubst, *syntax.ProcSubst:
@@ -165,7 +164,7 @@ func (r *reading) survey(file *syntax.File) error {
 			}
 		}
 	}
-	// What is written into a process that runs it comes from anywhere.
+	// What is written into a process that runs it may come from anywhere.
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CoprocClause:
@@ -182,7 +181,7 @@ func (r *reading) survey(file *syntax.File) error {
 	return first
 }
 
-// declare notes what a declaration gives attributes to.
+// declare records the variables that a declaration gives attributes to.
 func (r *reading) declare(command string, words []*syntax.Word) {
 	attributes, exports := "", command == "export"
 	if command == "nameref" {
@@ -194,7 +193,7 @@ func (r *reading) declare(command string, words []*syntax.Word) {
 		switch {
 		case ok && len(s) > 1 && (s[0] == '-' || s[0] == '+'):
 			exports = exports || strings.Contains(s, "x")
-			if strings.Trim(s[1:], "agrxpf-") != "" { // those that change no value
+			if strings.Trim(s[1:], "agrxpf-") != "" { // attributes that change the value
 				attributes = command + " " + s
 			}
 		case ok:
@@ -219,8 +218,7 @@ func (r *reading) declare(command string, words []*syntax.Word) {
 	}
 }
 
-// readsCode says which command in n would run what it reads; "" if none is
-// known to.
+// readsCode returns the command in n that would run what it reads; "" if none is known to.
 func (r *reading) readsCode(n syntax.Node) (why string) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		if why != "" {
@@ -280,7 +278,7 @@ func (r *reading) callReadsCode(args []*syntax.Word) string {
 	return ""
 }
 
-// static is a word without quotes, when it is written out.
+// static returns the text of a word without quotes, if nothing in it is expanded.
 func (r *reading) static(w *syntax.Word) (string, bool) {
 	if r.holds(w) {
 		return "", false
@@ -288,8 +286,8 @@ func (r *reading) static(w *syntax.Word) (string, bool) {
 	return staticWord(w)
 }
 
-// staticWord is a word without quotes, when it is written out: nothing in it
-// is expanded, split or matched.
+// staticWord returns the text of a word without quotes, if nothing in it is expanded, split or
+// matched.
 func staticWord(w *syntax.Word) (string, bool) {
 	if w == nil {
 		return "", false
@@ -327,8 +325,7 @@ func staticWord(w *syntax.Word) (string, bool) {
 	return b.String(), true
 }
 
-// oneWord reports whether a word is exactly one argument whatever is expanded
-// in it.
+// oneWord reports whether a word is exactly one argument whatever is expanded in it.
 func oneWord(w *syntax.Word) bool {
 	for _, p := range w.Parts {
 		switch p := p.(type) {
@@ -351,9 +348,8 @@ func oneWord(w *syntax.Word) bool {
 	return true
 }
 
-// unescape removes backslashes from a literal: all of them where only is "",
-// those before one of its characters otherwise. It reports whether the literal
-// stands for itself when it is not quoted.
+// unescape removes backslashes from a literal: all of them if only is "", otherwise those before
+// one of the characters of only. It reports whether the literal means itself when it is not quoted.
 func unescape(s, only string, first bool) (string, bool) {
 	var b strings.Builder
 	ok := !first || !strings.HasPrefix(s, "~")
@@ -376,7 +372,7 @@ func unescape(s, only string, first bool) (string, bool) {
 	return b.String(), ok
 }
 
-// literalPrefix is the text that a word surely begins with.
+// literalPrefix is the literal text that a word surely begins with.
 func literalPrefix(w *syntax.Word) string {
 	if w == nil || len(w.Parts) == 0 {
 		return ""
@@ -394,12 +390,12 @@ func literalPrefix(w *syntax.Word) string {
 	return ""
 }
 
-// plainName reports whether a command goes by a name that means nothing more.
+// plainName reports whether the name of a command means nothing more.
 func plainName(s string) bool {
 	return s == "[" || s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-:@%,") == ""
 }
 
-// isEchoOption reports whether echo takes s for options.
+// isEchoOption reports whether echo regards s as options.
 func isEchoOption(s string) bool {
 	return len(s) > 1 && s[0] == '-' && strings.Trim(s[1:], "neE") == ""
 }

@@ -10,7 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// quote is how a placeholder is quoted where it stands.
+// quote is how a placeholder is quoted where it is.
 type quote uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	heredocText
 )
 
-// expansion is what is written for a placeholder so quoted. The value is one
+// expansion returns the expansion for a placeholder that is quoted like this. The value is one
 // piece of text everywhere: nothing splits, globs or evaluates it.
 func (q quote) expansion(name string) string {
 	switch q {
@@ -35,12 +35,12 @@ func (q quote) expansion(name string) string {
 	return `"${` + name + `}"`
 }
 
-// use is what becomes of the value of a placeholder.
+// use is where the value of a placeholder goes.
 type use struct {
 	quote   quote
-	program string // the program whose argument it is; "" = none
+	program string // program that gets it as an argument; "" = none
 	argv    bool   // it is in the arguments or the environment of a program
-	options bool   // an option may stand here
+	options bool   // an option may be here
 	leads   bool   // the argument may begin with it
 	echo    bool   // options are those of echo
 	alone   bool   // it is the whole argument
@@ -57,7 +57,7 @@ type reading struct {
 	commands map[*syntax.CallExpr]command
 	funcs    map[string]bool   // functions that the text defines
 	declared map[string]string // variables with attributes, and how they got them
-	exported map[string]bool   // variables that programs are given
+	exported map[string]bool   // variables that programs get
 	exports  bool              // all are
 	dynamic  string            // a declaration of names that are not written out; "" = none
 }
@@ -85,11 +85,11 @@ func (s *Text) readAs(lang syntax.LangVariant, chunks []chunk, rules Rules) (*re
 	if err := r.survey(file); err != nil {
 		return nil, err
 	}
-	return r, r.place(file)
+	return r, r.findTokens(file)
 }
 
-// place finds each token in a literal and looks at all that is around it.
-func (r *reading) place(file *syntax.File) error {
+// findTokens finds each token in a literal and checks everything around it.
+func (r *reading) findTokens(file *syntax.File) error {
 	var (
 		stack  []syntax.Node
 		first  error
@@ -136,8 +136,8 @@ func (r *reading) place(file *syntax.File) error {
 	return nil
 }
 
-// use is the use of a leaf in the literal on top of stack, or why it cannot be
-// used there.
+// use returns the use of a leaf in the literal on top of stack, or the reason why it cannot be used
+// there.
 func (r *reading) use(leaf int, stack []syntax.Node) (u use, why string) {
 	top := len(stack) - 1
 	switch n := stack[top].(type) {
@@ -178,7 +178,7 @@ func (r *reading) use(leaf int, stack []syntax.Node) (u use, why string) {
 	return u, ""
 }
 
-// escaped says why what stands before a token would change its expansion.
+// escaped returns the reason why the text before a token would change its expansion; "" = none.
 func (r *reading) escaped(leaf int, q quote) string {
 	before := r.src.text[:r.src.spans[leaf][0]]
 	slashes := len(before) - len(strings.TrimRight(before, `\`))
@@ -196,11 +196,11 @@ func (r *reading) escaped(leaf int, q quote) string {
 // climb is the way of a value from its literal to the whole text.
 type climb struct {
 	leaf   int
-	direct bool // nothing stands between the value and the place
+	direct bool // nothing is between the value and the place
 	split  bool // it comes out of a $(...) that is not quoted
 }
 
-// step looks at what the node on top of stack is to the one below it.
+// step checks what the node on top of stack does with the one below it.
 func (r *reading) step(u *use, c *climb, stack []syntax.Node) (why string) {
 	top := len(stack) - 1
 	n := stack[top]
@@ -298,7 +298,7 @@ var safeUnary = []syntax.UnTestOperator{
 	syntax.TsRead, syntax.TsWrite, syntax.TsExec, syntax.TsNoEmpty, syntax.TsEmpStr, syntax.TsNempStr, syntax.TsNot, syntax.TsParen,
 }
 
-// refusedIn says why nothing may stand in n: whatever is not known to be safe.
+// refusedIn returns the reason why no value may be in n: whatever is not known to be safe.
 func refusedIn(n syntax.Node) string {
 	switch n := n.(type) {
 	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm, *syntax.CStyleLoop:
@@ -324,7 +324,7 @@ func refusedIn(n syntax.Node) string {
 	}
 }
 
-// redirect looks at a value in a redirection of stmt.
+// redirect checks a value in a redirection of stmt.
 func (r *reading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
 	switch {
 	case n == syntax.Node(in.Hdoc):
@@ -350,7 +350,7 @@ func (r *reading) redirect(in *syntax.Redirect, n, stmt syntax.Node) string {
 
 const splits = "comes out of a $(...) that is not quoted, which splits it: quote that"
 
-// argument looks at a value in a word of a command.
+// argument checks a value in a word of a command.
 func (r *reading) argument(u *use, c *climb, call *syntax.CallExpr, word syntax.Node) string {
 	at := slices.IndexFunc(call.Args, func(w *syntax.Word) bool { return word == syntax.Node(w) })
 	if at <= 0 {
@@ -392,11 +392,11 @@ func (r *reading) argument(u *use, c *climb, call *syntax.CallExpr, word syntax.
 
 // command is what is known of a command with placeholders.
 type command struct {
-	why  string // it takes none, or not there
+	why  string // reason why it takes no values, or not there
 	ends int    // where its first literal -- is; 0 = none
 }
 
-// external looks at the arguments of a command that is no part of the shell.
+// external checks the arguments of a command that is no part of the shell.
 func (r *reading) external(name string, call *syntax.CallExpr) command {
 	if known, ok := r.commands[call]; ok {
 		return known
@@ -416,7 +416,7 @@ func (r *reading) external(name string, call *syntax.CallExpr) command {
 	return c
 }
 
-// option says of a value in an argument whether it could be an option.
+// option says whether a value in an argument could be an option.
 func (r *reading) option(u *use, leaf int, call *syntax.CallExpr, at int) {
 	ends := r.commands[call].ends
 	u.options = ends == 0 || at <= ends
@@ -432,14 +432,13 @@ func (r *reading) option(u *use, leaf int, call *syntax.CallExpr, at int) {
 		s := r.src.spans[i]
 		lead = strings.Replace(lead, r.src.text[s[0]:s[1]], "", 1)
 	}
-	// Only quotes and other values stand before it: it may be the beginning.
-	// An expansion before it may be empty.
+	// Only quotes and other values are before it: it may be the beginning. An expansion before it
+	// may be empty.
 	u.leads = strings.Trim(lead, `'"`) == "" || strings.IndexByte("$`<", (strings.TrimLeft(lead, `'"`) + " ")[0]) >= 0
 	u.alone = strings.Trim(strings.Replace(word, r.src.text[span[0]:span[1]], "", 1), `'"`) == ""
 }
 
-// wordArgument is a word as the table of interpreters sees it: text that is
-// written out, and values.
+// wordArgument converts a word for the table of interpreters: text that is written out, and values.
 func (r *reading) wordArgument(w *syntax.Word) interpreter.Argument {
 	if s, ok := r.static(w); ok {
 		return interpreter.Argument{template.Text{Text: s}}
@@ -472,8 +471,8 @@ func (r *reading) holds(w *syntax.Word) bool {
 	return first < last
 }
 
-// printfArgument looks at the arguments of printf: values may be what it
-// formats, never the format or the name of a variable.
+// printfArgument checks the arguments of printf: values may be formatted, but may not be the format
+// or the name of a variable.
 func (r *reading) printfArgument(args []*syntax.Word, at int) string {
 	format := 1
 	if s, ok := r.static(args[1]); ok && s == "--" {
@@ -509,8 +508,8 @@ func formatAssigns(s string) bool {
 	}
 }
 
-// testArgument looks at the arguments of test and [: only forms that cannot be
-// read in two ways, with tests of strings and files.
+// testArgument checks the arguments of test and [: only forms that have one meaning, with tests of
+// strings and files.
 func (r *reading) testArgument(name string, args []*syntax.Word, at int) string {
 	args, at = args[1:], at-1
 	if name == "[" {

@@ -15,7 +15,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Call is what a call of a shell text runs.
+// Call is the program that a call of a shell text runs.
 type Call struct {
 	Path  string   // of the shell
 	Args  []string // its arguments, its name first
@@ -37,7 +37,7 @@ func (c Call) Close() error {
 // folders is where a shell is looked for before the PATH of the tool.
 var folders = []string{"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"}
 
-// shellPath is the shell that runs the text.
+// shellPath returns the shell that runs the text.
 func (s *Text) shellPath() string {
 	for _, dir := range folders {
 		path := dir + "/" + s.Interpreter
@@ -48,8 +48,8 @@ func (s *Text) shellPath() string {
 	return s.Interpreter
 }
 
-// Call makes what runs for the values in data. Files are made in the folder
-// temp. The caller closes it.
+// Call returns what runs for the values in data. It makes files in the folder temp. The caller
+// closes it.
 func (s *Text) Call(data map[string]any, rules Rules, temp string) (*Call, error) {
 	chunks, err := s.flatten(data)
 	if err != nil {
@@ -79,11 +79,11 @@ func (s *Text) Call(data map[string]any, rules Rules, temp string) (*Call, error
 			c.Files = append(c.Files, file)
 		}
 		if err != nil {
-			_ = c.Close() // the first error tells more
+			_ = c.Close() // the first error says more
 			return nil, fmt.Errorf("a value of %s: %w", brief.Size(len(v.values[n])), err)
 		}
 		c.Env = append(c.Env, name+"_FILE="+file)
-		// The last character keeps line breaks at the end.
+		// The last character protects line breaks at the end.
 		fmt.Fprintf(&prologue, `%[1]s=$(command -p cat -- "${%[1]s_FILE}" && printf .) || exit 125; %[1]s=${%[1]s%%.}; `, name)
 	}
 	c.Args = []string{s.Interpreter}
@@ -94,8 +94,8 @@ func (s *Text) Call(data map[string]any, rules Rules, temp string) (*Call, error
 	return c, nil
 }
 
-// flatten is the text of a call: its blocks decided and unrolled, its
-// placeholders with their values.
+// flatten returns the text of a call: its blocks decided and unrolled, its placeholders with their
+// values.
 func (s *Text) flatten(data map[string]any) ([]chunk, error) {
 	var (
 		out []chunk
@@ -160,7 +160,7 @@ type values struct {
 	size    int
 }
 
-// name is the variable for the value of a leaf, if it may be used there.
+// name returns the variable for the value of a leaf, if it may be used there.
 func (v *values) name(r *reading, i int) (string, error) {
 	l, u := r.src.leaves[i], r.uses[i]
 	argument := template.LastKey(l.from)
@@ -201,8 +201,8 @@ func emptyLeaves(r *reading, leaves []int) bool {
 	return true
 }
 
-// rewrite replaces the tokens by expansions of the named variables, and looks
-// at the result as a shell would: all it may have more are these expansions.
+// rewrite replaces the tokens by expansions of the named variables. It checks the result as a shell
+// reads it: these expansions must be the only difference.
 func (s *Text) rewrite(r *reading, names []string) (string, error) {
 	var b strings.Builder
 	end := 0
@@ -225,8 +225,8 @@ func (s *Text) rewrite(r *reading, names []string) (string, error) {
 	return text, nil
 }
 
-// expansions are the variables for values that a text expands, in the order of
-// the text; nil when one is not expanded as we write it.
+// expansions returns the variables for values that a text expands, in the order of the text; nil
+// when one is not expanded as this package writes it.
 func expansions(file *syntax.File, names []string) []string {
 	var (
 		parents []syntax.Node
@@ -263,9 +263,8 @@ func expansions(file *syntax.File, names []string) []string {
 	return out
 }
 
-// writeValue writes a value to a new file that only the user can read. The
-// name, which has no links as far as dir goes, is returned with an error too when there is
-// something to remove.
+// writeValue writes a value to a new file in dir that only the user can read. The links of dir are
+// resolved in its name, which is returned with an error too if there is something to remove.
 func writeValue(dir, value string) (string, error) {
 	dir, err := filepath.EvalSymlinks(cmp.Or(dir, os.TempDir()))
 	if err != nil {

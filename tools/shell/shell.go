@@ -13,13 +13,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Text is a command of the forms { script } and { script_file }: a text
-// that a shell reads. Values never become part of it: each placeholder is
-// rewritten to an expansion of a variable that travels in the environment, by
-// the place that it stands in, and a place that is not known to be safe is
-// refused. Both are done twice: for each branch of each block when the
-// definition is loaded, so that its author sees what is wrong, and again for
-// the text of each call, which is the one that counts.
+// Text is a command of the forms { script } and { script_file }: a text that a shell reads. Values
+// never become part of it: each placeholder is rewritten to an expansion of a variable that travels
+// in the environment. How it is rewritten depends on where the placeholder is, and a place that is
+// not known to be safe is refused. Both are done twice: for each branch of each block when the
+// definition is loaded, so that its author sees what is wrong, and again for the text of each call,
+// which is the one that counts.
 type Text struct {
 	File        string // of the file, for messages; "" = inline
 	Interpreter string // bash or sh
@@ -38,7 +37,7 @@ const (
 	maxInlineAll    = 1_000_000 // of all of them
 )
 
-// argVariable is the beginning of the names of the variables that carry values.
+// argVariable begins the names of the variables that carry values.
 const argVariable = "JP_ARG_"
 
 // Parse parses a shell text. interpreter is bash, sh or "" for what the
@@ -82,7 +81,7 @@ func Parse(name, text, interpreter string) (*Text, error) {
 	}
 }
 
-// shebang is the shell that the first line of text asks for.
+// shebang returns the shell that the first line of text asks for.
 func shebang(text string) (string, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	line, ok := strings.CutPrefix(line, "#!")
@@ -104,8 +103,7 @@ func shebang(text string) (string, error) {
 	return "", template.Position{Line: 1, Column: 1}.Errorf("#!%s: only bash and sh run shell texts", line)
 }
 
-// variants are the shells that may read the text: what is called sh is bash on
-// some systems.
+// variants are the shells that may read the text: sh is bash on some systems.
 func (s *Text) variants() []syntax.LangVariant {
 	if s.Interpreter == "sh" {
 		return []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
@@ -119,9 +117,8 @@ type Rules struct {
 	Env  []string        // variables of the tool's environment
 }
 
-// Check checks each branch of each block: that it parses alone where it
-// stands, and that all of its placeholders stand in places that are known to
-// be safe. Errors are *template.Error.
+// Check checks each branch of each block: that it parses alone where it is, and that all of its
+// placeholders are in places that are known to be safe. Errors are *template.Error.
 func (s *Text) Check(rules Rules) error {
 	blocks := s.blocks(s.Nodes, nil)
 	if len(blocks) > maxBlocks {
@@ -180,7 +177,7 @@ type chunk struct {
 // leaf is one placeholder of a text.
 type leaf struct {
 	path  *template.Path
-	from  *template.Path // where its value comes from; of a loop variable, the list
+	from  *template.Path // origin of its value; of a loop variable, the list
 	value string
 }
 
@@ -221,7 +218,7 @@ func (s *Text) source(chunks []chunk) (*source, error) {
 	return src, nil
 }
 
-// at is where the byte at offset is in the definition.
+// at returns the place in the definition of the byte at offset.
 func (src *source) at(offset int) template.Position {
 	i, ok := slices.BinarySearch(src.starts, offset)
 	if !ok {
@@ -271,7 +268,7 @@ func (src *source) syntaxError(lang syntax.LangVariant, err error) error {
 	return template.Position{Line: 1, Column: 1}.Errorf("no %s syntax: %s", shell, src.restore(err.Error()))
 }
 
-// restore puts placeholders where a message has tokens.
+// restore replaces tokens by placeholders, for messages.
 func (src *source) restore(msg string) string {
 	for i, s := range src.spans {
 		msg = strings.ReplaceAll(msg, src.text[s[0]:s[1]], "{{"+src.leaves[i].path.String()+"}}")

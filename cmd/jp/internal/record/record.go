@@ -158,7 +158,7 @@ func (t *Tape) Model(id string, p model.Providers, open func() (model.Stream, mo
 		t.mu.Lock()
 		t.opened = true
 		t.mu.Unlock()
-		return t.trail.Follow(script.Record(s, info, func(e script.Entry) error { return t.keep(e) })), info, nil
+		return t.trail.Follow(script.Record(s, info, func(e script.Entry) error { return t.writeLine(e) })), info, nil
 	}
 	info, err := model.Lookup(id, p)
 	if err != nil {
@@ -233,13 +233,13 @@ func (t *Tape) followed(rule int, err error) {
 			s.Strays = strings.TrimPrefix(e.Message, t.replay.Name()+": ") // it is another one in each process
 		}
 	}
-	if err := t.keep(s); err != nil {
+	if err := t.writeLine(s); err != nil {
 		t.con.Warn("--replay: %v", err) // then its rule is missed in the end
 	}
 }
 
-// keep appends a line to the part of this process.
-func (t *Tape) keep(v any) error {
+// writeLine appends a line to the part of this process.
+func (t *Tape) writeLine(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func (g *Gate) Judge(ctx context.Context, root string) (Judgement, error) {
 	}
 	trusted := map[string]string{}
 	if j.Record != nil {
-		trusted = j.Record.known(j.Files.Stamps)
+		trusted = j.Record.trusted(j.Files.Stamps)
 	}
 	j.Changes = Changes(trusted, j.Files.Stamps)
 	return j, nil
@@ -326,7 +326,7 @@ func (g *Gate) Write(ctx context.Context, root string, files map[string][]byte, 
 				if err != nil {
 					return next, err
 				}
-				next.Files = now.known(there.Stamps)
+				next.Files = now.trusted(there.Stamps)
 			}
 		}
 		for name, data := range files {
@@ -400,7 +400,7 @@ func (g *Gate) Tools(ctx context.Context) (map[string]tools.Definition, error) {
 				return nil, err
 			}
 			if j.Record, _ = readRecord(j.Path, j.real); j.Record != nil {
-				j.Changes = Changes(sub(j.Record.known(j.Files.Stamps), ".jp/tools"), j.Files.Stamps)
+				j.Changes = Changes(sub(j.Record.trusted(j.Files.Stamps), ".jp/tools"), j.Files.Stamps)
 			}
 			if !j.OK() {
 				return nil, j.Refusal()

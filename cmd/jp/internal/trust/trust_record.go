@@ -34,8 +34,8 @@ type Record struct {
 	Writing map[string]string `json:"writing,omitempty"`
 }
 
-// known returns the stamps that are trusted while present are those of the workspace.
-func (r Record) known(present map[string]string) map[string]string {
+// trusted returns the stamps that are trusted while present are those of the workspace.
+func (r Record) trusted(present map[string]string) map[string]string {
 	list := maps.Clone(r.Files)
 	for key, stamp := range r.Writing {
 		if present[key] == stamp {
