@@ -144,6 +144,16 @@ func TestURL(t *testing.T) {
 		{ref: "file:///etc/passwd", err: "file:///etc/passwd: only https is read"},
 		{ref: "https://user:secret@example.com/", err: "the address holds a user or a password, which would be stored"},
 		{ref: "https:///x", err: "https:///x: names no host"},
+		// Values of a query may be secrets.
+		{ref: base + "/text?token=SECRET", want: base + "/text?token=...|text/markdown|# é\n"},
+		{ref: base + "/none?token=SECRET", err: base + "/none?token=...: answered 404 Not Found"},
+		{ref: base + "/latin?SECRET", err: base + "/latin?...: is in iso-8859-1, and only UTF-8 is read"},
+		{ref: base + "/private?token=SECRET", err: base + "/private?token=...: " + errPrivate.Error()},
+		{ref: "http://127.0.0.1:1/?token=SECRET", err: "http://127.0.0.1:1/?token=...: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{ref: "http://example.com/?token=SECRET", err: "http://example.com/?token=...: http is read from this machine only; use https"},
+		{ref: "https:///?token=SECRET", err: "https:///?token=...: names no host"},
+		{ref: "ftp://h/?token=SECRET", err: "ftp://h/?token=...: only https is read"},
+		{ref: "https://[h/?token=SECRET", err: `"https://[h/?token=...": is no address`},
 	} {
 		a, err := (&Reader{}).URL(t.Context(), tt.ref)
 		if tt.err != "" {

@@ -34,7 +34,7 @@ func IsURL(ref string) bool {
 
 // FetchError is a page that could not be had.
 type FetchError struct {
-	URL string
+	URL string // without the values of its query
 	Err error
 }
 
@@ -46,24 +46,25 @@ func (e *FetchError) Unwrap() error { return e.Err }
 // not sent. A page that could not be had is a *FetchError.
 func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, error) {
 	var none convstore.Attachment
+	name := withoutValues(ref) // in all that is said of it
 	u, err := url.Parse(ref)
 	switch {
 	case err != nil:
-		return none, fmt.Errorf("%q: is no address", ref)
+		return none, fmt.Errorf("%q: is no address", name)
 	case u.User != nil:
 		return none, errors.New("the address holds a user or a password, which would be stored")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return none, fmt.Errorf("%s: only https is read", ref)
+		return none, fmt.Errorf("%s: only https is read", name)
 	case u.Hostname() == "":
-		return none, fmt.Errorf("%s: names no host", ref)
+		return none, fmt.Errorf("%s: names no host", name)
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		return none, fmt.Errorf("%s: http is read from this machine only; use https", ref)
+		return none, fmt.Errorf("%s: http is read from this machine only; use https", name)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no whole answer within %v", fetchTimeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ref, nil)
 	if err != nil {
-		return none, fmt.Errorf("%s: is no address", ref)
+		return none, fmt.Errorf("%s: is no address", name)
 	}
 	req.Header.Set("User-Agent", "jp")
 	req.Header.Set("Accept", "text/*, application/json, application/xml;q=0.9, */*;q=0.1")
@@ -71,27 +72,27 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
-		return none, unread(ctx, ref, err)
+		return none, unread(ctx, name, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return none, &FetchError{ref, errors.New("answered " + resp.Status)}
+		return none, &FetchError{name, errors.New("answered " + resp.Status)}
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, MaxImage+1))
 	if err != nil {
-		return none, unread(ctx, ref, err)
+		return none, unread(ctx, name, err)
 	}
 	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		kind = "text/plain"
 	}
 	if set := strings.ToLower(params["charset"]); set != "" && set != "utf-8" && set != "us-ascii" && !isASCII(b) {
-		return none, fmt.Errorf("%s: is in %s, and only UTF-8 is read", ref, set)
+		return none, fmt.Errorf("%s: is in %s, and only UTF-8 is read", name, set)
 	}
-	return r.keep(withoutValues(ref), kind, b)
+	return r.keep(name, kind, b)
 }
 
-// withoutValues is an address as models read it and conversations keep it: values of its query may be keys or signatures.
+// withoutValues is an address as models and people read it and conversations keep it: values of its query may be keys or signatures.
 func withoutValues(ref string) string {
 	before, query, ok := strings.Cut(ref, "?")
 	if !ok {
@@ -119,15 +120,15 @@ func isASCII(b []byte) bool {
 }
 
 // unread says why a page was not read.
-func unread(ctx context.Context, ref string, err error) error {
+func unread(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
-		return &FetchError{ref, context.Cause(ctx)}
+		return &FetchError{name, context.Cause(ctx)}
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return &FetchError{ref, err}
+	return &FetchError{name, err}
 }
 
 // errPrivate is a redirect to where only this machine can reach.
