@@ -36,12 +36,14 @@ type Shown struct {
 
 // Show says what a server is and what was approved of it. It starts nothing.
 func (u *Set) Show(ctx context.Context, name string, s Server) (Shown, error) {
+	given := s.Server
+	given.Env = u.given(given)
 	v := Shown{
 		Name: name, Origin: s.Origin, Transport: s.Server.Transport(), Address: s.Server.Address(), Env: map[string]string{}, Headers: map[string]string{},
-		Variables: append([]string{}, s.Server.Variables()...), Status: "unapproved", Tools: []mcp.Tool{}, Left: []string{},
+		Variables: append([]string{}, given.Variables()...), Status: "unapproved", Tools: []mcp.Tool{}, Left: []string{},
 		Reaches: []string{}, Unenforced: []string{},
 	}
-	maps.Copy(v.Env, s.Server.Env)
+	maps.Copy(v.Env, given.Env)
 	maps.Copy(v.Headers, s.Server.Headers)
 	if s.Err != nil {
 		v.Status, v.Problem = "unusable", s.Err.Error()
@@ -62,6 +64,19 @@ func (u *Set) Show(ctx context.Context, name string, s Server) (Shown, error) {
 		v.Status = "changed"
 	}
 	return v, err
+}
+
+// given is what the entry of a server sets in its environment. Inside a sandbox HOME and TMPDIR name a folder of its own.
+func (u *Set) given(s mcp.Server) map[string]string {
+	if s.Reach == nil {
+		return s.Env
+	}
+	given := maps.Clone(s.Env)
+	delete(given, "TMPDIR")
+	if box, _, err := u.ws.CommandEnv(nil, nil).Box(s.Reach.Definition()); err != nil || !box.KeepHome {
+		delete(given, "HOME")
+	}
+	return given
 }
 
 // Text is how the server is reached and what it is given.
@@ -143,6 +158,15 @@ func Marked(mark, text string) string {
 	return b.String()
 }
 
+// values are the entries of a table, as they are written.
+func values(table string, list map[string]string) string {
+	text := ""
+	for _, k := range slices.Sorted(maps.Keys(list)) {
+		text += " " + unseen.Word(k) + "=" + unseen.Quote(list[k])
+	}
+	return wording.Either(text == "", "", ", "+table+text)
+}
+
 // Brought names what .mcp.json would start or call, and what a program reaches. A file that cannot be read as one says so.
 func (u *Set) Brought(c *trust.Files) []string {
 	list := []string{}
@@ -157,10 +181,12 @@ func (u *Set) Brought(c *trust.Files) []string {
 		if s.Origin != trust.MCPFile {
 			continue
 		}
+		s.Server.Env = u.given(s.Server)
 		text := unseen.Word(name) + ": " + s.Server.Address()
 		if v := s.Server.Variables(); len(v) > 0 {
 			text += " (with " + strings.Join(v, " ") + ")"
 		}
+		text += values("env", s.Server.Env) + values("headers", s.Server.Headers)
 		if s.Server.Command != "" {
 			text += ", " + ReachOfServer(s.Server).Text()
 		}
