@@ -59,7 +59,7 @@ func (a *asker) ask(ctx context.Context, req model.Request, closing bool) (reply
 		c.reply.calls = nil
 		c.reply.any = c.reply.any || c.thinking.Len() > 0
 	case !c.reply.guessed:
-		a.meter.Told(c.sent, c.reply.usage)
+		a.meter.Learn(c.sent, c.reply.usage)
 	}
 	c.reply.cost = a.cost(&c.reply)
 	return c.reply, nil, err

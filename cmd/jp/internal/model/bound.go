@@ -10,34 +10,35 @@ import (
 
 // Bound is how many tokens a request may count as input.
 type Bound struct {
-	Tokens int64 // at most, of any text that people, programs and models write
-	Hard   int64 // at most, of any text: no tokenizer makes more tokens than bytes
+	Tokens int64 // most tokens, for texts that people, programs and models write
+	Hard   int64 // most tokens, for any text: no tokenizer makes more tokens than bytes
 }
 
-// What a request counts beside its texts, in tokens.
+// Tokens that a request counts beside its texts.
 const (
 	messageTokens = 8  // around each message
 	pieceTokens   = 8  // around each call, result and block of reasoning
 	toolTokens    = 16 // around each tool
 )
 
-// A Meter bounds the input of the requests of one thread to one model. It goes by the texts, see textBound, until a provider
-// has told what a request counted: from then on a request counts at most that and the bound of what was not in that one.
-// The zero value is ready to use. It is not safe for concurrent use.
+// A Meter bounds the input of the requests of one thread to one model. At first it bounds the
+// texts, see textBound. Once a provider has counted a request, the next one has at most that count,
+// and the bound of what was not in the counted one. The zero value is ready to use. Not safe for
+// concurrent use.
 type Meter struct {
-	last  pieces // of the request that was told of; nil = none was
-	bound int64  // of its tokens
+	last  pieces // pieces of the latest request that was counted; nil = none was
+	bound int64  // bound of its tokens
 	told  int64
-	texts map[string]int64 // bounds of long texts, which come again with each request
+	texts map[string]int64 // bounds of long texts, which are in every request
 }
 
-// pieces are the parts of a request, each with how often it is there.
+// pieces are the parts of a request, with the number of times that each is there.
 type pieces map[piece]int
 
 type piece struct {
-	kind  int64 // what is around it, in tokens
+	kind  int64 // tokens around it
 	text  string
-	image bool // kind is all of it; text tells it from other images
+	image bool // whether kind is all of its tokens; text identifies it among images
 }
 
 // Bound bounds the input of a request.
@@ -52,19 +53,20 @@ func (m *Meter) Bound(r Request) Bound {
 	return Bound{Tokens: min(whole.Tokens, m.told+more.Tokens), Hard: m.told + more.Hard}
 }
 
-// leastShare is the part of its bound that a request counts at least. A server that tells less, since it tells only of what it
-// has read anew, say, is not believed.
+// leastShare is the least part of its bound that a request can count. A server that reports less is
+// not believed: it may report only what was not in its cache.
 const leastShare = 8
 
-// Told records what a provider has told of a request.
-func (m *Meter) Told(r Request, u convstore.Usage) {
+// Learn records what a provider counted for a request.
+func (m *Meter) Learn(r Request, u convstore.Usage) {
 	u = clamp(u)
 	m.last = piecesOf(r)
 	m.bound = m.bounds(m.last, nil).Tokens
 	m.told = max(u.Input+u.CacheRead+u.CacheWrite, m.bound/leastShare)
 }
 
-// scaled is a bound where the model was found to make more tokens than the bound of its last request allows.
+// scaled returns a bound, made larger where the model counted more tokens than the bound of its
+// latest request allowed.
 func (m *Meter) scaled(tokens int64) int64 {
 	if m.told <= m.bound || m.bound == 0 {
 		return tokens
@@ -132,7 +134,7 @@ func (m *Meter) bounds(all, known pieces) (b Bound) {
 	return b
 }
 
-// text is textBound, found once for each long text.
+// text is textBound, computed once for each long text.
 func (m *Meter) text(s string) int64 {
 	if len(s) < 1024 {
 		return textBound(s)
@@ -148,22 +150,25 @@ func (m *Meter) text(s string) int64 {
 	return n
 }
 
-// A token is so many parts in textBound.
+// tokenParts is how many parts textBound divides a token into.
 const tokenParts = 20
 
-// textBound returns how many tokens a text has at most, by the classes of its characters. The shares are what o200k_base, cl100k_base,
-// and the tokenizers of Claude 2, Llama 2 and Llama 3 make of texts of that class at most, and more for letters, since newer
-// tokenizers make up to 1.35 times the tokens of prose and code. Only made-up words and rare characters can go beyond it.
+// textBound returns the most tokens that a text has, by the classes of its characters. The share of
+// a class is the most that o200k_base, cl100k_base and the tokenizers of Claude 2, Llama 2 and
+// Llama 3 make of texts of that class. That of letters is higher, because newer tokenizers make up
+// to 1.35 times the tokens of prose and code. Only made-up words and rare characters can exceed the
+// bound.
 func textBound(text string) int64 {
 	const (
-		letter  = tokenParts * 7 / 20 // in a word
-		stray   = tokenParts * 7 / 10 // beyond the length that words have
-		dense   = tokenParts * 4 / 5  // in a key or a hash: humps of a letter or two, and digits among them
-		sign    = tokenParts * 3 / 4  // punctuation
-		quote   = tokenParts * 2 / 5  // a quotation mark, which goes with the sign beside it
-		again   = tokenParts / 4      // the same sign once more
-		space   = tokenParts / 10     // in front of a word or a sign, and more of them
-		newline = tokenParts / 2      // after a newline
+		letter = tokenParts * 7 / 20 // in a word
+		stray  = tokenParts * 7 / 10 // beyond the length that words have
+		// in a key or a hash: runs of one or two letters with digits between them
+		dense   = tokenParts * 4 / 5
+		sign    = tokenParts * 3 / 4 // punctuation
+		quote   = tokenParts * 2 / 5 // quotation mark, which is one token with the sign beside it
+		again   = tokenParts / 4     // repetition of the same sign
+		space   = tokenParts / 10    // space before a word or a sign, and further ones
+		newline = tokenParts / 2     // after a newline
 	)
 	const longest = 12 // letters of a word
 	const shortest = 2 // letters of a hump that is no word
@@ -212,7 +217,7 @@ func textBound(text string) int64 {
 			parts += quote
 		case r > ' ' && r < 0x7f:
 			parts += sign
-		case r == utf8.RuneError && n == 1: // a byte that is no text is sent as U+FFFD
+		case r == utf8.RuneError && n == 1: // a byte that is not UTF-8 is sent as U+FFFD
 			parts += 3 * tokenParts
 		case n == 1: // newlines and controls
 			parts += tokenParts

@@ -8,8 +8,9 @@ import (
 	"jp/convstore"
 )
 
-// TestTextBound holds the bound against what tokenizers make of texts of each class: the most of o200k_base, cl100k_base and those
-// of Claude 2, Llama 2 (but for its token before each text) and Llama 3. Plain text must not be bounded so high that limits stop what they need not.
+// TestTextBound holds the bound against what tokenizers make of texts of each class: the most of
+// o200k_base, cl100k_base and those of Claude 2, Llama 2 (but for its token before each text) and
+// Llama 3. Plain text must not be bounded so high that limits stop what they need not.
 func TestTextBound(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -73,7 +74,7 @@ func TestMeter(t *testing.T) {
 		{"next to nothing", convstore.Usage{Input: 1}, asks(digits(1000), digits(50)), Bound{1010/8 + 58, 1010/8 + 58}},
 		{"no count", convstore.Usage{Input: -7, CacheRead: -1}, first, Bound{1010 / 8, 1010 / 8}},
 	} {
-		m.Told(first, tt.told)
+		m.Learn(first, tt.told)
 		if got := m.Bound(tt.next); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
@@ -99,7 +100,8 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// FuzzTextBound: a text has never more tokens than bytes, but for what replaces bytes that are no text.
+// FuzzTextBound: a text has never more tokens than bytes, but for what replaces bytes that are no
+// text.
 func FuzzTextBound(f *testing.F) {
 	for _, s := range []string{"", "a", "Ab cd", "1 2\t3", "--==", "\n\n\n", "é日🫠", "\xff\xfe", "xXxXxX"} {
 		f.Add(s)

@@ -7,11 +7,11 @@ import (
 
 // Builtin is a provider that needs no config.
 type Builtin struct {
-	Name   string   // in model ids
+	Name   string   // name in model ids
 	Format string   // wire format: anthropic, openai, script
-	URL    string   // the vendor's own address, or that of a server on this machine; "" for script models
-	URLEnv string   // variable that gives another address; "" = none does
-	Keys   []string // variables that hold the key, the first that is set counts; nil = no key is sent
+	URL    string   // address of the vendor, or of a server on this machine; "" for script models
+	URLEnv string   // variable with another address; "" = none
+	Keys   []string // variables with the key: the first that is set counts; nil = no key is sent
 }
 
 const (
@@ -54,7 +54,8 @@ func (b Builtin) Variables() []string {
 	return append(slices.Clone(b.Keys), b.URLEnv)
 }
 
-// KeyEnv returns the variable that the key is taken from: the first that is set, or the first. "" = no key is sent.
+// KeyEnv returns the variable that the key is taken from: the first that is set, or the first. "" =
+// no key is sent.
 func (b Builtin) KeyEnv(env func(string) string) string {
 	for _, name := range b.Keys {
 		if env(name) != "" {
@@ -67,7 +68,7 @@ func (b Builtin) KeyEnv(env func(string) string) string {
 	return ""
 }
 
-// builtin finds a built-in provider as this environment has it.
+// builtin returns a built-in provider with what this environment says of it.
 func (p Providers) builtin(name string) (target, bool) {
 	b, ok := FindBuiltin(name)
 	if !ok {

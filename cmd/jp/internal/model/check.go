@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Check reports the first thing in the request that a real provider refuses: a message without
-// content or with content that does not belong to its role, a call without a result right after
-// it or a result without a call, an id that is used twice, a thread that ends with the
-// assistant. All providers check, so that a script model finds what would fail only later.
-// The error is an *Error of KindBadRequest.
+// Check reports the first thing in the request that a real provider rejects: a message without
+// content, or with content that does not fit its role; a call without a result right after it, or a
+// result without a call; an id that is used twice; a thread that ends with the assistant. All
+// providers check, so that a script model finds what would fail with a real one. The error is an
+// *Error of KindBadRequest.
 func (r Request) Check() error {
 	bad := func(format string, args ...any) error {
 		return &Error{Kind: KindBadRequest, Final: true, Message: fmt.Sprintf(format, args...)}
@@ -115,9 +115,9 @@ func (c Content) belongs(r Role) bool {
 	return false
 }
 
-// Calls collects the tool calls of one reply and keeps what a Stream promises of them: their
-// order, arguments that are never empty, ids that are unique within the conversation, and no
-// call that was cut off.
+// Calls collects the tool calls of one reply. It holds what a Stream promises of them: their order,
+// arguments that are never empty, ids that are unique within the conversation, and no call that was
+// cut off.
 type Calls struct {
 	used  map[string]bool
 	calls []*Call
@@ -140,8 +140,9 @@ func NewCalls(r Request) *Calls {
 // Len returns how many calls there are.
 func (c *Calls) Len() int { return len(c.calls) }
 
-// Add adds a complete call and returns its id. Servers that count ids anew in each reply, or give none, get one
-// of ours: the id of a call names what it started, so it must not come twice.
+// Add adds a complete call and returns its id. Where a server gives no id, or counts ids from 1 in
+// each reply, the call gets an id of ours: the id of a call names what it started, so it must be
+// unique.
 func (c *Calls) Add(id, name string, arguments []byte) string {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
@@ -154,9 +155,9 @@ func (c *Calls) Add(id, name string, arguments []byte) string {
 	return id
 }
 
-// Finish returns the calls of a reply that ended with stop, and the stop as it must be told:
-// some servers end a reply full of calls as if it held none. In a reply that was cut off, a
-// last call whose arguments are no JSON was cut with it, and is left out.
+// Finish returns the calls of a reply that ended with stop, and the right stop: some servers end a
+// reply with calls as if it had none. In a reply that was cut off, a last call whose arguments are
+// not JSON was cut too, and is left out.
 func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 	calls := c.calls
 	if last := len(calls) - 1; stop == StopMaxTokens && last >= 0 && !json.Valid(calls[last].Arguments) {
@@ -171,8 +172,9 @@ func (c *Calls) Finish(stop Stop) ([]*Call, Stop) {
 	return calls, stop
 }
 
-// Object returns the arguments as a JSON object, which is what wire formats can carry back to
-// the model. Arguments that are none stand in it whole, under "invalid_arguments".
+// Object returns the arguments as a JSON object, because wire formats cannot send anything else
+// back to the model. Arguments that are not an object are in it as a string, under
+// "invalid_arguments".
 func (c Call) Object() json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(c.Arguments, &object) == nil && object != nil {
@@ -185,9 +187,9 @@ func (c Call) Object() json.RawMessage {
 	return wrapped
 }
 
-// FitID makes the id of a call that another provider gave fit for a wire format that takes at
-// most most bytes of letters, digits, "_" and "-": always in the same way, so that a call and
-// its result still meet.
+// FitID makes the id of a call of another provider fit for a wire format that takes at most most
+// bytes of letters, digits, "_" and "-". The same id always gives the same result, so that a call
+// and its result still have the same id.
 func FitID(id string, most int) string {
 	if FitName(id, most) == id {
 		return id
@@ -196,7 +198,7 @@ func FitID(id string, most int) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// FitName does the same for the name of a tool that a model of another provider made up.
+// FitName does the same for the name of a tool that a model of another provider invented.
 func FitName(name string, most int) string {
 	fit := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -210,5 +212,5 @@ func FitName(name string, most int) string {
 	return fit[:min(len(fit), most)]
 }
 
-// Efforts are how much a model can be told to reason, none first.
+// Efforts are the amounts of reasoning that a model can be asked for, none first.
 func Efforts() []string { return []string{"none", "low", "medium", "high"} }

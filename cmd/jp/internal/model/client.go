@@ -71,9 +71,9 @@ const maxRedirects = 5
 // maxErrorBody bounds what is read of a response that is an error.
 const maxErrorBody = 64 << 10
 
-// Intercept is a middleware of both vendors' SDKs. It turns every answer that is no event
-// stream into an *Error, bounds the body by MaxBytes, tells a Limit above it whenever bytes
-// arrive, keep-alives included, and a Count how far the request came.
+// Intercept is a middleware for both vendors' SDKs. It turns every answer that is not an event
+// stream into an *Error, and bounds the body by MaxBytes. It reports to a Limit above it when bytes
+// arrive, keep-alives included, and to a Count how far the request came.
 func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	ctx := req.Context()
 	resp, err := next(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -91,7 +91,7 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 	if resp.StatusCode >= 300 {
 		return nil, c.statusError(resp.StatusCode, resp.Header, readError(resp))
 	}
-	// Some servers name no type, or text/plain; only what is surely something else is refused.
+	// Some servers send no type, or text/plain. Only what is certainly something else is rejected.
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	events := bufio.NewReader(resp.Body)
 	if kind == "application/json" && startsEvents(events) {
@@ -118,14 +118,14 @@ func (c Config) Intercept(req *http.Request, next func(*http.Request) (*http.Res
 	return resp, nil
 }
 
-// readError reads what there is of the body of an error, and closes it.
+// readError reads the body of an error, as far as it comes, and closes it.
 func readError(resp *http.Response) []byte {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	return body
 }
 
-// limitedBody reads a reply up to a ceiling.
+// limitedBody reads a reply up to a number of bytes.
 type limitedBody struct {
 	io.ReadCloser
 	left   int64
@@ -139,7 +139,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 			Message: fmt.Sprintf("the reply is larger than %d bytes", b.config.MaxBytes)}
 	}
 	if int64(len(p)) > b.left {
-		p = p[:b.left+1] // one byte more tells a full reply from one that is too large
+		p = p[:b.left+1] // one byte more shows that a reply is too large
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
@@ -149,7 +149,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unreachable makes the *Error of a request that got no answer.
+// unreachable returns the *Error of a request that got no answer.
 func (c Config) unreachable(err error) error {
 	var (
 		e       *Error
@@ -176,8 +176,9 @@ func (c Config) unreachable(err error) error {
 	return e
 }
 
-// Fail turns any error of a request into what a Stream yields: the cause of the context when
-// that has ended, otherwise an *Error. An error that is none yet came while the reply was read.
+// Fail turns any error of a request into what a Stream yields: the cause of the context when that
+// has ended, and an *Error otherwise. An error that is not an *Error yet came while the reply was
+// read.
 func (c Config) Fail(ctx context.Context, err error) error {
 	var (
 		e       *Error
@@ -197,7 +198,7 @@ func (c Config) Fail(ctx context.Context, err error) error {
 			return &copied
 		}
 		return e
-	case errors.Is(err, bufio.ErrTooLong): // of the SDKs' decoders; it would be as long the next time
+	case errors.Is(err, bufio.ErrTooLong): // error of the SDKs' decoders; the line would be as long the next time
 		return &Error{Provider: c.Name, Kind: KindTooLarge, Final: true, Message: "a line of the reply is too long", Err: err}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &opErr), errors.As(err, &timeout) && timeout.Timeout():
 		return &Error{Provider: c.Name, Kind: KindStream, Message: "the reply broke off", Err: err}
@@ -205,7 +206,7 @@ func (c Config) Fail(ctx context.Context, err error) error {
 	return &Error{Provider: c.Name, Kind: KindStream, Message: c.Clean(err.Error()), Err: err}
 }
 
-// Bad makes the *Error of a reply that is not as it has to be.
+// Bad returns the *Error of a malformed reply.
 func (c Config) Bad(kind Kind, format string, args ...any) error {
 	return &Error{Provider: c.Name, Kind: kind, Message: c.Clean(fmt.Sprintf(format, args...))}
 }

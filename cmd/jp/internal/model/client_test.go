@@ -113,7 +113,8 @@ func TestNotAStream(t *testing.T) {
 	}{
 		{"application/json", `{"error":{"message":"overloaded","code":503}}`, "overloaded (503): overloaded"},
 		{"application/json; charset=utf-8", `{"id":"x","choices":[{"message":{"content":"hi"}}]}`, "stream (200): answered with application/json, not with an event stream"},
-		{"application/json", "data: {\"choices\":[]}\n\n", "stream: the reply broke off"}, // it is one
+		// it is one
+		{"application/json", "data: {\"choices\":[]}\n\n", "stream: the reply broke off"},
 		{"text/html", `<html>`, "stream (200): answered with text/html, not with an event stream"},
 		{"text/plain", "hello", "stream: the reply broke off"},
 		{"text/event-stream", "", "stream: the reply broke off"},

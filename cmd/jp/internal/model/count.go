@@ -9,16 +9,16 @@ import (
 	"jp/convstore"
 )
 
-// Count returns s with the usage of every reply told, in front of its Stop or its error, also where the provider said
-// nothing of it or only how the reply began: then it is estimated, and the part says so. So whoever accounts for a reply
-// reads one part.
+// Count returns s with the usage of every reply, in one part before its Stop or its error. Where
+// the provider reports no usage, or only that of the beginning, the usage is estimated, and the
+// part says so.
 //
 // What is charged depends on how far the request came:
 //
-//   - A request that was not sent, or that the provider refused (a status of 300 and above), used nothing.
-//   - One that was sent used at least its input: nobody but the provider knows what it did with a request whose answer was
-//     not waited for.
-//   - A reply that broke off used at least what came of it as output, arguments of unfinished calls included.
+//   - A request that was not sent, or that the provider rejected (a status of 300 and above), used nothing.
+//   - A request that was sent used at least its input: only the provider knows what it did with a request
+//     whose answer nobody waited for.
+//   - A reply that broke off used at least the output that came, arguments of unfinished calls included.
 func Count(s Stream) Stream {
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
@@ -66,7 +66,8 @@ func (c *counter) hear(p Part) {
 	}
 }
 
-// used is the usage of a reply that ended, with err unless that is nil; false means that nothing was used.
+// used returns the usage of a reply that ended, with err or well, and reports whether anything was
+// used.
 func (c *counter) used(err error) (Part, bool) {
 	u := convstore.Usage{}
 	if c.told.Usage != nil {
@@ -74,7 +75,8 @@ func (c *counter) used(err error) (Part, bool) {
 	}
 	output := c.said + max(c.pieces, c.calls)
 	if err == nil && u.Input+u.CacheRead+u.CacheWrite > 0 && (u.Output > 0 || output == 0) {
-		return c.told, true // what is told of a whole reply is exact, unless one of the two is missing
+		// the count of a whole reply is exact, unless input or output is missing
+		return c.told, true
 	}
 	if err != nil && u == (convstore.Usage{}) && output == 0 && !c.progress.billed(err) {
 		return Part{}, false
@@ -93,26 +95,26 @@ func (c *counter) used(err error) (Part, bool) {
 	return p, true
 }
 
-// progress is how far a request came. Whoever sends it sets it, from any goroutine.
+// progress is how far a request came. Its sender sets it, from any goroutine.
 type progress struct{ sent, answered atomic.Bool }
 
 type progressKey struct{}
 
-// Sent tells a Count above that the request is on its way.
+// Sent reports to a Count above that the request was sent.
 func Sent(ctx context.Context) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.sent.Store(true)
 	}
 }
 
-// answered tells it that the reply has begun.
+// answered reports to a Count above that the reply has begun.
 func answered(ctx context.Context) {
 	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
 		p.answered.Store(true)
 	}
 }
 
-// billed reports whether a request of which nothing came but err may have been paid for.
+// billed reports whether a request to which only err came back may have cost something.
 func (p *progress) billed(err error) bool {
 	if p.answered.Load() {
 		return true

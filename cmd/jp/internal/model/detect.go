@@ -14,11 +14,12 @@ import (
 // Candidate is a model that seems usable on this machine.
 type Candidate struct {
 	Model  string // id
-	Reason string // "ANTHROPIC_API_KEY is set"
+	Reason string // why it seems usable: "ANTHROPIC_API_KEY is set"
 }
 
-// Detect lists models for which the environment has a key, and those of an Ollama and a llama.cpp server that answer on this
-// machine within 200 ms, best first. It asks nobody outside the machine.
+// Detect lists models for which the environment has a key, and models of an Ollama and of a
+// llama.cpp server that answer on this machine within 200 ms, best first. It connects to no other
+// machine.
 func Detect(ctx context.Context, env func(string) string) []Candidate {
 	var found []Candidate
 	if env("ANTHROPIC_API_KEY") != "" {
@@ -33,7 +34,8 @@ func Detect(ctx context.Context, env func(string) string) []Candidate {
 	served := make([][]Candidate, len(local))
 	var all sync.WaitGroup
 	for i, l := range local {
-		info, _, err := Providers{Env: env}.resolve(l.name + "/x") // where the provider is; any name of a model does
+		// where the provider is; any name of a model does
+		info, _, err := Providers{Env: env}.resolve(l.name + "/x")
 		if err != nil || !loopback(info.Endpoint) {
 			continue
 		}
@@ -56,17 +58,18 @@ type Server struct {
 	Provider string // in model ids
 	URL      string // base URL
 	Models   []Served
-	Err      error // it did not answer, or not with a list; nil = it did
+	Err      error // why there is no list of models; nil = there is one
 }
 
 // Served is one model of a server.
 type Served struct {
-	ID     string // the server's own
-	Window int    // tokens; 0 = it does not say
+	ID     string // the server's own id
+	Window int    // tokens; 0 = unknown
 }
 
-// Local asks the servers on this machine that the config or a built-in provider names for their models, all at the same time
-// and for 200 ms at most. Nobody outside the machine is asked, and no key is sent. Sorted by provider.
+// Local asks the servers on this machine for their models: those that the config or a built-in
+// provider names, all at the same time, for at most 200 ms. It connects to no other machine and
+// sends no key. The list is sorted by provider.
 func Local(ctx context.Context, p Providers) []Server {
 	ctx, cancel := context.WithTimeout(ctx, localPatience)
 	defer cancel()
@@ -89,8 +92,8 @@ func Local(ctx context.Context, p Providers) []Server {
 // servedMost bounds how many models of one server are listed.
 const servedMost = 200
 
-// servedBy asks an OpenAI-compatible server for its models. What has an id that is not one of ours, and embedding models, are
-// left out. The error is an *Error.
+// servedBy asks an OpenAI-compatible server for its models. It leaves out embedding models, and
+// models whose ids cannot be ids of jp. The error is an *Error.
 func servedBy(ctx context.Context, provider, base string) ([]Served, error) {
 	c := Config{Name: provider, BaseURL: base, Client: NewClient()}
 	defer c.Client.CloseIdleConnections()
@@ -137,8 +140,9 @@ func Known() []string {
 	return ids
 }
 
-// Meant returns the id of the built-in table that a name without a provider stands for, "" when none does: claude-opus-5-5 and
-// its like, or a family such as sonnet or gpt-6, of which the latest counts.
+// Meant returns the id of the built-in table that a name without a provider stands for, "" for
+// none. The name is that of a model, such as claude-opus-5-5, or that of a family, such as sonnet
+// or gpt-6, which stands for its latest model.
 func Meant(name string) string {
 	name = strings.ToLower(name)
 	family := ""
@@ -154,5 +158,5 @@ func Meant(name string) string {
 	return family
 }
 
-// Examples is for people who do not know what a model is called.
+// Examples lists some ids, for people who do not know what models are called.
 const Examples = "anthropic/claude-sonnet-5-5, openai/gpt-6.1-sol or ollama/qwen3"

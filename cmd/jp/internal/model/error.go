@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Kind says what went wrong with a request, in terms of what to do about it.
+// Kind says what went wrong with a request. Each kind needs another remedy.
 type Kind string
 
 const (
@@ -14,10 +14,10 @@ const (
 	KindRateLimit    Kind = "rate_limit"    // too many requests; see RetryAfter
 	KindOverloaded   Kind = "overloaded"    // the provider is too busy
 	KindServer       Kind = "server"        // the provider failed (5xx)
-	KindNetwork      Kind = "network"       // it could not be reached
+	KindNetwork      Kind = "network"       // the provider could not be reached
 	KindStream       Kind = "stream"        // the reply broke off or made no sense
 	KindIdle         Kind = "idle"          // nothing came for too long
-	KindBadRequest   Kind = "bad_request"   // the request itself was refused
+	KindBadRequest   Kind = "bad_request"   // the request itself was rejected
 	KindTooLarge     Kind = "too_large"     // the request or the reply is too large
 	KindContext      Kind = "context"       // the request does not fit into the model's window
 	KindUnknownModel Kind = "unknown_model" // no such provider or model
@@ -30,11 +30,12 @@ type Error struct {
 	Kind       Kind
 	Status     int           // of HTTP, 0 = there was none
 	RetryAfter time.Duration // what the provider asked for, 0 = nothing
-	Message    string        // lowercase where it is ours, the provider's own words otherwise
-	Hint       string        // what to try, "" = nothing in particular
-	Final      bool          // repeating the same request is pointless
-	Model      string        // id, where the error is that there is no such model; "" otherwise
-	Err        error         // cause, may be nil
+	Message    string        // message of ours in lowercase, or the provider's own words
+	Hint       string        // advice; "" = none
+	Final      bool          // whether repeating the same request is pointless
+	// id of a model that does not exist, if that is the error; "" otherwise
+	Model string
+	Err   error // cause, may be nil
 }
 
 // Error returns "anthropic: rate_limit (429): Number of requests has exceeded ...".

@@ -1,8 +1,9 @@
 package model
 
-// Estimate returns a rough number of tokens that the request will count as input: a token per
-// three bytes of text, which is on the high side for English and in the middle for code. It tells when a
-// thread is long, and counts what no provider has counted. What a call may cost is bounded by a Meter.
+// Estimate returns a rough number of tokens that the request will count as input: one for every
+// three bytes of text, which is high for English and average for code. It shows when a thread is
+// long, and stands in for a count that no provider gave. The bound of what a call may cost comes
+// from a Meter.
 func (r Request) Estimate() int64 {
 	n := len(r.Schema)
 	for _, s := range r.System {
@@ -20,7 +21,8 @@ func (r Request) Estimate() int64 {
 	return int64(n)/3 + 1
 }
 
-// imageSize is what an image counts at most, in bytes of text: 1600 tokens, as Anthropic has it.
+// imageSize is the most that an image counts, in bytes of text: 1600 tokens, as Anthropic
+// documents.
 const imageSize = 3 * 1600
 
 func (c Content) size() int {

@@ -6,23 +6,26 @@ import (
 	"io"
 )
 
-// startsEvents reports whether a body begins as an event stream does, and as no JSON does.
+// startsEvents reports whether a body begins like an event stream, which no JSON does.
 func startsEvents(r *bufio.Reader) bool {
 	b, _ := r.Peek(len("event:")) // what there is
 	return bytes.HasPrefix(b, []byte("event:")) || bytes.HasPrefix(b, []byte("data:")) || bytes.HasPrefix(b, []byte(":"))
 }
 
-// eventLines reads an event stream in the form that the decoders of both vendors' SDKs take, which know less than the standard
-// allows: each line ends in a line feed alone, and there are no data lines without data.
+// eventLines reads an event stream in the form that the decoders of both vendors' SDKs accept,
+// which is less than the standard allows: each line ends in a line feed alone, and no data line is
+// without data.
 type eventLines struct {
 	from io.Reader
 
-	line   []byte         // beginning of what may become an empty data line; nil = it is none
-	inside bool           // in the rest of another line
-	cr     bool           // the last byte was a carriage return
-	out    []byte         // to be handed out
-	buf    [32 << 10]byte // the decoders look through an unfinished line again after each read
-	err    error
+	// beginning of a line that may be an empty data line; nil = the line is another one
+	line   []byte
+	inside bool   // whether the rest of another line follows
+	cr     bool   // whether the last byte was a carriage return
+	out    []byte // bytes to return
+	// large, because the decoders scan an unfinished line again after each read
+	buf [32 << 10]byte
+	err error
 }
 
 func (e *eventLines) Read(p []byte) (int, error) {
@@ -44,7 +47,7 @@ func (e *eventLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// empty are the data lines that say nothing.
+// empty are the data lines without data.
 const empty = "data: "
 
 func (e *eventLines) take(c byte) {
@@ -73,7 +76,7 @@ func (e *eventLines) take(c byte) {
 	}
 }
 
-// flush hands out what turned out to be no empty data line.
+// flush returns what turned out not to be an empty data line.
 func (e *eventLines) flush() {
 	e.out = append(e.out, e.line...)
 	e.line = e.line[:0]

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Generation reads the name of one of Anthropic's models: "claude-sonnet-4-5-20250929" is "sonnet", 405;
-// "claude-3-7-sonnet-20250219" is "sonnet", 307. A name that says nothing has version 0.
+// Generation reads the name of one of Anthropic's models: "claude-sonnet-4-5-20250929" is "sonnet",
+// 405; "claude-3-7-sonnet-20250219" is "sonnet", 307. A name that says nothing has version 0.
 func Generation(name string) (family string, version int) {
 	var numbers []int
 	for _, word := range strings.Split(strings.TrimPrefix(name, "claude-"), "-") {
@@ -28,7 +28,8 @@ func Generation(name string) (family string, version int) {
 	return family, 0
 }
 
-// Reasons reports whether a name is that of one of OpenAI's reasoning models: o1 and its successors, and GPT from 5 on.
+// Reasons reports whether a name is that of one of OpenAI's reasoning models: o1 and its
+// successors, and GPT from 5 on.
 func Reasons(name string) bool {
 	if len(name) > 1 && name[0] == 'o' && '1' <= name[1] && name[1] <= '9' {
 		return true
@@ -52,11 +53,12 @@ func gpt(name string) int {
 	return 100*n + m
 }
 
-// Temperature returns the temperature that a request may have where somebody wants one: nil where the vendor refuses it, with the
-// reason.
+// Temperature returns the temperature that a request may have where somebody wants one, nil and the
+// reason where the vendor rejects it.
 //
-// Models after Claude Opus 4.6 take none but 1, and so do all of Anthropic's beside thinking; its wire format has 0 to 1. OpenAI's
-// reasoning models take none but 1; from GPT-5.1 on they do without reasoning.
+// Models of Anthropic after Claude Opus 4.6 accept only 1, and earlier ones only 1 with thinking.
+// The wire format has 0 to 1. OpenAI's reasoning models accept only 1; from GPT-5.1 on they accept
+// others without reasoning.
 func (i Info) Temperature(want *float64, reasoning string) (send *float64, why string) {
 	if want == nil || *want == 1 {
 		return want, ""

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// imageRule is how a family of models counts the tokens of an image, at most.
+// imageRule says how many tokens a family of models counts an image as, at most.
 type imageRule struct {
-	models string                       // what the names of its models begin with, without vendor
-	tokens func(size image.Point) int64 // of a size; of zero, of any
+	models string                       // beginning of the names of its models, without vendor
+	tokens func(size image.Point) int64 // tokens for a size, or for any size where it is zero
 }
 
 // imageRules are tried in order. They follow what vendors document:
@@ -51,10 +51,11 @@ func imageRules() []imageRule {
 	}
 }
 
-// otherImage is the rule for all other models: those that people run themselves count squares of 28 pixels.
+// otherImage is the rule for all other models: models that people run themselves count squares of
+// 28 pixels.
 func otherImage(size image.Point) int64 { return max(5000, squares(size, 28, 16<<10)) }
 
-// imageBound is how many tokens a model counts an image as, at most.
+// imageBound returns the most tokens that a model counts an image as.
 func imageBound(model string, i *Image) int64 {
 	model = strings.TrimPrefix(strings.ToLower(model[strings.LastIndexByte(model, '/')+1:]), "ft:")
 	for _, r := range imageRules() {
@@ -65,7 +66,8 @@ func imageBound(model string, i *Image) int64 {
 	return otherImage(imagePixels(i))
 }
 
-// imagePixels is the width and height that an image says it has; zero when that cannot be read.
+// imagePixels returns the width and height in the header of an image, zero where that cannot be
+// read.
 func imagePixels(i *Image) image.Point {
 	c, err, r := image.Config{}, error(nil), bytes.NewReader(i.Data)
 	switch i.MediaType {
@@ -82,7 +84,8 @@ func imagePixels(i *Image) image.Point {
 	return image.Pt(c.Width, c.Height)
 }
 
-// tiles counts squares of 512 pixels, after an image was scaled to fit into 2048 by 2048, and then its shorter side to 768.
+// tiles counts squares of 512 pixels, after an image was scaled to fit into 2048 by 2048, and then
+// its shorter side to 768.
 func tiles(base, tile int64) func(image.Point) int64 {
 	return func(size image.Point) int64 {
 		if size == (image.Point{}) {
@@ -101,7 +104,7 @@ func patches(most int64, tokens float64) func(image.Point) int64 {
 	return func(size image.Point) int64 { return int64(math.Ceil(float64(squares(size, 32, most)) * tokens)) }
 }
 
-// squares is how many squares cover an image, at most so many.
+// squares returns how many squares cover an image, at most so many.
 func squares(size image.Point, side, most int64) int64 {
 	if size == (image.Point{}) {
 		return most
@@ -109,13 +112,14 @@ func squares(size image.Point, side, most int64) int64 {
 	return min(most, (int64(size.X)+side-1)/side*((int64(size.Y)+side-1)/side))
 }
 
-// crops counts 258 tokens for each square that is two thirds of the shorter side, and 256 to 768 pixels; at most 64 of them.
+// crops counts 258 tokens for each square that is two thirds of the shorter side, and 256 to 768
+// pixels; at most 64 of them.
 func crops(size image.Point) int64 {
 	side := min(max(int64(min(size.X, size.Y))*2/3, 256), 768)
 	return max(1120, 258*squares(size, side, 64))
 }
 
-// either is the higher one of two counts.
+// either returns the higher one of two counts.
 func either(a, b func(image.Point) int64) func(image.Point) int64 {
 	return func(size image.Point) int64 { return max(a(size), b(size)) }
 }

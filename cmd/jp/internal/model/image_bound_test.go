@@ -30,7 +30,8 @@ func picture(t *testing.T, mediaType string, w, h int) *Image {
 	return &Image{MediaType: mediaType, Data: b.Bytes()}
 }
 
-// TestImageBound compares the bounds with what vendors document of a size, or have been seen to charge.
+// TestImageBound compares the bounds with what vendors document of a size, or have been seen to
+// charge.
 func TestImageBound(t *testing.T) {
 	for _, tt := range []struct {
 		model string

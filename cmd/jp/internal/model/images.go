@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// WithoutImages is a stream for a model that takes none: where one stands in the thread it says so.
+// WithoutImages returns a stream for a model that takes no images: in the thread a text stands for
+// each.
 func WithoutImages(s Stream) Stream {
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		r.Messages = slices.Clone(r.Messages)

@@ -10,20 +10,23 @@ import (
 
 // LimitOptions bounds one reply.
 type LimitOptions struct {
-	Idle     time.Duration // longest silence between two signs of life; 0 = 60 s, negative = no limit
-	First    time.Duration // the same before the first one; 0 = Idle. Servers that load a model first need more
-	Quiet    time.Duration // longest time in which no part comes, once there was a sign of life; 0 = no limit
+	// longest silence between two signs of life; 0 = 60 s, negative = no limit
+	Idle time.Duration
+	// the same before the first one; 0 = Idle. Servers that load a model first need more
+	First time.Duration
+	// longest time in which no part comes, once there was a sign of life; 0 = no limit
+	Quiet    time.Duration
 	Whole    time.Duration // longest time of the whole reply; 0 = no limit
-	MaxBytes int64         // of text, reasoning and calls together; 0 = 32 MiB
-	MaxCalls int           // of tools; 0 = 1024
+	MaxBytes int64         // most bytes of text, reasoning and calls together; 0 = 32 MiB
+	MaxCalls int           // most calls of tools; 0 = 1024
 }
 
 const defaultMaxCalls = 1024
 
-// Limit returns s with limits: silence ends a reply with an *Error of KindIdle, a flood with
-// KindTooLarge. Bytes that bring no part, such as keep-alives, count as signs of life for Idle
-// and First alone; the time that the consumer takes counts as nothing. Limit also holds s to
-// what each Stream promises: a reply that ends without a Stop becomes an *Error of KindStream.
+// Limit returns s with limits. Silence ends a reply with an *Error of KindIdle, a flood with one of
+// KindTooLarge. Bytes without a part, such as keep-alives, are signs of life for Idle and First,
+// and not for Quiet. Time that the consumer takes does not count. Limit also checks what each
+// Stream promises: a reply that ends without a Stop becomes an *Error of KindStream.
 func Limit(s Stream, o LimitOptions) Stream {
 	if o.Idle == 0 {
 		o.Idle = 60 * time.Second
@@ -62,7 +65,8 @@ func Limit(s Stream, o LimitOptions) Stream {
 					err = &Error{Kind: KindTooLarge, Final: true, Message: fmt.Sprintf("the reply calls more than %d tools", o.MaxCalls)}
 				}
 				if err != nil {
-					// Whatever the stream made of the end of its context, the silence was the cause.
+					// Whatever the stream made of the end of its context, the silence was the
+					// cause.
 					var said, idle *Error
 					if errors.As(context.Cause(ctx), &idle) && !(errors.As(err, &said) && said.Kind == KindIdle) {
 						err = idle
@@ -87,7 +91,7 @@ func Limit(s Stream, o LimitOptions) Stream {
 	}
 }
 
-// size is what a part counts against MaxBytes.
+// size returns how many bytes a part counts for MaxBytes.
 func (p Part) size() int64 {
 	n := len(p.Text) + len(p.ReasoningDelta)
 	if p.Call != nil {
@@ -96,8 +100,8 @@ func (p Part) size() int64 {
 	return int64(n)
 }
 
-// watches end a context when a reply takes too long. They stand still while the consumer works. One goroutine uses them at a
-// time.
+// watches end a context when a reply takes too long. They stop while the consumer works. One
+// goroutine uses them at a time.
 type watches struct {
 	options LimitOptions
 	cancel  context.CancelCauseFunc
@@ -117,13 +121,13 @@ func (w *watches) start(idle time.Duration) {
 	}
 }
 
-// said goes on after a part.
+// said starts the watches again after a part.
 func (w *watches) said() {
 	w.start(w.options.Idle)
 	w.listen()
 }
 
-// touch is told of a sign of life.
+// touch starts the watch for silence again after a sign of life.
 func (w *watches) touch() {
 	w.wait(w.options.Idle)
 	if w.quiet == nil {
@@ -167,7 +171,7 @@ func halt(t **time.Timer) {
 
 type activityKey struct{}
 
-// activity returns what to call on a sign of life of the provider.
+// activity returns the function to call at each sign of life of the provider.
 func activity(ctx context.Context) func() {
 	if touch, ok := ctx.Value(activityKey{}).(func()); ok {
 		return touch

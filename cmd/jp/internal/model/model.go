@@ -14,13 +14,13 @@
 //     that breaks off is an error, never a short success.
 //   - Tool calls are complete when they are yielded, in the order in which the model made
 //     them, and their ids are unique within the thread.
-//   - Usage comes at most once, after all content; before an error too, where the provider
-//     had told what the broken reply cost. Below [Count] it may be missing.
+//   - Usage comes at most once, after all content. It may come before an error too, where the
+//     provider reported what the broken reply used. Below [Count] it may be missing.
 //   - When the context ends, the error is its cause. Everything else is an [*Error].
 //   - Ending the iteration early closes the connection. Nothing runs on afterwards.
 //
-// Traps: arguments of a tool call are as the model wrote them and may be no JSON; a key never
-// stands in an error, but text of a provider does, cleaned and shortened.
+// Traps: arguments of a tool call are as the model wrote them and may not be JSON. An error never
+// has a key in it, but it may have text of a provider, cleaned and shortened.
 package model
 
 import (
@@ -33,60 +33,63 @@ import (
 	"jp/convstore"
 )
 
-// Stream asks a model once and yields its reply. Nothing happens before the iteration starts;
-// each iteration is a request of its own. Safe for concurrent use.
+// Stream asks a model once and yields its reply. Nothing happens before the iteration starts. Each
+// iteration is another request. Safe for concurrent use.
 type Stream func(ctx context.Context, r Request) iter.Seq2[Part, error]
 
 // Request is one call of a model: the whole thread so far and what may follow.
 // Streams read it and do not change it.
 type Request struct {
 	Model       string          // the provider's own id, without the provider's name
-	System      []Section       // the system prompt, in order; may be empty
-	Messages    []Message       // the thread; the last message is not the assistant's
-	Tools       []Tool          // what is offered; names unique
-	MaxTokens   int             // of output; 0 = the model's own limit
-	Reasoning   string          // "" = as the model does by itself; none, low, medium, high
+	System      []Section       // system prompt, in order; may be empty
+	Messages    []Message       // thread; the last message is not the assistant's
+	Tools       []Tool          // tools that are offered; names are unique
+	MaxTokens   int             // most tokens of output; 0 = the model's own limit
+	Reasoning   string          // none, low, medium or high; "" = the model's default
 	Temperature *float64        // nil = the provider's default
-	Schema      json.RawMessage // a JSON schema that the answer must match; nil = free text
+	Schema      json.RawMessage // JSON schema that the answer must match; nil = free text
 	ToolChoice  string          // "" = the model decides; "none" = no calls
-	CallIDs     map[string]bool // of calls that Messages may not show, which no call of the reply may have; nil = there are none
+	// ids that no call of the reply may have, besides those in Messages; nil = none
+	CallIDs map[string]bool
 
 	// For script models, which answer by these.
 	Profile string // name of the agent profile, "" = none
-	Turn    int    // of the conversation, 1-based
-	Round   int    // model call within the turn, 1-based; 0 = beside them, for a summary or a title
-	Run     string // which run of a recorded tree, see script.Trail; "" = the first one, or of no recording
+	Turn    int    // number of the turn in the conversation, from 1
+	Round   int    // number of the model call in the turn, from 1; 0 = a summary or a title
+	Run     string // run of a recorded tree, see script.Trail; "" = the first one, or no recording
 
 	Attempt int // set by Retry, 1-based; 0 counts as 1
 
-	// Waits is told when an attempt has failed and is to be repeated, and when the first one is held back: from then until Again
-	// nothing is on its way. An error ends the call. nil = an attempt that used or said something is not repeated.
+	// Waits is called when an attempt has failed and will be repeated, and when the first one is
+	// held back: from then until Again no request is on its way. An error ends the call. nil = an
+	// attempt that used or said something is not repeated.
 	Waits func(context.Context, Lost) error
-	// Again is asked before the request is sent after that. It returns the request to send, which may be shorter; an error ends
-	// the call. nil = the same request is sent.
+	// Again is called before the next request is sent. It returns that request, which may be
+	// shorter. An error ends the call. nil = the same request is sent.
 	Again func(context.Context) (Request, error)
-	// Named is told how the provider names the reply, and the model that makes it, once it says so; attempts that fail are told
-	// of too. Either may be "". nil = nobody.
+	// Named is called with the provider's names of the reply and of the model that makes it, as
+	// soon as they are known, also for attempts that fail. Either may be "". nil = nobody asks.
 	Named func(id, model string)
 }
 
-// Name tells r.Named what a provider said.
+// Name calls r.Named, if there is one.
 func (r Request) Name(id, model string) {
 	if r.Named != nil && (id != "" || model != "") {
 		r.Named(id, model)
 	}
 }
 
-// Lost is an attempt that failed and is to be repeated; the zero value is one that was held back.
+// Lost is an attempt that failed and will be repeated. The zero value is one that was held back.
 type Lost struct {
 	Usage     *convstore.Usage // nil = none
-	Cost      *int64           // as in Part
-	Estimated bool             // the usage, or a part of it
-	Said      bool             // parts of it were passed on, and are to be forgotten
+	Cost      *int64           // see Part
+	Estimated bool             // whether the usage, or a part of it, is an estimate
+	Said      bool             // whether parts of it were passed on, which no longer count
 	Err       *Error           // why it failed
 }
 
-// Anew returns r for a wrapper that remembers what a reply says: forget is called before it is said anew.
+// Anew returns r for a wrapper that remembers what a reply says: forget is called before the reply
+// begins again.
 func (r Request) Anew(forget func(Lost)) Request {
 	if waits := r.Waits; waits != nil {
 		r.Waits = func(ctx context.Context, lost Lost) error {
@@ -103,8 +106,8 @@ func (r Request) Anew(forget func(Lost)) Request {
 // any reports whether the attempt used or said something.
 func (l Lost) any() bool { return l.Said || l.Usage != nil }
 
-// ErrShown is what Waits returns where somebody has seen what the attempt said: it cannot be said anew. The call then ends with
-// the error of that attempt.
+// ErrShown is what Waits returns where somebody has seen parts of the attempt, so that the reply
+// cannot begin again. The call then ends with the error of that attempt.
 var ErrShown = errors.New("what the reply said was shown already")
 
 // Section is one part of a system prompt.
@@ -155,15 +158,15 @@ func ImageTypes() []string { return []string{"image/png", "image/jpeg", "image/g
 type Reasoning struct {
 	Text      string
 	Signature string          // the provider's proof that Text is its own
-	Opaque    json.RawMessage // what else the provider wants to see again
-	Provider  string          // who made it
+	Opaque    json.RawMessage // other data that the provider wants back
+	Provider  string          // provider that made it
 }
 
 // Call is one call of a tool.
 type Call struct {
 	ID        string // unique within the thread
 	Name      string
-	Arguments json.RawMessage // as the model wrote them: may be no JSON; never empty
+	Arguments json.RawMessage // text of the model, which may not be JSON; never empty
 }
 
 // CallResult answers the Call with the same ID.
@@ -177,16 +180,17 @@ type CallResult struct {
 // Part is a piece of a reply: exactly one field is set, those beside Usage left aside.
 type Part struct {
 	Text           string     // more of the answer
-	ReasoningDelta string     // more of the thinking, to be shown; Reasoning repeats it whole
-	Reasoning      *Reasoning // a complete block of thinking, to be kept
-	CallDelta      string     // more of a tool call, which says that one is being made; Call repeats it whole
-	Call           *Call      // a complete tool call
-	Usage          *convstore.Usage
-	Stop           Stop // the reply is complete
+	ReasoningDelta string     // more of the thinking, to show; Reasoning repeats it whole
+	Reasoning      *Reasoning // complete block of thinking, to store
+	// more of a tool call, which shows that one is being made; Call repeats it whole
+	CallDelta string
+	Call      *Call // complete tool call
+	Usage     *convstore.Usage
+	Stop      Stop // end of a complete reply
 
 	// Beside Usage.
-	Cost      *int64 // what the provider says that the reply costs, in nano-dollars; nil = it does not say
-	Estimated bool   // the usage, or a part of it, was not told
+	Cost      *int64 // nano-dollars that the provider reports for the reply; nil = none
+	Estimated bool   // whether the usage, or a part of it, is an estimate
 }
 
 // content reports whether the part is something that was said.
@@ -200,12 +204,13 @@ type Stop string
 const (
 	StopEnd       Stop = "end"
 	StopToolUse   Stop = "tool_use"
-	StopMaxTokens Stop = "max_tokens" // cut off; a call that was cut with it is not yielded
+	StopMaxTokens Stop = "max_tokens" // cut off; a call that was cut too is not yielded
 	StopRefusal   Stop = "refusal"
 )
 
-// UnknownStop is the rule of all providers for a reason to stop that they do not know: a reply that says something is complete, one
-// that says nothing is an error, which to ask again would not change.
+// UnknownStop is the rule of all providers for a stop reason that they do not know. A reply that
+// says something is complete. A reply that says nothing is an error, and another try would change
+// nothing.
 func (c Config) UnknownStop(reason string, said bool) (Stop, error) {
 	if said {
 		return StopEnd, nil

@@ -8,7 +8,7 @@ import (
 	"jp/tools/suggest"
 )
 
-// Near is the model that a name which is none most likely means.
+// Near returns the model that an unknown name most likely means.
 func Near(name string) string {
 	if id := Meant(name); id != "" {
 		return id

@@ -11,38 +11,41 @@ import (
 	"strings"
 )
 
-// Endpoint is one [providers.llm.<name>] table of the config. It stands for a built-in
-// provider of the same name as a whole: without BaseURL it is the vendor's own address,
-// without APIKeyEnv no key is sent. So a key never reaches an address that another layer named.
+// Endpoint is one [providers.llm.<name>] table of the config. It replaces a built-in provider of
+// the same name as a whole: without BaseURL the address is that of the vendor, without APIKeyEnv no
+// key is sent. So a key never reaches an address that another layer named.
 type Endpoint struct {
 	Type      string // wire format, "anthropic" or "openai"; "" = that of the built-in of this name
 	BaseURL   string // http or https, without user, query or fragment
-	APIKeyEnv string // the variable that holds the key
-	API       string // of the format openai: Chat or Responses; "" = as the model needs it. Alone, it leaves a built-in as it is
+	APIKeyEnv string // variable with the key
+	// API is Chat or Responses, for the format openai; "" = what the model needs. A table with
+	// nothing else leaves a built-in provider as it is.
+	API string
 }
 
 // Providers is what Open and Lookup know about the machine. The zero value has the built-in
-// providers without keys. Not changed after the first use.
+// providers without keys. It is not changed after the first use.
 type Providers struct {
 	LLM      map[string]Endpoint // [providers.llm.<name>]
 	Prices   map[string]Price    // overrides, by full model id
-	Aliases  map[string]string   // short name -> model id
-	Env      func(string) string // the environment; nil = empty
-	Dir      string              // where paths of script models start, "" = script models are refused
+	Aliases  map[string]string   // model ids, by short name
+	Env      func(string) string // environment; nil = empty
+	Dir      string              // folder of script models; "" = script models cannot be opened
 	Client   *http.Client        // nil = NewClient()
-	MaxBytes int64               // of one reply on the wire; 0 = 32 MiB
+	MaxBytes int64               // most bytes of one reply on the wire; 0 = 32 MiB
 }
 
 // Config is what the constructor of a provider gets.
 type Config struct {
-	Name     string       // of the provider in the model id
-	Model    Info         // what is known about the model; Model.Name is the provider's own id
-	BaseURL  string       // ends in "/"; "" for script models
-	Key      Secret       // "" = none
-	KeyEnv   string       // the variable that held Key, for messages
-	Client   *http.Client // refuses redirects to elsewhere; never nil for wire formats
-	MaxBytes int64        // of one reply on the wire
-	Dir      string       // for script models
+	Name    string // name of the provider in the model id
+	Model   Info   // facts about the model; Model.Name is the provider's own id
+	BaseURL string // ends in "/"; "" for script models
+	Key     Secret // "" = none
+	KeyEnv  string // variable that had the key, for messages
+	// client that follows no redirect to another host; never nil for wire formats
+	Client   *http.Client
+	MaxBytes int64  // most bytes of one reply on the wire
+	Dir      string // folder of script models
 }
 
 // Official reports whether the endpoint is the vendor's own, and not one that only speaks its
@@ -70,7 +73,7 @@ func (s Secret) placeholder() string {
 	return "[key]"
 }
 
-// Provider makes a Stream for one endpoint and model. It reads local files at most.
+// Provider makes a Stream for one endpoint and model. It reads no more than local files.
 type Provider func(Config) (Stream, error)
 
 // Info is what is known about a model without asking anyone.
@@ -81,23 +84,26 @@ type Info struct {
 	Window    int    // tokens of input and output together, 0 = unknown
 	MaxOutput int    // tokens, 0 = unknown
 	Price     *Price // nil = unknown
-	Format    string // of the wire: "anthropic", "openai" or "script"
-	Images    bool   // its wire format can carry images; whether the model takes them, only its server knows
-	Local     bool   // runs on this machine or is a script
-	Endpoint  string // base URL, "" for script models
-	API       string // of the format openai: Chat or Responses; "" otherwise
-	KeyEnv    string // the variable that holds the key, "" = none is sent
-	Account   Account
+	Format    string // wire format: "anthropic", "openai" or "script"
+	// whether its wire format has images; only its server knows whether the model takes them
+	Images   bool
+	Local    bool   // whether it runs on this machine or is a script
+	Endpoint string // base URL, "" for script models
+	API      string // Chat or Responses, for the format openai; "" otherwise
+	KeyEnv   string // variable with the key; "" = none is sent
+	Account  Account
 }
 
 const (
-	anthropicOutput = 32_000 // tokens of output that we ask Anthropic's models for; they must be told a limit
-	compatible      = 8_192  // and unknown models of servers with its wire format, as most take it
-	unknownOutput   = 32 << 10
+	anthropicOutput = 32_000 // tokens of output for Anthropic's models, whose requests need a limit
+	// the same for unknown models of servers with its wire format; most accept it
+	compatible    = 8_192
+	unknownOutput = 32 << 10
 )
 
-// Output returns the most tokens of output that a reply is asked for, where the caller wants at most asked; 0 = as many as the
-// model gives. It is what a request says, if it says anything, and what is reserved for its reply.
+// Output returns the most tokens of output of a reply, where the caller wants at most asked, 0 for
+// as many as the model gives. A request says this number, if it says any. It is what is reserved
+// for the reply.
 func (i Info) Output(asked int) int {
 	n := asked
 	switch {
@@ -115,11 +121,12 @@ func (i Info) Output(asked int) int {
 	return n
 }
 
-// Account is what a provider counts requests for: what a limit holds for. Vendors limit each model by itself, and an overload is
-// that of one model. The zero value is that of script models. Formatting one does not show the key.
+// Account identifies what a rate limit of a provider applies to. Vendors limit each model
+// separately, and one model is overloaded at a time. The zero value is that of script models.
+// Formatting it does not show the key.
 type Account struct {
 	Endpoint string // base URL
-	Key      Secret // "" = none is sent, or it was not looked up
+	Key      Secret // "" = none is sent, or it was not looked for
 	Model    string // the provider's own id
 }
 
@@ -155,7 +162,7 @@ func Open(ctx context.Context, id string, constructors map[string]Provider, p Pr
 				Message: fmt.Sprintf("no key: %s is not set", t.keyEnv),
 				Hint:    fmt.Sprintf("export %s, or choose another model", t.keyEnv)}
 		}
-		// A key with a line break would be refused by net/http with the key in the message.
+		// For a key with a line break net/http would return an error with the key in it.
 		if strings.ContainsFunc(c.Key.Reveal(), func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 			return nil, Info{}, &Error{Provider: t.name, Kind: KindAuth, Final: true,
 				Message: fmt.Sprintf("the key in %s holds a space or a character that no key has", t.keyEnv)}
@@ -246,7 +253,7 @@ func (p Providers) resolve(id string) (Info, target, error) {
 	if k, ok := known(id); ok {
 		info.Window, info.MaxOutput, info.Price = k.window, k.output, &k.price
 	} else if t.format == "script" || (info.Local || provider == "ollama") && !strings.HasSuffix(name, "cloud") {
-		// Ollama serves models named "...:cloud" or "...-cloud" from elsewhere, for money.
+		// Models of Ollama named "...:cloud" or "...-cloud" run on another machine, for money.
 		info.Price = &Price{}
 	}
 	if price, ok := p.Prices[id]; ok {
@@ -297,8 +304,9 @@ const (
 	Responses = "responses" // the Responses API
 )
 
-// apiOf returns the API that a model needs. From GPT-5.4 on, and in its "pro" and "codex" models, the vendor reasons beside
-// tools over the Responses API only; every other server speaks chat completions, if not all of them the other.
+// apiOf returns the API that a model needs. From GPT-5.4 on, and in its "pro" and "codex" models,
+// the vendor combines reasoning and tools only in the Responses API. Every other server has chat
+// completions; not all have the Responses API.
 func apiOf(url, name string) string {
 	if url != openaiURL {
 		return Chat
@@ -327,8 +335,8 @@ func (p Providers) names() []string {
 	return slices.Compact(names)
 }
 
-// baseURL checks a base URL and ends its path in "/". What could carry a key inside the
-// address is refused, since addresses are shown.
+// baseURL checks a base URL and ends its path in "/". It rejects parts that could have a key in
+// them, because addresses are shown.
 func baseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -362,8 +370,8 @@ func loopback(s string) bool {
 }
 
 // ollamaHost turns $OLLAMA_HOST, which Ollama reads leniently, into a base URL: "host",
-// "host:port", ":port" and "scheme://host:port/path" all occur. An address to listen on stands
-// for this machine.
+// "host:port", ":port" and "scheme://host:port/path" all occur. An address to listen on means
+// this machine.
 func ollamaHost(s string) string {
 	s = strings.Trim(strings.TrimSpace(s), `"'`)
 	if s == "" {

@@ -13,12 +13,12 @@ const PricesDate = "2026-11-21"
 // Price is what a model costs, in nano-dollars (1e-9 USD) per token. A dollar per million
 // tokens is 1000. The zero value is free.
 type Price struct {
-	Input      int64 // not read from a cache and not written to one
+	Input      int64 // input that is not read from a cache and not written to one
 	Output     int64
 	CacheRead  int64
 	CacheWrite int64
 
-	Long *LongPrice // for long prompts; nil = the same
+	Long *LongPrice // price for long prompts; nil = the same
 }
 
 // LongPrice replaces a Price for a request whose whole prompt (input, cache reads and cache
@@ -28,7 +28,7 @@ type LongPrice struct {
 	Input, Output, CacheRead, CacheWrite int64
 }
 
-// maxTokens bounds every count of tokens; what a hostile server says beyond it is cut to it.
+// maxTokens bounds every count of tokens: a larger one, of a hostile server, is lowered to it.
 const maxTokens = 1 << 40
 
 // PerMillion makes a Price of dollars per million tokens, as vendors publish them. Negative
@@ -62,8 +62,9 @@ func (p Price) Cost(u convstore.Usage) int64 {
 	return total
 }
 
-// Most returns the highest cost of one call with a bounded input and so much output. Its whole input may be written to a cache,
-// which can cost more than plain input, and a prompt that can be long by any count has the price of long ones.
+// Most returns the highest cost of one call with a bounded input and so much output. It assumes
+// that the whole input is written to a cache, where that costs more than plain input, and that a
+// prompt is long where its bound is.
 func (p Price) Most(in Bound, out int64) int64 {
 	most := int64(0)
 	for _, u := range []convstore.Usage{{Input: in.Tokens, Output: out}, {CacheWrite: in.Tokens, Output: out}} {
@@ -75,7 +76,7 @@ func (p Price) Most(in Bound, out int64) int64 {
 	return most
 }
 
-// price is that of a long prompt.
+// price returns the price of a long prompt.
 func (l LongPrice) price() Price {
 	return Price{Input: l.Input, Output: l.Output, CacheRead: l.CacheRead, CacheWrite: l.CacheWrite}
 }
@@ -86,7 +87,7 @@ type entry struct {
 	price          Price
 }
 
-// known knows exact ids only: a model that is not here has no known price, never that of a
+// known finds exact ids only: a model that is not in the table has no price, and never that of a
 // similar one.
 func known(id string) (entry, bool) {
 	for name, e := range knownModels {
@@ -97,10 +98,11 @@ func known(id string) (entry, bool) {
 	return entry{}, false
 }
 
-// knownModels yields the built-in table: ids and what is known about them, a vendor's latest first. From
-// platform.claude.com/docs/en/about-claude/pricing (cache writes: the five-minute ones, which are what we ask for) and
-// developers.openai.com/api/docs/pricing (standard processing), see PricesDate. OpenAI bills writes to its cache from
-// GPT-5.6 on, at 1.25 times the input price. A function costs nothing at start-up, unlike a map.
+// knownModels yields the built-in table: ids and what is known about them, a vendor's latest first.
+// From platform.claude.com/docs/en/about-claude/pricing (cache writes: the five-minute ones, which
+// are what we ask for) and developers.openai.com/api/docs/pricing (standard processing), see
+// PricesDate. OpenAI bills writes to its cache from GPT-5.6 on, at 1.25 times the input price. A
+// function costs nothing at start-up, unlike a map.
 func knownModels(yield func(string, entry) bool) {
 	more := true
 	add := func(e entry, ids ...string) {
@@ -159,8 +161,8 @@ func longGPT(p Price) Price {
 	return long(p, 272_000, Price{Input: 2 * p.Input, Output: p.Output * 3 / 2, CacheRead: 2 * p.CacheRead, CacheWrite: 2 * p.CacheWrite})
 }
 
-// Tokens returns counts that a provider told, without what no count can be: they are never
-// negative and never so large that sums of them overflow.
+// Tokens returns counts that a provider reported, corrected where they are impossible: never
+// negative, and never so large that sums of them overflow.
 func Tokens(u convstore.Usage) *convstore.Usage {
 	u = clamp(u)
 	return &u

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// problem is what the body of an error says.
+// problem is the content of the body of an error.
 type problem struct {
 	message, kind, code string
 }
@@ -64,7 +64,7 @@ func word(v any) string {
 	return ""
 }
 
-// statusError makes the *Error of an HTTP response with an error status.
+// statusError returns the *Error of an HTTP response with an error status.
 func (c Config) statusError(status int, header http.Header, body []byte) *Error {
 	p := parseErrorBody(body)
 	e := &Error{Provider: c.Name, Status: status, Message: c.Clean(p.message), RetryAfter: retryAfter(header, time.Now())}
@@ -73,15 +73,15 @@ func (c Config) statusError(status int, header http.Header, body []byte) *Error 
 	}
 	e.Kind = statusKind(status)
 	c.refine(e, p)
-	// Both vendors say so where repeating cannot help.
+	// Both vendors send this where repeating cannot help.
 	if header.Get("X-Should-Retry") == "false" {
 		e.Final = true
 	}
 	return e
 }
 
-// StreamError makes the *Error of an error object that arrived instead of an event, although
-// the status was 200.
+// StreamError returns the *Error of an error object that came instead of an event, with a status of
+// 200.
 func (c Config) StreamError(body []byte) *Error {
 	p := parseErrorBody(body)
 	e := &Error{Provider: c.Name, Kind: KindServer, Message: c.Clean(p.message)}
@@ -113,7 +113,7 @@ func statusKind(status int) Kind {
 	return KindBadRequest
 }
 
-// refine sets what the provider's own words for the error say more exactly than its status.
+// refine sets what the provider's own code for the error says more exactly than its status.
 func (c Config) refine(e *Error, p problem) {
 	for _, w := range []string{p.code, p.kind} {
 		switch w {
@@ -169,9 +169,10 @@ func (c Config) refine(e *Error, p problem) {
 	}
 }
 
-// outOfWindow reports whether a refusal is about the model's window, in the words of Anthropic ("prompt is too long: ...",
-// "input length and `max_tokens` exceed context limit: ..."), OpenAI, vLLM and OpenRouter ("... maximum context length is ...")
-// and llama.cpp ("the request exceeds the available context size"). Anthropic and vLLM have no code for it.
+// outOfWindow reports whether an error is about the model's window, in the words of Anthropic
+// ("prompt is too long: ...", "input length and `max_tokens` exceed context limit: ..."), OpenAI,
+// vLLM and OpenRouter ("... maximum context length is ...") and llama.cpp ("the request exceeds the
+// available context size"). Anthropic and vLLM have no code for it.
 func outOfWindow(message string) bool {
 	m := strings.ToLower(message)
 	for _, words := range []string{"prompt is too long", "exceed context limit", "maximum context length", "exceeds the available context size"} {
@@ -206,15 +207,15 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// maxMessage bounds a provider's words in an error, in bytes.
+// maxMessage is the most bytes of a provider's words in an error.
 const maxMessage = 600
 
-// minKey is the length from which a key is a secret. What people set for servers that want
-// none ("x", "ollama") would only garble messages.
+// minKey is the least length of a key that is a secret. People set short ones ("x", "ollama") for
+// servers that need none; to remove those would garble messages.
 const minKey = 8
 
-// Clean makes text of a provider fit for an error: one line of printable characters, without
-// the key, not longer than an error should be.
+// Clean makes text of a provider fit for an error: one short line of printable characters, without
+// the key.
 func (c Config) Clean(s string) string { return clean(s, c.Key.Reveal()) }
 
 func clean(s, key string) string {
@@ -246,6 +247,6 @@ func clean(s, key string) string {
 		}
 		b.WriteRune(r)
 	}
-	// Again, in case that what was removed stood inside the key.
+	// Once more, in case something was removed from inside the key.
 	return hide(b.String())
 }

@@ -8,57 +8,67 @@ import (
 	"time"
 )
 
-// RetryOptions says how a request is repeated.
+// RetryOptions say how a request is repeated.
 type RetryOptions struct {
-	Attempts int           // in all; 0 = 6, 1 = no repetition
+	Attempts int           // most attempts; 0 = 6, 1 = no repetition
 	Base     time.Duration // wait before the second attempt, doubled each time; 0 = 1 s
 	Max      time.Duration // longest wait of our own; 0 = 60 s
-	MaxAfter time.Duration // longest wait that a provider may ask for, longer ones are cut; 0 = 2 min
+	// longest wait that a provider may ask for; longer ones are shortened; 0 = 2 min
+	MaxAfter time.Duration
 
-	Gate   Gate                                             // waits for all who share a limit; nil = each waits by itself
-	Notice func(context.Context, Retrying)                  // told before each wait; nil = nobody
-	Goes   func(context.Context)                            // told when a request goes after a wait; nil = nobody
-	Sleep  func(ctx context.Context, d time.Duration) error // nil = a timer; returns the context's cause
-	Rand   func() float64                                   // in [0, 1), for jitter; nil = math/rand
+	// gate for all who share a limit; nil = each waits by itself
+	Gate   Gate
+	Notice func(context.Context, Retrying) // called before each wait; nil = nobody
+	// called when a request is sent after a wait; nil = nobody
+	Goes func(context.Context)
+	// nil = a timer; returns the context's cause
+	Sleep func(ctx context.Context, d time.Duration) error
+	// in [0, 1), for jitter; nil = math/rand
+	Rand func() float64
 }
 
-// Retrying tells that a request waits.
+// Retrying is a wait before a request.
 type Retrying struct {
-	Attempt int           // the one that failed, 1-based; 0 = none did, the Gate holds the first one back
-	Wait    time.Duration // with a Gate, at least
-	Err     *Error        // why it failed; nil with Attempt 0
+	// attempt that failed, from 1; 0 = none did, and a Gate holds the first one back
+	Attempt int
+	Wait    time.Duration // how long; with a Gate at least so long
+	Err     *Error        // why the attempt failed; nil with Attempt 0
 }
 
-// Gate holds requests back while a provider limits them, for all that share the limit. See package gate.
+// Gate holds requests back while a provider limits them, for all that share the limit. See package
+// gate.
 type Gate interface {
-	// Enter returns when a request may be sent; waits is told, at most once, that it has to wait, and for how long at
-	// least. The error is the context's cause or an *Error.
+	// Enter returns when a request may be sent. It calls waits, at most once, if it has to wait,
+	// with the least time. The error is the context's cause or an *Error.
 	Enter(ctx context.Context, waits func(time.Duration)) (Pass, error)
-	// Heard tells that the request is being answered.
+	// Heard reports that the request is being answered.
 	Heard(Pass)
-	// Limited tells that it met a limit, and for how long to hold others back; false says that the gate cannot.
+	// Limited reports that the request met a limit, and for how long to hold others back. It
+	// returns whether the gate can do that.
 	Limited(p Pass, wait time.Duration) bool
 }
 
-// Pass is the leave of a Gate to send one request.
+// Pass is the permission of a Gate to send one request.
 type Pass struct {
-	At   time.Duration // on the gate's clock
-	Open bool          // nothing was known of a limit
+	At   time.Duration // time on the gate's clock
+	Open bool          // whether the gate was open
 }
 
-// Retry returns s with repetition: an *Error that is Temporary is swallowed, and after a wait the
-// request is sent again. Request.Waits is told before the wait, and Request.Again decides after it, so
-// that every request that is sent is one that the caller has accounted for, and none is while nothing is on its way. Parts of
-// a failed attempt that were passed on come anew then. Where a provider says how long to
-// wait, that counts (and a little more, so that processes that failed together do not come back
-// together); otherwise the wait grows from attempt to attempt. A wait that would outlast the
-// context's deadline is not begun: the error is yielded at once.
+// Retry returns s with repetition. An *Error that is Temporary is not yielded: after a wait the
+// request is sent again. Request.Waits is called before the wait and Request.Again after it, so
+// that a request is in the caller's account exactly while it is on its way. The next attempt begins
+// the reply again: parts of the failed one that were passed on no longer count.
 //
-// With a Gate every attempt enters it, the first one too, and where a limit was met (KindRateLimit,
-// KindOverloaded) the wait is the gate's: it may be longer than what Notice was told, since
-// others wait there too.
+// Where a provider says how long to wait, Retry waits as long, and a little longer, so that
+// processes that failed together do not come back together. Otherwise the wait grows from attempt
+// to attempt. Where the wait would outlast the context's deadline the error is yielded at once.
 //
-// What a failed attempt used is told to Request.Waits, and that of the last one as the reply's.
+// With a Gate every attempt enters it, the first one too. Where a limit was met (KindRateLimit,
+// KindOverloaded) the request waits there. It may wait longer than Notice was given, because others
+// wait too.
+//
+// Request.Waits gets the usage of a failed attempt. That of the last attempt is the usage of the
+// reply.
 func Retry(s Stream, o RetryOptions) Stream {
 	if o.Attempts <= 0 {
 		o.Attempts = 6
@@ -90,7 +100,7 @@ func Retry(s Stream, o RetryOptions) Stream {
 	return func(ctx context.Context, r Request) iter.Seq2[Part, error] {
 		return func(yield func(Part, error) bool) {
 			var last *Error
-			waited := false // since Waits was told
+			waited := false // since Waits was called
 			for n := 1; ; n++ {
 				a := attempt{yield: yield}
 				pass, err := o.enter(ctx, n-1, last, func(ctx context.Context) error {
@@ -139,7 +149,8 @@ func Retry(s Stream, o RetryOptions) Stream {
 	}
 }
 
-// enter passes the gate after n attempts, the last of which failed with e unless that is nil. It tells waits first where it waits.
+// enter enters the gate after n attempts. The last one failed with e; nil = there was none. It
+// calls waits before it waits.
 func (o RetryOptions) enter(ctx context.Context, n int, e *Error, waits func(context.Context) error) (Pass, error) {
 	waited := false
 	inside, cancel := context.WithCancelCause(ctx)
@@ -161,7 +172,7 @@ func (o RetryOptions) enter(ctx context.Context, n int, e *Error, waits func(con
 	return pass, err
 }
 
-// begin and end tell of a wait.
+// begin and end report a wait.
 func (o RetryOptions) begin(ctx context.Context, r Retrying) {
 	o.Notice(ctx, r)
 }
@@ -170,7 +181,8 @@ func (o RetryOptions) end(ctx context.Context) {
 	o.Goes(ctx)
 }
 
-// limited tells the gate of a limit that attempt n met, and reports whether it takes care of the wait.
+// limited reports to the gate that attempt n met a limit. It returns whether the gate does the
+// waiting.
 func (o RetryOptions) limited(p Pass, n int, err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || !e.Temporary() || e.Kind != KindRateLimit && e.Kind != KindOverloaded {
@@ -179,21 +191,21 @@ func (o RetryOptions) limited(p Pass, n int, err error) bool {
 	return o.Gate.Limited(p, o.wait(n, e))
 }
 
-// noGate lets everybody wait by himself.
+// noGate is a gate that is always open.
 type noGate struct{}
 
 func (noGate) Enter(context.Context, func(time.Duration)) (Pass, error) { return Pass{Open: true}, nil }
 func (noGate) Heard(Pass)                                               {}
 func (noGate) Limited(Pass, time.Duration) bool                         { return false }
 
-// attempt is one request of several. It passes on what the reply brings, but holds the usage
-// back until it knows whether the attempt counts.
+// attempt is one request of several. It passes on the parts of the reply. It holds back the usage
+// until it knows whether the attempt is the last.
 type attempt struct {
 	yield func(Part, error) bool
 	heard func() // called when the first part comes
 
-	said  bool // something was passed on
-	done  bool // the reply is complete, or the consumer wants no more
+	said  bool // whether something was passed on
+	done  bool // whether the reply is complete, or the consumer wants no more
 	usage Part // usage that was held back
 	err   error
 }
@@ -226,8 +238,8 @@ func (a *attempt) run(reply iter.Seq2[Part, error]) {
 	a.err = &Error{Kind: KindStream, Message: "the reply ended too early"}
 }
 
-// waits reports whether the request may be sent once more after an attempt that failed with e. Once that was asked, the usage
-// of the attempt is the caller's.
+// waits reports whether the request may be sent again after an attempt that failed with e. It
+// passes the usage of the attempt to the caller.
 func (a *attempt) waits(ctx context.Context, r Request, e *Error) bool {
 	lost := Lost{Usage: a.usage.Usage, Cost: a.usage.Cost, Estimated: a.usage.Estimated, Said: a.said, Err: e}
 	if r.Waits == nil {
@@ -244,7 +256,7 @@ func (a *attempt) waits(ctx context.Context, r Request, e *Error) bool {
 	return true
 }
 
-// again is the request to send after a wait.
+// again returns the request to send after a wait.
 func (r Request) again(ctx context.Context) (Request, error) {
 	if r.Again == nil {
 		return r, nil
@@ -254,7 +266,7 @@ func (r Request) again(ctx context.Context) (Request, error) {
 	return next, err
 }
 
-// again decides whether to repeat the request that failed with e, and after how long; nil is no.
+// again decides whether to repeat the request that failed with e, and after how long; nil = no.
 func (o RetryOptions) again(ctx context.Context, n int, a attempt) (wait time.Duration, e *Error) {
 	if n >= o.Attempts || ctx.Err() != nil || !errors.As(a.err, &e) || !e.Temporary() {
 		return 0, nil

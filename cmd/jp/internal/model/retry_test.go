@@ -291,7 +291,8 @@ func TestLimitActivity(t *testing.T) {
 	})
 }
 
-// TestLimitKeepAlives: a reply that shows signs of life and says nothing, or says little for ever, comes to an end.
+// TestLimitKeepAlives: a reply that shows signs of life and says nothing, or says little for ever,
+// comes to an end.
 func TestLimitKeepAlives(t *testing.T) {
 	pinging := func(every time.Duration, p Part) Stream {
 		return func(ctx context.Context, _ Request) iter.Seq2[Part, error] {

@@ -27,7 +27,8 @@ text = "wrong"
 		if got.err != nil {
 			t.Fatal(got.err)
 		}
-		if strings.HasPrefix(id, "anthropic") && got.text != "over" { // OpenAI's format has no is_error
+		// OpenAI's format has no is_error
+		if strings.HasPrefix(id, "anthropic") && got.text != "over" {
 			t.Errorf("text = %q, want over", got.text)
 		}
 		golden(t, strings.TrimSuffix(id, "/wire")+".json", server.Requests()[n].Body)

@@ -96,11 +96,11 @@ type reply struct {
 	blocks   map[int64]*block // open ones, by index
 	calls    *model.Calls
 	usage    convstore.Usage
-	counted  bool // usage was told
-	summed   bool // the usage is of the whole output, not of its beginning
+	counted  bool // whether the usage was reported
+	summed   bool // whether the usage is that of the whole output, and not of its beginning
 	stop     sdk.StopReason
-	said     bool // text of the answer
-	complete bool // message_stop was seen
+	said     bool // whether the answer has text
+	complete bool // whether message_stop was seen
 }
 
 // block is one content block in the making.
@@ -113,7 +113,7 @@ type block struct {
 	startArgument json.RawMessage // where a server gives a call's input whole
 }
 
-// errConsumer ends a reply whose consumer wants no more.
+// errConsumer ends a reply of which the consumer wants no more.
 var errConsumer = fmt.Errorf("the consumer stopped")
 
 func (r *reply) part(p model.Part) error {
@@ -132,7 +132,8 @@ func (r *reply) event(e sdk.MessageStreamEventUnion) error {
 		r.count(u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens, &r.usage.CacheRead)
 		r.count(u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens, &r.usage.CacheWrite)
 	case "message_delta":
-		// These counts are totals and replace the earlier ones. Some servers say 0 here of what they told at the start.
+		// These counts are totals and replace the earlier ones. Some servers say 0 here of what
+		// they told at the start.
 		u := e.Usage
 		r.count(u.JSON.InputTokens.Valid(), u.InputTokens, &r.usage.Input)
 		r.count(u.JSON.OutputTokens.Valid(), u.OutputTokens, &r.usage.Output)
@@ -253,13 +254,13 @@ func (r *reply) end(index int64) error {
 	return nil
 }
 
-// redacted is a block of thinking that the provider has encrypted, as it wants it back.
+// redacted is an encrypted block of thinking, in the form in which the provider wants it back.
 type redacted struct {
 	Type string `json:"type"`
 	Data string `json:"data"`
 }
 
-// finish yields what stands at the end of a reply, or says why it is none.
+// finish yields the end of a reply, or the error that it is incomplete.
 func (r *reply) finish(ctx context.Context) {
 	stop, ok := stopOf(r.stop)
 	switch {
@@ -277,7 +278,7 @@ func (r *reply) finish(ctx context.Context) {
 		}
 	}
 	for _, b := range r.blocks {
-		// Only the limit may cut a block off, and then a call in it is none.
+		// Only the limit may cut a block off. A call in such a block is dropped.
 		if stop != model.StopMaxTokens {
 			r.fail(ctx, r.config.Bad(model.KindStream, "the reply ended inside a block of type %s", b.kind))
 			return
@@ -298,7 +299,7 @@ func (r *reply) finish(ctx context.Context) {
 	r.yield(model.Part{Stop: stop}, nil)
 }
 
-// fail yields what the broken reply cost, as far as that was told, and the error.
+// fail yields the usage of the broken reply, as far as it was reported, and the error.
 func (r *reply) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = r.config.Fail(ctx, err)

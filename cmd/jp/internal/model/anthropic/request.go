@@ -15,7 +15,7 @@ const maxName = 128 // bytes of a tool's name or a call's id
 
 // params writes a request that has passed model.Request.Check.
 //
-// Cache breakpoints (four are allowed) stand after the tools, after the system prompt, after
+// Cache breakpoints (four are allowed) are after the tools, after the system prompt, after
 // the last message and after the message of ours before it: the provider looks back only 20
 // blocks for what it has seen, and one batch of tool calls may be longer than that.
 func (p provider) params(r model.Request) sdk.MessageNewParams {
@@ -45,7 +45,8 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 		out.Temperature = sdk.Float(*r.Temperature)
 	}
 	if len(r.Schema) > 0 && p.native(r.Model, r.Schema) {
-		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema}) // checked to be JSON
+		// checked to be JSON
+		format, _ := json.Marshal(map[string]any{"type": "json_schema", "schema": r.Schema})
 		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](json.RawMessage(format))
 	}
 	p.reason(&out, r)
@@ -76,7 +77,7 @@ func (p provider) params(r model.Request) sdk.MessageNewParams {
 	return out
 }
 
-// blocks writes the content of one message. The API refuses blank text, so there is none.
+// blocks writes the content of one message, without blank texts, which the API rejects.
 func (p provider) blocks(m model.Message) []sdk.ContentBlockParamUnion {
 	var out []sdk.ContentBlockParamUnion
 	for _, c := range m.Content {
@@ -105,7 +106,7 @@ func (p provider) blocks(m model.Message) []sdk.ContentBlockParamUnion {
 	return out
 }
 
-// thinking gives a block back to the provider that made it; others could not check it.
+// thinking sends a block back to the provider that made it; others could not check it.
 func (p provider) thinking(r model.Reasoning) (sdk.ContentBlockParamUnion, bool) {
 	if r.Provider != p.config.Name {
 		return sdk.ContentBlockParamUnion{}, false
@@ -147,14 +148,15 @@ func (p provider) reason(out *sdk.MessageNewParams, r model.Request) {
 			out.Thinking.OfEnabled = &sdk.ThinkingConfigEnabledParam{BudgetTokens: budget}
 		}
 	default:
-		// Recent models leave the text of their thinking out unless asked.
+		// Recent models leave out the text of their thinking, unless they are asked for it.
 		out.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
 		out.OutputConfig.Effort = sdk.OutputConfigEffort(r.Reasoning)
 	}
 }
 
-// begunThinking reports whether the turn of the request has no reply yet or begins with a block of thinking, without which the API
-// does not let the model think in the rest of it: one that was asked for no thinking, or was cut off, has none.
+// begunThinking reports whether the turn of the request has no reply yet or begins with a block of
+// thinking, without which the API does not let the model think in the rest of it: one that was
+// asked for no thinking, or was cut off, has none.
 func (p provider) begunThinking(r model.Request) bool {
 	turn := 0
 	for i, m := range r.Messages {

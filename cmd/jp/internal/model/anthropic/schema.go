@@ -8,10 +8,10 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// native reports whether the vendor's own API can hold its model to a schema; it refuses requests with other schemas. Where it
-// cannot, the schema in the prompt has to do. Models do from 4.5 on. Objects must be closed; ranges, lengths and patterns are
-// unknown, and so is recursion.
-// Source: platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
+// native reports whether the vendor's own API can hold its model to a schema; it refuses requests
+// with other schemas. Where it cannot, the schema in the prompt has to do. Models do from 4.5 on.
+// Objects must be closed; ranges, lengths and patterns are unknown, and so is recursion. Source:
+// platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
 func (p provider) native(name string, schema json.RawMessage) bool {
 	if _, version := model.Generation(name); !p.config.Official() || version > 0 && version < 405 {
 		return false

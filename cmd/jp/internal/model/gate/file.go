@@ -21,8 +21,9 @@ import (
 	"jp/tools/files"
 )
 
-// The folder holds, for each account, the state and the line: a file whose lock is the turn. Their name is made of
-// endpoint, model and key under a salt that stays in the folder, so that it tells nothing of the key. No file is ever unlinked.
+// The folder has two files for each account: the state, and the line, whose lock is held by the
+// first that waits. Their name is made of endpoint, model, key and a salt that is in the folder, so
+// that nothing of the key can be found from it. No file is ever removed.
 const (
 	fileSalt = "salt"
 	lineExt  = ".line"
@@ -37,7 +38,7 @@ func clock(id int32) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// find returns the path of the state, "" as long as no process of this user has met any limit.
+// find returns the path of the state, "" where no process of this user has met a limit yet.
 func (g *Gate) find() (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +75,7 @@ func readSalt(dir string) ([]byte, error) {
 	return salt, err
 }
 
-// prepare makes the folder and its salt. Of several processes the first one's salt stands.
+// prepare makes the folder and its salt. Of several processes the salt of the first one counts.
 func (g *Gate) prepare() error {
 	if err := os.MkdirAll(g.dir, 0o700); err != nil {
 		return err
@@ -100,8 +101,8 @@ func (g *Gate) prepare() error {
 	return nil
 }
 
-// update reads the state, has change decide, and writes what has changed, all under its lock. Without the file the
-// state is open, and only a closed one makes it.
+// update reads the state, calls change, and writes what has changed, all under the lock of the
+// state. Where there is no file the state is open; only a state that is not open makes the file.
 func (g *Gate) update(ctx context.Context, path string, change func(state, time.Duration) state) (state, error) {
 	f, err := openOwn(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -135,14 +136,16 @@ func (g *Gate) update(ctx context.Context, path string, change func(state, time.
 	return s, nil
 }
 
-// openOwn opens a regular file that belongs to this user. It follows no symbolic link and waits for nobody.
+// openOwn opens a regular file that belongs to this user. It follows no symbolic link and does not
+// block.
 func openOwn(path string, flag int) (*os.File, error) {
 	f, _, err := files.OpenRegular(files.Disk{}, path, flag, files.NoLink|files.Own)
 	return f, err
 }
 
-// lockFile takes the lock of f, in the order of asking, or closes f: at once, or, when ctx ends while it waits, as soon as
-// the lock comes. A blocked flock cannot be woken. The kernel gives up the lock of a process that dies.
+// lockFile takes the lock of f, first come, first served. Where it fails it closes f: at once, or,
+// if ctx ends while it waits, as soon as it gets the lock, because a blocked flock cannot be
+// interrupted. The kernel frees the lock of a process that dies.
 func lockFile(ctx context.Context, f *os.File) error {
 	err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if err != unix.EWOULDBLOCK {
@@ -173,8 +176,8 @@ func lockFile(ctx context.Context, f *os.File) error {
 	}
 }
 
-// unlock gives the lock up by itself: a process that is being started has a copy of the descriptor for an instant, which
-// closing it here would not close.
+// unlock frees the lock before the file is closed: a process that is just being started has a copy
+// of the descriptor for a moment, so that closing would not free it.
 func unlock(f *os.File) {
 	_ = flock(f, unix.LOCK_UN)
 	f.Close()

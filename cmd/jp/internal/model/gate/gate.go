@@ -1,23 +1,27 @@
-// Package gate holds requests to a provider back while it limits them, for all processes of a user together.
+// Package gate holds requests to a provider back while it limits them, for all processes of a user
+// together.
 //
-// A [Gate] stands before one model of an endpoint and a key, which is what vendors limit: requests to other models do not wait
-// for it. Where a limit is common to several models, each of their gates finds it out. A gate is open until some process meets a
-// limit (429, 529). Then
-// nobody sends anything before the time is over that the provider asked for, and after it requests go one by one: the first
-// finds out whether the limit still holds, each that is answered brings the next ones closer together, each that meets the limit
-// again doubles the distance. When nothing of it is left, or nobody has asked for two minutes, the gate is open again.
+// A [Gate] is for one model of an endpoint and a key, which is what vendors limit: requests to
+// other models do not wait for it. Where several models share a limit, each of their gates meets it
+// once. A gate is open until some process meets a limit (429, 529). Then nobody sends anything
+// until the time is over that the provider asked for. After it requests are sent one by one. The
+// first one finds out whether the limit is still there. Each one that is answered shortens the time
+// between requests; each one that meets the limit again doubles it. When nothing is left of that
+// time, or nobody has sent anything for two minutes, the gate is open again.
 //
-// The state is a file of some 200 bytes below the user's state folder. Who has to wait stands in a line: the lock of a second
-// file, which the kernel hands on in order and takes from a process that dies. Only the first in the line looks at the clock,
-// so however many wait, one wakes at a time.
+// The state is a file of some 200 bytes below the user's state folder. Requests that have to wait
+// form a line: they wait for the lock of a second file, which the kernel hands on in order and
+// frees when a process dies. Only the first in the line looks at the clock, so however many wait,
+// one wakes at a time.
 //
-// A gate never makes things worse. It holds a request back for [Most] at the longest, whatever the provider or the
-// file says, its line included; then the request goes, and the provider decides. A file that makes no sense is an open
-// gate. A gate that cannot be used (a folder of somebody else, a full disk) warns once and lets everything through, and
-// each process waits by itself. While no limit was met, a request costs one look for a file that is not there.
+// A gate never makes things worse. It holds a request back for at most [Most], its line included,
+// whatever the provider or the file says. Then the request is sent, and the provider decides. A
+// damaged file is an open gate. A gate that cannot be used (a folder of somebody else, a full disk)
+// warns once and holds nothing back; each process then waits by itself. Before the first limit, a
+// request costs one look for a file that does not exist.
 //
-// Waiting counts against a deadline: who set one waits for the run and not for its replies. A wait that would
-// outlast it is not begun.
+// Waiting counts towards a deadline: whoever set one waits for the run and not for its replies. A
+// request that would wait beyond the deadline fails at once.
 package gate
 
 import (
@@ -43,14 +47,14 @@ type Gate struct {
 	most time.Duration // Most
 
 	mu     sync.Mutex
-	path   string // of the state; "" = not known yet
-	broken bool   // was warned of
+	path   string // file of the state; "" = unknown yet
+	broken bool   // whether a warning said that it cannot be used
 }
 
 var _ model.Gate = (*Gate)(nil)
 
-// New returns the gate of an account, kept in the folder dir, which is made when the first limit is met. warn, which may be
-// nil, is told once why the gate cannot be used.
+// New returns the gate of an account. Its file is in the folder dir, which is made when the first
+// limit is met. warn, which may be nil, is called once if the gate cannot be used.
 func New(dir string, account model.Account, warn func(error)) *Gate {
 	return &Gate{dir: dir, account: account, warn: warn, now: now, boot: sync.OnceValue(boot), most: Most}
 }
@@ -58,8 +62,9 @@ func New(dir string, account model.Account, warn func(error)) *Gate {
 // errMost is the cause of a wait that has lasted for Most.
 var errMost = errors.New("held back for long enough")
 
-// Enter returns when a request may be sent. waits is told, at most once, that there is something to wait for, and for how
-// long at least. The error is the context's cause, or an *Error of KindRateLimit when the wait would outlast its deadline.
+// Enter returns when a request may be sent. It calls waits, at most once, if it has to wait, with
+// the least time. The error is the context's cause, or an *Error of KindRateLimit where the wait
+// would outlast its deadline.
 func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass, error) {
 	open := model.Pass{At: g.now(), Open: true}
 	path, err := g.find()
@@ -90,7 +95,8 @@ func (g *Gate) Enter(ctx context.Context, waits func(time.Duration)) (model.Pass
 	return model.Pass{At: g.now(), Open: true}, nil
 }
 
-// stand waits in the line and then for the turn, until bound ends, which is sooner than ctx.
+// stand waits in the line, and then for the time of the request, until bound ends, which is before
+// ctx ends.
 func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Duration)) (model.Pass, error) {
 	told := false
 	tell := func(d time.Duration) {
@@ -146,7 +152,8 @@ func (g *Gate) stand(ctx, bound context.Context, path string, waits func(time.Du
 	}
 }
 
-// inTime refuses a wait that would outlast the caller's deadline. waited is how long it has stood in the line before.
+// inTime returns an error where a wait would outlast the caller's deadline. waited is how long it
+// has waited in the line.
 func inTime(ctx context.Context, wait, waited time.Duration) error {
 	deadline, ok := ctx.Deadline()
 	if !ok || time.Until(deadline) >= wait {
@@ -159,7 +166,7 @@ func inTime(ctx context.Context, wait, waited time.Duration) error {
 	return &model.Error{Kind: model.KindRateLimit, Final: true, Message: text}
 }
 
-// Heard tells that a request which was let through is being answered.
+// Heard reports that a request which passed the gate is being answered.
 func (g *Gate) Heard(p model.Pass) {
 	if p.Open {
 		return
@@ -167,8 +174,8 @@ func (g *Gate) Heard(p model.Pass) {
 	g.change(func(s state, _ time.Duration) state { return s.heard(p.At) })
 }
 
-// Limited tells that a request which was let through has met a limit, and how long to wait. It reports whether the gate sees
-// to that; if not, the caller waits by itself.
+// Limited reports that a request which passed the gate has met a limit, and how long to wait. It
+// returns whether the gate does the waiting; if not, the caller waits by itself.
 func (g *Gate) Limited(p model.Pass, wait time.Duration) bool {
 	if err := g.prepare(); err != nil {
 		g.fail(err)
@@ -177,7 +184,7 @@ func (g *Gate) Limited(p model.Pass, wait time.Duration) bool {
 	return g.change(func(s state, now time.Duration) state { return s.limited(now, p.At, wait, g.boot()) })
 }
 
-// stateWait bounds the wait for the lock of the state, which is held for as long as it takes to write 200 bytes.
+// stateWait bounds the wait for the lock of the state, which is held while 200 bytes are written.
 const stateWait = 2 * time.Second
 
 func (g *Gate) change(f func(state, time.Duration) state) bool {

@@ -101,7 +101,8 @@ func TestLimitIsShared(t *testing.T) {
 	}))
 }
 
-// TestWaitEnds: with the context, with a deadline that comes too soon, and after Most whatever the provider asked for.
+// TestWaitEnds: with the context, with a deadline that comes too soon, and after Most whatever the
+// provider asked for.
 func TestWaitEnds(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gates")
 	g, _ := open(dir)
@@ -125,7 +126,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestRefusalSaysWhy: a run whose time was spent in the line is told so, and not that the limit is so long.
+// TestRefusalSaysWhy: a run whose time was spent in the line is told so, and not that the limit is
+// so long.
 func TestRefusalSaysWhy(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -166,7 +168,8 @@ func TestHeldLockIsNoWall(t *testing.T) {
 	}
 }
 
-// TestHostileFiles: a gate that cannot be used warns once and lets everybody through; one that holds nonsense is open.
+// TestHostileFiles: a gate that cannot be used warns once and lets everybody through; one that
+// holds nonsense is open.
 func TestHostileFiles(t *testing.T) {
 	for name, spoil := range map[string]func(dir, path string) error{
 		"a link":       func(_, path string) error { return errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)) },

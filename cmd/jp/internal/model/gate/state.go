@@ -5,31 +5,33 @@ import (
 	"time"
 )
 
-// Bounds of what a gate does, whatever its file says.
+// Bounds that a gate has, whatever its file says.
 const (
-	// Most is the longest that a gate holds one request back, in its line and before its turn together.
+	// Most is the longest that a gate holds one request back, in its line and before its turn
+	// together.
 	Most = 2 * time.Minute
 
 	firstLeast, firstMost = 50 * time.Millisecond, 2 * time.Second // spacing after the first limit
 	longest               = 30 * time.Second                       // spacing at most
-	shortest              = 10 * time.Millisecond                  // spacing below which the gate opens
+	// spacing below which the gate opens
+	shortest = 10 * time.Millisecond
 )
 
-// state is what the processes share: the file of a gate. Times are of the shared clock, see now. The zero state is an
-// open gate.
+// state is what the processes share: the file of a gate. Times are of the shared clock, see now.
+// The zero state is an open gate.
 type state struct {
-	Boot     string        `json:"boot"`     // the run of the system whose clock it is
-	Closed   time.Duration `json:"closed"`   // when the latest limit was met that told something new
-	Next     time.Duration `json:"next"`     // when the next request may be sent
-	Interval time.Duration `json:"interval"` // from one request to the next; 0 = open
-	Tried    bool          `json:"tried"`    // a spacing has been too close already
+	Boot     string        `json:"boot"`     // run of the system that the times belong to
+	Closed   time.Duration `json:"closed"`   // time of the latest limit that changed the state
+	Next     time.Duration `json:"next"`     // time when the next request may be sent
+	Interval time.Duration `json:"interval"` // time from one request to the next; 0 = open
+	Tried    bool          `json:"tried"`    // whether an interval was too short already
 }
 
 // recordSize is the length of a state on disk: one write, always the same bytes.
 const recordSize = 192
 
-// parse reads a state as it is at now. What makes no sense is an open gate: it was written before the system
-// started anew, is from the future, or is none of ours. So is one that nobody has used for a while.
+// parse reads a state as it is at now. A file that was written before the system started again, is
+// from the future, or is not ours is an open gate. So is one that nobody has used for two minutes.
 func parse(b []byte, boot string, now time.Duration) state {
 	var s state
 	switch {
@@ -43,7 +45,7 @@ func parse(b []byte, boot string, now time.Duration) state {
 	return s
 }
 
-// record is the state as it is written; nothing for an open gate.
+// record returns the bytes of the state in its file, none for an open gate.
 func (s state) record() []byte {
 	if s.open() {
 		return nil
@@ -60,7 +62,7 @@ func (s state) record() []byte {
 
 func (s state) open() bool { return s.Interval == 0 }
 
-// wait is how long the next request is to be held back, at most Most.
+// wait returns how long the next request has to wait, at most Most.
 func (s state) wait(now time.Duration) time.Duration {
 	if s.open() {
 		return 0
@@ -76,9 +78,9 @@ func (s state) take(now time.Duration) state {
 	return s
 }
 
-// limited notes that a request which was sent at sent has met a limit: nobody goes before the pause is over, and then
-// one by one. Of the requests that were under way together only the first tells anything of the spacing; the others
-// would double it once for each.
+// limited notes that a request which was sent at sent has met a limit. No request is sent before
+// the pause is over, and then one by one. Of several requests that were on their way together only
+// the first changes the interval; else each would double it.
 func (s state) limited(now, sent, pause time.Duration, boot string) state {
 	pause = min(max(pause, 0), Most)
 	switch {
@@ -91,15 +93,15 @@ func (s state) limited(now, sent, pause time.Duration, boot string) state {
 	return s
 }
 
-// heard notes that a request which was sent at sent is being answered: the next ones may come closer, until nothing of
-// the limit is left.
+// heard notes that a request which was sent at sent is being answered: the interval becomes
+// shorter, until the gate is open.
 func (s state) heard(sent time.Duration) state {
 	if s.open() || sent < s.Closed {
 		return s
 	}
 	closer := s.Interval / 10
 	if s.Tried {
-		closer = s.Interval / 30 // about right by now
+		closer = s.Interval / 30 // it is about right
 	}
 	if s.Interval -= closer; s.Interval < shortest {
 		return state{}

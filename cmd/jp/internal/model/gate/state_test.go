@@ -79,7 +79,8 @@ func TestParseIgnores(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the file says, nobody waits for longer than Most, and what is kept is read again.
+// FuzzParse: whatever the file says, nobody waits for longer than Most, and what is kept is read
+// again.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"boot":"b","closed":1,"next":2000000000,"interval":1000000000}`), int64(time.Second))
 	f.Add([]byte(`{"boot":"b","closed":0,"next":9223372036854775807,"interval":30000000000}`), int64(0))
@@ -126,7 +127,8 @@ func TestStateBounds(t *testing.T) {
 	})
 }
 
-// TestNoStorm simulates requests that come together at a server which answers so many in a second. Time is counted, not spent.
+// TestNoStorm simulates requests that come together at a server which answers so many in a second.
+// Time is counted, not spent.
 func TestNoStorm(t *testing.T) {
 	const latency = 50 * msec
 	for _, tt := range []struct{ requests, perSecond, refused int }{

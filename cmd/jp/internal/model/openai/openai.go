@@ -2,7 +2,7 @@
 // or any server with the same wire format: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter,
 // Gemini's compatible endpoint and others; and the Responses API, where model.Info.API says so.
 //
-// The SDK is held to the wire work. It gets its key, address and HTTP client from us and reads
+// The SDK does only the wire work. It gets its key, address and HTTP client from us and reads
 // nothing from the environment (its Client would: keys, organisation, headers; its
 // ChatCompletionService does not). It does not retry; model.Retry does.
 //
@@ -67,7 +67,7 @@ type reply struct {
 	yield     func(model.Part, error) bool
 	pending   []*call
 	calls     *model.Calls
-	used      *model.Part // what the server told of usage and cost; nil = nothing
+	used      *model.Part // usage and cost that the server reported; nil = none
 	finished  string      // the finish reason
 	said      bool
 	refused   bool
@@ -87,14 +87,14 @@ type call struct {
 // memory is what a server wants to see again and we have no field for; it travels as
 // model.Reasoning.Opaque.
 type memory struct {
-	Field   string                     `json:"field,omitempty"`   // where the reasoning stood: reasoning_content, reasoning
+	Field   string                     `json:"field,omitempty"`   // field that had the reasoning: reasoning_content, reasoning
 	Details []json.RawMessage          `json:"details,omitempty"` // OpenRouter's reasoning_details
 	Calls   map[string]json.RawMessage `json:"calls,omitempty"`   // Gemini's extra_content of tool calls, by id
 }
 
 func (r *reply) origin(c sdk.ChatCompletionChunk) (id, model string) { return c.ID, c.Model }
 
-// whole is never known: usage comes after the finish reason.
+// whole is false: usage comes after the finish reason.
 func (r *reply) whole() bool { return false }
 
 func (r *reply) event(c sdk.ChatCompletionChunk) bool {
@@ -144,15 +144,16 @@ func (r *reply) event(c sdk.ChatCompletionChunk) bool {
 	return true
 }
 
-// used is what both APIs tell at the end. Some vendors, such as xAI, count reasoning beside the output, and only the total says
-// what is paid. The cost is as OpenRouter tells it, see dollars.
+// used is what both APIs tell at the end. Some vendors, such as xAI, count reasoning beside the
+// output, and only the total says what is paid. The cost is as OpenRouter tells it, see dollars.
 func used(input, output, total, cached, written int64, cost string) *model.Part {
 	return &model.Part{Cost: dollars(cost), Usage: model.Tokens(convstore.Usage{
 		Input: fresh(input, cached, written), Output: max(output, total-input), CacheRead: cached, CacheWrite: written,
 	})}
 }
 
-// fresh is what a prompt has beside what a cache read and wrote, which is a part of it; some servers tell those apart from it.
+// fresh is what a prompt has beside what a cache read and wrote, which is a part of it; some
+// servers tell those apart from it.
 func fresh(prompt, cached, written int64) int64 {
 	if n := prompt - max(cached, 0) - max(written, 0); n >= 0 {
 		return n
@@ -233,7 +234,7 @@ func (r *reply) toolCall(d sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	}
 }
 
-// finish yields what stands at the end of a reply, or says why it is none: err, or no finish
+// finish yields the end of a reply, or the error that it is incomplete: err, or no finish
 // reason. Once there is one, nothing but usage can follow, so a connection that breaks then
 // breaks nothing.
 func (r *reply) finish(ctx context.Context, err error) {

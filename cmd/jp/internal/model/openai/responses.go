@@ -11,11 +11,12 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// responder speaks the Responses API. Nothing is stored at the vendor: each request carries the whole thread, with the
-// model's reasoning items as they came, encrypted.
+// responder speaks the Responses API. Nothing is stored at the vendor: each request carries the
+// whole thread, with the model's reasoning items as they came, encrypted.
 //
-// Traps: the stream ends quietly when the connection does, so a reply counts as complete only after response.completed or
-// response.incomplete. A reasoning item is refused without the item that followed it.
+// Traps: the stream ends quietly when the connection does, so a reply counts as complete only after
+// response.completed or response.incomplete. A reasoning item is refused without the item that
+// followed it.
 type responder struct{ config model.Config }
 
 // item is what we read of an output item.
@@ -37,7 +38,7 @@ type textPart struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
-// kept is a reasoning item as it travels in model.Reasoning.Opaque and goes back.
+// kept is a reasoning item as model.Reasoning.Opaque holds it, to be sent back.
 type kept struct {
 	Type      string     `json:"type"`
 	ID        string     `json:"id"`
@@ -57,16 +58,16 @@ type response struct {
 	yield   func(model.Part, error) bool
 	calls   *model.Calls
 	queue   []queued    // in the order of the model, from the first call on
-	used    *model.Part // what the server told of usage and cost; nil = nothing
-	end     model.Stop  // "" = it goes on
-	failure error       // that the server told
+	used    *model.Part // usage and cost that the server reported; nil = none
+	end     model.Stop  // "" = there is more to come
+	failure error       // failure that the server reported
 	refused bool
 	said    bool            // text of the answer
 	thought strings.Builder // reasoning shown of the item under way
 	spoken  map[int64]bool  // output indexes whose text came in pieces
 }
 
-// queued is a thing that waits for the end of the reply: what is not reasoning is the next call.
+// queued is something that waits for the end of the reply: reasoning, or the next call.
 type queued struct{ reasoning *model.Reasoning }
 
 func (r *response) origin(e responses.ResponseStreamEventUnion) (id, model string) {
@@ -111,7 +112,7 @@ func (r *response) think(text string) bool {
 	return text == "" || r.yield(model.Part{ReasoningDelta: text}, nil)
 }
 
-// fails ends the reply with an error, once the usage has been told.
+// fails ends the reply with an error, after its usage.
 func (r *response) fails(err error) bool {
 	r.failure, r.end = err, model.StopEnd
 	return true
@@ -188,7 +189,8 @@ func (r *response) ends(e responses.ResponseStreamEventUnion) {
 		r.used = used(u.InputTokens, u.OutputTokens, u.TotalTokens, d.CachedTokens, d.CacheWriteTokens, u.JSON.ExtraFields["cost"].Raw())
 	}
 	r.end = model.StopEnd
-	// Servers that follow OpenAI's send one last event for all ends, and say in the response which it is.
+	// Servers that follow OpenAI's send one last event for all ends, and say in the response which
+	// it is.
 	status := cmp.Or(string(e.Response.Status), strings.TrimPrefix(e.Type, "response."))
 	if e.Type != "response.completed" {
 		status = strings.TrimPrefix(e.Type, "response.")

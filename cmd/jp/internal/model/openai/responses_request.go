@@ -13,7 +13,7 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// object is JSON that is sent as it stands.
+// object is JSON that is sent as it is.
 type object map[string]any
 
 // params writes a request that has passed model.Request.Check.
@@ -29,7 +29,8 @@ func (p responder) params(r model.Request) (responses.ResponseNewParams, error) 
 	if r.Reasoning != "" {
 		out.Reasoning.Effort = shared.ReasoningEffort(r.Reasoning)
 		if r.Reasoning != "none" {
-			// Not by default: the vendor gives summaries to verified organisations only, and refuses others.
+			// Not by default: the vendor gives summaries to verified organisations only, and
+			// refuses others.
 			out.Reasoning.Summary = shared.ReasoningSummaryAuto
 		}
 	}
@@ -77,7 +78,8 @@ func (p responder) params(r model.Request) (responses.ResponseNewParams, error) 
 	return out, nil
 }
 
-// items writes one message: this API has an item for each text, call, result and block of reasoning.
+// items writes one message: this API has an item for each text, call, result and block of
+// reasoning.
 func (p responder) items(m model.Message) []any {
 	var out []any
 	switch m.Role {

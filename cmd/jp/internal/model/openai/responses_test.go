@@ -99,7 +99,8 @@ func TestResponsesEvents(t *testing.T) {
 	}
 }
 
-// TestResponsesMemory: reasoning goes back as it came, before what followed it, to its provider only, and not without that.
+// TestResponsesMemory: reasoning goes back as it came, before what followed it, to its provider
+// only, and not without that.
 func TestResponsesMemory(t *testing.T) {
 	kept := func(id, provider string) model.Content {
 		return model.Content{Reasoning: &model.Reasoning{Text: "hm", Provider: provider,
@@ -173,7 +174,8 @@ func TestResponsesParams(t *testing.T) {
 	}
 }
 
-// TestMutatedResponses: an event with any value replaced or missing is read or refused, and the reply is parts and one end.
+// TestMutatedResponses: an event with any value replaced or missing is read or refused, and the
+// reply is parts and one end.
 func TestMutatedResponses(t *testing.T) {
 	lines := []string{thought1, spoken, message, call1, completed}
 	n, failed := 0, 0
@@ -193,7 +195,8 @@ func TestMutatedResponses(t *testing.T) {
 	}
 }
 
-// TestResponsesCancelled: what a reply cost is told where the run ended while its last events were read.
+// TestResponsesCancelled: what a reply cost is told where the run ended while its last events were
+// read.
 func TestResponsesCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -26,10 +26,11 @@ type answer[E any] interface {
 	origin(E) (id, model string)
 	// event takes one event. It returns false when the consumer wants no more.
 	event(E) bool
-	// whole reports whether no more events are needed, so that a connection that breaks then breaks nothing.
+	// whole reports whether no more events are needed, so that a connection that breaks then breaks
+	// nothing.
 	whole() bool
-	// finish yields what stands at the end of a reply, or says why it is none. err is that of the connection, nil once the answer
-	// is whole.
+	// finish yields what stands at the end of a reply, or says why it is none. err is that of the
+	// connection, nil once the answer is whole.
 	finish(ctx context.Context, err error)
 }
 

@@ -8,7 +8,8 @@ const (
 	thinkEnd   = "</think>"
 )
 
-// thinkTags takes thinking out of what a reply says. It knows the tags at the beginning of a reply alone: later they are words.
+// thinkTags takes thinking out of what a reply says. It knows the tags at the beginning of a reply
+// alone: later they are words.
 type thinkTags struct {
 	state thinkState
 	held  string // text that may be a part of a tag

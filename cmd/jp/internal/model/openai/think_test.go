@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestThinkTags: however a reply is cut into pieces, thinking at its beginning is none of the answer.
+// TestThinkTags: however a reply is cut into pieces, thinking at its beginning is none of the
+// answer.
 func TestThinkTags(t *testing.T) {
 	for _, tt := range []struct{ in, thought, said string }{
 		{"<think>hm</think>yes", "hm", "yes"},

@@ -62,8 +62,8 @@ func writePrice(b *bytes.Buffer, p model.Price) {
 // ErrTooLarge is returned for a recording that is larger than a script may be.
 var ErrTooLarge = fmt.Errorf("is larger than the %d MiB that a script may have", maxFile>>20)
 
-// Compile makes a script of the entries of all runs of a tree in the workspace dir: a rule for each request, in the order of the
-// tree.
+// Compile makes a script of the entries of all runs of a tree in the workspace dir: a rule for each
+// request, in the order of the tree.
 func Compile(entries []Entry, dir string, about Recorded) ([]byte, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("no model was asked")
@@ -183,7 +183,8 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 	switch own := wording.Either(len(e.Calls) > 0, model.StopToolUse, model.StopEnd); {
 	case e.Error != nil:
 		said.WriteString("error = { kind = " + quote(string(e.Error.Kind)))
-		if status := e.Error.Status; status >= 400 && status <= 599 { // else it was no error to the server
+		// else it was no error to the server
+		if status := e.Error.Status; status >= 400 && status <= 599 {
 			fmt.Fprintf(&said, ", status = %d", status)
 		}
 		said.WriteString(", message = " + quote(t.of(e.Error.Message)) + " }\n")
@@ -199,8 +200,8 @@ func (e *Entry) write(b *bytes.Buffer, dir string) {
 // pathPattern makes a pattern that matches nothing but a name.
 var pathPattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// template turns what a model said into what a rule says: ids of conversations and the path of the workspace become captures,
-// and what only looks like one comes out as it was.
+// template turns what a model said into what a rule says: ids of conversations and the path of the
+// workspace become captures, and what only looks like one comes out as it was.
 type template struct {
 	ids  map[string]string // the name of the capture of an id
 	from map[string]IDPlace

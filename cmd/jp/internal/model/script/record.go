@@ -14,8 +14,8 @@ import (
 	"jp/convstore"
 )
 
-// Entry is one request of a recorded run and how it was answered, as JSON between the processes of a recording. Compile makes
-// rules of them.
+// Entry is one request of a recorded run and how it was answered, as JSON between the processes of
+// a recording. Compile makes rules of them.
 type Entry struct {
 	Run     string  `json:"run"`
 	Profile string  `json:"profile"`
@@ -54,15 +54,16 @@ type EntryError struct {
 	Message string     `json:"message"`
 }
 
-// IDPlace is the n-th match, from 1, of one of two patterns in a thread: the results that name a sub-conversation as theirs, or
-// any id.
+// IDPlace is the n-th match, from 1, of one of two patterns in a thread: the results that name a
+// sub-conversation as theirs, or any id.
 type IDPlace struct {
 	Result bool `json:"result"`
 	N      int  `json:"n"`
 }
 
-// Record returns s, the model of info, each reply of which is kept before its end is told. It belongs around
-// retries: what failed and then did not is no part of a recording. Where a reply cannot be kept, that is the error.
+// Record returns s, the model of info, each reply of which is kept before its end is told. It
+// belongs around retries: what failed and then did not is no part of a recording. Where a reply
+// cannot be kept, that is the error.
 func Record(s model.Stream, info model.Info, keep func(Entry) error) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -185,8 +186,8 @@ func (p IDPlace) pattern() *regexp.Regexp {
 	return conversationID()
 }
 
-// places finds the ids that the reply names in the thread that it answers. What does not stand there the model has made up, and
-// makes up again.
+// places finds the ids that the reply names in the thread that it answers. What does not stand
+// there the model has made up, and makes up again.
 func (e *Entry) places(r model.Request) map[string]IDPlace {
 	var ids []string
 	for _, s := range e.texts() {
@@ -196,7 +197,8 @@ func (e *Entry) places(r model.Request) map[string]IDPlace {
 		return nil
 	}
 	found := map[string]IDPlace{}
-	for _, place := range []IDPlace{{Result: false}, {Result: true}} { // the second is the surer one
+	// the second is the surer one
+	for _, place := range []IDPlace{{Result: false}, {Result: true}} {
 		all := matches(r, place.pattern())
 		for _, id := range ids {
 			if i := slices.Index(all, id); i >= 0 {

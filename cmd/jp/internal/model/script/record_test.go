@@ -104,7 +104,8 @@ func (k *keeper) keep(e Entry) error {
 	return json.Unmarshal(line, &(*k)[len(*k)-1])
 }
 
-// TestRecordReplay: whatever a model says, the replay says the same, with the ids of conversations that its thread has.
+// TestRecordReplay: whatever a model says, the replay says the same, with the ids of conversations
+// that its thread has.
 func TestRecordReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := []string{"/srv/src/proj", "/srv/src/proj/a.txt", "/srv/src/projs", "/mnt/srv/src/proj", "{{workspace}}", "{{id}}", "{{ open }}", "{{", "}}", "{", "jp-c1", "jp-c22", "jp-c333", "'", "''", "'''", `"`, `"""`, `\`, `\u0041`, "\n", "\r\n", "\t",
@@ -165,7 +166,8 @@ func TestRecordReplay(t *testing.T) {
 		}
 		var rules []int
 		again := hear(NewTrail("").Follow(s.Replay("/ci/w", func(rule int, err error) { rules = append(rules, rule) })), thread("/ci/w", "jp-c777", "jp-c8"))
-		first.Err = strings.Replace(first.Err, "stream (200)", "stream", 1) // was no error to the server
+		// was no error to the server
+		first.Err = strings.Replace(first.Err, "stream (200)", "stream", 1)
 		if want := first.among("/ci/w", map[string]string{"jp-c1": "jp-c777", "jp-c22": "jp-c8"}); !reflect.DeepEqual(again, want) {
 			t.Fatalf("replay:\n%+v\nwant:\n%+v\nof\n%s", again, want, data)
 		}
@@ -430,7 +432,8 @@ text = "x"
 	}
 }
 
-// TestQuote: what a reader of the file would not see, or see in another order, is written as an escape.
+// TestQuote: what a reader of the file would not see, or see in another order, is written as an
+// escape.
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{
 		"a\x00\x1b[31m\u009b":           `"a\u0000\u001B[31m\u009B"`,

@@ -15,8 +15,8 @@ import (
 // Provider is whose reasoning script models say theirs is.
 const Provider = "script"
 
-// OpenRecording reads the recording in a file, to which messages give the name. data is what stands there. An error that is no
-// *Error is of the file and does not name it.
+// OpenRecording reads the recording in a file, to which messages give the name. data is what stands
+// there. An error that is no *Error is of the file and does not name it.
 func OpenRecording(file, name string) (s *Script, data []byte, err error) {
 	if data, err = read(files.Disk{}, file); err != nil {
 		return nil, nil, err
@@ -34,9 +34,9 @@ func ParseRecording(name string, data []byte) (*Script, error) {
 	return s, err
 }
 
-// Replay follows a recording in the workspace dir: each request is answered by the rule that was recorded for it, or with an error
-// that says where the run went another way. told hears of both: the number of the rule, or the error. The requests come from a
-// Trail.
+// Replay follows a recording in the workspace dir: each request is answered by the rule that was
+// recorded for it, or with an error that says where the run went another way. told hears of both:
+// the number of the rule, or the error. The requests come from a Trail.
 func (s *Script) Replay(dir string, told func(rule int, err error)) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -50,8 +50,8 @@ func (s *Script) ranOut(run string) bool {
 	return slices.ContainsFunc(s.rules, func(r rule) bool { return r.hang && slices.Contains(r.run, run) })
 }
 
-// Unused describes the rules whose numbers are not among used, but for closing calls of runs that ran out of their time: there
-// may be none left for them.
+// Unused describes the rules whose numbers are not among used, but for closing calls of runs that
+// ran out of their time: there may be none left for them.
 func (s *Script) Unused(used map[int]bool) (titles []string) {
 	for i := range s.rules {
 		r := &s.rules[i]

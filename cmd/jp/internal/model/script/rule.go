@@ -64,8 +64,9 @@ type capture struct {
 type request struct {
 	model.Request
 	variant string
-	dir     string                    // of the workspace; "" = not known
-	told    func(rule int, err error) // the number of the rule that answers, or why none does; nil = nobody
+	dir     string // of the workspace; "" = not known
+	// the number of the rule that answers, or why none does; nil = nobody
+	told func(rule int, err error)
 }
 
 // latest returns the texts of the messages after the assistant's last one.
@@ -114,7 +115,8 @@ func (r request) question() []string {
 	return nil
 }
 
-// asks reports whether the last text of the user is this one, whatever conversations the two name and wherever the workspace is.
+// asks reports whether the last text of the user is this one, whatever conversations the two name
+// and wherever the workspace is.
 func (r request) asks(want string) bool {
 	return WithoutIDs(withoutPath(asked(r.Request), r.dir)) == WithoutIDs(want)
 }
@@ -137,7 +139,8 @@ func asked(r model.Request) string {
 // conversationID matches the ids of conversations, which are others in each run.
 var conversationID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`jp-c[0-9]+`) })
 
-// WithoutIDs returns text with the same id in the place of each: what may differ between a run and its replay.
+// WithoutIDs returns text with the same id in the place of each: what may differ between a run and
+// its replay.
 func WithoutIDs(text string) string { return conversationID().ReplaceAllString(text, "jp-c0") }
 
 // withoutPath returns text with {{workspace}} for each path of that, which is dir or begins so.
@@ -157,7 +160,8 @@ func withoutPath(text, dir string) string {
 		}
 		at, end := from+i, from+i+len(dir)
 		b.WriteString(text[from:at])
-		part := at > 0 && (name(text[at-1]) || text[at-1] == '/') || end < len(text) && name(text[end]) // of another path
+		// of another path
+		part := at > 0 && (name(text[at-1]) || text[at-1] == '/') || end < len(text) && name(text[end])
 		b.WriteString(wording.Either(part, dir, workspacePath))
 		from = end
 	}
@@ -202,7 +206,8 @@ func (c *rule) holds(r request) bool {
 	}
 	failed := slices.ContainsFunc(results, func(x model.CallResult) bool { return x.IsError })
 
-	return anyOf(c.profile, func(p string) bool { ok, _ := path.Match(p, r.Profile); return ok }) && // patterns were checked
+	// patterns were checked
+	return anyOf(c.profile, func(p string) bool { ok, _ := path.Match(p, r.Profile); return ok }) &&
 		anyOf(c.variant, func(v string) bool { return v == r.variant }) &&
 		anyOf(c.turn, func(n int) bool { return n == r.Turn }) &&
 		anyOf(c.round, func(n int) bool { return n == r.Round }) &&

@@ -49,12 +49,13 @@
 //	hang = true                                 # say nothing more and never end
 //	[rule.captures]                             # only for this rule
 //
-// Errors, faults and hanging come after what the rule says before them, errors and faults after its usage too. Unknown keys, unknown
-// captures and patterns that do not compile are errors of the file, with the line. A request
-// that no rule answers, or a capture that finds nothing, is an error of the model.
+// Errors, faults and hanging come after what the rule says before them, errors and faults after its
+// usage too. Unknown keys, unknown captures and patterns that do not compile are errors of the
+// file, with the line. A request that no rule answers, or a capture that finds nothing, is an error
+// of the model.
 //
-// A recording is a script with a [recorded] table, which Record and Compile make of a run of real models, and which Replay
-// follows: a rule for each request, and for each request only its own.
+// A recording is a script with a [recorded] table, which Record and Compile make of a run of real
+// models, and which Replay follows: a rule for each request, and for each request only its own.
 package script
 
 import (

@@ -12,9 +12,9 @@ import (
 	"jp/cmd/jp/internal/model"
 )
 
-// Trail says where in a tree of runs the requests of one process stand, in the same words when the tree is recorded and when it
-// is replayed, whatever ids calls and conversations have then. The first run is ""; below a run stand those that it started,
-// parted by "/":
+// Trail says where in a tree of runs the requests of one process stand, in the same words when the
+// tree is recorded and when it is replayed, whatever ids calls and conversations have then. The
+// first run is ""; below a run stand those that it started, parted by "/":
 //
 //	2.1      the sub-agent of the first call in the reply of round 2
 //	2.1#3    the third one of that call, which is a batch
@@ -22,7 +22,8 @@ import (
 //	#3       the sub-agent of the third line of a batch from a shell
 //	=9f86d081      one of a call that was made before this process began
 //
-// Where several with the same query would have the same name, "+2" and so on follow. Safe for concurrent use.
+// Where several with the same query would have the same name, "+2" and so on follow. Safe for
+// concurrent use.
 type Trail struct {
 	run string
 
@@ -40,7 +41,8 @@ func NewTrail(run string) *Trail {
 // Run is the run that the trail is of.
 func (t *Trail) Run() string { return t.run }
 
-// Follow returns s, told of each request where it stands: Run, and as Attempt how many of this round there were.
+// Follow returns s, told of each request where it stands: Run, and as Attempt how many of this
+// round there were.
 func (t *Trail) Follow(s model.Stream) model.Stream {
 	return func(ctx context.Context, r model.Request) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
@@ -64,8 +66,9 @@ func (t *Trail) Follow(s model.Stream) model.Stream {
 	}
 }
 
-// Below names the run that a call starts with a query. A call is identified as the ledger does it: by the id that the model's
-// provider gave it, with the number of the item of a batch behind "#", or the number of a delegation by a tool behind "/".
+// Below names the run that a call starts with a query. A call is identified as the ledger does it:
+// by the id that the model's provider gave it, with the number of the item of a batch behind "#",
+// or the number of a delegation by a tool behind "/".
 func (t *Trail) Below(call, query string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
