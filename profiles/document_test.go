@@ -78,7 +78,7 @@ func compare(t *testing.T, src string, lines []string, v any, m *tomldoc.Mark, p
 	}
 }
 
-// isPlainKey: a key that needs no quotes, in a text without escapes, stands there as it is.
+// isPlainKey: a key that needs no quotes, in a text without escapes, is written as it is.
 func isPlainKey(k string) bool { return k != "" && tomldoc.QuotePart(k) == k }
 
 func TestTOMLErrors(t *testing.T) {

@@ -282,7 +282,7 @@ func TestBrokenUserConfig(t *testing.T) {
 	}
 }
 
-// A key must not reach an endpoint that somebody else named.
+// A key must not reach an endpoint that someone else named.
 func TestKeysAndEndpoints(t *testing.T) {
 	const both = "[providers.llm.x]\ntype = \"openai\"\nbase_url = \"http://h/v1\"\napi_key_env = \"K\"\n"
 	tests := []struct {

@@ -40,7 +40,7 @@ const (
 // setting is one row of the schema. The table below is the only place that knows keys: checking,
 // defaults, the typed Config and Settings all follow it.
 type setting struct {
-	key     string // dotted; <x> stands for any name
+	key     string // dotted; <x> is any name
 	kind    kind
 	class   class
 	def     any                                 // as in a file; nil = none

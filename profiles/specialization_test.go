@@ -376,7 +376,7 @@ func TestSpecializationLayers(t *testing.T) {
 	if want := (Position{File: w.path("WS/.jp/specializations.ini"), Line: 1, Layer: "specializations"}); at != want {
 		t.Errorf("position = %v, want %v", at, want)
 	}
-	// Whoever trusts files can tell what was read, in a new conversation and in one that goes on.
+	// A person who trusts files can see what was read, in a new conversation and in one that goes on.
 	for range 2 {
 		var read []string
 		for _, l := range r.Layers {

@@ -15,7 +15,7 @@ func fromTable(program string, args ...string) (CommandLine, error) {
 	return parseCommandTable(program, args)
 }
 
-// data has these arguments, where nil stands for one that was not given.
+// data has these arguments, where nil is one that was not given.
 func data(args map[string]any) map[string]any {
 	all := map[string]any{}
 	for k, v := range args {

@@ -47,7 +47,7 @@ const (
 	less      = "local tools run with less of a sandbox than they ask for: this system cannot enforce "
 )
 
-// TestSandboxMode tells who runs with which confinement on which kernel.
+// TestSandboxMode: which tool runs with which confinement on which kernel.
 func TestSandboxMode(t *testing.T) {
 	for _, tt := range []struct {
 		name, mode string

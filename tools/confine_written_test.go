@@ -12,7 +12,7 @@ import (
 	"jp/tools/proc"
 )
 
-// TestSandboxWorkspaceWritten has the workspace be open to be written, without what later tells
+// TestSandboxWorkspaceWritten opens the workspace for writing, without what later says
 // programs what to do.
 func TestSandboxWorkspaceWritten(t *testing.T) {
 	needSandbox(t)
@@ -43,7 +43,7 @@ true
 		expect(t, tt.rules, c.run(t.Context(), sh("access.fs = "+tt.rules), ``), text(tt.want))
 	}
 
-	// A tool that wants to make something at the top is told why it cannot.
+	// A tool that wants to make something at the top learns why it cannot.
 	top := newCommands(t, map[string]string{"dir/f": "x"})
 	const hint = "\nhint: the sandbox lets nothing be made, renamed or removed in the workspace's top folder itself: name the folders that are written in access.fs"
 	for _, tt := range []struct{ rules, want string }{
@@ -144,7 +144,7 @@ cat ~/.profile 2>/dev/null || echo none
 ''', interpreter = "sh" }
 `
 	for _, tt := range []struct{ rules, want string }{
-		{`[{ path = "." }]`, "none\nnone\n"}, // git is not kept from its work by settings that it may not read
+		{`[{ path = "." }]`, "none\nnone\n"}, // git works although it may not read settings
 		{`[]`, "none\nnone\n"},
 		{`[{ path = "../.gitconfig" }]`, "me\nnone\n"},
 		{`[{ path = ".." }]`, "me\nset\n"},

@@ -471,7 +471,7 @@ func TestWithEnum(t *testing.T) {
 	}
 }
 
-// All that is embedded can be read, and stands under its own name.
+// All embedded definitions can be read, and each is under its own name.
 func TestEmbedded(t *testing.T) {
 	names := EmbeddedNames()
 	want := []string{"ask_user", "fs_create_file", "fs_grep_files", "fs_list_files", "fs_modify_file", "fs_read_file", "jp_batch_query", "jp_conversation_grep", "jp_conversation_list", "jp_conversation_print", "jp_query", "llm_query", "skill"}

@@ -262,7 +262,7 @@ func TestFSSpecialFiles(t *testing.T) {
 	expect(t, "write a device", f.create("/dev/null", "x"), failed("/dev/null: is a device already"))
 }
 
-// What tells programs and agents what to do is written only where access.fs
+// Files that say what programs and agents shall do are written only where access.fs
 // names it, though it may be read.
 func TestFSGuarded(t *testing.T) {
 	files := map[string]string{

@@ -281,7 +281,7 @@ func (w *onWrite) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// However much a tool says, it ends and little of it is kept.
+// However much a tool writes, it ends and little of its output stays in memory.
 func TestCommandLargeOutput(t *testing.T) {
 	c := newCommands(t, map[string]string{"run.sh": `head -c 50000000 /dev/zero | tr '\0' x; head -c 50000000 /dev/zero | tr '\0' y >&2; echo last >&2; exit "${1:-0}"`})
 	var out *head
@@ -354,7 +354,7 @@ func FuzzTail(f *testing.F) {
 		}
 		got, cut := w.lines(n, size)
 		whole, wholeCut := lastLines([]byte(s), n, size)
-		// Line breaks at the very end of more than is kept are all that is left.
+		// Of a text that is too long and ends in line breaks, only these are left.
 		if trimmed := strings.TrimRight(s, "\n"); len(s)-len(trimmed)+size > w.keep {
 			return
 		}

@@ -300,7 +300,7 @@ func posixClass(name string, r rune) bool {
 // zero filter matches everything.
 type filter []pattern
 
-// newFilter reads a glob; {a,b} stands for either.
+// newFilter reads a glob; {a,b} means either.
 func newFilter(glob string) (filter, error) {
 	if glob == "" {
 		return nil, nil

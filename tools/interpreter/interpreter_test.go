@@ -29,7 +29,7 @@ func checkCommand(t *testing.T, command string, dash map[string]bool) error {
 	return Check(program, all[1:], dash)
 }
 
-// Placeholders may not stand where an interpreter reads code.
+// Placeholders may not be where an interpreter reads code.
 func TestInterpreters(t *testing.T) {
 	dash := map[string]bool{"d": true}
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ type runningOptions struct {
 	short string   // one letter each
 	long  []string // with their dashes; those with two may be shortened, as getopt_long allows
 	but   string   // a literal option that makes them harmless; "" = none
-	files bool     // @FILE stands for options in a file
+	files bool     // @FILE means options in a file
 }
 
 // runningOptionsOf knows programs by programName. Like the table of interpreters it is a lint: the

@@ -230,7 +230,7 @@ func jsonKind(t reflect.Type) string {
 	return "a whole number"
 }
 
-// foundKind is what UnmarshalTypeError.Value calls what stands there.
+// foundKind is the kind of the value that was found, from UnmarshalTypeError.Value.
 func foundKind(value string) string {
 	switch value {
 	case "array":

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInherit has an agent tell what it was given.
+// TestInherit lets an agent print what it was given.
 func TestInherit(t *testing.T) {
 	h := host(t)
 	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))

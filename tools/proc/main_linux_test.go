@@ -15,7 +15,7 @@ import (
 )
 
 // The test binary is every program of these tests: a guard, a jp with a tree
-// below it, a tool that misbehaves. Programs are told apart by their first argument.
+// below it, a tool that misbehaves. The first argument says which program it is.
 func TestMain(m *testing.M) {
 	Guard(os.Args)
 	if len(os.Args) > 1 {
@@ -128,7 +128,7 @@ func settle(args []string) int {
 	return code
 }
 
-// given is an agent that tells what it was given.
+// given is an agent that prints what it was given.
 func given([]string) int {
 	in, err := Inherit()
 	if err != nil {
@@ -204,7 +204,7 @@ func kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
 // A process is one that lives.
 type process struct {
 	pid   int
-	start string // tells it from a later one with the same number
+	start string // start time: a later process with the same number has another
 	name  string
 	state string // R, S, T, ...
 }
@@ -223,7 +223,7 @@ func look(pid int) (p process, parent int, ok bool) {
 	return process{pid: pid, start: f[19], name: string(b[open+1 : end]), state: f[0]}, parent, f[0] != "Z" && f[0] != "X"
 }
 
-// alive tells whether p still runs.
+// alive reports whether p still runs.
 func (p process) alive() bool {
 	now, _, ok := look(p.pid)
 	return ok && now.start == p.start

@@ -75,7 +75,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestToolSurroundings has a tool tell what it was started with.
+// TestToolSurroundings lets a tool print what it was started with.
 func TestToolSurroundings(t *testing.T) {
 	env, _ := mark(t)
 	dir := t.TempDir()
@@ -546,7 +546,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	var before, after []string
 	count := func() []string {
-		h.mu.Lock() // the guard kept warm has a socket
+		h.mu.Lock() // the warm guard has a socket
 		idle, warming := len(h.idle), h.warming
 		h.mu.Unlock()
 		if idle != 1 || warming != 0 {

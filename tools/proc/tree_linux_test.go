@@ -305,7 +305,7 @@ func TestNoSuchProcess(t *testing.T) {
 	if err := v.signal(member{1 << 29, 1}, syscall.SIGCONT); err != syscall.ESRCH {
 		t.Errorf("signal to nobody = %v, want %v", err, syscall.ESRCH)
 	}
-	// The right number with the wrong parent is somebody else.
+	// The right number with the wrong parent is another process.
 	if err := v.signal(member{os.Getpid(), 1 << 29}, syscall.SIGKILL); err != syscall.ESRCH {
 		t.Errorf("signal to a stranger = %v, want %v", err, syscall.ESRCH)
 	}

@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 }
 
 // TestReplacementCharacter: a text with U+FFFD, which package regexp keeps out of its prefixes, is
-// looked for as a whole. It stands for what is no UTF-8 too.
+// looked for as a whole. It also matches bytes that are not UTF-8.
 func TestReplacementCharacter(t *testing.T) {
 	for _, test := range []struct {
 		expr, text string

@@ -125,7 +125,7 @@ func (b *shellBuilder) next(n int) int {
 
 const leafText = "{{tool.arguments.x}}"
 
-// word is a word and what it stands for.
+// word is a word and its meaning.
 func (b *shellBuilder) word(depth int) (text, want string) {
 	n := 7
 	if depth == 0 {

@@ -24,8 +24,8 @@ var hostile = []string{
 // shellPlace is a place for values and what its text prints for one.
 type shellPlace struct {
 	bash, dash bool
-	script     string // where @ stands for the placeholder
-	want       string // where @ stands for the value
+	script     string // @ is the placeholder
+	want       string // @ is the value
 }
 
 const (

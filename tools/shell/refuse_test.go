@@ -334,7 +334,7 @@ func TestShellRefusesTexts(t *testing.T) {
 	}
 }
 
-// Blocks hold what parses alone where it stands.
+// Blocks hold text that parses alone in its place.
 func TestShellBlocks(t *testing.T) {
 	for _, tt := range []struct {
 		script string

@@ -163,7 +163,7 @@ func TestShellLarge(t *testing.T) {
 	}
 }
 
-// callData has these arguments, where nil stands for one that was not given.
+// callData has these arguments, where nil is one that was not given.
 func callData(args map[string]any) map[string]any {
 	all := map[string]any{}
 	for k, v := range args {

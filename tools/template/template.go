@@ -1,7 +1,7 @@
 // Package template is the {{ }} language in which a tool's command says where its arguments go.
 //
 // [Parse] makes a [Template], a tree of nodes; [SplitWords] does so for each word of a command
-// line. A [Renderer] looks up the values and tells its caller where each piece of text comes from,
+// line. A [Renderer] looks up the values and says to its caller where each piece of text comes from,
 // so that the caller can judge what a value may do there: this package escapes nothing. Paths begin
 // with "tool" or "context"; what a call gave is tool.arguments.NAME.
 package template
@@ -23,7 +23,7 @@ import (
 // It has no filters, no includes and no escaping: what a value may contain is
 // for the place that it is put in. A Template is immutable.
 //
-// Strings stand as they are, numbers and booleans as in JSON, lists and objects as JSON. In #if,
+// Strings are written as they are, numbers and booleans as in JSON, lists and objects as JSON. In #if,
 // false, null, 0, "" and what is empty or omitted are false. A key that is missing from the data,
 // and a null outside #if, is a *Error.
 type Template struct{ Nodes []Node }

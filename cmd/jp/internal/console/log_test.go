@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLibraries: what a library prints is told to the log, and to nobody once the command is over.
+// TestLibraries: what a library prints goes to the log, and to nobody once the command is over.
 func TestLibraries(t *testing.T) {
 	var stderr, other bytes.Buffer
 	old := log.Writer()

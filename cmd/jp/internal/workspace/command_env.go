@@ -28,7 +28,7 @@ func (w *Workspace) CommandEnv(host *proc.Host, extra map[string]any) tools.Comm
 	}
 }
 
-// OwnProgram is the file of this program, "" when it cannot be told.
+// OwnProgram is the file of this program, "" when it is unknown.
 func OwnProgram() string {
 	program, err := os.Executable()
 	if err == nil {
