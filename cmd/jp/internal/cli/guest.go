@@ -18,11 +18,6 @@ import (
 	"jp/tools"
 )
 
-// A guest is whom a command line of a jp inside a tool is carried out for. Its app is one of its own, with the commands and
-// flags of any other, and with nothing behind it but what is here: no workspace, no store, no config, no terminal, and of the
-// environment the language and time zone only.
-type guest run.Guest
-
 // insideTool is all that a jp does which runs inside a tool: it hands its command line to the jp that the call is of.
 func (a *app) insideTool(fd string) int {
 	args := a.con.Env.Args[min(1, len(a.con.Env.Args)):]
@@ -43,10 +38,12 @@ func (a *app) insideTool(fd string) int {
 	return status
 }
 
-// serve runs one command line and returns its status.
-func (g *guest) serve(ctx context.Context, r call.Request) (status int) {
-	a := newApp(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ})
-	a.guest, a.con.InTool, a.ws.Within = g, true, &g.Scope
+// serve carries out one command line of a jp inside a tool and returns its status. It gets an app of its own, with the commands and
+// flags of any other, and with nothing behind it but the guest: no workspace, no store, no config, no terminal, and of the
+// environment the language and time zone only.
+func serve(ctx context.Context, g *run.Guest, r call.Request) (status int) {
+	a := newAppFor(console.Env{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Environ: g.Environ}, g)
+	a.con.InTool, a.ws.Within = true, &g.Scope
 	defer func() {
 		if p := recover(); p != nil { // a tool's words must not end the run that it works for
 			status = int(a.con.Fail(fmt.Errorf("panic: %v", p)))

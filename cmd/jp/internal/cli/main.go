@@ -24,7 +24,6 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/trust"
 	"jp/cmd/jp/internal/workspace"
-	"jp/profiles"
 	"jp/tools"
 )
 
@@ -35,8 +34,7 @@ type app struct {
 	con   *console.Console
 	tree  *command.Tree
 	ws    *workspace.Workspace
-	plain int    // how many positional arguments stood before --, see invocation; 0 for a guest, whose words are a tool's
-	guest *guest // this command line came from a jp inside a tool; nil for all others
+	guest *run.Guest // whom this command line of a jp inside a tool is for; nil for all others
 	env   *run.Env
 
 	review *review.Reviewer
@@ -66,8 +64,12 @@ func Main(ctx context.Context, env console.Env) int {
 }
 
 // newApp builds the command tree. Nothing is opened.
-func newApp(env console.Env) *app {
+func newApp(env console.Env) *app { return newAppFor(env, nil) }
+
+// newAppFor builds it for a jp inside a tool; g is nil for all others.
+func newAppFor(env console.Env, g *run.Guest) *app {
 	a := newAppAt(console.New(env))
+	a.guest = g
 	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
 	a.tree.Around, a.tree.Hint = a.around, foreignHint
 	a.tree.Add(a.con.GlobalFlags(), a.commands()...)
@@ -78,7 +80,7 @@ func newApp(env console.Env) *app {
 func newAppAt(con *console.Console) *app {
 	a := &app{con: con, ws: workspace.New(con)}
 	a.env = run.New(con, a.ws)
-	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return (*guest)(&g).serve(ctx, r) }
+	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return serve(ctx, &g, r) }
 	a.review = review.New(con, a.ws, a.env.Servers)
 	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
 		s, err := a.review.Page(j)
@@ -92,14 +94,7 @@ func newAppAt(con *console.Console) *app {
 
 // conversationGroup is what jp conversation needs of a.
 func (a *app) conversationGroup() *conversation.Group {
-	g := &conversation.Group{Con: a.con, WS: a.ws, Tree: a.tree}
-	g.Tools = func(ctx context.Context, r *profiles.Resolved) ([]string, error) {
-		defs, err := a.env.Definitions(ctx, r)
-		return run.Names(defs), err
-	}
-	g.ForkInTool = func(ctx context.Context, o conversation.ForkOptions, words []string) error {
-		return a.guest.fork(ctx, a, o, words)
-	}
+	g := &conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}
 	return g
 }
 
@@ -108,7 +103,7 @@ func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		newInitCommand(a),
 		newTrustCommand(a),
-		newQueryCommand(a),
+		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
 		newBatchCommand(a),
 		conversation.New(a.conversationGroup(), newNewCommand(a), newCompactCommand(a)),
 		newProfileCommand(a),
@@ -155,7 +150,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 		a.takeGlobals(inv)
 		return a.incomplete(inv.Path)
 	}
-	a.plain = inv.Plain
+	a.tree.Plain = inv.Plain
 	return a.tree.Run(ctx, inv)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,9 +23,16 @@ import (
 	"jp/tools/proc"
 )
 
-func newQueryCommand(a *app) *cli.Command {
+// queryGroup is what jp query needs.
+type queryGroup struct {
+	env   *run.Env
+	tree  *command.Tree
+	guest *run.Guest // whom a jp inside a tool works for; nil for all others
+}
+
+func newQueryCommand(g *queryGroup) *cli.Command {
 	o := queryOptions{input: inputText}
-	return a.tree.Command(command.Spec{
+	return g.tree.Command(command.Spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
@@ -62,7 +70,7 @@ func newQueryCommand(a *app) *cli.Command {
 			if err := o.inOurWords(); err != nil {
 				return err
 			}
-			return runQuery(ctx, a, o)
+			return g.run(ctx, o)
 		},
 	})
 }
@@ -131,44 +139,44 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 	return ds
 }
 
-func runQuery(ctx context.Context, a *app, o queryOptions) error {
-	if err := o.check(a.con.Globals.NoPersist, a.con.Format() == console.FormatStream); err != nil {
+func (g *queryGroup) run(ctx context.Context, o queryOptions) error {
+	if err := o.check(g.env.Con.Globals.NoPersist, g.env.Con.Format() == console.FormatStream); err != nil {
 		return err
 	}
-	if a.guest != nil {
-		return a.guest.query(ctx, a, o)
+	if g.guest != nil {
+		return g.inTool(ctx, o)
 	}
 	if o.headless() {
-		a.con.Globals.NonInteractive = true
+		g.env.Con.Globals.NonInteractive = true
 	}
-	a.ws.SetDirectives(o.directives)
-	if o.input == inputStream && a.con.Format() == console.FormatStream {
-		return a.converse(ctx, o)
+	g.env.WS.SetDirectives(o.directives)
+	if o.input == inputStream && g.env.Con.Format() == console.FormatStream {
+		return g.converse(ctx, o)
 	}
-	d, err := a.asking(&o, nil).compose(ctx)
+	d, err := g.asking(&o, nil).compose(ctx)
 	if err != nil {
 		return err
 	}
 	if d == nil {
-		return a.ask(ctx, o)
+		return g.ask(ctx, o)
 	}
-	return d.end(a.con, a.ask(ctx, o))
+	return d.end(g.env.Con, g.ask(ctx, o))
 }
 
 // asking reads what o asks; host is for commands whose output is attached.
-func (a *app) asking(o *queryOptions, host *proc.Host) *asking {
-	return &asking{con: a.con, ws: a.ws, env: a.env, host: host, o: o, plain: a.plain}
+func (g *queryGroup) asking(o *queryOptions, host *proc.Host) *asking {
+	return &asking{con: g.env.Con, ws: g.env.WS, env: g.env, host: host, o: o, plain: g.tree.Plain}
 }
 
 // ask runs a query whose request is known.
-func (a *app) ask(ctx context.Context, o queryOptions) error {
+func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
 	inherited, err := proc.Inherit()
 	if err != nil {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
-	ctx, stop := a.con.WithSignals(ctx, host.Kill)
+	ctx, stop := g.env.Con.WithSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -177,44 +185,44 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		a.con.IO.Bound(ctx)
-		defer a.con.IO.Unbound()
+		g.env.Con.IO.Bound(ctx)
+		defer g.env.Con.IO.Unbound()
 	}
-	defer a.con.EndWith(ctx, host.Kill)()
+	defer g.env.Con.EndWith(ctx, host.Kill)()
 
-	a.ws.Subagent = inherited.Lock != nil
-	root, err := a.ws.Root()
+	g.env.WS.Subagent = inherited.Lock != nil
+	root, err := g.env.WS.Root()
 	if err != nil {
 		return err
 	}
-	if _, err := a.ws.Store(ctx); err != nil {
+	if _, err := g.env.WS.Store(ctx); err != nil {
 		return err
 	}
 	if inherited.Lock == nil && !workspace.WithNone(o.directives) {
-		if _, err := a.ws.Gate.Pass(ctx); err != nil { // before anything is read or made
+		if _, err := g.env.WS.Gate.Pass(ctx); err != nil { // before anything is read or made
 			return err
 		}
 	}
-	req := o.request(a.plain)
+	req := o.request(g.tree.Plain)
 	req.Lock, req.Slot = inherited.Lock, inherited.Slot
-	if req.Task, err = a.asking(&o, host).task(ctx); err != nil {
+	if req.Task, err = g.asking(&o, host).task(ctx); err != nil {
 		return err
 	}
 	if req.Lock != nil {
-		a.env.Tape, err = record.Join(a.con, a.ws)
+		g.env.Tape, err = record.Join(g.env.Con, g.env.WS)
 	} else {
-		a.env.Tape, err = o.beginTape(a.con, a.ws, req.Task.Text)
+		g.env.Tape, err = o.beginTape(g.env.Con, g.env.WS, req.Task.Text)
 	}
 	if err != nil {
 		return err
 	}
-	defer a.env.Tape.Remove()
-	s := show.New(a.con, o.showOptions())
+	defer g.env.Tape.Remove()
+	s := show.New(g.env.Con, o.showOptions())
 	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
 		req.Asker = clientAsker{client: o.client, root: root}
 	}
-	r, err := a.env.Open(ctx, host, req)
+	r, err := g.env.Open(ctx, host, req)
 	if err != nil {
 		return err
 	}
@@ -222,14 +230,14 @@ func (a *app) ask(ctx context.Context, o queryOptions) error {
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {
-		a.con.IO.Bound(ctx)
-		defer a.con.IO.Unbound()
+		g.env.Con.IO.Bound(ctx)
+		defer g.env.Con.IO.Unbound()
 	}
-	return a.env.Tape.End(ctx, a.answer(ctx, r, s, o))
+	return g.env.Tape.End(ctx, g.answer(ctx, r, s, o))
 }
 
 // answer lets an open run take its turn and shows what comes of it.
-func (a *app) answer(ctx context.Context, r *run.Run, s *show.Show, o queryOptions) error {
+func (g *queryGroup) answer(ctx context.Context, r *run.Run, s *show.Show, o queryOptions) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv.Status) {
 		r.Unmake(ctx)
@@ -279,10 +287,10 @@ func (a *app) answer(ctx context.Context, r *run.Run, s *show.Show, o queryOptio
 		ag.Name(ctx, out, s.Titling())
 		o.client.account(ctx, r)
 	}
-	if out.State == convstore.StateCancelled && !r.Delegated && !a.con.JSON() && !a.con.Globals.NoPersist {
-		a.con.Note("stopped; go on with: %s", r.Again())
+	if out.State == convstore.StateCancelled && !r.Delegated && !g.env.Con.JSON() && !g.env.Con.Globals.NoPersist {
+		g.env.Con.Note("stopped; go on with: %s", r.Again())
 	}
-	if f := (*exit.Error)(nil); a.con.Globals.NoPersist && errors.As(failed, &f) {
+	if f := (*exit.Error)(nil); g.env.Con.Globals.NoPersist && errors.As(failed, &f) {
 		f.Hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(failed, left)
@@ -299,3 +307,61 @@ func (timeUp) Error() string { return "--timeout: the time is up" }
 
 // Is makes it the end of a deadline.
 func (timeUp) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// inTool is one delegation for a jp inside a tool, which the one rule decides.
+func (g *queryGroup) inTool(ctx context.Context, o queryOptions) error {
+	if g.env.Con.Format() == console.FormatStream {
+		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
+	}
+	order, err := g.guest.Order(o.directives, o.model)
+	if err != nil {
+		return err
+	}
+	isNew := o.fresh || o.id.Value == "new"
+	switch {
+	case !o.id.Set && !o.fresh:
+		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.guest.Scope.Caller())
+	case isNew && !o.rootID.Set:
+		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.guest.Scope.Caller())
+	case isNew:
+		if err := g.guest.Caller(ctx, g.env.WS, "--root-id", o.rootID.Value); err != nil {
+			return err
+		}
+		if order.Profile == "" {
+			return exit.Usagef("--root-id: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
+		}
+		order.Title = o.title.Value
+	case o.hidden || o.title.Set:
+		return exit.Usagef("--hidden, --title: only for a new conversation")
+	default:
+		view, err := g.env.WS.View(ctx)
+		if o.rootID.Set {
+			view, err = g.env.WS.Below(ctx, o.rootID.Value)
+		}
+		if err != nil {
+			return err
+		}
+		if order.ID, err = g.env.WS.Target(ctx, o.id.Value); err != nil {
+			return err
+		}
+		if _, err := view.Get(ctx, order.ID); err != nil {
+			return err
+		}
+	}
+	t, err := g.asking(&o, nil).content(ctx)
+	if err != nil {
+		return err
+	}
+	order.Query = t.Text
+	if strings.TrimSpace(order.Query) == "" {
+		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
+	}
+	r, err := g.guest.In.Query(ctx, order)
+	if err != nil {
+		return err
+	}
+	if err := show.WriteReport(g.env.Con, r); err != nil {
+		return err
+	}
+	return run.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})
+}

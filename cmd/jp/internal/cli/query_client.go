@@ -29,7 +29,7 @@ import (
 // A message is one run, which ends in one result, whatever happens; the next one waits until then. Control requests are
 // answered as they come.
 type client struct {
-	app *app
+	group *queryGroup
 
 	mu     sync.Mutex
 	o      queryOptions            // of the next run
@@ -63,18 +63,18 @@ var errInterrupted = &exit.Error{Code: "interrupted", Status: exit.Interrupted, 
 var errWordsBeside = exit.Usagef("--input-format stream-json: the query is in the message on stdin, not in words")
 
 // converse answers a client until it closes stdin. The exit status is that of its last message.
-func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
-	if a.asking(&o, nil).asked() != "" {
+func (g *queryGroup) converse(ctx context.Context, o queryOptions) (last error) {
+	if g.asking(&o, nil).asked() != "" {
 		return errWordsBeside
 	}
-	c := &client{app: a, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
+	c := &client{group: g, o: o, news: make(chan struct{}, 1), closed: make(chan struct{}), replies: map[string]chan<- stream.Reply{}}
 	if o.timeout.Set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
-	go c.read(a.con.IO.In)
+	go c.read(g.env.Con.IO.In)
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -84,7 +84,7 @@ func (a *app) converse(ctx context.Context, o queryOptions) (last error) {
 			return last
 		}
 		if last != nil {
-			a.con.Fail(last)
+			g.env.Con.Fail(last)
 		}
 		if err == nil && runs > 0 {
 			err = c.again()
@@ -277,9 +277,9 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 func (c *client) again() error {
 	o := &c.o
 	switch {
-	case c.app.con.Globals.NoPersist:
+	case c.group.env.Con.Globals.NoPersist:
 		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
-	case c.app.env.Tape != nil:
+	case c.group.env.Tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
 	}
 	o.id = command.Given(c.run.id.String())
@@ -301,12 +301,12 @@ func (c *client) spent(u show.Used) { c.run.tokens, c.run.cost = u.Sum() }
 
 // account notes what the ledger says that the message has used, which what came after the answer is a part of.
 func (c *client) account(ctx context.Context, r *run.Run) {
-	if c == nil || c.app.con.Globals.NoPersist {
+	if c == nil || c.group.env.Con.Globals.NoPersist {
 		return
 	}
 	a, err := r.Store.Account(context.WithoutCancel(ctx), r.Conv.ID)
 	if err != nil {
-		c.app.con.Warn("%s: what it used: %v", r.Conv.ID, err)
+		c.group.env.Con.Warn("%s: what it used: %v", r.Conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)
@@ -320,7 +320,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	c.mu.Unlock()
 	c.run = clientRun{in: in, id: c.run.id}
 	o.composed, o.client = command.Given(in.Text), c
-	err := c.app.ask(ctx, o)
+	err := c.group.ask(ctx, o)
 	cause := context.Cause(ctx)
 	c.mu.Lock()
 	c.cancel(nil)
@@ -336,7 +336,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.app.con.IO.Out}, session).Write(show.Failed(session, err)))
+	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.group.env.Con.IO.Out}, session).Write(show.Failed(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:

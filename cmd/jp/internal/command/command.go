@@ -51,6 +51,9 @@ type Tree struct {
 	// It may be nil.
 	Hint func(c *cli.Command, flag string) string
 
+	// Plain is how many positional arguments of the command line stand before --; the others are literal. Whoever runs a line sets it.
+	Plain int
+
 	specs map[*cli.Command]Spec
 }
 

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"jp/cmd/jp/internal/call"
-	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/workspace"
-	"jp/convstore"
 	"jp/tools"
 	"jp/tools/fs"
 	"jp/tools/proc"
@@ -97,14 +95,6 @@ func (ag *Agent) withinLeave(d tools.Definition) tools.Definition {
 		return d
 	}
 	return d.WithPermissions(ag.run.Conv.Grant.Leave[d.Name])
-}
-
-// Guest is whom a jp inside a tool works for.
-type Guest struct {
-	Scope   convstore.Scope // below the conversation that made the tool call
-	In      *delegate.Inside
-	Tool    tools.Definition
-	Environ []string // language and time zone only
 }
 
 // line opens the line of one call of a tool with access.jp.

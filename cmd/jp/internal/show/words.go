@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"strings"
 	"time"
 
 	"jp/cmd/jp/internal/agent"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/model"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
@@ -186,4 +189,24 @@ func (s *Show) Result(ctx context.Context, out agent.Outcome, failed error) (Use
 		r.TotalCostUSD, r.ModelUsage = paid.Total(), s.modelUsage(paid)
 	}
 	return paid, s.last(Complete(r, out.Limit, failed))
+}
+
+// WriteReport writes what `jp query` writes of a run.
+func WriteReport(con *console.Console, r delegate.Report) error {
+	text := r.Text
+	if r.State != convstore.StateOK && r.State != convstore.StatePartial {
+		text = ""
+	}
+	if con.JSON() {
+		return WriteResult(con, Complete(&stream.Result{
+			ConversationID: r.Child.String(), Turn: r.Turn, Status: string(r.State), Reason: r.Reason, Result: text, Model: r.Model,
+			Usage: stream.NewResultUsage(Usage(r.Usage)), CostUSD: USD(r.Cost), DurationMS: r.Duration.Milliseconds(),
+			TotalCostUSD: USD(r.Cost),
+		}, "", nil))
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := io.WriteString(con.IO.Out, strings.TrimSuffix(text, "\n")+"\n")
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/workspace"
 	"jp/convstore"
 	"jp/profiles"
@@ -22,11 +23,14 @@ type Group struct {
 	WS   *workspace.Workspace
 	Tree *command.Tree
 
-	// Tools names the tools that a config enables.
-	Tools func(ctx context.Context, r *profiles.Resolved) ([]string, error)
+	Env   *run.Env
+	Guest *run.Guest // whom a jp inside a tool works for; nil for all others
+}
 
-	// ForkInTool forks for a jp inside a tool.
-	ForkInTool func(ctx context.Context, o ForkOptions, words []string) error
+// tools names the tools that a config enables.
+func (g *Group) tools(ctx context.Context, r *profiles.Resolved) ([]string, error) {
+	defs, err := g.Env.Definitions(ctx, r)
+	return run.Names(defs), err
 }
 
 // New is jp conversation; makes and compacts are its verbs that run a model or a delegation.
@@ -107,7 +111,7 @@ func (g *Group) Configure(ctx context.Context, stored []byte, held []string, has
 	if err != nil {
 		return configured{}, err
 	}
-	names, err := g.Tools(ctx, r)
+	names, err := g.tools(ctx, r)
 	if err != nil {
 		return configured{}, err
 	}

@@ -77,7 +77,7 @@ func runFork(ctx context.Context, g *Group, o ForkOptions, words []string) error
 		return err
 	}
 	if g.WS.Within != nil {
-		return g.ForkInTool(ctx, o, words)
+		return g.forkInTool(ctx, o, words)
 	}
 	given := map[string]bool{"--last": o.Turns.Last.Set, "--first": o.Turns.First.Set, "--no-turns": o.None, "--from or --until": o.from.Set || o.until.Set}
 	if err := command.OnlyOne(given, "--last", "--first", "--no-turns", "--from or --until"); err != nil {
@@ -180,4 +180,33 @@ func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, fro
 		return convstore.LastTurns(0), nil
 	}
 	return convstore.Range{First: first, Last: last}, nil
+}
+
+// forkInTool admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
+func (g *Group) forkInTool(ctx context.Context, o ForkOptions, words []string) error {
+	if len(words) != 1 {
+		return exit.Usagef("conversation fork: one conversation at a time")
+	}
+	if err := g.Guest.Caller(ctx, g.WS, "conversation fork", words[0]); err != nil {
+		return err
+	}
+	if !o.None && !(o.Turns.Last.Set && o.Turns.Last.Value == 0) && !(o.Turns.First.Set && o.Turns.First.Value == 0) {
+		return exit.Refusedf("conversation fork: a sub-conversation begins blank").WithHint("add --last=0")
+	}
+	order, err := g.Guest.Order(o.Directives, command.Maybe[string]{})
+	if err != nil {
+		return err
+	}
+	if order.Profile == "" {
+		return exit.Usagef("conversation fork: name the agent profile with --cfg").WithHint("for example --cfg agent/researcher")
+	}
+	order.Title = o.Create.Title.Value
+	id, err := g.Guest.In.Fork(ctx, order)
+	if err != nil {
+		return err
+	}
+	if g.Con.JSON() {
+		return g.Con.Document([]convstore.ID{id})
+	}
+	return g.WS.PrintIDs([]convstore.ID{id})
 }
