@@ -92,12 +92,6 @@ func newAppAt(con *console.Console) *app {
 	return a
 }
 
-// conversationGroup is what jp conversation needs of a.
-func (a *app) conversationGroup() *conversation.Group {
-	g := &conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}
-	return g
-}
-
 // commands is the table of contents.
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
@@ -105,7 +99,7 @@ func (a *app) commands() []*cli.Command {
 		newTrustCommand(a),
 		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
 		newBatchCommand(a),
-		conversation.New(a.conversationGroup(), newNewCommand(a), newCompactCommand(a)),
+		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
 		newProfileCommand(a),
 		newModelCommand(a),
 		newToolCommand(a),

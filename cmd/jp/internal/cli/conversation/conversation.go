@@ -1,4 +1,4 @@
-// Package conversation is the verbs of jp conversation, but for new and compact, which run a delegation and a model.
+// Package conversation is the verbs of jp conversation, a file each.
 package conversation
 
 import (
@@ -19,11 +19,10 @@ import (
 
 // Group is what the verbs of jp conversation share.
 type Group struct {
-	Con  *console.Console
-	WS   *workspace.Workspace
-	Tree *command.Tree
-
+	Con   *console.Console
+	WS    *workspace.Workspace
 	Env   *run.Env
+	Tree  *command.Tree
 	Guest *run.Guest // whom a jp inside a tool works for; nil for all others
 }
 
@@ -33,29 +32,29 @@ func (g *Group) tools(ctx context.Context, r *profiles.Resolved) ([]string, erro
 	return run.Names(defs), err
 }
 
-// New is jp conversation; makes and compacts are its verbs that run a model or a delegation.
-func New(g *Group, makes, compacts *cli.Command) *cli.Command {
+// New is jp conversation.
+func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "conversation", Aliases: []string{"c"},
 		Summary: "make, list, read, search, change and remove conversations",
 		About: "Conversations are named by their id (jp-c17543982411), or by . or active (this session's active one), previous " +
 			"(the one before), recent (latest activity) and newest (made last). - reads ids from stdin.",
 		Subs: []*cli.Command{
-			makes, newForkCommand(g), newListCommand(g), newShowCommand(g), newPrintCommand(g), newGrepCommand(g),
+			newNewCommand(g), newForkCommand(g), newListCommand(g), newShowCommand(g), newPrintCommand(g), newGrepCommand(g),
 			newRemoveCommand(g), newEditCommand(g), newUseCommand(g), newArchiveCommand(g), newUnarchiveCommand(g), newTreeCommand(g),
-			compacts, newExportCommand(g), newImportCommand(g),
+			newCompactCommand(g), newExportCommand(g), newImportCommand(g),
 		},
 	})
 }
 
-// CreateFlags are the flags of commands that make conversations.
-type CreateFlags struct {
+// createFlags are the flags of commands that make conversations.
+type createFlags struct {
 	Hidden bool
 	Title  command.Maybe[string]
 	Tmp    command.Maybe[time.Duration]
 }
 
-func (f *CreateFlags) Options() []*command.Option {
+func (f *createFlags) Options() []*command.Option {
 	return []*command.Option{
 		command.Bool(&f.Hidden, "hidden", "leave it out of listings"),
 		command.String(&f.Title, "title", "T", "its title"),
@@ -64,7 +63,7 @@ func (f *CreateFlags) Options() []*command.Option {
 }
 
 // Expiry is when a conversation made now expires; zero = never.
-func (f *CreateFlags) Expiry() time.Time {
+func (f *createFlags) Expiry() time.Time {
 	if !f.Tmp.Set {
 		return time.Time{}
 	}

@@ -14,8 +14,8 @@ import (
 	"jp/profiles"
 )
 
-type ForkOptions struct {
-	Create      CreateFlags
+type forkOptions struct {
+	Create      createFlags
 	Turns       turns.Flags
 	None        bool
 	from, until command.Maybe[time.Time]
@@ -24,7 +24,7 @@ type ForkOptions struct {
 }
 
 func newForkCommand(g *Group) *cli.Command {
-	var o ForkOptions
+	var o forkOptions
 	flags := o.Turns.LastFirst()
 	flags = append(flags,
 		command.Bool(&o.None, "no-turns", "no turns: a blank child, the same as --last=0"),
@@ -72,7 +72,7 @@ func parseTime(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, exit.Usagef("%q is no time such as 2026-05-01, 2026-05-01T12:00:00Z or 2h (ago)", s)
 }
 
-func runFork(ctx context.Context, g *Group, o ForkOptions, words []string) error {
+func runFork(ctx context.Context, g *Group, o forkOptions, words []string) error {
 	if err := g.WS.Persist("conversation fork"); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func runFork(ctx context.Context, g *Group, o ForkOptions, words []string) error
 }
 
 // planFork decides what the fork of one conversation holds.
-func planFork(ctx context.Context, g *Group, st *convstore.Store, o ForkOptions, id convstore.ID) (convstore.Fork, error) {
+func planFork(ctx context.Context, g *Group, st *convstore.Store, o forkOptions, id convstore.ID) (convstore.Fork, error) {
 	src, err := st.Get(ctx, id)
 	if err != nil {
 		return convstore.Fork{}, err
@@ -183,7 +183,7 @@ func turnsBetween(ctx context.Context, st *convstore.Store, id convstore.ID, fro
 }
 
 // forkInTool admits a delegation and prints the id of its conversation, blank and hidden. The query that names it runs it.
-func (g *Group) forkInTool(ctx context.Context, o ForkOptions, words []string) error {
+func (g *Group) forkInTool(ctx context.Context, o forkOptions, words []string) error {
 	if len(words) != 1 {
 		return exit.Usagef("conversation fork: one conversation at a time")
 	}

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"bufio"
@@ -28,14 +28,14 @@ type compactOptions struct {
 	dryRun    bool
 }
 
-func newCompactCommand(a *app) *cli.Command {
+func newCompactCommand(g *Group) *cli.Command {
 	o := compactOptions{keep: command.Maybe[int]{Value: 2}}
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "compact", Summary: "leave what is old out of what the model is sent", Args: "ID",
 		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
 			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +
 			"removed: print shows everything that was said.\n\n" +
-			"`jp query` does the same by itself when the model's window is near (conversation.compact in the config).",
+			"`jp query` does the same by itself when the model's window is near (compact in the config).",
 		Flags: []*command.Option{
 			command.Int(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
 			command.String(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").Alias("m"),
@@ -45,7 +45,7 @@ func newCompactCommand(a *app) *cli.Command {
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Limit, exit.Provider, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp conversation compact . --keep 3", "jp conversation compact jp-c17543982415 --tools-only --dry-run"},
-		Run:      func(ctx context.Context, args []string) error { return runCompact(ctx, a, o, args[0]) },
+		Run:      func(ctx context.Context, args []string) error { return runCompact(ctx, g, o, args[0]) },
 	})
 }
 
@@ -63,30 +63,30 @@ type compactDocument struct {
 	CostUSD        *stream.USD  `json:"cost_usd"`
 }
 
-func runCompact(ctx context.Context, a *app, o compactOptions, word string) error {
-	if err := a.ws.Persist("conversation compact"); err != nil {
+func runCompact(ctx context.Context, g *Group, o compactOptions, word string) error {
+	if err := g.WS.Persist("conversation compact"); err != nil {
 		return err
 	}
 	if !o.toolsOnly && !o.dryRun {
-		if err := record.Refuse(a.con, "conversation compact"); err != nil {
+		if err := record.Refuse(g.Con, "conversation compact"); err != nil {
 			return err
 		}
 	}
-	id, err := a.ws.OneTarget(ctx, word)
+	id, err := g.WS.OneTarget(ctx, word)
 	if err != nil {
 		return err
 	}
-	if _, err := a.ws.Store(ctx); err != nil {
+	if _, err := g.WS.Store(ctx); err != nil {
 		return err
 	}
-	if _, err := a.ws.Gate.Pass(ctx); err != nil {
+	if _, err := g.WS.Gate.Pass(ctx); err != nil {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // it starts nothing
-	ctx, stop := a.con.WithSignals(ctx, host.Kill)
+	ctx, stop := g.Con.WithSignals(ctx, host.Kill)
 	defer stop()
-	r, err := a.env.OpenToShorten(ctx, host, id, run.Shortening{Writer: o.model.Value, Unasked: o.toolsOnly || o.dryRun})
+	r, err := g.Env.OpenToShorten(ctx, host, id, run.Shortening{Writer: o.model.Value, Unasked: o.toolsOnly || o.dryRun})
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	var none *agent.AsideError
 	switch {
 	case errors.Is(err, agent.ErrNothingToCompact):
-		a.con.Note("conversation %s: nothing to leave out%s", id,
+		g.Con.Note("conversation %s: nothing to leave out%s", id,
 			wording.Either(o.keep.Value > 0, " before the last "+wording.Either(o.keep.Value == 1, "turn", wording.Plural(o.keep.Value, "turn")), ""))
 		c.After = c.Before
 	case errors.As(err, &none) && none.Limit:
@@ -111,7 +111,7 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 	}
 	r.Shortened(ctx)
 	switch {
-	case a.con.JSON():
+	case g.Con.JSON():
 		doc := compactDocument{
 			ConversationID: id, DryRun: o.dryRun, Results: len(c.Results), Summarizes: c.Covered, Summary: c.Summary,
 			TokensBefore: c.Before, TokensAfter: c.After, Model: c.Model, Usage: show.Usage(call.Usage), CostUSD: show.USD(call.CostNano),
@@ -119,15 +119,15 @@ func runCompact(ctx context.Context, a *app, o compactOptions, word string) erro
 		if call.Model == "" {
 			doc.CostUSD = new(stream.USD) // nobody was asked
 		}
-		return a.con.Document(doc)
+		return g.Con.Document(doc)
 	case err != nil: // it was said
 	case o.dryRun:
-		return a.con.Text(func(w *bufio.Writer) error {
+		return g.Con.Text(func(w *bufio.Writer) error {
 			fmt.Fprintln(w, "would compact: "+turns.LeftOut(c))
 			return nil
 		})
 	default:
-		a.con.Note("conversation %s: %s", id, turns.Compacted(c))
+		g.Con.Note("conversation %s: %s", id, turns.Compacted(c))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package conversation
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/delegate"
 	"jp/cmd/jp/internal/exit"
@@ -17,18 +16,18 @@ import (
 )
 
 type newOptions struct {
-	create     conversation.CreateFlags
+	create     createFlags
 	directives []profiles.Directive
 	parent     command.Maybe[string]
 	activate   bool
 }
 
-func newNewCommand(a *app) *cli.Command {
+func newNewCommand(g *Group) *cli.Command {
 	var o newOptions
 	flags := append(o.create.Options(), workspace.ConfigFlags(&o.directives)...)
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
-		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
+		About: "Resolves the config now and stores it: what changes in the files later does not change the  No " +
 			"model is called.",
 		Flags: append(flags,
 			command.String(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
@@ -36,45 +35,45 @@ func newNewCommand(a *app) *cli.Command {
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{`jp conversation new --title "Release notes" --cfg agent/researcher`},
-		Run:      func(ctx context.Context, _ []string) error { return runNew(ctx, a, o) },
+		Run:      func(ctx context.Context, _ []string) error { return runNew(ctx, g, o) },
 	})
 }
 
-func runNew(ctx context.Context, a *app, o newOptions) error {
-	if err := a.ws.Persist("conversation new"); err != nil {
+func runNew(ctx context.Context, g *Group, o newOptions) error {
+	if err := g.WS.Persist("conversation new"); err != nil {
 		return err
 	}
-	a.ws.SetDirectives(o.directives)
-	st, err := a.ws.Store(ctx)
+	g.WS.SetDirectives(o.directives)
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
-	if o.activate && a.ws.Session() == "" {
+	if o.activate && g.WS.Session() == "" {
 		return workspace.ErrNoSession()
 	}
 	create := newRoot
 	if o.parent.Set {
 		create = newChild
 	}
-	id, err := create(ctx, a, st, o)
+	id, err := create(ctx, g, st, o)
 	if err != nil {
 		return err
 	}
 	if o.activate {
-		if err := st.Activate(ctx, a.ws.Session(), id); err != nil {
+		if err := st.Activate(ctx, g.WS.Session(), id); err != nil {
 			return err
 		}
 	}
-	if a.con.JSON() {
-		return a.con.Document(map[string]convstore.ID{"id": id})
+	if g.Con.JSON() {
+		return g.Con.Document(map[string]convstore.ID{"id": id})
 	}
-	_, err = fmt.Fprintln(a.con.IO.Out, id)
+	_, err = fmt.Fprintln(g.Con.IO.Out, id)
 	return err
 }
 
 // newRoot makes a conversation without a parent.
-func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
-	c, err := a.conversationGroup().Configure(ctx, nil, nil, false, o.directives)
+func newRoot(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (convstore.ID, error) {
+	c, err := g.Configure(ctx, nil, nil, false, o.directives)
 	if err != nil {
 		return 0, err
 	}
@@ -87,15 +86,15 @@ func newRoot(ctx context.Context, a *app, st *convstore.Store, o newOptions) (co
 
 // newChild makes a conversation that its parent delegates to, by the one rule, and ends the delegation at once: its first run
 // will be a new one.
-func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (convstore.ID, error) {
+func newChild(ctx context.Context, g *Group, st *convstore.Store, o newOptions) (convstore.ID, error) {
 	if len(o.directives) == 0 {
 		return 0, exit.Usagef("--parent: the agent profile is missing").WithHint("name it with --cfg, as in --cfg agent/researcher")
 	}
-	parent, err := a.ws.Target(ctx, o.parent.Value)
+	parent, err := g.WS.Target(ctx, o.parent.Value)
 	if err != nil {
 		return 0, err
 	}
-	hand, err := a.env.HandOver(ctx, run.Order{Parent: parent, Directives: o.directives, Title: o.create.Title.Value, Hidden: o.create.Hidden})
+	hand, err := g.Env.HandOver(ctx, run.Order{Parent: parent, Directives: o.directives, Title: o.create.Title.Value, Hidden: o.create.Hidden})
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +104,7 @@ func newChild(ctx context.Context, a *app, st *convstore.Store, o newOptions) (c
 	if err != nil {
 		return 0, err
 	}
-	delegate.LogEnd(a.con.Logger(), settled)
+	delegate.LogEnd(g.Con.Logger(), settled)
 	id := hand.Res.Child.ID
 	if !o.create.Tmp.Set {
 		return id, nil
