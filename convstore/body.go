@@ -101,14 +101,19 @@ type TurnEnd struct {
 }
 
 // ConfigDelta says what changed in the configuration. Appending one also replaces
-// the conversation's stored Config with Resolved and its Model with that of Resolved,
-// neither of which is part of the event and there when it is read back.
+// the conversation's stored Config with Resolved, its Model with that of Resolved, and
+// what it is named to be with Named. None of that is part of the event and there when
+// it is read back.
 type ConfigDelta struct {
 	Delta    json.RawMessage `json:"delta,omitempty"`
 	Reset    string          `json:"reset,omitempty"` // "none" or "workspace" where the state was reset first
 	Resolved Config          `json:"-"`
 	Model    string          `json:"-"` // full id; "" = the one that it had
+	Named    *Named          `json:"-"` // nil = what it was
 }
+
+// Named is the profile that a config was made from; zero = none.
+type Named struct{ Profile, Arg, Hash string }
 
 // Inquiry is a question that a tool asked before it could go on.
 type Inquiry struct {

@@ -259,6 +259,9 @@ func (t *tx) append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 				return 0, err
 			}
 			r.Model = cmp.Or(b.Model, r.Model)
+			if n := b.Named; n != nil {
+				r.Profile, r.ProfileArg, r.ProfileHash = n.Profile, n.Arg, n.Hash
+			}
 		}
 	}
 	s.Turn = uint32(r.Turns)

@@ -130,7 +130,8 @@ func (o *opening) open(ctx context.Context) error {
 // record stores what directives and flags changed in the config of a conversation that goes on.
 func (o *opening) record(ctx context.Context, before []byte) error {
 	after := o.Resolved.Stored()
-	if bytes.Equal(before, after) {
+	named := o.named()
+	if bytes.Equal(before, after) && named == nil {
 		return nil
 	}
 	model, config, err := o.accept(ctx)
@@ -142,8 +143,20 @@ func (o *opening) record(ctx context.Context, before []byte) error {
 		return err
 	}
 	return o.Log.Append(ctx, convstore.Event{ID: convstore.NewEventID(), Time: time.Now(), Body: convstore.ConfigDelta{
-		Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model,
+		Delta: delta, Reset: o.Resolved.ResetKind, Resolved: config, Model: model, Named: named,
 	}})
+}
+
+// named is the profile that directives made of a conversation that goes on; nil = it is what it was. One that was delegated stays
+// what its caller made of it.
+func (o *opening) named() *convstore.Named {
+	r := o.Resolved
+	now := convstore.Named{Profile: r.Profile, Arg: r.ProfileArg, Hash: r.ProfileHash}
+	was := convstore.Named{Profile: o.Conv.Profile, Arg: o.Conv.ProfileArg, Hash: o.Conv.ProfileHash}
+	if o.Conv.Link == convstore.DelegationLink || now.Profile == "" && !r.Reset || now == was {
+		return nil
+	}
+	return &now
 }
 
 // accept finds out whether what was resolved can be run, and returns its model and what is stored of it. Nothing is made or
