@@ -393,9 +393,5 @@ func checkPlace(dir string) error {
 
 // Reason drops the path from an error that will be shown beside one.
 func Reason(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err.Error()
-	}
-	return err.Error()
+	return files.Reason(err).Error()
 }

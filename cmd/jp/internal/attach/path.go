@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	iofs "io/fs"
 	"os"
 	"path/filepath"
 
@@ -94,9 +93,5 @@ func (r *Reader) absolute(path string) (string, error) {
 
 // named is err with the path as it was given in front.
 func named(path string, err error) error {
-	var p *iofs.PathError
-	if errors.As(err, &p) {
-		err = p.Err
-	}
-	return fmt.Errorf("%s: %w", path, err)
+	return fmt.Errorf("%s: %w", path, files.Reason(err))
 }

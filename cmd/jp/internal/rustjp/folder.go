@@ -69,11 +69,7 @@ type folder struct {
 }
 
 func (f *folder) wrong(name string, err error) error {
-	var whole *fs.PathError
-	if errors.As(err, &whole) {
-		err = whole.Err
-	}
-	return &convstore.ImportError{Pos: filepath.Join(f.dir, name), Err: err}
+	return &convstore.ImportError{Pos: filepath.Join(f.dir, name), Err: files.Reason(err)}
 }
 
 func (f *folder) read() error {

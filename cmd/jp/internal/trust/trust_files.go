@@ -200,10 +200,7 @@ func (c *Files) read(root *os.Root, name string) (sum [sha256.Size]byte, data []
 // Unfit returns the error for a file because of which a workspace cannot be trusted at all, or, if
 // only this process cannot read the file, the error of that.
 func (c *Files) Unfit(key string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
+	err = files.Reason(err)
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(err, lack) {
 			return fmt.Errorf("workspace %s: %s: %w", c.Root, key, err)
