@@ -35,7 +35,7 @@ func newCompactCommand(g *Group) *cli.Command {
 		About: "From then on the model is sent one line instead of each long old result of a tool, and a summary instead of all but " +
 			"the last turns. A model writes the summary, which costs what it costs; sub-conversations stay listed beside it. Nothing is " +
 			"removed: print shows everything that was said.\n\n" +
-			"`jp query` does the same by itself when the model's window is near (compact in the config).",
+			"`jp query` does the same by itself when the model's window is near (conversation.compact in the config).",
 		Flags: []*command.Option{
 			command.Int(&o.keep, "keep", "N", 0, "turns at the end that stay as they are (default 2); one that can go on always does"),
 			command.String(&o.model, "model", "ID", "who writes the summary: provider/model or an alias").Alias("m"),

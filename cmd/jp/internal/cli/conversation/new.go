@@ -27,7 +27,7 @@ func newNewCommand(g *Group) *cli.Command {
 	flags := append(o.create.Options(), workspace.ConfigFlags(&o.directives)...)
 	return g.Tree.Command(command.Spec{
 		Name: "new", Summary: "make an empty conversation and print its id",
-		About: "Resolves the config now and stores it: what changes in the files later does not change the  No " +
+		About: "Resolves the config now and stores it: what changes in the files later does not change the conversation. No " +
 			"model is called.",
 		Flags: append(flags,
 			command.String(&o.parent, "parent", "ID", "delegate it by ID, as the one rule allows"),
