@@ -18,42 +18,48 @@ import (
 	"jp/tools/proc"
 )
 
-// Options are what clients need of the program they work in.
+// Options are what clients need from the program that they are part of.
 type Options struct {
 	Host    Runner
-	Environ []string // jp's own, "NAME=value"
-	// Refuse says why a variable of the environment is never handed to a server; "" lets it through. nil refuses none.
+	Environ []string // environment of jp, "NAME=value"
+	// Refuse says why a server never gets a variable of the environment; "" = it may. nil = it may
+	// get all.
 	Refuse func(name string) string
-	// Confine makes a confinement of what a server may reach. nil refuses servers that are to be confined.
+	// Confine makes a confinement from what a server may reach. nil = servers that need one are not
+	// started.
 	Confine func(context.Context, Reach) (*proc.Confine, error)
-	// Tell gets what servers say on stderr, a cleaned line at a time, bounded for each start, and why an answer cannot be read;
-	// nil drops it. It may be called from several goroutines.
+	// Tell gets what servers write to stderr, line by line, cleaned, and bounded for each start,
+	// and why an answer cannot be read. nil = nobody reads it. It may be called from several
+	// goroutines.
 	Tell    func(line string)
-	Version string // of this program, for the handshake
-	// Patience is how long a server may take for the handshake and for listing its tools; 0 is a minute.
+	Version string // version of this program, for the handshake
+	// Patience is how long a server may take for the handshake and for listing its tools; 0 = a
+	// minute.
 	Patience time.Duration
 }
 
-// starts is how often a server is started, or connected to, by one client: once, and once more when it has died.
+// starts is how many times one client starts a server, or connects to it: once, and again after it
+// has died.
 const starts = 2
 
-// Client is one server in use. It is started by the first call that needs it. Its methods may be called at the same time.
+// Client is one server in use. It is started by the first call that needs it. Its methods may be
+// called at the same time.
 type Client struct {
 	server  Server
 	options Options
 
-	turn  chan struct{} // holds a token that whoever changes what follows has taken
+	turn  chan struct{} // has a token, which is taken to change the fields below
 	live  *session      // nil = none
 	begun int
-	last  string // how the one before ended
+	last  string // how the session before live ended
 }
 
-// session is a server that has been spoken with.
+// session is a connection to a server.
 type session struct {
 	*sdk.ClientSession
-	process *process // nil behind an address
-	tools   []Tool   // as it listed them, sorted
-	unfit   []string // of what else it listed
+	process *process // nil = the server has an address
+	tools   []Tool   // tools that it listed, sorted
+	unfit   []string // why further tools that it listed cannot be used
 	stale   atomic.Bool
 	bounds  *bounds
 	gone    chan struct{} // closed when the connection has ended
@@ -69,7 +75,7 @@ func NewClient(s Server, o Options) *Client {
 	return c
 }
 
-// List returns the tools of the server, sorted by name, and says of others why they cannot be used.
+// List returns the tools of the server, sorted by name, and why others cannot be used.
 func (c *Client) List(ctx context.Context) ([]Tool, []string, error) {
 	s, err := c.session(ctx)
 	if err != nil {
@@ -78,8 +84,8 @@ func (c *Client) List(ctx context.Context) ([]Tool, []string, error) {
 	return s.tools, s.unfit, nil
 }
 
-// Call calls a tool that was approved as it is in want. What the server answers with, its failures and its death included, is
-// a Result. A call is never repeated.
+// Call calls a tool that was approved in the form of want. The Result is what the server answered;
+// it also reports failures, and that the server has died. A call is never repeated.
 func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (tools.Result, error) {
 	s, err := c.session(ctx)
 	if err != nil {
@@ -115,8 +121,8 @@ func (c *Client) Call(ctx context.Context, want Tool, args json.RawMessage) (too
 		}
 	case <-ctx.Done():
 		select {
-		case a = <-done: // it was told
-		case <-time.After(closeGrace): // it does not even read
+		case a = <-done: // it got the message
+		case <-time.After(closeGrace): // it does not read
 			c.drop(s)
 			return tools.Result{}, context.Cause(ctx)
 		}
@@ -150,7 +156,7 @@ func refused(format string, args ...any) tools.Result {
 
 func find(list []Tool, name string) (Tool, bool) { return Record{Tools: list}.Tool(name) }
 
-// Close ends the server and returns when it has ended. Nothing is started after it.
+// Close stops the server and returns when it has ended. No server is started after it.
 func (c *Client) Close() {
 	<-c.turn
 	c.begun = starts
@@ -171,7 +177,7 @@ func (c *Client) take(ctx context.Context) error {
 	}
 }
 
-// drop gives up a session that failed and says how it ended, "" where nothing is known.
+// drop removes a session that failed and returns how it ended, "" for unknown.
 func (c *Client) drop(s *session) string {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()
@@ -187,7 +193,7 @@ func (c *Client) drop(s *session) string {
 	return c.last
 }
 
-// tell passes a line on that is no longer than one of stderr.
+// tell passes a line to Tell, as short as one of stderr.
 func (c *Client) tell(text string) {
 	if c.options.Tell != nil {
 		l := lines{tell: c.options.Tell}
@@ -195,13 +201,14 @@ func (c *Client) tell(text string) {
 	}
 }
 
-// lost reports whether a call failed with err because the connection to a program has ended, and not by what it answered.
+// lost reports whether a call failed because the connection to a program has ended, and not because
+// of its answer.
 func (s *session) lost(err error) bool {
 	is := func(e error) bool { return errors.Is(err, e) }
 	return s.bounds.err() != nil || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, sdk.ErrConnectionClosed}, is)
 }
 
-// left says why the session has ended, "" where nothing is known.
+// left returns why the session has ended, "" for unknown.
 func (s *session) left() string {
 	why := s.bounds.why()
 	switch {
@@ -247,7 +254,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// within runs f, which speaks with s, no longer than Patience; s is ended when f fails.
+// within runs f, which uses s, for at most Patience. It ends s where f fails.
 func (c *Client) within(ctx context.Context, s *session, f func(context.Context) error) error {
 	timed, cancel := context.WithTimeoutCause(ctx, c.options.Patience, fmt.Errorf("no answer within %s", c.options.Patience))
 	defer cancel()
@@ -267,7 +274,7 @@ func (c *Client) within(ctx context.Context, s *session, f func(context.Context)
 	if cause := context.Cause(timed); cause != nil {
 		if s.process != nil {
 			s.process.kill()
-			if ctx.Err() == nil { // its fault
+			if ctx.Err() == nil { // the server is at fault
 				return fmt.Errorf("%w%s", cause, s.process.lastWords())
 			}
 		}
@@ -276,7 +283,7 @@ func (c *Client) within(ctx context.Context, s *session, f func(context.Context)
 	if s.process != nil {
 		s.process.end()
 	}
-	// Where it is about to end, or has, or said what it may not, that is the better reason.
+	// If the server is ending, or has broken the protocol, that is the better reason.
 	if s.bounds.why() != "" || s.process != nil && s.process.failed {
 		return errors.New(s.left())
 	}
@@ -324,7 +331,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// confinement is what the program is to be started in, nil for one that is not confined.
+// confinement returns the confinement of the program, nil where it has none.
 func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
 	switch {
 	case c.server.Reach == nil:
@@ -335,7 +342,7 @@ func (c *Client) confinement(ctx context.Context) (*proc.Confine, error) {
 	return c.options.Confine(ctx, *c.server.Reach)
 }
 
-// variable looks a variable up for an entry.
+// variable looks up a variable for an entry.
 func (c *Client) variable(name string) (string, bool, error) {
 	if c.options.Refuse != nil {
 		if why := c.options.Refuse(name); why != "" {
@@ -392,7 +399,8 @@ func (s *session) list(ctx context.Context) error {
 	return nil
 }
 
-// end ends the connection, and the program behind it. A server that does not answer keeps nobody.
+// end ends the connection, and the program of the server. It does not wait for a server that does
+// not answer.
 func (s *session) end() {
 	if s.process != nil {
 		s.process.end()

@@ -22,7 +22,8 @@ import (
 	"jp/tools/proc"
 )
 
-// TestMain is also the servers that the tests start: the test binary again, with the kind of server as its argument.
+// TestMain is also the servers that the tests start: the test binary again, with the kind of server
+// as its argument.
 func TestMain(m *testing.M) {
 	proc.Guard(os.Args)
 	if len(os.Args) == 3 && os.Args[1] == "server" {
@@ -127,7 +128,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A variable in the path or query of an address is mostly a token. What goes wrong there reaches models, logs and the store.
+// A variable in the path or query of an address is mostly a token. What goes wrong there reaches
+// models, logs and the store.
 func TestAddressHidden(t *testing.T) {
 	const token = "s3cr3t t0k3n"
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return mcptest.New("plain") }, nil)
@@ -173,7 +175,8 @@ func TestAddressHidden(t *testing.T) {
 	check("nobody there", fmt.Sprint(err))
 }
 
-// What is read whole is bounded, whatever kind it says it is; events may go on as long as each is small.
+// What is read whole is bounded, whatever kind it says it is; events may go on as long as each is
+// small.
 func TestBounded(t *testing.T) {
 	for _, tt := range []struct {
 		kind   string

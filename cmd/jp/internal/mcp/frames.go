@@ -8,18 +8,19 @@ import (
 	"sync"
 )
 
-// maxDrained bounds what is read of one message that is too large, in bytes. A larger one ends the server.
+// maxDrained is how many bytes are read of a message that is too large. A larger one ends the
+// server.
 const maxDrained = 16 * maxMessage
 
-// frames is the output of a server, line by line. An answer that is larger than a message may be is read to its end and
-// replaced by an error for the call that it answers, so that the server need not be ended for it.
+// frames is the output of a server, line by line. An answer that is larger than a message may be is
+// read to its end and replaced by an error for its call, so that the server can go on.
 type frames struct {
 	io.ReadCloser
-	line []byte // of the present line, up to maxMessage bytes
-	tail []byte // the end of what is behind it
-	size int    // of the present line, in all
-	out  []byte // is handed on
-	err  error  // comes behind out
+	line []byte // beginning of the current line, at most maxMessage bytes
+	tail []byte // end of the rest of the current line
+	size int    // bytes of the current line
+	out  []byte // bytes to return
+	err  error  // error to return after out
 }
 
 func (f *frames) Read(p []byte) (int, error) {
@@ -30,7 +31,7 @@ func (f *frames) Read(p []byte) (int, error) {
 		}
 		n, err := f.ReadCloser.Read(buf)
 		f.take(buf[:n])
-		if f.err = err; err != nil { // a last line without an end is for the reader to judge
+		if f.err = err; err != nil { // the reader decides about a last line without an end
 			f.out = append(f.out, f.line...)
 			f.line = nil
 		}
@@ -48,13 +49,13 @@ func (f *frames) take(b []byte) {
 			f.end()
 		}
 		if f.size > maxDrained || f.size > maxMessage && len(f.line) > 0 && !mayAnswer().Match(f.line[:tailBytes]) {
-			f.out, f.line = append(f.out, f.line...), nil // the reader fails at it
+			f.out, f.line = append(f.out, f.line...), nil // the reader fails on it
 		}
 		b = rest
 	}
 }
 
-// tailBytes are enough for the end of a message behind its result.
+// tailBytes is enough for the end of a message, after its result.
 const tailBytes = 256
 
 func (f *frames) add(part []byte) {
@@ -68,7 +69,7 @@ func (f *frames) add(part []byte) {
 	}
 }
 
-// end hands the line on, or the error that stands for it.
+// end puts the line into out, or the error that replaces it.
 func (f *frames) end() {
 	line := f.line
 	if f.size > maxMessage && len(f.line) > 0 {
@@ -80,24 +81,26 @@ func (f *frames) end() {
 	f.line, f.tail, f.size = nil, nil, 0
 }
 
-// tooLarge stands for an answer that is larger than a message may be.
+// tooLarge replaces an answer that is larger than a message may be.
 func tooLarge(id []byte) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the result is larger than %d MB"}}`, id, maxMessage>>20)
 }
 
-// What begins an answer, and where its id is: before its result, or behind it. What is in a string of the result cannot look like either.
+// The beginning of an answer, with its id before its result, and the end of one, with its id after
+// it. No string inside a result can look like either.
 var (
 	mayAnswer = once(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:id|result)"\s*:`)
 	idAtStart = once(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*,`)
 	idAtEnd   = once(`\}\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
-// once compiles a pattern when it is first used: every process would pay for it at its start.
+// once compiles a pattern at its first use, because else every process would do it at its start.
 func once(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// answered returns the id in an answer of which there are only the beginning and the end; nil for none.
+// answered returns the id in an answer, of which only the beginning and the end are there; nil =
+// none.
 func answered(head, tail []byte) []byte {
 	for _, m := range [][][]byte{idAtStart().FindSubmatch(head), idAtEnd().FindSubmatch(tail)} {
 		if m != nil {

@@ -29,7 +29,8 @@ func TestHostileStart(t *testing.T) {
 	}
 }
 
-// What a server answers a call with, and what it does besides. A second call follows where the first leaves a server to call.
+// What a server answers a call with, and what it does besides. A second call follows where the
+// first leaves a server to call.
 func TestHostileCall(t *testing.T) {
 	const died = "MCP server s was ended during the call, which may have had its effect: "
 	for way, tt := range map[string]struct {

@@ -14,8 +14,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// dial is the transport to a server behind an address; s is expanded and has been checked. Path and query of the address may hold a
-// token, and package http puts the addresses of its requests into its errors: it is given the host alone.
+// dial returns the transport to a server with an address; s is expanded and checked. Path and query
+// of the address may have a token in them, and package http puts the addresses of its requests into
+// its errors: it gets only the host.
 func dial(s Server, b *bounds) sdk.Transport {
 	to, err := url.Parse(s.URL)
 	if err != nil {
@@ -27,7 +28,8 @@ func dial(s Server, b *bounds) sdk.Transport {
 	}
 }
 
-// carrier sends every request to the whole address of a server, adds the headers and bounds what comes back.
+// carrier sends every request to the whole address of a server, adds the headers and bounds the
+// answers.
 type carrier struct {
 	to      *url.URL
 	headers map[string]string
@@ -55,7 +57,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, c.bounds.fault(fmt.Errorf(`it answers "%d %s": headers = { Authorization = "Bearer ${NAME}" } in its entry sends the token in the `+
 			`variable NAME; jp cannot sign in by itself (OAuth)`, resp.StatusCode, http.StatusText(resp.StatusCode)))
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		_ = resp.Body.Close() // where it leads may hold the token again
+		_ = resp.Body.Close() // its target may have the token in it
 		return nil, c.bounds.fault(errors.New("it redirects elsewhere, and what is sent here is not sent there"))
 	case isEvents(resp):
 		resp.Body = &events{ReadCloser: resp.Body, bounds: c.bounds, id: id}
@@ -67,7 +69,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// asked returns the id of the request of the protocol that r carries; nil = it carries none.
+// asked returns the id of the protocol's request in r, nil for none.
 func asked(r *http.Request) (json.RawMessage, error) {
 	if r.Method != http.MethodPost || r.GetBody == nil {
 		return nil, nil
@@ -82,12 +84,12 @@ func asked(r *http.Request) (json.RawMessage, error) {
 		Method string          `json:"method"`
 	}
 	if err := json.NewDecoder(body).Decode(&m); err != nil || m.Method == "" || bytes.Equal(m.ID, []byte("null")) {
-		return nil, nil // no request, for the server to judge
+		return nil, nil // not a request; the server decides
 	}
 	return m.ID, nil
 }
 
-// answer is a body that answers the request id. One that is too large is replaced by an error.
+// answer is the body that answers the request id. One that is too large is replaced by an error.
 type answer struct {
 	io.ReadCloser
 	id   json.RawMessage
@@ -108,16 +110,17 @@ func (a *answer) Read(p []byte) (int, error) {
 	return a.text.Read(p)
 }
 
-// events is a body of events, which it hands on whole. It fails when there are too many of them; each takes two lines at least. The
-// first that is too large in the answer to the request id is replaced by an error, and ends the answer.
+// events is a body of events, and returns each event whole. It fails when there are too many; each
+// takes at least two lines. In the answer to the request id the first event that is too large is
+// replaced by an error, and ends the answer.
 type events struct {
 	io.ReadCloser
 	bounds *bounds
 	id     json.RawMessage // nil = they answer no request
 
-	event []byte // the present one, as far as it has come
-	out   []byte // is handed on
-	err   error  // comes behind out
+	event []byte // current event, as far as it has come
+	out   []byte // bytes to return
+	err   error  // error to return after out
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -153,16 +156,17 @@ func (e *events) more() {
 		e.out, e.event, e.err = fmt.Appendf(nil, "data: %s\n\n", tooLarge(e.id)), nil, io.EOF
 	case end > 0:
 		e.out, e.event = e.event[:end:end], bytes.Clone(e.event[end:])
-	case err != nil || first > maxMessage: // for the reader to judge
+	case err != nil || first > maxMessage: // the reader decides
 		e.out, e.event = e.event, nil
 	}
 	e.out = unhurried(e.out)
 }
 
-// minRetry is the shortest pause that a server may ask for before its stream is taken up again, in milliseconds.
+// minRetry is the shortest pause in milliseconds that a server may ask for before its stream is
+// opened again.
 const minRetry = 1000
 
-// unhurried returns events without those lines that ask for a shorter pause. The SDK has one of its own.
+// unhurried returns events without lines that ask for a shorter pause. The SDK has a default.
 func unhurried(events []byte) []byte {
 	key := []byte("retry:")
 	if !bytes.Contains(events, key) {
@@ -180,14 +184,14 @@ func unhurried(events []byte) []byte {
 	return kept
 }
 
-// isEvents reports whether a response is read event by event, each of which is bounded. An error's body is read whole, whatever
-// kind it says it is.
+// isEvents reports whether a response is read event by event, each of which is bounded. The body of
+// an error is read whole, whatever its type.
 func isEvents(resp *http.Response) bool {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	return resp.StatusCode >= 200 && resp.StatusCode < 300 && strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
-// bounded is a body that fails when it is longer than left.
+// bounded is a body that fails after left bytes.
 type bounded struct {
 	io.ReadCloser
 	left int

@@ -18,7 +18,7 @@ type Runner interface {
 	Run(ctx context.Context, spec proc.Spec) (proc.Exit, error)
 }
 
-// closeGrace is how long a program may take to end by itself once nobody speaks with it.
+// closeGrace is how long a program may take to end by itself once its input has ended.
 const closeGrace = 2 * time.Second
 
 // process is a running server program. It ends, with all below it, when life ends.
@@ -26,14 +26,15 @@ type process struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
 	stop   context.CancelFunc
-	ended  chan struct{} // closed when the tree is gone; what follows is set then
+	ended  chan struct{} // closed when the tree has ended; the fields below are set then
 	why    string
-	failed bool // not that it was told to end, or that it just did
+	failed bool // whether it failed, and was not stopped or ended by itself
 	stderr *tail
 }
 
-// start runs the program of s, which is expanded, inside box where that is not nil. tell gets what it says on stderr, line by
-// line. It returns at once: whether the program could be started shows when it is spoken with.
+// start runs the program of s, which is expanded, inside box if that is not nil. tell gets what it
+// writes to stderr, line by line. It returns at once: the first message shows whether the program
+// could be started.
 func start(host Runner, s Server, box *proc.Confine, environ []string, tell func(string)) *process {
 	life, stop := context.WithCancel(context.Background())
 	inR, inW := io.Pipe()
@@ -42,7 +43,7 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 	allow := append([]string{}, proc.ToolEnv()...)
 	for name, value := range s.Env {
 		if box != nil && name == "TMPDIR" {
-			continue // box has a folder of its own made there: that is for the user to say
+			continue // box makes its own folder there; only the user may name another
 		}
 		allow = append(allow, name+"="+value)
 	}
@@ -57,7 +58,7 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 	go func() {
 		exit, err := host.Run(life, spec)
 		if tell != nil {
-			last.end() // nobody writes to it any more
+			last.end() // nothing writes to it any more
 		}
 		if box != nil && errors.Is(err, fs.ErrPermission) {
 			err = fmt.Errorf("%w (it, or what interprets it, may lie outside what access.fs opens)", err)
@@ -70,12 +71,13 @@ func start(host Runner, s Server, box *proc.Confine, environ []string, tell func
 	return p
 }
 
-// transport is what the SDK speaks over.
+// transport is the connection that the SDK uses.
 func (p *process) transport() sdk.Transport {
 	return &sdk.IOTransport{Reader: &frames{ReadCloser: p.out}, Writer: p.in, MaxLineLength: maxMessage}
 }
 
-// end lets the program go and returns when it has ended: asked first, by the end of its input.
+// end stops the program and returns when it has ended. First it ends its input, and gives it time
+// to end by itself.
 func (p *process) end() {
 	_ = p.in.Close()
 	select {
@@ -85,14 +87,14 @@ func (p *process) end() {
 	p.kill()
 }
 
-// kill ends the program now and returns when it has ended.
+// kill kills the program and returns when it has ended.
 func (p *process) kill() {
 	p.stop()
-	_ = p.out.Close() // what it still writes is for nobody
+	_ = p.out.Close() // nobody reads what it still writes
 	<-p.ended
 }
 
-// left says how the program ended and what it said last; "" while it runs.
+// left returns how the program ended and what it wrote last; "" while it runs.
 func (p *process) left() string {
 	select {
 	case <-p.ended:
@@ -102,7 +104,8 @@ func (p *process) left() string {
 	return p.why + p.lastWords()
 }
 
-// lastWords is the end of what the program said on stderr, to be appended to a reason; "" when it said nothing.
+// lastWords returns the end of what the program wrote to stderr, to append to a reason; "" for
+// nothing.
 func (p *process) lastWords() string {
 	if text := p.stderr.text(); text != "" {
 		return "\nstderr, last lines:\n" + text

@@ -10,7 +10,7 @@ import (
 	"jp/tools"
 )
 
-// result is what a model reads of an answer: its texts. Of what is no text it is told that it was there.
+// result returns an answer for a model: its texts, and a line for each other piece.
 func result(r *sdk.CallToolResult) tools.Result {
 	if r.NeedsInput() {
 		return tools.Result{Text: "the server asks for something (elicitation, sampling or roots), which is refused", IsError: true}

@@ -16,28 +16,29 @@ import (
 	"jp/tools"
 )
 
-// Service is jp as an MCP server: tools to call, and texts to read. Its functions may be called at the same time.
+// Service is jp as an MCP server: tools to call, and texts to read. Its functions may be called at
+// the same time.
 type Service struct {
 	Version      string
 	Instructions string // for the client's model
 	Tools        tools.Set
-	// ReadOnly reports of a tool whether nothing changes through it but what jp itself keeps. A client may run such calls at the
-	// same time. nil = none is.
+	// ReadOnly reports whether a tool changes nothing but what is in jp's own store. A client may
+	// run such calls at the same time. nil = no tool is like that.
 	ReadOnly func(tools.Tool) bool
-	// Call carries out one call. tell says how it goes, in a few words, and may be called from any goroutine until Call returns.
-	// When the client cancels the call, ctx ends.
+	// Call carries out one call. It may call tell with its progress in a few words, from any
+	// goroutine, until it returns. When the client cancels the call, ctx ends.
 	Call func(ctx context.Context, name string, args json.RawMessage, tell func(string)) tools.Result
-	// Texts lists what can be read now, Read returns one.
+	// Texts lists the texts that there are now. Read returns one.
 	Texts func(ctx context.Context) ([]Text, error)
 	Read  func(ctx context.Context, uri string) (string, error)
-	// Bound is told the context that ends when the client says nothing any more: writes to it need not wait for it from then on. nil
-	// waits.
+	// Bound is called with a context that ends when the client sends nothing any more: from then on
+	// writes to it need not wait. nil = they wait.
 	Bound func(context.Context)
-	// Template is the form of the addresses, as RFC 6570 has it.
+	// Template is the form of the addresses, see RFC 6570.
 	Template string
 }
 
-// Text is something that can be read.
+// Text is a text that a client can read.
 type Text struct {
 	URI, Name, Title string
 }
@@ -47,12 +48,12 @@ const plainText = "text/plain"
 // maxPage is how many texts one page of their list has.
 const maxPage = 200
 
-// Run serves one client, which writes to in and reads from out, until in ends or ctx does. It returns when every call has; those
-// that still run are cancelled.
+// Run serves one client, which writes to in and reads from out, until in or ctx ends. Calls that
+// still run then are cancelled. Run returns when every call has returned.
 func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	left, leave := context.WithCancelCause(ctx) // its client has gone
+	left, leave := context.WithCancelCause(ctx) // ends when the client has gone
 	defer leave(nil)
 	if s.Bound != nil {
 		s.Bound(left)
@@ -95,23 +96,24 @@ func (s Service) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			return s.list(ctx, p.Cursor)
 		}
 	})
-	// The SDK lets what runs come to its end when its input ends; nobody waits for that.
+	// When its input ends the SDK waits for what runs, but no client is left to wait for it.
 	client := input{in, func() { leave(errors.New("the MCP client has gone")) }}
 	return server.Run(ctx, bounding{&sdk.IOTransport{Reader: client, Writer: quietCloser{out}, MaxLineLength: maxMessage}, leave})
 }
 
-// What a client has under way at the same time. The SDK takes whatever comes.
+// Bounds of what a client asks for at the same time. The SDK has none.
 const (
 	maxRequests = 64
-	maxUnderWay = 2 * maxMessage // bytes of what they ask
-	maxRefused  = 4096           // refusals that it has not read yet
+	maxUnderWay = 2 * maxMessage // bytes of all calls that run
+	maxRefused  = 4096           // refusals that the client has not read yet
 )
 
-// bounding refuses requests of a client that has too much under way, and passes over what the server does not listen to. It keeps
-// the answers to calls from the client that it has cancelled: it does not know them any more.
+// bounding refuses requests of a client that has too many, and drops notifications that the server
+// does not know. It drops the answers to calls that the client has cancelled, because the client
+// does not expect them.
 type bounding struct {
 	sdk.Transport
-	leave context.CancelCauseFunc // as if the client had gone
+	leave context.CancelCauseFunc // ends the service as if the client had gone
 }
 
 func (d bounding) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -123,16 +125,16 @@ type boundedClient struct {
 	sdk.Connection
 	leave    context.CancelCauseFunc
 	mu       sync.Mutex
-	calls    map[jsonrpc.ID]asking // without an answer yet
+	calls    map[jsonrpc.ID]asking // calls that have no answer yet
 	underWay int                   // bytes of calls
-	begun    bool                  // the client has said that it is initialized
-	refusals []*jsonrpc.Response   // to be written
-	writing  bool                  // refusals are being written
+	begun    bool                  // whether the client has said that it is initialized
+	refusals []*jsonrpc.Response   // refusals that are not written yet
+	writing  bool                  // whether refusals are being written
 	closed   bool
 	written  sync.WaitGroup
 }
 
-// asking is a call without an answer yet.
+// asking is a call that has no answer yet.
 type asking struct {
 	size      int
 	cancelled bool
@@ -161,7 +163,8 @@ func (c *boundedClient) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// refuse has a refusal written. It does not wait: that the client goes is known only by reading on.
+// refuse has a refusal written. It does not wait, because only reading further shows that the
+// client has gone.
 func (c *boundedClient) refuse(ctx context.Context, r *jsonrpc.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +195,7 @@ func (c *boundedClient) writeRefusals(ctx context.Context) {
 		}
 		for _, r := range list {
 			if c.Connection.Write(ctx, r) != nil {
-				break // whoever reads learns that too
+				break // the reader gets the error too
 			}
 		}
 	}
@@ -206,12 +209,12 @@ func (c *boundedClient) Close() error {
 	return c.Connection.Close()
 }
 
-// begin notes a call, or says why it is refused.
+// begin notes a call, or returns why it is refused.
 func (c *boundedClient) begin(r *jsonrpc.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, twice := c.calls[r.ID]; twice {
-		return nil // refused by the SDK, under no id
+		return nil // the SDK refuses it, without an id
 	}
 	switch {
 	case len(c.calls) >= maxRequests:
@@ -224,10 +227,10 @@ func (c *boundedClient) begin(r *jsonrpc.Request) error {
 	return nil
 }
 
-// codeBusy is the code of a request that can be asked again later.
+// codeBusy is the error code of a request that may be sent again later.
 const codeBusy = -32000
 
-// notified notes a notification, and reports whether the server listens to it.
+// notified notes a notification, and reports whether the server knows it.
 func (c *boundedClient) notified(r *jsonrpc.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +275,7 @@ func (c *boundedClient) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.Connection.Write(ctx, msg)
 }
 
-// input tells its end. Closing it leaves the stream open: it is the process's own.
+// input reports its end. Close leaves the stream open, because it belongs to the process.
 type input struct {
 	io.Reader
 	ended func()
@@ -288,10 +291,11 @@ func (i input) Read(p []byte) (int, error) {
 
 func (input) Close() error { return nil }
 
-// cacheScope keeps what one person's agents said from being kept for others.
+// cacheScope says that what a person's agents said must not be cached for others.
 const cacheScope = "private"
 
-// list returns the page of texts behind cursor, which is the address of the last one before it.
+// list returns the page of texts after cursor, which is the address of the last text of the page
+// before.
 func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 	texts, err := s.Texts(ctx)
 	if err != nil {
@@ -315,7 +319,7 @@ func (s Service) list(ctx context.Context, cursor string) (sdk.Result, error) {
 	return r, nil
 }
 
-// progress tells the client how a call goes, where it asked to be told.
+// progress sends the progress of a call to the client, where it asked for it.
 func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
@@ -323,12 +327,12 @@ func progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	}
 	var n atomic.Int64
 	return func(text string) {
-		// A client that does not listen is no reason to stop the work.
+		// The work goes on if the client does not listen.
 		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(n.Add(1)), Message: text})
 	}
 }
 
-// quietCloser leaves the stream open, too.
+// quietCloser also leaves the stream open.
 type quietCloser struct{ io.Writer }
 
 func (quietCloser) Close() error { return nil }

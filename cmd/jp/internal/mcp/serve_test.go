@@ -120,7 +120,8 @@ func listing(t *testing.T, call func(ctx context.Context, args json.RawMessage) 
 	return s
 }
 
-// A client that asks without end is refused beyond what may be under way, by number and by size, and served again afterwards.
+// A client that asks without end is refused beyond what may be under way, by number and by size,
+// and served again afterwards.
 func TestServeFlood(t *testing.T) {
 	for name, test := range map[string]struct{ filler, most int }{
 		"many":  {0, maxRequests},
@@ -216,7 +217,8 @@ func TestServeUnread(t *testing.T) {
 	}
 }
 
-// A call that the client has cancelled is not answered: the client does not know it any more. All others are.
+// A call that the client has cancelled is not answered: the client does not know it any more. All
+// others are.
 func TestServeCancelled(t *testing.T) {
 	begun := make(chan bool, 2)
 	in, out, ended := run(t, listing(t, func(ctx context.Context, _ json.RawMessage) tools.Result {

@@ -1,15 +1,17 @@
 // Package mcp lets tools of Model Context Protocol servers be called.
 //
-//	Server   where a server is and how it is reached, as a person wrote it
-//	Client   one server in use: started when first needed, by whoever needs it, and started again once
+//	Server   where a server is and how to reach it, as a person wrote it
+//	Client   one server in use: started when it is first needed, and once again if it dies
 //	Tool     what a server says of one of its tools, bounded and cleaned
-//	Record   what a person approved of a server: its entry, and its tools as they were
+//	Record   what a person approved of a server: its entry, and its tools as they were then
 //
-// A server is not trusted with anything but what it is called with. What it says goes to a model and to a terminal: names,
-// texts and schemas are bounded and without control characters, pictures and sounds are not taken, requests of its own
-// (sampling, elicitation, roots) are refused. A tool that is not as it was approved is not called.
+// A server is not trusted. It gets nothing but the arguments of calls. What it says goes to a model
+// and to a terminal, so names, texts and schemas are bounded and have no control characters.
+// Pictures and sounds are dropped. Requests of the server (sampling, elicitation, roots) are
+// refused. A tool that differs from what was approved is not called.
 //
-// Only package cli imports this one.
+// Servers are started only by what a person approved: see .depguard.json for who may import this
+// package.
 package mcp
 
 import (
@@ -30,34 +32,35 @@ import (
 	"jp/tools/unseen"
 )
 
-// Server is the entry of one MCP server, a program that speaks on stdio or an address. Nothing in it is expanded: ${NAME} and
-// ${NAME:-text} in Args, Env, URL and Headers stand for variables of the environment.
+// Server is the entry of one MCP server, a program that speaks on stdio or an address. Nothing in
+// it is expanded: ${NAME} and ${NAME:-text} in Args, Env, URL and Headers stand for variables of
+// the environment.
 type Server struct {
 	Name    string            `json:"name"`
-	Command string            `json:"command,omitempty"` // "" = it has an address
+	Command string            `json:"command,omitempty"` // "" = the server has an address
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	// Dir is the working directory of the program, absolute.
 	Dir string `json:"dir,omitempty"`
-	// Reach is what the program may reach; nil = it is not confined, and can do what the user can.
+	// Reach is what the program may reach; nil = it is not confined and can do what the user can.
 	Reach *Reach `json:"reach,omitempty"`
 }
 
 // Reach is what a confined program may reach, in the words of a tool's definition.
 type Reach struct {
-	FS      []fs.Rule     `json:"fs"` // the default written out
+	FS      []fs.Rule     `json:"fs"` // rules, those of the default included
 	Network tools.Network `json:"network"`
 	Sandbox tools.Sandbox `json:"sandbox"` // auto or require
 }
 
-// Definition is r as the one of a tool, which has nothing else.
+// Definition returns r as the definition of a tool with nothing else in it.
 func (r Reach) Definition() tools.Definition {
 	return tools.Definition{Source: tools.SourceLocal, Access: tools.Access{FS: r.FS}, Network: r.Network, Sandbox: r.Sandbox}
 }
 
-// Files are its rules as a person reads them: "ro PATH" or "rw PATH".
+// Files returns its rules for people: "ro PATH" or "rw PATH".
 func (r Reach) Files() []string {
 	list := []string{}
 	for _, rule := range r.FS {
@@ -66,7 +69,7 @@ func (r Reach) Files() []string {
 	return list
 }
 
-// Check says what keeps the entry from being used.
+// Check returns why the entry cannot be used, nil if it can.
 func (s Server) Check() error {
 	for _, text := range s.texts() {
 		if strings.ContainsRune(text, 0) {
@@ -108,7 +111,7 @@ func token(s string) bool {
 	}) < 0
 }
 
-// Address is how the server is reached, as a person reads it: a command line, or a URL.
+// Address returns how the server is reached, for people: a command line, or a URL.
 func (s Server) Address() string {
 	if s.URL != "" {
 		return unseen.Word(s.URL)
@@ -120,7 +123,7 @@ func (s Server) Address() string {
 	return strings.Join(words, " ")
 }
 
-// Transport is stdio or http.
+// Transport returns stdio or http.
 func (s Server) Transport() string {
 	if s.URL != "" {
 		return "http"
@@ -128,7 +131,7 @@ func (s Server) Transport() string {
 	return "stdio"
 }
 
-// Variables are the names of the variables that the entry takes from the environment, sorted.
+// Variables returns the names of the variables that the entry takes from the environment, sorted.
 func (s Server) Variables() []string {
 	found := map[string]bool{}
 	for _, text := range s.texts() {
@@ -140,7 +143,8 @@ func (s Server) Variables() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Digest stands for the whole entry: two servers with the same one are reached in the same way.
+// Digest returns a hash of the whole entry: two servers with the same one are reached in the same
+// way.
 func (s Server) Digest() string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -150,7 +154,7 @@ func (s Server) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// texts are all parts of the entry that may name variables.
+// texts returns all parts of the entry that may name variables.
 func (s Server) texts() []string {
 	list := append([]string{s.Command, s.URL}, s.Args...)
 	for _, m := range []map[string]string{s.Env, s.Headers} {
@@ -161,8 +165,8 @@ func (s Server) texts() []string {
 	return list
 }
 
-// expanded returns s with variables in the place of their names. lookup tells the value of one, whether it is set, and why
-// it may not be used.
+// expanded returns s with the values of variables in place of their names. lookup returns the value
+// of one, whether it is set, and why it may not be used.
 func (s Server) expanded(lookup func(string) (string, bool, error)) (Server, error) {
 	var err error
 	get := func(text string) string {
@@ -199,13 +203,14 @@ func (s Server) expanded(lookup func(string) (string, bool, error)) (Server, err
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Fragment != "" {
-		return errors.New("url: must be an http or https address without user, password and fragment") // may hold a secret
+		// it may have a secret in it
+		return errors.New("url: must be an http or https address without user, password and fragment")
 	}
 	return nil
 }
 
-// expand replaces ${NAME} and ${NAME:-text}. A $ before anything else stays. A variable that is not set and has no text is an
-// error.
+// expand replaces ${NAME} and ${NAME:-text}. A $ before anything else stays. A variable that is not
+// set and has no text is an error.
 func expand(text string, lookup func(string) (string, bool, error)) (string, error) {
 	var b strings.Builder
 	for {
@@ -239,14 +244,14 @@ func variable(name string) bool {
 	}) < 0
 }
 
-// Entry is one entry of a file: a server, or why it is none.
+// Entry is one entry of a file: a server, or why it cannot be used.
 type Entry struct {
 	Server Server
 	Err    error
 }
 
-// ParseFile reads the servers of a .mcp.json by name. A file that is none is an error; an entry that cannot be used has one of
-// its own. dir is where its programs run.
+// ParseFile parses a .mcp.json and returns its servers by name. A malformed file is an error. An
+// entry that cannot be used has an error in it. dir is the working directory of its programs.
 func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 	var doc struct {
 		Servers map[string]json.RawMessage `json:"mcpServers"`
@@ -288,7 +293,7 @@ func ParseFile(data []byte, dir string) (map[string]Entry, error) {
 	return out, nil
 }
 
-// ValidName reports whether tools can name a server so.
+// ValidName reports whether a server may have this name in the definitions of tools.
 func ValidName(s string) bool {
 	return s != "" && len(s) <= 64 && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'

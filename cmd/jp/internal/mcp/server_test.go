@@ -10,8 +10,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// FuzzParseFile: of a .mcp.json that anybody wrote, an entry that may be used says all that it will do: its variables are listed, no
-// value of one becomes a second header or variable, and a recorded entry is the same again.
+// FuzzParseFile: of a .mcp.json that anybody wrote, an entry that may be used says all that it will
+// do: its variables are listed, no value of one becomes a second header or variable, and a recorded
+// entry is the same again.
 func FuzzParseFile(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"a":{"command":"x","args":["${A}","${B:-c}"],"env":{"K":"${K}"}},"b":{"type":"http","url":"https://h/${P}","headers":{"X-K":"${T}"}}}}`), "v")
 	f.Add([]byte(`{"mcpServers":{"a":{"url":"${U}"},"b":{"command":"x","env":{"JP_X":"1"}},"c":{"url":"http://u:p@h/#f"}}}`), "http://u@h")

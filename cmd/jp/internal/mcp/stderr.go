@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Bounds of what is kept and told of the stderr of a server.
+// Bounds of what is remembered and shown of the stderr of a server.
 const (
-	maxTail  = 2 << 10 // bytes
-	maxLine  = 500     // bytes of a line that is told
-	maxLines = 200     // that are told of one program
+	maxTail  = 2 << 10 // bytes that are remembered
+	maxLine  = 500     // bytes of a line that are shown
+	maxLines = 200     // lines of one program that are shown
 )
 
-// tail keeps the end of what is written to it. Safe for concurrent use.
+// tail remembers the end of what is written to it. Safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	b    []byte
@@ -36,10 +36,10 @@ func (t *tail) text() string {
 	return strings.TrimSpace(cleanText(string(t.b)))
 }
 
-// lines passes what is written to it on to tell, line by line, as far as a person would read it.
+// lines passes what is written to it to tell, line by line, as much as a person would read.
 type lines struct {
 	tell func(string)
-	line []byte // that has not ended, its beginning
+	line []byte // beginning of a line that has not ended
 	told int
 }
 
@@ -57,7 +57,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// end tells the line.
+// end passes the line on.
 func (l *lines) end() {
 	text := strings.TrimSpace(cleanText(string(l.line)))
 	l.line = l.line[:0]

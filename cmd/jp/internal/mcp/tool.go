@@ -17,33 +17,33 @@ import (
 	"jp/tools/unseen"
 )
 
-// Bounds of what is taken from a server.
+// Bounds of what is accepted from a server.
 const (
 	maxTools       = 512
 	maxPages       = 64
 	maxNameBytes   = 128
-	maxTextBytes   = 8 << 10  // of a description
-	maxSchemaBytes = 64 << 10 // of one tool
+	maxTextBytes   = 8 << 10  // bytes of a description
+	maxSchemaBytes = 64 << 10 // bytes of the schema of one tool
 	maxSchemaDepth = 32
-	maxListBytes   = 2 << 20 // of all tools together
+	maxListBytes   = 2 << 20 // bytes of all tools together
 	maxMessage     = 8 << 20 // bytes of one message on the wire
 )
 
-// Tool is what a server says of one of its tools: printable, bounded, its schema an object's. It is not yet known whether a
-// validator takes the schema.
+// Tool is what a server says of one of its tools: printable and bounded, with the schema of an
+// object. Whether a validator accepts the schema is unknown.
 type Tool struct {
-	Name        string          `json:"name"` // the server's own
+	Name        string          `json:"name"` // name that the server uses
 	Description string          `json:"description"`
-	Schema      json.RawMessage `json:"schema"` // of the arguments; keys sorted
+	Schema      json.RawMessage `json:"schema"` // schema of the arguments, with sorted keys
 }
 
-// Digest stands for the tool as it was listed.
+// Digest returns a hash of the tool as it was listed.
 func (t Tool) Digest() string {
 	sum := sha256.Sum256([]byte(t.Name + "\x00" + t.Description + "\x00" + string(t.Schema)))
 	return hex.EncodeToString(sum[:16])
 }
 
-// accept turns a listed tool into one that may be shown and offered.
+// accept turns a tool that a server listed into one that may be shown and offered.
 func accept(in *sdk.Tool) (Tool, error) {
 	if in == nil || in.Name == "" || len(in.Name) > maxNameBytes || !utf8.ValidString(in.Name) ||
 		strings.IndexFunc(in.Name, func(r rune) bool { return r == ' ' || !unseen.Shows(r) }) >= 0 {
@@ -83,7 +83,7 @@ func accept(in *sdk.Tool) (Tool, error) {
 	return t, nil
 }
 
-// cleanValue cleans all texts of a JSON value that is at most depth deep.
+// cleanValue cleans all texts of a JSON value, which may be at most depth deep.
 func cleanValue(v any, depth int) (any, error) {
 	if depth < 0 {
 		return nil, fmt.Errorf("a schema more than %d levels deep", maxSchemaDepth)
@@ -111,19 +111,20 @@ func cleanValue(v any, depth int) (any, error) {
 	return v, nil
 }
 
-// cleanText leaves out what a person who approves a text does not see: a model would read it.
+// cleanText leaves out characters that a person who approves a text does not see, but a model
+// reads.
 func cleanText(s string) string { return unseen.Strip(s) }
 
-// Record is what is known and approved of a server. Only what stands in it is offered or called.
+// Record is what was approved of a server. Only what is in it is offered or called.
 type Record struct {
 	Version  int       `json:"version"`
 	Server   Server    `json:"server"`
 	Approved time.Time `json:"approved_at"`
 	Tools    []Tool    `json:"tools"` // sorted by name
-	Left     []string  `json:"left"`  // what the server listed and cannot be used, in words
+	Left     []string  `json:"left"`  // what else the server listed, and why it cannot be used
 }
 
-// RecordVersion is that of records that this program writes and reads.
+// RecordVersion is the version of the records that this program writes and reads.
 const RecordVersion = 1
 
 // Tool returns the tool of that name.
@@ -135,7 +136,7 @@ func (r Record) Tool(name string) (Tool, bool) {
 	return r.Tools[i], true
 }
 
-// Change is a tool that is not as it was.
+// Change is a tool that is not as it was approved.
 type Change struct {
 	Tool  string `json:"tool"`
 	State string `json:"state"` // new, changed, gone

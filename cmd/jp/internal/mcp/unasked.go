@@ -14,12 +14,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what a server says by itself.
+// Bounds of what a server sends without being asked.
 const (
-	maxUnasked = 20_000 // messages since the last call; there is one answer to each
-	maxReplies = 64     // to requests of its own, that it has not read
-	maxAsked   = 1000   // requests since the last call of one behind an address, which is answered by requests
-	maxID      = 256    // bytes of the id of such a request
+	maxUnasked = 20_000 // messages since the last call; there is one answer to each call
+	maxReplies = 64     // answers to its requests that it has not read
+	// requests since the last call, of a server with an address: each answer is a request
+	maxAsked = 1000
+	maxID    = 256 // bytes of the id of a request
 )
 
 const (
@@ -27,23 +28,25 @@ const (
 	methodListChanged = "notifications/tools/list_changed"
 )
 
-// bounds is what a server may still say, and how it went wrong. Its methods may be called at the same time.
+// bounds counts what a server may still send, and remembers its first fault. Safe for concurrent
+// use.
 type bounds struct {
 	messages, asked atomic.Int64
 	mu              sync.Mutex
-	broken          error         // the first fault
-	over            chan struct{} // closed with it
+	broken          error         // first fault; nil = none
+	over            chan struct{} // closed at the first fault
 }
 
 func newBounds() *bounds { return &bounds{over: make(chan struct{})} }
 
-// renew is for every call.
+// renew sets the counts back, at every call.
 func (b *bounds) renew() {
 	b.messages.Store(0)
 	b.asked.Store(0)
 }
 
-// said counts n more, of which limit are for maxUnasked messages. After a fault it returns that.
+// said counts n more, where limit is as much as maxUnasked messages. After a fault it returns the
+// fault.
 func (b *bounds) said(n, limit int) error {
 	if err := b.err(); err != nil {
 		return err
@@ -54,7 +57,7 @@ func (b *bounds) said(n, limit int) error {
 	return nil
 }
 
-// fault keeps err as the reason for the end of the connection, and returns it.
+// fault remembers err as the reason why the connection ends, and returns it.
 func (b *bounds) fault(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,14 +68,14 @@ func (b *bounds) fault(err error) error {
 	return err
 }
 
-// err is the first fault, nil when there was none.
+// err returns the first fault, nil for none.
 func (b *bounds) err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.broken
 }
 
-// why is err in words, "" when there was none.
+// why returns the text of the first fault, "" for none.
 func (b *bounds) why() string {
 	if err := b.err(); err != nil {
 		return cleanText(err.Error())
@@ -80,12 +83,13 @@ func (b *bounds) why() string {
 	return ""
 }
 
-// answering lets the answers of a program through to the SDK, and deals itself with what the program tells and asks unasked: the
-// SDK would keep all of that, in a queue without bounds, and hold a goroutine for each request until the program reads its answer.
+// answering passes the answers of a program to the SDK. It handles notifications and requests of
+// the program itself: the SDK would queue them without bounds, and hold a goroutine for each
+// request until the program reads the answer.
 type answering struct {
 	sdk.Transport
 	bounds *bounds
-	// stale reports whether it is known already that the list of tools has changed.
+	// stale reports whether a message has said already that the list of tools has changed.
 	stale func() bool
 }
 
@@ -105,7 +109,7 @@ type answers struct {
 	stale   func() bool
 	replies chan *jsonrpc.Response
 	once    sync.Once
-	done    chan struct{} // closed when the connection is
+	done    chan struct{} // closed with the connection
 }
 
 func (f *answers) Close() error {
@@ -113,7 +117,7 @@ func (f *answers) Close() error {
 	return f.Connection.Close()
 }
 
-// Read returns the next answer, or that the list of tools has changed.
+// Read returns the next answer, or the notification that the list of tools has changed.
 func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := f.Connection.Read(ctx)
@@ -140,7 +144,7 @@ func (f *answers) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// refuse has a request of the server answered. A ping is the only one that nobody refuses.
+// refuse answers a request of the server with a refusal. Only a ping gets a real answer.
 func (f *answers) refuse(req *jsonrpc.Request) error {
 	if id, ok := req.ID.Raw().(string); ok && len(id) > maxID {
 		return f.bounds.fault(fmt.Errorf("it sent a request with an id of %d bytes", len(id)))
@@ -157,7 +161,8 @@ func (f *answers) refuse(req *jsonrpc.Request) error {
 	}
 }
 
-// errRequest refuses what a server may ask of a client: sampling, elicitation, roots and whatever there will be.
+// errRequest refuses what a server may ask of a client: sampling, elicitation, roots, and future
+// requests.
 var errRequest = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "requests of a server are refused"}
 
 // reply writes the answers to the server's requests.
@@ -166,7 +171,7 @@ func (f *answers) reply() {
 		select {
 		case r := <-f.replies:
 			if f.Connection.Write(context.Background(), r) != nil {
-				return // whoever reads hears of it
+				return // the reader gets the error
 			}
 		case <-f.done:
 			return
@@ -174,8 +179,8 @@ func (f *answers) reply() {
 	}
 }
 
-// refuseRequests does the same for a server behind an address, whose messages the SDK reads by itself: too many requests end the
-// connection.
+// refuseRequests does the same for a server with an address, whose messages the SDK reads itself:
+// too many requests end the connection.
 func refuseRequests(b *bounds) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
