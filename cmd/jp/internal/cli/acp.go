@@ -18,6 +18,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/record"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/version"
 	"jp/cmd/jp/internal/wording"
 	"jp/cmd/jp/internal/workspace"
@@ -46,7 +47,7 @@ func newACPCommand(a *app) *cli.Command {
 			"within that workspace. docs/acp.md has the settings of editors.",
 		Flags: append(workspace.ConfigFlags(&o.directives),
 			command.String(&o.model, "model", "MODEL", "the model: provider/model or an alias").Alias("m"),
-			command.Choice(&o.role, "role", "ROLE", personRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
+			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(), "what tools a session may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading)"),
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},

@@ -31,7 +31,7 @@ func prompted(ctx context.Context, con *console.Console, root string, prompt []a
 			return run.Task{}, acp.Paramsf("prompt[%d]: %v", i, err)
 		}
 	}
-	text, err := clean(p.text.String())
+	text, err := run.Clean(p.text.String())
 	switch {
 	case err != nil:
 		return run.Task{}, acp.Paramsf("%v", err)

@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
 	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/toolcall"
 	"jp/cmd/jp/internal/wording"
 	"jp/tools"
 )
@@ -103,16 +104,16 @@ func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp
 		return err
 	}
 	call := acp.ToolCall{
-		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: callTitle("start MCP server "+server.Server.Name+":", server.Server.Address()),
+		Kind: acp.NewCall, ID: "jp-mcp-" + server.Server.Name, Title: toolcall.Line("start MCP server "+server.Server.Name+":", server.Server.Address()),
 		ToolKind: acp.KindExecute, Status: acp.Pending, Content: []acp.CallContent{acp.TextContent(shown.Text())},
 	}
 	yesText := "Start it and look at its tools"
 	if list != nil {
 		text := servers.ToolsText(list)
-		if len(text) > maxShown {
-			return exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, maxShown>>10)
+		if len(text) > toolcall.MaxShown {
+			return exit.Refusedf("MCP server %s of the editor: its tools are too long to be shown whole: %d KiB, more than %d", server.Server.Name, len(text)>>10, toolcall.MaxShown>>10)
 		}
-		call.ID, call.Title = call.ID+"-tools", callTitle("let agents use the tools of MCP server", server.Server.Name)
+		call.ID, call.Title = call.ID+"-tools", toolcall.Line("let agents use the tools of MCP server", server.Server.Name)
 		call.ToolKind, call.Content, yesText = acp.KindOther, []acp.CallContent{acp.TextContent(text)}, "Let agents use these tools"
 	}
 	s.client.Tell(call)

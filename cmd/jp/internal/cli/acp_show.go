@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,12 +19,12 @@ import (
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/toolcall"
 	"jp/cmd/jp/internal/turns"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
-	"jp/tools/unseen"
 )
 
 // acpShow is what an editor sees of a turn, and how its user is asked.
@@ -137,44 +136,31 @@ func answered(r convstore.ToolResult) acp.ToolCall {
 	return c
 }
 
-// maxShown bounds a text of a call, in bytes: editors take messages of some megabytes.
-const maxShown = 1 << 20
-
-// callShownText is a text as a call shows it.
+// shownText is a text as a call shows it.
 func shownText(text string) acp.CallContent {
-	if len(text) > maxShown {
-		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", brief.Prefix(text, maxShown), maxShown>>10, len(text)>>10)
+	if len(text) > toolcall.MaxShown {
+		text = fmt.Sprintf("%s\n[cut here: the first %d KiB of %d; jp conversation print shows all]", brief.Prefix(text, toolcall.MaxShown), toolcall.MaxShown>>10, len(text)>>10)
 	}
 	return acp.TextContent(text)
 }
 
 // callShown is a call that is about to run.
 func callShown(root string, c convstore.ToolCall) acp.ToolCall {
-	var args struct {
-		Path    string `json:"path"`
-		Line    int    `json:"start_line"`
-		Content string `json:"content"`
-		Edits   []struct {
-			Old string `json:"old"`
-			New string `json:"new"`
-		} `json:"edits"`
-		Config string `json:"config"`
-		Query  string `json:"query"`
-	}
 	t := acp.ToolCall{
-		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: callTitle(c.Name, string(c.Arguments)), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawInput(c.Arguments),
+		Kind: acp.NewCall, ID: c.ID, Name: c.Name, Title: toolcall.Title(c), ToolKind: acp.KindOther, Status: acp.Pending, Input: rawInput(c.Arguments),
 	}
-	if len(c.Arguments) > maxShown {
+	if len(c.Arguments) > toolcall.MaxShown {
 		t.Input, t.Content = nil, []acp.CallContent{shownText(string(c.Arguments))}
 		return t
 	}
-	own := c.Source == tools.SourceBuiltin
 	if c.Source == tools.SourceLocal {
 		t.ToolKind = acp.KindExecute
 	}
-	if json.Unmarshal(c.Arguments, &args) != nil || c.Source == tools.SourceLocal {
+	args, ok := toolcall.ArgsOf(c)
+	if !ok {
 		return t
 	}
+	own := c.Source == tools.SourceBuiltin
 	path := args.Path
 	if path != "" && !filepath.IsAbs(path) {
 		path = filepath.Join(root, path)
@@ -194,20 +180,11 @@ func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 		}
 	case c.Source == tools.SourceConversation, own && c.Name == run.SkillTool:
 		t.ToolKind = acp.KindRead
-	case c.Source == tools.SourceDelegation && args.Query != "":
-		t.Title = callTitle(cmp.Or(args.Config, c.Name)+":", args.Query)
 	}
 	if own && args.Path != "" {
-		t.Title = callTitle(c.Name, args.Path)
 		t.Locations = []acp.Location{{Path: path, Line: args.Line}}
 	}
 	return t
-}
-
-// callTitle is one line that names a call.
-func callTitle(name, what string) string {
-	const most = 120
-	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+brief.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
 }
 
 // rawInput returns arguments as they are told to an editor: the JSON that they are, or the text that is none.
@@ -245,7 +222,7 @@ func (s *acpShow) delegation(d *stream.Delegation) {
 			b.call, b.depth = call, 0
 		}
 	}
-	b.line = strings.Repeat("  ", b.depth) + "- " + delegationText(d)
+	b.line = strings.Repeat("  ", b.depth) + "- " + d.Text()
 	if d.Tokens > 0 {
 		b.line += fmt.Sprintf(" (%s)", wording.Plural(int(d.Tokens), "token"))
 	}
@@ -259,18 +236,6 @@ func (s *acpShow) delegation(d *stream.Delegation) {
 		lines[i] = s.below[id].line
 	}
 	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: b.call, Content: []acp.CallContent{acp.TextContent(strings.Join(lines, "\n"))}})
-}
-
-// delegationText is what a sub-agent does, in a few words.
-func delegationText(d *stream.Delegation) string {
-	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
-	if d.Tool != "" {
-		text += " " + d.Tool
-	}
-	if d.Status != "" {
-		text += ", " + d.Status
-	}
-	return text
 }
 
 // The answers that the editor's user may choose.
@@ -290,12 +255,12 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 	if q.Kind == tools.KindDeliver {
 		yes, no = "Show the model", "Keep back"
 		once, turn = "the result", "what "+name+" returns"
-		call.Title, call.Status = callTitle("give the model the result of", q.Text), acp.InProgress
+		call.Title, call.Status = toolcall.Line("give the model the result of", q.Text), acp.InProgress
 		call.Content = nil
 	}
 	switch {
-	case len(q.Detail) > maxShown && q.Kind == tools.KindRun:
-		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the call is too long to be shown whole: %d KiB, more than %d", len(q.Detail)>>10, maxShown>>10)}, nil
+	case len(q.Detail) > toolcall.MaxShown && q.Kind == tools.KindRun:
+		return tools.Answer{Choice: tools.DenyOnce, Reason: fmt.Sprintf("the call is too long to be shown whole: %d KiB, more than %d", len(q.Detail)>>10, toolcall.MaxShown>>10)}, nil
 	case len(call.Content) == 0:
 		call.Content = []acp.CallContent{shownText(q.Detail)}
 	default: // a diff, which shows neither all arguments nor all characters
@@ -330,35 +295,10 @@ func besideDiff(q tools.Question) string {
 			lines = append(lines, line)
 		}
 	}
-	if text := hiddenText(q.Call.Arguments); text != "" {
+	if text := toolcall.Hidden(q.Call.Arguments); text != "" {
 		lines = append(lines, text, q.Detail)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// hiddenText says which characters of a JSON value do not show; "" = none.
-func hiddenText(raw json.RawMessage) string {
-	const most = 8
-	hidden := hiddenIn(raw)
-	if len(hidden) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("holds %s: %s", wording.Plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+wording.Either(len(hidden) > most, " ...", ""))
-}
-
-// hiddenIn are the characters that do not show in the texts of a JSON value.
-func hiddenIn(raw json.RawMessage) []string {
-	var hidden []string
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	for {
-		t, err := dec.Token()
-		if err != nil {
-			return hidden
-		}
-		if s, ok := t.(string); ok {
-			hidden = append(hidden, unseen.Hides(s)...)
-		}
-	}
 }
 
 // Question puts a question of the model to the editor's user; errors are those of putQuestion.

@@ -222,7 +222,7 @@ func (s *mcpService) watch(d *stream.Delegation) {
 	if tell == nil {
 		return
 	}
-	tell(delegationText(d))
+	tell(d.Text())
 }
 
 // texts are the conversations of the subtree.

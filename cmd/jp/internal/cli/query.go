@@ -191,10 +191,6 @@ func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
 	defer g.env.Con.EndWith(ctx, host.Kill)()
 
 	g.env.WS.Subagent = inherited.Lock != nil
-	root, err := g.env.WS.Root()
-	if err != nil {
-		return err
-	}
 	if _, err := g.env.WS.Store(ctx); err != nil {
 		return err
 	}
@@ -220,7 +216,7 @@ func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
 	s := show.New(g.env.Con, o.showOptions())
 	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
-		req.Asker = clientAsker{client: o.client, root: root}
+		req.Asker = clientAsker{client: o.client}
 	}
 	r, err := g.env.Open(ctx, host, req)
 	if err != nil {

@@ -44,7 +44,7 @@ func (k *asking) attach(ctx context.Context, t *run.Task) error {
 			return exit.Usagef("%s: is an image, not a request", words[0]).WithHint("--attachment shows it to the model")
 		}
 		rest := strings.TrimPrefix(t.Text, words[0]) // what was piped in
-		t.Text, err = clean(strings.TrimRight(a.Text, "\n") + rest)
+		t.Text, err = run.Clean(strings.TrimRight(a.Text, "\n") + rest)
 		if err == nil && strings.TrimSpace(t.Text) == "" {
 			err = exit.Usagef("%s: the file is empty", words[0])
 		}

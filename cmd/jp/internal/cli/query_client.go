@@ -142,7 +142,7 @@ func (c *client) take(line []byte) error {
 	case in.Text == "":
 		return nil
 	}
-	if in.Text, err = clean(in.Text); err != nil {
+	if in.Text, err = run.Clean(in.Text); err != nil {
 		return err
 	}
 	in.Message = bytes.Clone(in.Message)
@@ -370,7 +370,7 @@ func (k *asking) oneMessage(ctx context.Context) (string, error) {
 		if r.err != nil {
 			return "", exit.Usagef("stdin: %v", r.err)
 		}
-		return clean(r.text)
+		return run.Clean(r.text)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}

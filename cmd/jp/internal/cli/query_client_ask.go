@@ -10,6 +10,7 @@ import (
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/stream"
 	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/toolcall"
 	"jp/convstore"
 	"jp/tools"
 	"jp/tools/brief"
@@ -22,7 +23,6 @@ const promptStdio = "stdio"
 // clientAsker asks a client whether calls may run. It is the asker of a run.
 type clientAsker struct {
 	client *client
-	root   string // of the workspace
 }
 
 // Ask puts the question whether a call may run; it is a tools.Prompter. What a model may see is not a question that the protocol
@@ -35,11 +35,11 @@ func (a clientAsker) Ask(ctx context.Context, q tools.Question) (tools.Answer, e
 	if q.Kind != tools.KindRun {
 		return tools.Answer{}, tools.ErrNobody
 	}
-	if n := len(q.Call.Arguments); n > maxShown {
-		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, maxShown>>10)
+	if n := len(q.Call.Arguments); n > toolcall.MaxShown {
+		return no("the call is too long to be shown whole: %d KiB, more than %d", n>>10, toolcall.MaxShown>>10)
 	}
-	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: hiddenText(q.Call.Arguments)}
-	p.Title = callShown(a.root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments}).Title
+	p := stream.Permission{Tool: q.Call.Name, Call: q.Call.ID, Input: q.Call.Arguments, Description: toolcall.Hidden(q.Call.Arguments)}
+	p.Title = toolcall.Title(convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	if !json.Valid(p.Input) || !strings.HasPrefix(strings.TrimSpace(string(p.Input)), "{") {
 		return no("its arguments are no object")
 	}

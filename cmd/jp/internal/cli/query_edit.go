@@ -211,7 +211,7 @@ func (k *asking) edit(d *draft, line, text, below string) (string, error) {
 	if text != "" && !saved() {
 		return "", errUnsaved
 	}
-	return clean(text)
+	return run.Clean(text)
 }
 
 // errUnsaved is for an editor that was left without saving what it was given.

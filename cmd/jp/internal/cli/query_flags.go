@@ -107,7 +107,7 @@ func (o *queryOptions) flags() []*command.Option {
 			toggled("no-tool", "T", "disable a tool", false),
 			toggledAll("all-tools", "enable all tools that the config knows", true),
 			toggledAll("no-tools", "disable all tools", false),
-			command.Choice(&o.role, "role", "ROLE", personRoles(),
+			command.Choice(&o.role, "role", "ROLE", run.PersonRoles(),
 				"what tools it may hold at most: main (everything), scheduled (what can run with nobody there), synthesis (only reading); a new "+
 					"conversation keeps it"),
 		})...),

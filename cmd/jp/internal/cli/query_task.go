@@ -100,7 +100,7 @@ func (k *asking) content(ctx context.Context) (run.Task, error) {
 		if c := in.Context; c != nil {
 			t.Fetch = agent.Fetch{Tool: c.Tool, Query: c.Query}
 		}
-		t.Text, err = clean(in.Query)
+		t.Text, err = run.Clean(in.Query)
 		return t, err
 	}
 	text := asked
@@ -111,7 +111,7 @@ func (k *asking) content(ctx context.Context) (run.Task, error) {
 	default:
 		text = asked + "\n\n" + piped
 	}
-	text, err = clean(text)
+	text, err = run.Clean(text)
 	return run.Task{Text: text}, err
 }
 
@@ -122,13 +122,6 @@ func (k *asking) asked() string {
 		words[i] = plainWord(words[i])
 	}
 	return strings.Join(words, " ")
-}
-
-func clean(text string) (string, error) {
-	if strings.ContainsRune(text, 0) {
-		return "", exit.Usagef("query: holds a NUL byte")
-	}
-	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
 }
 
 // readSchema is the value of --schema: JSON, or @ and the path of a file. Of a pipe it is read when somebody writes to it, and given

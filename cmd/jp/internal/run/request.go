@@ -1,16 +1,20 @@
 package run
 
 import (
+	"os"
+	"slices"
+	"strings"
+	"time"
+
 	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/model"
 	"jp/convstore"
 	"jp/profiles"
-	"os"
-	"slices"
-	"time"
 )
 
-// Request says which conversation a run is of, what it is asked, and how it differs from what the conversation has recorded.
+// Request says which conversation a run is of, what it is asked, and how it differs from what the
+// conversation has recorded.
 type Request struct {
 	ID      command.Maybe[string] // conversation to go on with; "new" = a new one; not set = the session's active one, else a new one
 	New     bool
@@ -57,6 +61,20 @@ func (req *Request) UseReasoning(effort string) {
 	}
 }
 
+// Clean is the text of a query as it is stored: valid UTF-8, with no line break at its end. A NUL
+// byte is an error of usage.
+func Clean(text string) (string, error) {
+	if strings.ContainsRune(text, 0) {
+		return "", exit.Usagef("query: holds a NUL byte")
+	}
+	return strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\uFFFD"), nil
+}
+
+// PersonRoles are the roles that a person may choose; that of a sub-agent is given by the one rule.
+func PersonRoles() []string {
+	return []string{profiles.RoleMain, profiles.RoleScheduled, profiles.RoleSynthesis}
+}
+
 // prompts are sections for the system prompt.
 func (req *Request) prompts() []model.Section {
 	var list []model.Section
@@ -66,7 +84,8 @@ func (req *Request) prompts() []model.Section {
 	return list
 }
 
-// sessionFlags are those of Flags that limit sub-agents, for a person who delegates on behalf of a conversation.
+// sessionFlags are those of Flags that limit sub-agents, for a person who delegates on behalf of a
+// conversation.
 func (req *Request) sessionFlags() []profiles.Directive {
 	return slices.DeleteFunc(slices.Clone(req.Flags), func(d profiles.Directive) bool {
 		return d.Flag != "--max-sub-tokens" && d.Flag != "--max-sub-cost"

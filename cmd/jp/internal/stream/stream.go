@@ -172,6 +172,18 @@ type Delegation struct {
 	ElapsedMS      int64  `json:"elapsed_ms"`
 }
 
+// Text says what the sub-agent does, in a few words.
+func (d *Delegation) Text() string {
+	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
+	if d.Tool != "" {
+		text += " " + d.Tool
+	}
+	if d.Status != "" {
+		text += ", " + d.Status
+	}
+	return text
+}
+
 // Result closes the stream; without its type it is also the document of `--format=json`.
 type Result struct {
 	ConversationID string `json:"conversation_id"`

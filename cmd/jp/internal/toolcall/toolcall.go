@@ -1,0 +1,90 @@
+// Package toolcall words a call of a tool for a person who is asked about it and does not sit at
+// the terminal: the user of an editor, or of a program that drives jp.
+//
+// What a model wrote is cleaned and cut here, so that the words fit a line. Arguments above
+// MaxShown are to be refused, not asked about: nobody sees all of them.
+package toolcall
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
+	"jp/tools"
+	"jp/tools/brief"
+	"jp/tools/unseen"
+)
+
+// MaxShown bounds a text of a call, in bytes: editors take messages of some megabytes.
+const MaxShown = 1 << 20
+
+// Args are the arguments that tools of jp have and that say what a call is about. The zero value is
+// that of a call that says nothing.
+type Args struct {
+	Path    string `json:"path"`
+	Line    int    `json:"start_line"`
+	Content string `json:"content"`
+	Edits   []struct {
+		Old string `json:"old"`
+		New string `json:"new"`
+	} `json:"edits"`
+	Config string `json:"config"`
+	Query  string `json:"query"`
+}
+
+// ArgsOf reads the arguments of a call. It is false for those of local tools, whose names mean
+// anything, for what is too long to be shown, and for what does not fit.
+func ArgsOf(c convstore.ToolCall) (Args, bool) {
+	var a Args
+	if len(c.Arguments) > MaxShown || c.Source == tools.SourceLocal || json.Unmarshal(c.Arguments, &a) != nil {
+		return Args{}, false
+	}
+	return a, true
+}
+
+// Title is one line that says what a call is about: its tool, and a file, a query or the arguments.
+func Title(c convstore.ToolCall) string {
+	switch a, _ := ArgsOf(c); {
+	case c.Source == tools.SourceBuiltin && a.Path != "":
+		return Line(c.Name, a.Path)
+	case c.Source == tools.SourceDelegation && a.Query != "":
+		return Line(cmp.Or(a.Config, c.Name)+":", a.Query)
+	}
+	return Line(c.Name, string(c.Arguments))
+}
+
+// Line is a name and a text of a model as one line.
+func Line(name, what string) string {
+	const most = 120
+	return term.Cut(unseen.Fold(unseen.Spell(strings.TrimSpace(name+" "+brief.Prefix(strings.ToValidUTF8(what, "\uFFFD"), 16*most)))), most, true)
+}
+
+// Hidden says which characters of a JSON value do not show; "" = none.
+func Hidden(raw json.RawMessage) string {
+	const most = 8
+	hidden := hiddenIn(raw)
+	if len(hidden) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("holds %s: %s", wording.Plural(len(hidden), "invisible character"), strings.Join(hidden[:min(len(hidden), most)], " ")+wording.Either(len(hidden) > most, " ...", ""))
+}
+
+// hiddenIn are the characters that do not show in the texts of a JSON value.
+func hiddenIn(raw json.RawMessage) []string {
+	var hidden []string
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		t, err := dec.Token()
+		if err != nil {
+			return hidden
+		}
+		if s, ok := t.(string); ok {
+			hidden = append(hidden, unseen.Hides(s)...)
+		}
+	}
+}
