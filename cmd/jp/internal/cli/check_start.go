@@ -22,7 +22,7 @@ func newCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp check", "jp check -F json"},
 		Run: func(ctx context.Context, _ []string) error {
-			l, err := a.linter(ctx)
+			l, err := lint.New(ctx, a.ws, a.env, a.review)
 			if err != nil {
 				return err
 			}
@@ -34,15 +34,6 @@ func newCheckCommand(a *app) *cli.Command {
 			return l.Report(a.con)
 		},
 	})
-}
-
-// linter returns a linter of the workspace's files.
-func (a *app) linter(ctx context.Context) (*lint.Linter, error) {
-	src, files, err := a.review.Sources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return lint.New(ctx, a.ws, a.env, src, files), nil
 }
 
 // startable does all that a new query does before its first request, but makes no conversation, and returns what it stops at,

@@ -36,9 +36,9 @@ type layerValue struct {
 	State string `json:"state"` // holds, covered (a later one says otherwise), dropped (a reset or the stored config took it out)
 }
 
-func newConfigExplainCommand(a *app) *cli.Command {
+func newConfigExplainCommand(g *settings) *cli.Command {
 	var o configOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
 		About: "Without KEY: all settings there are, a line for each: key, what its values are, default, meaning; of a table of keys " +
 			"those below it too. What the key means, and a line for each file, variable and flag that gives it, in the order in which they are " +
@@ -50,39 +50,39 @@ func newConfigExplainCommand(a *app) *cli.Command {
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
 			if len(args) == 0 {
-				return a.writeSettings(profiles.Settings())
+				return g.writeSettings(profiles.Settings())
 			}
 			s, err := profiles.Describe(args[0])
 			if err != nil {
 				return err
 			}
-			r, err := a.ws.ConfigOf(ctx, o.id, o.directives)
+			r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
 			if err != nil {
 				return err
 			}
 			e := explained(r, s)
-			if a.con.JSON() {
-				return a.con.Document(e)
+			if g.Con.JSON() {
+				return g.Con.Document(e)
 			}
-			if err := a.con.Text(func(w *bufio.Writer) error { return a.writeExplained(w, e) }); err != nil || s.Kind != "" {
+			if err := g.Con.Text(func(w *bufio.Writer) error { return g.writeExplained(w, e) }); err != nil || s.Kind != "" {
 				return err
 			}
 			below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
 			if len(below) == 0 {
 				return nil
 			}
-			if _, err := io.WriteString(a.con.IO.Out, "\n"); err != nil {
+			if _, err := io.WriteString(g.Con.IO.Out, "\n"); err != nil {
 				return err
 			}
-			return a.writeSettings(below)
+			return g.writeSettings(below)
 		},
 	})
 }
 
 // writeSettings lists settings, whatever holds here.
-func (a *app) writeSettings(list []profiles.Setting) error {
-	if a.con.JSON() {
-		return a.con.Document(list)
+func (g *settings) writeSettings(list []profiles.Setting) error {
+	if g.Con.JSON() {
+		return g.Con.Document(list)
 	}
 	rows := make([][]string, len(list))
 	for i, s := range list {
@@ -96,7 +96,7 @@ func (a *app) writeSettings(list []profiles.Setting) error {
 		}
 		rows[i] = []string{s.Key, s.Kind, def, s.Doc + wording.Either(s.Machine, " (only your own config.toml, the environment and flags)", "")}
 	}
-	return a.con.Table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
+	return g.Con.Table([]term.Column{{Title: "key"}, {Title: "values", Drop: 1}, {Title: "default", Drop: 2}, {Title: "meaning", Flex: true}}, rows)
 }
 
 func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {
@@ -118,7 +118,7 @@ func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {
 	return e
 }
 
-func (a *app) writeExplained(w *bufio.Writer, e keyExplained) error {
+func (g *settings) writeExplained(w *bufio.Writer, e keyExplained) error {
 	line := func(text string) { fmt.Fprintln(w, term.Line(text)) }
 	about := e.Key
 	if e.Kind != "" {
@@ -152,7 +152,7 @@ func (a *app) writeExplained(w *bufio.Writer, e keyExplained) error {
 		line("not set")
 	}
 	for _, l := range e.Layers {
-		line(fmt.Sprintf("%-7s  %s  %s  # %s", l.State, l.Kind, text(l.Value), a.ws.Relative(l.Position.String())))
+		line(fmt.Sprintf("%-7s  %s  %s  # %s", l.State, l.Kind, text(l.Value), g.WS.Relative(l.Position.String())))
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ import (
 	"jp/profiles"
 )
 
-func newConfigFormatCommand(a *app) *cli.Command {
+func newConfigFormatCommand(g *settings) *cli.Command {
 	var check, user bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
 		About: "Of the workspace's config, profiles and tools, or the given files of it, or with --user your own config.toml: one space " +
 			"around =, an empty line before a table, nothing indented. Comments, order and values stay. Prints the files that " +
@@ -37,25 +37,25 @@ func newConfigFormatCommand(a *app) *cli.Command {
 			if user && len(args) > 0 {
 				return exit.Usagef("config fmt: --user and FILE: give only one")
 			}
-			return runConfigFormat(ctx, a, check, user, args)
+			return runConfigFormat(ctx, g, check, user, args)
 		},
 	})
 }
 
-func runConfigFormat(ctx context.Context, a *app, check, user bool, args []string) error {
+func runConfigFormat(ctx context.Context, g *settings, check, user bool, args []string) error {
 	if !check && !user {
-		if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
 	if !check {
-		unlock, err := a.lockConfig(ctx)
+		unlock, err := g.lockConfig(ctx)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
-	files, err := a.formatted(ctx, check, user, args)
+	files, err := g.formatted(ctx, check, user, args)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 	}
 	names := make([]string, len(changed))
 	for i := range changed {
-		names[i] = a.ws.Relative(changed[i].name)
+		names[i] = g.WS.Relative(changed[i].name)
 		if check {
 			continue
 		}
@@ -84,10 +84,10 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 			return fmt.Errorf("config fmt: %w", err)
 		}
 	}
-	if a.con.JSON() {
-		err = a.con.Document(names)
+	if g.Con.JSON() {
+		err = g.Con.Document(names)
 	} else {
-		err = a.con.Text(func(w *bufio.Writer) error {
+		err = g.Con.Text(func(w *bufio.Writer) error {
 			for _, n := range names {
 				fmt.Fprintln(w, term.Line(n))
 			}
@@ -101,25 +101,25 @@ func runConfigFormat(ctx context.Context, a *app, check, user bool, args []strin
 }
 
 // formatted are the files that are meant, in the order of their names.
-func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
+func (g *settings) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
 	if user {
-		f, err := a.userConfig()
+		f, err := g.userConfig()
 		if err == nil && !f.had {
 			err = exit.NotFoundf("%s: there is none", f.name)
 		}
 		return []editedFile{f}, err
 	}
-	root, err := a.ws.Root()
+	root, err := g.WS.Root()
 	if err != nil {
 		return nil, err
 	}
 	var files *trust.Files
 	if check {
 		var j trust.Judgement
-		j, err = a.ws.Gate.Judge(ctx, root)
+		j, err = g.WS.Gate.Judge(ctx, root)
 		files = j.Files
 	} else {
-		files, err = a.trustedNow(ctx)
+		files, err = g.trustedNow(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	if len(args) > 0 {
 		var named []string
 		for _, arg := range args {
-			rel, err := filepath.Rel(root, a.con.Abs(arg))
+			rel, err := filepath.Rel(root, g.Con.Abs(arg))
 			if key := filepath.ToSlash(rel); err == nil && slices.Contains(keys, key) {
 				named = append(named, key)
 				continue
@@ -145,7 +145,7 @@ func (a *app) formatted(ctx context.Context, check, user bool, args []string) ([
 	}
 	list := make([]editedFile, len(keys))
 	for i, key := range keys {
-		if list[i], err = a.workspaceConfig(files, key); err != nil {
+		if list[i], err = g.workspaceConfig(files, key); err != nil {
 			return nil, err
 		}
 	}

@@ -27,9 +27,9 @@ type settingWritten struct {
 	Holds bool   `json:"holds"` // nothing that is read later says otherwise
 }
 
-func newConfigSetCommand(a *app) *cli.Command {
+func newConfigSetCommand(g *settings) *cli.Command {
 	var user bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
 		About: "Writes into the workspace's .jp/config.toml, or with --user into your own config.toml, which is made when there is " +
 			"none. Comments, order and everything else in the file stay as they are. KEY=VALUE and KEY:=JSON are as in --cfg.\n\n" +
@@ -42,34 +42,34 @@ func newConfigSetCommand(a *app) *cli.Command {
 			`jp config set conversation.tools.fs_read_file.run=unattended 'delegation.profiles:=["agent/researcher"]'`,
 			"jp config set --user editor.cmd='code --wait'",
 		},
-		Run: func(ctx context.Context, args []string) error { return runConfigSet(ctx, a, user, args) },
+		Run: func(ctx context.Context, args []string) error { return runConfigSet(ctx, g, user, args) },
 	})
 }
 
-func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
+func runConfigSet(ctx context.Context, g *settings, user bool, args []string) error {
 	if !user {
-		if _, err := a.ws.Root(); err != nil {
+		if _, err := g.WS.Root(); err != nil {
 			return err
 		}
-		if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
+		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err
 		}
 	}
-	unlock, err := a.lockConfig(ctx)
+	unlock, err := g.lockConfig(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	src := a.ws.UserSources()
+	src := g.WS.UserSources()
 	var file editedFile
 	var files *trust.Files
 	if user {
-		file, err = a.userConfig()
+		file, err = g.userConfig()
 	} else {
-		if files, err = a.trustedNow(ctx); err == nil {
-			file, err = a.workspaceConfig(files, ".jp/config.toml")
+		if files, err = g.trustedNow(ctx); err == nil {
+			file, err = g.workspaceConfig(files, ".jp/config.toml")
 		}
-		src.Workspace = a.ws.Found()
+		src.Workspace = g.WS.Found()
 	}
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 		}
 		text, written[i] = e.Text, settingWritten{Key: e.Key, Value: e.Value, File: file.name}
 	}
-	r, err := a.checkWritten(src, files, file.name, text)
+	r, err := g.checkWritten(src, files, file.name, text)
 	if err != nil {
 		return err
 	}
@@ -110,19 +110,19 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 	}
 	for _, w := range written {
 		if !w.Holds {
-			a.con.Note("%s: %s gives another value, which counts", w.Key, a.ws.Relative(run.WrittenAt(r, w.Key).String()))
+			g.Con.Note("%s: %s gives another value, which counts", w.Key, g.WS.Relative(run.WrittenAt(r, w.Key).String()))
 		}
 	}
-	if a.con.JSON() {
-		return a.con.Document(written)
+	if g.Con.JSON() {
+		return g.Con.Document(written)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, s := range written {
 			b, err := console.EncodeJSON(s.Value, false)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s:%d: %s = %s", a.ws.Relative(s.File), s.Line, s.Key, strings.TrimSpace(string(b)))))
+			fmt.Fprintf(w, "%s\n", unseen.Spell(fmt.Sprintf("%s:%d: %s = %s", g.WS.Relative(s.File), s.Line, s.Key, strings.TrimSpace(string(b)))))
 		}
 		return nil
 	})
@@ -130,14 +130,14 @@ func runConfigSet(ctx context.Context, a *app, user bool, args []string) error {
 
 // checkWritten resolves config as it would be with text in the place of file, and looks at the models that it names and, in a
 // workspace, at the tools that it enables.
-func (a *app) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
+func (g *settings) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
 		return r, err
 	}
 	for key, name := range run.ModelsNamed(r.Config) {
-		if _, wrong := a.env.FindModel(r, key, name); wrong != nil {
+		if _, wrong := g.Env.FindModel(r, key, name); wrong != nil {
 			return r, wrong
 		}
 	}

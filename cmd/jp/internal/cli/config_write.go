@@ -18,18 +18,18 @@ import (
 // editedFile is a config file that jp changes on a person's behalf. One of the workspace was trusted with just these bytes, and is
 // with those that replace them; nothing else becomes trusted by that.
 type editedFile struct {
-	app  *app
-	name string // how config names it, absolute
-	path string // where it is: what a link to the user's own leads to
-	key  string // by slash path below the workspace; "" = the user's own
-	old  []byte
-	mode fs.FileMode
-	had  bool // it exists
+	group *settings
+	name  string // how config names it, absolute
+	path  string // where it is: what a link to the user's own leads to
+	key   string // by slash path below the workspace; "" = the user's own
+	old   []byte
+	mode  fs.FileMode
+	had   bool // it exists
 }
 
 // lockConfig keeps other jp from changing config files of this user until unlock.
-func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
-	dir := a.con.StateDir()
+func (g *settings) lockConfig(ctx context.Context) (unlock func(), err error) {
+	dir := g.Con.StateDir()
 	if dir == "" {
 		return nil, errors.New("neither XDG_STATE_HOME nor HOME says where locks are")
 	}
@@ -40,12 +40,12 @@ func (a *app) lockConfig(ctx context.Context) (unlock func(), err error) {
 }
 
 // userConfig is the user's config.toml, under lockConfig.
-func (a *app) userConfig() (editedFile, error) {
-	dir := profiles.UserDir(a.con.Env.Environ)
+func (g *settings) userConfig() (editedFile, error) {
+	dir := profiles.UserDir(g.Con.Env.Environ)
 	if dir == "" {
 		return editedFile{}, exit.NotFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
 	}
-	f := editedFile{app: a, name: filepath.Join(dir, "config.toml"), path: filepath.Join(dir, "config.toml"), mode: 0o600}
+	f := editedFile{group: g, name: filepath.Join(dir, "config.toml"), path: filepath.Join(dir, "config.toml"), mode: 0o600}
 	if real, err := filepath.EvalSymlinks(f.path); err == nil {
 		f.path = real
 	} else if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -55,11 +55,11 @@ func (a *app) userConfig() (editedFile, error) {
 }
 
 // workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in the state that is trusted.
-func (a *app) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
-	f := editedFile{app: a, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
+func (g *settings) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
+	f := editedFile{group: g, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
 	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return f, exit.Refusedf("%s: is a symbolic link", a.ws.Relative(f.path)).WithHint("edit the file that it leads to")
+		return f, exit.Refusedf("%s: is a symbolic link", g.WS.Relative(f.path)).WithHint("edit the file that it leads to")
 	}
 	if err := f.read(); err != nil {
 		return f, err
@@ -71,11 +71,11 @@ func (a *app) workspaceConfig(files *trust.Files, key string) (editedFile, error
 }
 
 // trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
-func (a *app) trustedNow(ctx context.Context) (*trust.Files, error) {
-	if _, err := a.ws.Gate.Pass(ctx); err != nil {
+func (g *settings) trustedNow(ctx context.Context) (*trust.Files, error) {
+	if _, err := g.WS.Gate.Pass(ctx); err != nil {
 		return nil, err
 	}
-	j, err := a.ws.Gate.Judge(ctx, a.ws.Found())
+	j, err := g.WS.Gate.Judge(ctx, g.WS.Found())
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (f *editedFile) read() error {
 
 // replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has
 // that lock: left behind in .jp by a jp that was killed, it would be a file that nobody trusted.
-func (a *app) replaceConfig(file string, data []byte, mode fs.FileMode) error {
-	dir := filepath.Join(a.con.StateDir(), "config.writing")
+func (g *settings) replaceConfig(file string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Join(g.Con.StateDir(), "config.writing")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -127,10 +127,10 @@ func (f *editedFile) write(ctx context.Context, data []byte) error {
 		if f.key == "" {
 			return files.Replace(f.path, data, f.mode)
 		}
-		return f.app.replaceConfig(f.path, data, f.mode)
+		return f.group.replaceConfig(f.path, data, f.mode)
 	}
-	if f.key == "" || f.app.ws.Gate.ByEnv() {
+	if f.key == "" || f.group.WS.Gate.ByEnv() {
 		return put()
 	}
-	return f.app.ws.Gate.Write(ctx, f.app.ws.Found(), map[string][]byte{f.key: data}, put)
+	return f.group.WS.Gate.Write(ctx, f.group.WS.Found(), map[string][]byte{f.key: data}, put)
 }

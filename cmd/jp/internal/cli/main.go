@@ -94,18 +94,19 @@ func newAppAt(con *console.Console) *app {
 
 // commands is the table of contents.
 func (a *app) commands() []*cli.Command {
+	g := &settings{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
 	return []*cli.Command{
 		newInitCommand(a),
 		newTrustCommand(a),
 		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
 		newBatchCommand(a),
 		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
-		newProfileCommand(a),
-		newModelCommand(a),
-		newToolCommand(a),
+		newProfileCommand(g),
+		newModelCommand(g),
+		newToolCommand(g),
 		newMCPCommand(a),
 		newACPCommand(a),
-		newConfigCommand(a),
+		newConfigCommand(g),
 		newUsageCommand(a),
 		newTraceCommand(a),
 		newStoreCommand(a),

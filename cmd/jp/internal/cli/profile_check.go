@@ -7,10 +7,11 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/lint"
 )
 
-func newProfileCheckCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newProfileCheckCommand(g *settings) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
 		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +
 			"workspace need not be trusted. A line for each finding: file:line: key: reason.\n\n" +
@@ -21,7 +22,7 @@ func newProfileCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
 		Run: func(ctx context.Context, args []string) error {
-			l, err := a.linter(ctx)
+			l, err := lint.New(ctx, g.WS, g.Env, g.Review)
 			if err != nil {
 				return err
 			}
@@ -33,7 +34,7 @@ func newProfileCheckCommand(a *app) *cli.Command {
 					return err
 				}
 			}
-			return l.Report(a.con)
+			return l.Report(g.Con)
 		},
 	})
 }

@@ -35,9 +35,9 @@ type importOptions struct {
 	as    command.Maybe[string]
 }
 
-func newProfileImportCommand(a *app) *cli.Command {
+func newProfileImportCommand(g *settings) *cli.Command {
 	var o importOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
 		About: "Reads .claude/agents/*.md, .codex/agents/*.toml, .gemini/agents/*.md and .opencode/agent/*.md and writes a profile " +
 			".jp/config/agent/NAME.toml for each. Its folder tells whose a file is, or --from does.\n\n" +
@@ -61,7 +61,7 @@ func newProfileImportCommand(a *app) *cli.Command {
 			"jp profile import .codex/agents/explorer.toml --tools fs_read_file,fs_grep_files",
 			"jp profile import .claude/agents/planner.md --prefix claude",
 		},
-		Run: func(ctx context.Context, args []string) error { return runProfileImport(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runProfileImport(ctx, g, o, args) },
 	})
 }
 
@@ -83,18 +83,18 @@ type imported struct {
 	odd  string     // how the file had to be read
 }
 
-func runProfileImport(ctx context.Context, a *app, o importOptions, args []string) error {
-	root, err := a.ws.Root()
+func runProfileImport(ctx context.Context, g *settings, o importOptions, args []string) error {
+	root, err := g.WS.Root()
 	if err != nil {
 		return err
 	}
 	if o.as.Set && (foreign.Agent{Name: o.as.Value}).ProfileName() != o.as.Value {
 		return exit.Usagef("--prefix: %q: only lowercase letters, digits, - and _", o.as.Value)
 	}
-	if _, err := a.ws.Gate.Pass(ctx); err != nil { // asks before others have to wait
+	if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
 		return err
 	}
-	src := a.ws.UserSources()
+	src := g.WS.UserSources()
 	src.Workspace = root
 	config, err := profiles.Resolve(src, nil, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 	taken := map[string]string{}
 	there := 0
 	for i, arg := range args {
-		if list[i], err = a.readImport(ctx, config.Config, o, arg); err != nil {
+		if list[i], err = g.readImport(ctx, config.Config, o, arg); err != nil {
 			return err
 		}
 		path := list[i].Path
@@ -125,14 +125,14 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 				return f
 			}
 			there++
-			a.con.Note("%s (%s)", f.Msg, f.Hint)
+			g.Con.Note("%s (%s)", f.Msg, f.Hint)
 		}
 	}
-	if err := a.writeImports(ctx, src, list, o.check); err != nil {
+	if err := g.writeImports(ctx, src, list, o.check); err != nil {
 		return err
 	}
-	a.noteImports(list)
-	if err := a.writeImported(list, o.check); err != nil {
+	g.noteImports(list)
+	if err := g.writeImported(list, o.check); err != nil {
 		return err
 	}
 	if there > 0 {
@@ -142,17 +142,17 @@ func runProfileImport(ctx context.Context, a *app, o importOptions, args []strin
 }
 
 // writeImported writes what was made, or would be.
-func (a *app) writeImported(list []imported, check bool) error {
-	if a.con.JSON() {
-		return a.con.Document(list)
+func (g *settings) writeImported(list []imported, check bool) error {
+	if g.Con.JSON() {
+		return g.Con.Document(list)
 	}
-	if a.con.Pretty() && !check {
-		defer a.con.Note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
+	if g.Con.Pretty() && !check {
+		defer g.Con.Note("try one: jp query --new --cfg %s \"...\"; delegation.profiles says which an agent may start", list[0].Profile)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, im := range list {
 			if check {
-				fmt.Fprintf(w, "# %s\n%s\n", im.Path, a.con.IO.Text(im.TOML))
+				fmt.Fprintf(w, "# %s\n%s\n", im.Path, g.Con.IO.Text(im.TOML))
 				continue
 			}
 			fmt.Fprintf(w, "created %s\n", im.Path)
@@ -164,8 +164,8 @@ func (a *app) writeImported(list []imported, check bool) error {
 }
 
 // readImport makes the profile of one file.
-func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
-	file := a.con.Abs(arg)
+func (g *settings) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
+	file := g.Con.Abs(arg)
 	format := o.from
 	if format == "" {
 		format = foreign.FormatOf(file)
@@ -213,7 +213,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 		leave("", "", note)
 	}
 	if !f.Listed {
-		if names, err = a.chooseTools(ctx, o, arg); err != nil {
+		if names, err = g.chooseTools(ctx, o, arg); err != nil {
 			return imported{}, err
 		}
 	}
@@ -223,7 +223,7 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	if err != nil {
 		return imported{}, err
 	}
-	im.Model = a.foreignModel(cfg, f)
+	im.Model = g.foreignModel(cfg, f)
 	if im.Model == "" && !o.model.Set {
 		im.Model = foreignFamily(f.Model)
 	}
@@ -249,19 +249,19 @@ func (a *app) readImport(ctx context.Context, cfg profiles.Config, o importOptio
 	for _, key := range f.Left {
 		leave("key", key, "a profile has nothing for it")
 	}
-	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(a.ws.Relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
+	im.data = f.Profile(foreign.Imported{Source: filepath.ToSlash(g.WS.Relative(file)), Model: im.Model, Tools: held, Notes: im.LeftOut})
 	im.TOML = string(im.data)
 	return im, nil
 }
 
 // chooseTools says what an agent holds whose file lists nothing: what --tools names, or what somebody answers.
-func (a *app) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
+func (g *settings) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
 		return run.NamesIn("--tools", []string{o.tools.Value})
 	}
 	missing := exit.Usagef("profile import %s: lists no tools, which means all of them elsewhere", arg).
 		WithHint("--tools fs_read_file,fs_list_files,fs_grep_files lets it read; --tools '' gives it none")
-	tty, err := a.con.Terminal()
+	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
 		return nil, missing
 	}
@@ -296,9 +296,9 @@ func heldTools(names []string) ([]foreign.Held, error) {
 }
 
 // foreignModel is what a file's model is called here, "" when that is not known.
-func (a *app) foreignModel(cfg profiles.Config, f foreign.Agent) string {
+func (g *settings) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
-		_, err := model.Lookup(id, a.env.Providers(cfg))
+		_, err := model.Lookup(id, g.Env.Providers(cfg))
 		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
 	}
 	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
@@ -323,8 +323,8 @@ func foreignFamily(name string) string {
 }
 
 // writeImports writes all profiles or none, as one step with the record of trust. Each is read as config first.
-func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
-	unlock, err := a.lockConfig(ctx)
+func (g *settings) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
+	unlock, err := g.lockConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -342,14 +342,14 @@ func (a *app) writeImports(ctx context.Context, src profiles.Sources, list []imp
 	if check {
 		return nil
 	}
-	if _, err := a.trustedNow(ctx); err != nil {
+	if _, err := g.trustedNow(ctx); err != nil {
 		return err
 	}
 	put := func() error { return putImports(src.Workspace, list) }
-	if a.ws.Gate.ByEnv() {
+	if g.WS.Gate.ByEnv() {
 		err = put()
 	} else {
-		err = a.ws.Gate.Write(ctx, src.Workspace, written, put)
+		err = g.WS.Gate.Write(ctx, src.Workspace, written, put)
 	}
 	if err != nil {
 		return fmt.Errorf("profile import: %w", err)

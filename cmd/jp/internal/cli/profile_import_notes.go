@@ -28,14 +28,14 @@ func (l omission) String() string {
 }
 
 // noteImports says what was left out: of one file each thing, of several a line for each kind and reason.
-func (a *app) noteImports(list []imported) {
-	if len(list) == 1 || a.con.Globals.Verbose > 0 {
+func (g *settings) noteImports(list []imported) {
+	if len(list) == 1 || g.Con.Globals.Verbose > 0 {
 		for _, im := range list {
 			if im.odd != "" {
-				a.con.Note("%s: %s", im.File, im.odd)
+				g.Con.Note("%s: %s", im.File, im.odd)
 			}
 			for _, text := range im.LeftOut {
-				a.con.Note("%s: left out: %s", im.File, text)
+				g.Con.Note("%s: left out: %s", im.File, text)
 			}
 		}
 		return
@@ -48,34 +48,34 @@ func (a *app) noteImports(list []imported) {
 		odd += wording.Either(im.odd != "", 1, 0)
 		seen := map[group]bool{}
 		for _, l := range im.left {
-			g := group{l.kind, l.reason}
-			if things[g] == nil {
-				order, things[g] = append(order, g), map[string]int{}
+			k := group{l.kind, l.reason}
+			if things[k] == nil {
+				order, things[k] = append(order, k), map[string]int{}
 			}
-			if !seen[g] {
-				files[g]++
+			if !seen[k] {
+				files[k]++
 			}
-			seen[g] = true
-			things[g][l.thing]++
+			seen[k] = true
+			things[k][l.thing]++
 		}
 	}
 	if odd > 0 {
-		a.con.Note("%s: the frontmatter is not YAML; it was read line by line", wording.Plural(odd, "file"))
+		g.Con.Note("%s: the frontmatter is not YAML; it was read line by line", wording.Plural(odd, "file"))
 	}
-	for _, g := range order {
-		names := slices.Collect(maps.Keys(things[g]))
-		slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(things[g][y], things[g][x]), cmp.Compare(x, y)) })
+	for _, k := range order {
+		names := slices.Collect(maps.Keys(things[k]))
+		slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(things[k][y], things[k][x]), cmp.Compare(x, y)) })
 		const most = 6
 		more := len(names) - most
 		names = names[:min(len(names), most)]
 		for i, name := range names {
-			names[i] = term.Cut(name, 60, true) + wording.Either(things[g][name] > 1, fmt.Sprintf(" (%d)", things[g][name]), "")
+			names[i] = term.Cut(name, 60, true) + wording.Either(things[k][name] > 1, fmt.Sprintf(" (%d)", things[k][name]), "")
 		}
-		what := strings.TrimSpace(wording.Either(g.kind == "key", "", g.kind+" ") + strings.Join(names, ", ") + wording.Either(more > 0, fmt.Sprintf(" and %d more", more), ""))
-		if len(things[g]) == 1 && things[g][""] > 0 {
-			what = g.kind
+		what := strings.TrimSpace(wording.Either(k.kind == "key", "", k.kind+" ") + strings.Join(names, ", ") + wording.Either(more > 0, fmt.Sprintf(" and %d more", more), ""))
+		if len(things[k]) == 1 && things[k][""] > 0 {
+			what = k.kind
 		}
-		a.con.Note("%s: left out: %s", wording.Plural(files[g], "file"), wording.Either(what == "", "", what+": ")+g.reason)
+		g.Con.Note("%s: left out: %s", wording.Plural(files[k], "file"), wording.Either(what == "", "", what+": ")+k.reason)
 	}
-	a.con.Note("what was left out of which file stands at the top of its profile; -v lists all of it")
+	g.Con.Note("what was left out of which file stands at the top of its profile; -v lists all of it")
 }

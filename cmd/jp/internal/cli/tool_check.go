@@ -7,13 +7,14 @@ import (
 
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/lint"
 	"jp/cmd/jp/internal/workspace"
 	"jp/profiles"
 )
 
-func newToolCheckCommand(a *app) *cli.Command {
+func newToolCheckCommand(g *settings) *cli.Command {
 	var directives []profiles.Directive
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with tools",
 		About: "Reads the definitions in .jp/tools and the tools that the workspace's config and its profiles enable, and runs " +
 			"none of them; the workspace need not be trusted. A config, profile or specializations.ini that cannot be read is a finding " +
@@ -23,7 +24,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
 		Run: func(ctx context.Context, _ []string) error {
-			l, err := a.linter(ctx)
+			l, err := lint.New(ctx, g.WS, g.Env, g.Review)
 			if err != nil {
 				return err
 			}
@@ -32,7 +33,7 @@ func newToolCheckCommand(a *app) *cli.Command {
 			} else if err := l.ToolsUnder(directives); err != nil {
 				return err
 			}
-			return l.Report(a.con)
+			return l.Report(g.Con)
 		},
 	})
 }

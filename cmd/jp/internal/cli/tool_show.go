@@ -35,9 +35,9 @@ type toolDetail struct {
 	reach servers.Reach
 }
 
-func newToolShowCommand(a *app) *cli.Command {
+func newToolShowCommand(g *settings) *cli.Command {
 	var o toolOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what a tool is and what it can do", Args: "TOOL",
 		About: "What it runs, with the whole text of a script; the files, the network and the variables that it gets, defaults " +
 			"included; what this system cannot enforce of its sandbox; under which conditions it runs; its description and its " +
@@ -46,11 +46,11 @@ func newToolShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool show fs_read_file", "jp tool show fs_read_file -F json | jq .reaches"},
 		Run: func(ctx context.Context, args []string) error {
-			d, r, err := a.heldTool(ctx, o, args[0])
+			d, r, err := g.heldTool(ctx, o, args[0])
 			if err != nil {
 				return err
 			}
-			known := a.env.Servers.Known(ctx)
+			known := g.Env.Servers.Known(ctx)
 			reach := servers.ReachOfTool(d, known)
 			t := toolDetail{
 				ShownTool: run.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
@@ -64,23 +64,23 @@ func newToolShowCommand(a *app) *cli.Command {
 				slices.Sort(t.Variables)
 				t.Variables = slices.Compact(t.Variables)
 				t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
-				if c := a.ws.Gate.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
+				if c := g.WS.Gate.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
 					t.Defined = c.DefinedIn()[d.Name]
 				}
 			}
-			if a.con.JSON() {
-				return a.con.Document(t)
+			if g.Con.JSON() {
+				return g.Con.Document(t)
 			}
-			return a.con.Text(func(w *bufio.Writer) error { return a.writeTool(w, t) })
+			return g.Con.Text(func(w *bufio.Writer) error { return g.writeTool(w, t) })
 		},
 	})
 }
 
-func (a *app) writeTool(w *bufio.Writer, t toolDetail) error {
+func (g *settings) writeTool(w *bufio.Writer, t toolDetail) error {
 	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("tool", t.Name)
 	row("source", t.Source)
-	row("enabled", a.ws.Relative(t.Origin))
+	row("enabled", g.WS.Relative(t.Origin))
 	if t.Defined != "" {
 		row("defined", t.Defined)
 	}

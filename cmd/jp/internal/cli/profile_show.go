@@ -13,47 +13,11 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
-	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/profiles"
 	"jp/tools"
 	"jp/tools/unseen"
 )
-
-func newProfileCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
-		Name: "profile", Summary: "list, show, check and import agent profiles",
-		About: "A profile is one config file that says what an agent is and can do.",
-		Subs:  []*cli.Command{newProfileListCommand(a), newProfileShowCommand(a), newProfileCheckCommand(a), newProfileImportCommand(a)},
-	})
-}
-
-func newProfileListCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
-		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
-		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
-		Exits:    []exit.Status{exit.NotFound},
-		Examples: []string{"jp profile ls -F json"},
-		Run: func(ctx context.Context, _ []string) error {
-			src, _, err := a.review.Sources(ctx)
-			if err != nil {
-				return err
-			}
-			found, err := profiles.Names(src)
-			if err != nil {
-				return err
-			}
-			if a.con.JSON() {
-				return a.con.Document(wording.Either(found == nil, []profiles.Profile{}, found))
-			}
-			rows := make([][]string, len(found))
-			for i, p := range found {
-				rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
-			}
-			return a.con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
-		},
-	})
-}
 
 // profileShown is a profile as `show` publishes it.
 type profileShown struct {
@@ -65,8 +29,8 @@ type profileShown struct {
 	Settings []profiles.Value `json:"settings"` // those it gives
 }
 
-func newProfileShowCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newProfileShowCommand(g *settings) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
 		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
 			"program defaults and nothing else; every value comes with the place that gave it.",
@@ -74,7 +38,7 @@ func newProfileShowCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile show agent/researcher"},
 		Run: func(ctx context.Context, args []string) error {
-			src, files, err := a.review.Sources(ctx)
+			src, files, err := g.Review.Sources(ctx)
 			if err != nil {
 				return err
 			}
@@ -82,14 +46,14 @@ func newProfileShowCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, defs, err := a.review.Resolve(src, files, run.UnderNone(p.Arg))
+			r, defs, err := g.Review.Resolve(src, files, run.UnderNone(p.Arg))
 			if err != nil {
 				return err
 			}
 			for _, w := range r.Warnings {
-				a.con.Warn("%s", w)
+				g.Con.Warn("%s", w)
 			}
-			ts := run.ShowTools(r, defs, a.env.Servers.In(files))
+			ts := run.ShowTools(r, defs, g.Env.Servers.In(files))
 			defined := files.DefinedIn()
 			for i, t := range ts {
 				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
@@ -102,15 +66,15 @@ func newProfileShowCommand(a *app) *cli.Command {
 					s.Settings = append(s.Settings, v)
 				}
 			}
-			if a.con.JSON() {
-				return a.con.Document(s)
+			if g.Con.JSON() {
+				return g.Con.Document(s)
 			}
-			return a.con.Text(func(w *bufio.Writer) error { return a.writeProfile(w, s) })
+			return g.Con.Text(func(w *bufio.Writer) error { return g.writeProfile(w, s) })
 		},
 	})
 }
 
-func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
+func (g *settings) writeProfile(w *bufio.Writer, s profileShown) error {
 	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
 		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, wording.Either(s.Model == "", "none", unseen.Spell(s.Model)))
 	fmt.Fprintf(w, "\ntools:\n")
@@ -118,7 +82,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 		fmt.Fprintf(w, "  none\n")
 	}
 	for _, t := range s.Tools {
-		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(a.ws.Relative(t.Origin)))
+		fmt.Fprintf(w, "  %s  %s, run %s, set at %s\n", t.Name, t.Source, t.Run, unseen.Spell(g.WS.Relative(t.Origin)))
 		if t.Run == string(tools.RunAsk) {
 			fmt.Fprintf(w, "    with nobody to ask: %s\n", t.Detached)
 		}
@@ -147,7 +111,7 @@ func (a *app) writeProfile(w *bufio.Writer, s profileShown) error {
 	}
 	fmt.Fprintf(w, "\nsettings:\n")
 	for _, v := range s.Settings {
-		a.writeValue(w, v)
+		g.writeValue(w, v)
 	}
 	return nil
 }

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
+	"jp/profiles"
+	"jp/tools/unseen"
+)
+
+type configOptions struct {
+	id         command.Maybe[string]
+	directives []profiles.Directive
+	all        bool
+}
+
+// configShown is the resolved config as `config show` publishes it.
+type configShown struct {
+	Workspace string           `json:"workspace"`
+	Layers    []profiles.Layer `json:"layers"`
+	Settings  []profiles.Value `json:"settings"`
+}
+
+func newConfigShowCommand(g *settings) *cli.Command {
+	var o configOptions
+	flags := append([]*command.Option{
+		command.String(&o.id, "id", "TARGET", "the config of this conversation").Alias("i"),
+		command.Bool(&o.all, "all", "also what nobody set, with its default"),
+	}, workspace.ConfigFlags(&o.directives)...)
+	return g.Tree.Command(command.Spec{
+		Name: "show", Paged: true, Summary: "show every setting and where it comes from",
+		About: "A line for each setting: key = value, then the file and line, variable or flag that gave it. JSON formats give the " +
+			"layers too, and all settings.",
+		Flags:    flags,
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},
+		Run:      func(ctx context.Context, _ []string) error { return runConfigShow(ctx, g, o) },
+	})
+}
+
+func runConfigShow(ctx context.Context, g *settings, o configOptions) error {
+	root, err := g.WS.Root()
+	if err != nil {
+		return err
+	}
+	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
+	if err != nil {
+		return err
+	}
+	s := configShown{Workspace: root, Layers: r.Layers, Settings: r.Keys()}
+	if g.Con.JSON() {
+		return g.Con.Document(s)
+	}
+	return g.Con.Text(func(w *bufio.Writer) error {
+		for _, v := range s.Settings {
+			if o.all || !v.Default {
+				g.writeValue(w, v)
+			}
+		}
+		return nil
+	})
+}
+
+// writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON keeps them on one line.
+func (g *settings) writeValue(w *bufio.Writer, v profiles.Value) {
+	text := "unset"
+	if v.Value != nil {
+		if b, err := console.EncodeJSON(v.Value, false); err == nil {
+			text = strings.TrimSuffix(string(b), "\n")
+		}
+	}
+	origin := "default"
+	if !v.Default {
+		origin = g.WS.Relative(v.Origin.String())
+	}
+	line := unseen.Spell(fmt.Sprintf("%s = %s", v.Key, text))
+	comment := "  # " + unseen.Spell(origin)
+	if g.Con.Pretty() && g.Con.IO.Width > 0 {
+		line = term.Cut(line, max(g.Con.IO.Width-term.Width(comment), 20), g.Con.IO.UTF8)
+	}
+	fmt.Fprintln(w, line+comment)
+}

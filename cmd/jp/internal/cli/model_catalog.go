@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/stream"
+	"jp/profiles"
+)
+
+// modelShown is a model as it is published. Prices are US dollars for a million tokens.
+type modelShown struct {
+	ID        string      `json:"id"`
+	Provider  string      `json:"provider"`
+	Aliases   []string    `json:"aliases"`
+	Status    string      `json:"status"`   // ready, no_key, script, or not_served: its server here does not have it
+	KeyEnv    string      `json:"key_env"`  // the variable of its key; "" = none is sent
+	API       string      `json:"api"`      // chat or responses where the wire format is OpenAI's; "" otherwise
+	Endpoint  string      `json:"endpoint"` // base URL; "" for scripts
+	Local     bool        `json:"local"`
+	Window    *int        `json:"window"`     // tokens of input and output together; null = not known
+	MaxOutput *int        `json:"max_output"` // tokens; null = not known
+	Price     *priceShown `json:"price"`      // null = not known
+	Source    string      `json:"price_source"`
+}
+
+type priceShown struct {
+	Input      stream.USD  `json:"input"`
+	Output     stream.USD  `json:"output"`
+	CacheRead  stream.USD  `json:"cache_read"`
+	CacheWrite stream.USD  `json:"cache_write"`
+	Above      int64       `json:"above,omitempty"` // tokens of prompt from which Long holds
+	Long       *priceShown `json:"long,omitempty"`
+}
+
+func showPrice(p *model.Price) *priceShown {
+	if p == nil {
+		return nil
+	}
+	million := func(nano int64) stream.USD { return stream.USD(nano * 1e6) }
+	s := &priceShown{Input: million(p.Input), Output: million(p.Output), CacheRead: million(p.CacheRead), CacheWrite: million(p.CacheWrite)}
+	if l := p.Long; l != nil {
+		s.Above, s.Long = l.Above, &priceShown{Input: million(l.Input), Output: million(l.Output), CacheRead: million(l.CacheRead), CacheWrite: million(l.CacheWrite)}
+	}
+	return s
+}
+
+// modelCatalog is what is known about models here: config, built-in table and the servers on this machine.
+type modelCatalog struct {
+	getenv    func(string) string
+	config    profiles.Config
+	providers model.Providers
+	servers   []model.Server
+	served    map[string]model.Served // by id
+}
+
+// modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
+func (g *settings) modelCatalog(ctx context.Context) (*modelCatalog, error) {
+	r, err := g.WS.Resolve(g.WS.TrustedSources(ctx), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range r.Warnings {
+		g.Con.Warn("%s", w)
+	}
+	c := &modelCatalog{getenv: g.Con.Getenv, config: r.Config, providers: g.Env.Providers(r.Config), served: map[string]model.Served{}}
+	c.servers = model.Local(ctx, c.providers)
+	for _, s := range c.servers {
+		_, configured := r.Config.Providers.LLM[s.Provider]
+		if s.Err != nil {
+			say := g.Con.Verbosef
+			if configured {
+				say = g.Con.Note
+			}
+			say("no models from %s: %v", s.URL, s.Err)
+		}
+		for _, m := range s.Models {
+			c.served[s.Provider+"/"+m.ID] = m
+		}
+	}
+	return c, ctx.Err()
+}
+
+// ids lists what there is to choose from: aliases' models, configured prices, the table, what servers here have.
+func (c *modelCatalog) ids() []string {
+	ids := slices.Concat(model.Known(), slices.Collect(maps.Keys(c.served)), slices.Collect(maps.Keys(c.config.Providers.Prices)),
+		slices.Collect(maps.Values(c.config.Providers.Aliases)))
+	if id, err := c.config.RequireModel(); err == nil {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (c *modelCatalog) show(id string) (modelShown, error) {
+	info, err := model.Lookup(id, c.providers)
+	if err != nil {
+		return modelShown{}, err
+	}
+	number := func(n int) *int {
+		if n <= 0 {
+			return nil
+		}
+		return &n
+	}
+	s := modelShown{ID: info.ID, Provider: info.Provider, Aliases: []string{}, Status: "ready", KeyEnv: info.KeyEnv, API: info.API, Endpoint: info.Endpoint,
+		Local: info.Local, Window: number(info.Window), MaxOutput: number(info.MaxOutput), Price: showPrice(info.Price)}
+	if m, ok := c.served[info.ID]; ok && s.Window == nil {
+		s.Window = number(m.Window)
+	}
+	for alias, id := range c.config.Providers.Aliases {
+		if id == info.ID {
+			s.Aliases = append(s.Aliases, alias)
+		}
+	}
+	slices.Sort(s.Aliases)
+	switch _, served := c.served[info.ID]; {
+	case info.Endpoint == "":
+		s.Status = "script"
+	case info.KeyEnv != "" && c.getenv(info.KeyEnv) == "":
+		s.Status = "no_key"
+	case !served && slices.ContainsFunc(c.servers, func(v model.Server) bool { return v.Provider == info.Provider }):
+		s.Status = "not_served"
+	}
+	switch _, configured := c.config.Providers.Prices[info.ID]; {
+	case info.Price == nil:
+	case configured:
+		s.Source = "config"
+	case info.Local:
+		s.Source = "local"
+	default:
+		s.Source = "built-in of " + model.PricesDate
+	}
+	return s, nil
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/term"
+	"jp/tools/suggest"
+)
+
+func newModelListCommand(g *settings) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "ls", Paged: true, Summary: "list models that jp knows and those of servers on this machine", Args: "[PROVIDER]", Max: 1,
+		About: "Models of the built-in table, of aliases and prices in the config, and those that servers on this machine (Ollama, llama.cpp, " +
+			"each provider at a loopback address) list within 200 ms; nobody else is asked. Any other id of a provider works too, without a known " +
+			"price. Prices are US dollars for a million tokens of input and output. A pipe gets tab-separated lines: id, status, window, longest " +
+			"output, price of input, price of output, aliases; ? is unknown. The status no_key means that the variable of the key is not set.",
+		Exits:    []exit.Status{exit.NotFound},
+		Examples: []string{"jp model ls", "jp model ls ollama", "jp model ls -F json | jq -r '.[] | select(.status == \"ready\").id'"},
+		Run: func(ctx context.Context, args []string) error {
+			c, err := g.modelCatalog(ctx)
+			if err != nil {
+				return err
+			}
+			list := []modelShown{}
+			for _, id := range c.ids() {
+				if s, err := c.show(id); err != nil {
+					g.Con.Warn("%s: %v", term.Line(id), err)
+				} else if len(args) == 0 || s.Provider == args[0] {
+					list = append(list, s)
+				}
+			}
+			if len(list) == 0 && len(args) > 0 {
+				return c.noModels(args[0])
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(list)
+			}
+			rows := make([][]string, len(list))
+			for i, s := range list {
+				in, out := "?", "?"
+				if s.Price != nil {
+					in, out = dollarsText(s.Price.Input), dollarsText(s.Price.Output)
+				}
+				rows[i] = []string{s.ID, s.Status, countText(s.Window), countText(s.MaxOutput), in, out, strings.Join(s.Aliases, " ")}
+			}
+			if err := g.Con.Table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
+				{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
+				return err
+			}
+			if g.Con.Pretty() {
+				return g.Con.Text(func(w *bufio.Writer) error {
+					_, err := fmt.Fprintf(w, "\nUS dollars for a million tokens; built-in prices are of %s.\n", model.PricesDate)
+					return err
+				})
+			}
+			return nil
+		},
+	})
+}
+
+// noModels tells a provider of which no model is known from one that there is not.
+func (c *modelCatalog) noModels(provider string) error {
+	if _, err := model.Lookup(provider+"/x", c.providers); err != nil {
+		var names []string
+		for _, b := range model.Builtins() {
+			names = append(names, b.Name)
+		}
+		f := exit.NotFoundf("provider %q: not found", provider)
+		if near := suggest.Closest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
+			return f.WithHint("did you mean %s?", near)
+		}
+		return f.WithHint("there are %s, and what [providers.llm.<name>] adds", strings.Join(names, ", "))
+	}
+	return exit.NotFoundf("provider %s: none of its models is known here", provider).
+		WithHint("any id of it works: --model %s/<the provider's own id>; a server on this machine has to run to be listed", provider)
+}

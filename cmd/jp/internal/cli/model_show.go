@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/model"
+	"jp/cmd/jp/internal/stream"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/wording"
+)
+
+func newModelShowCommand(g *settings) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "show", Slow: true, Summary: "show what is known about a model", Args: "MODEL", Min: 1, Max: 1,
+		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",
+		Exits:    []exit.Status{exit.Provider},
+		Examples: []string{"jp model show anthropic/claude-sonnet-5-5"},
+		Run: func(ctx context.Context, args []string) error {
+			c, err := g.modelCatalog(ctx)
+			if err != nil {
+				return err
+			}
+			id, err := c.config.ResolveModel(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := c.show(id)
+			if err != nil {
+				return err
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(s)
+			}
+			return g.Con.Text(func(w *bufio.Writer) error { return writeModel(w, s) })
+		},
+	})
+}
+
+func writeModel(w *bufio.Writer, s modelShown) error {
+	key := "none is sent"
+	if s.KeyEnv != "" {
+		key = s.KeyEnv + wording.Either(s.Status == "no_key", " (not set)", " (set)")
+	}
+	fmt.Fprintf(w, "model       %s\nstatus      %s\naliases     %s\nendpoint    %s\nkey         %s\nwindow      %s\nmax output  %s\n",
+		term.Line(s.ID), s.Status, term.Line(cmp.Or(strings.Join(s.Aliases, " "), "none")), cmp.Or(s.Endpoint, "none")+wording.Either(s.API == model.Responses, " (Responses API)", ""), key, countText(s.Window), countText(s.MaxOutput))
+	if s.Price == nil {
+		_, err := fmt.Fprintf(w, "price       unknown; [providers.llm.prices.%q] input and output in your config.toml set it\n", s.ID)
+		return err
+	}
+	line := func(p *priceShown) string {
+		return fmt.Sprintf("in %s, out %s, cache read %s, cache write %s", dollarsText(p.Input), dollarsText(p.Output), dollarsText(p.CacheRead), dollarsText(p.CacheWrite))
+	}
+	fmt.Fprintf(w, "price       %s (US dollars for a million tokens, %s)\n", line(s.Price), s.Source)
+	if s.Price.Long != nil {
+		fmt.Fprintf(w, "            above %d tokens of prompt: %s\n", s.Price.Above, line(s.Price.Long))
+	}
+	return nil
+}
+
+func dollarsText(u stream.USD) string {
+	s := strconv.FormatFloat(float64(u)/1e9, 'f', -1, 64)
+	if i := strings.IndexByte(s, '.'); i >= 0 && len(s)-i == 2 {
+		s += "0" // 0.5 is 0.50
+	}
+	return s
+}
+
+func countText(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.Itoa(*n)
+}

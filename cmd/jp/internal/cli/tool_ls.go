@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/workspace"
+	"jp/profiles"
+	"jp/tools"
+)
+
+// toolOptions say whose tools are meant.
+type toolOptions struct {
+	id         command.Maybe[string]
+	directives []profiles.Directive
+}
+
+func (o *toolOptions) options() []*command.Option {
+	return append([]*command.Option{
+		command.String(&o.id, "id", "TARGET", "the tools of this conversation").Alias("i"),
+	}, workspace.ConfigFlags(&o.directives)...)
+}
+
+func newToolListCommand(g *settings) *cli.Command {
+	var o toolOptions
+	return g.Tree.Command(command.Spec{
+		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
+		About:    "A pipe gets tab-separated lines: name, source, run mode, where the config enables it.",
+		Flags:    o.options(),
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
+		Run: func(ctx context.Context, _ []string) error {
+			r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
+			if err != nil {
+				return err
+			}
+			defs, err := g.Env.Definitions(ctx, r)
+			if err != nil {
+				return err
+			}
+			ts := run.ShowTools(r, defs, g.Env.Servers.Known(ctx))
+			if g.Con.JSON() {
+				return g.Con.Document(ts)
+			}
+			rows := make([][]string, len(ts))
+			for i, t := range ts {
+				rows[i] = []string{t.Name, t.Source, t.Run, g.WS.Relative(t.Origin)}
+			}
+			return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
+		},
+	})
+}
+
+// heldTool finds one tool among those that the config holds.
+func (g *settings) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
+	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
+	if err != nil {
+		return tools.Definition{}, nil, err
+	}
+	defs, err := g.Env.Definitions(ctx, r)
+	if err != nil {
+		return tools.Definition{}, nil, err
+	}
+	for _, d := range defs {
+		if d.Name == name {
+			return d, r, nil
+		}
+	}
+	f := exit.NotFoundf("tool %s: not held by this agent", name)
+	return tools.Definition{}, nil, g.Env.UnknownTool(f, name, run.Names(defs), "`jp tool ls` lists them")
+}

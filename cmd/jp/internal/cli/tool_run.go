@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/run"
+	"jp/tools"
+	"jp/tools/fs"
+	"jp/tools/proc"
+)
+
+func newToolRunCommand(g *settings) *cli.Command {
+	var o toolOptions
+	args := command.Maybe[string]{Value: "{}"}
+	return g.Tree.Command(command.Spec{
+		Name: "run", Summary: "run a tool by hand", Args: "TOOL",
+		About: "Runs it as an agent's call would run: the same checks of its arguments, the same limits. Whoever types this gives " +
+			"leave, so a tool that asks does not ask; one with run = \"deny\" is refused. A failure that the model would be " +
+			"told is printed, and the status is 1.",
+		Flags: append(o.options(), command.String(&args, "args", "JSON", "the arguments, an object; - reads them from stdin")),
+		Min:   1, Max: 1,
+		Exits: []exit.Status{exit.NotFound, exit.Busy, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Examples: []string{
+			`jp tool run fs_read_file --args '{"path":"README.md"}'`,
+		},
+		Run: func(ctx context.Context, names []string) error { return runTool(ctx, g, o, names[0], args.Value) },
+	})
+}
+
+func runTool(ctx context.Context, g *settings, o toolOptions, name, args string) error {
+	if args == "-" {
+		text, err := io.ReadAll(io.LimitReader(g.Con.IO.In, console.StdinMax+1))
+		if err != nil {
+			return fmt.Errorf("stdin: %w", err)
+		}
+		if len(text) > console.StdinMax {
+			return exit.Usagef("stdin: more than %d MiB", console.StdinMax>>20)
+		}
+		args = string(text)
+	}
+	if !json.Valid([]byte(args)) {
+		return exit.Usagef("--args: not JSON").WithHint("an object such as '{\"path\":\"README.md\"}'")
+	}
+	d, _, err := g.heldTool(ctx, o, name)
+	if err != nil {
+		return err
+	}
+	if _, ok := d.MCP(); ok && d.Pin == "" {
+		defs, err := g.Env.Servers.Ready(ctx, []tools.Definition{d}, func(tools.Definition) bool { return true })
+		if err != nil {
+			return err
+		}
+		d = defs[0]
+	}
+	if _, err := d.Validate(json.RawMessage(args)); err != nil {
+		return exit.Usagef("tool %s: --args: %v", name, err).WithHint("`jp tool show %s` shows what it takes", name)
+	}
+	if d.Run == tools.RunDeny {
+		return exit.Refusedf("tool %s: run = \"deny\"", name)
+	}
+	host := proc.NewHost(proc.Options{})
+	defer func() { _ = host.Close() }()
+	ctx, stop := g.Con.WithSignals(ctx, host.Kill)
+	defer stop()
+	t, err := g.handTool(ctx, d, host)
+	if err != nil {
+		return err
+	}
+	set, err := tools.NewSet(t)
+	if err != nil {
+		return err
+	}
+	leave := func(context.Context, tools.Tool, tools.Call) (tools.Decision, error) {
+		return tools.Decision{Allow: true}, nil
+	}
+	deliver := func(context.Context, tools.Tool, tools.Call, tools.Result) (tools.Decision, error) {
+		return tools.Decision{Allow: true}, nil
+	}
+	run := tools.Executor{Set: set, Permit: leave, Deliver: deliver}
+	var result tools.Result
+	for _, r := range run.Run(ctx, []tools.Call{{ID: "by-hand", Name: name, Arguments: json.RawMessage(args)}}) {
+		result = r
+	}
+	if err := host.Close(); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return g.writeToolResult(name, result)
+}
+
+// handTool joins a definition to what runs it. What works on a conversation has none here.
+func (g *settings) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
+	switch d.Source {
+	case tools.SourceBuiltin:
+		root, err := g.WS.Root()
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		if d.Name == run.SkillTool {
+			return tools.Tool{Definition: d, Func: g.Env.ReadSkill(g.Env.Skills(ctx, root))}, nil
+		}
+		if _, err := g.WS.Store(ctx); err != nil { // no tool reaches its folder
+			return tools.Tool{}, err
+		}
+		ts, err := tools.Builtin(fs.Env{Workspace: root, Deny: g.WS.Closed(), Sealed: g.WS.Sealed(), Growing: g.WS.Growing()}, d)
+		if err != nil {
+			return tools.Tool{}, err
+		}
+		return ts[0], nil
+	case tools.SourceLocal:
+		if _, err := g.WS.Store(ctx); err != nil { // no tool reaches its folder
+			return tools.Tool{}, err
+		}
+		env := g.WS.CommandEnv(host, nil)
+		env.Main = true // a person runs it
+		return tools.Command(d, env)
+	}
+	if _, ok := d.MCP(); ok {
+		return g.Env.Servers.Tool(ctx, d)
+	}
+	return tools.Tool{}, exit.Refusedf("tool %s: a %s tool runs in a conversation only", d.Name, d.Source).
+		WithHint("`jp query` lets an agent call it")
+}
+
+// toolResult is the outcome as JSON.
+type toolResult struct {
+	Tool    string `json:"tool"`
+	IsError bool   `json:"is_error"`
+	Refused bool   `json:"refused"`
+	Text    string `json:"text"`
+}
+
+func (g *settings) writeToolResult(name string, r tools.Result) error {
+	var err error
+	if g.Con.JSON() {
+		err = g.Con.Document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})
+	} else {
+		text := g.Con.IO.Text(r.Text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		_, err = io.WriteString(g.Con.IO.Out, text)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.Refused:
+		return exit.Quiet(exit.Refused)
+	case r.IsError:
+		return exit.Quiet(exit.Failed)
+	}
+	return nil
+}
