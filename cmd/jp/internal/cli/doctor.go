@@ -151,7 +151,7 @@ func (a *app) examine(ctx context.Context) examined {
 			e.Trust = j.Status()
 		}
 		e.Query = "starts"
-		for i, err := range a.startable(ctx) {
+		for i, err := range a.env.Startable(ctx) {
 			if i == 0 {
 				e.Query = console.Explain(err).Message
 			}

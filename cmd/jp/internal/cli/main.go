@@ -110,7 +110,7 @@ func (a *app) commands() []*cli.Command {
 		newUsageCommand(a),
 		newTraceCommand(a),
 		newStoreCommand(a),
-		newCheckCommand(a),
+		newCheckCommand(g),
 		newDoctorCommand(a),
 		newVersionCommand(a),
 		newCompletionCommand(a),

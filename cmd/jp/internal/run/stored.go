@@ -2,13 +2,9 @@ package run
 
 import (
 	"context"
-	"errors"
-	"fmt"
+
 	"jp/convstore"
 	"jp/profiles"
-	"jp/tools"
-	"jp/tools/proc"
-	"time"
 )
 
 // Stored is a conversation with the config that a run of it would have.
@@ -43,48 +39,4 @@ func (env *Env) Stored(ctx context.Context, id convstore.ID, req Request) (*Stor
 func (s *Stored) Check(ctx context.Context) error {
 	_, _, err := (&opening{site: s.site, req: s.req, Conv: s.Conv, Resolved: s.Resolved}).accept(ctx)
 	return err
-}
-
-// Startable does all that a new query does before its first request, but makes no conversation. It returns what it stops at: nil
-// when a query would start, and each of the profiles that it may name.
-func (env *Env) Startable(ctx context.Context, host *proc.Host) (problems []error) {
-	at, err := env.site(ctx, host)
-	if err != nil {
-		return []error{err}
-	}
-	o := &opening{site: at, req: Request{New: true}, Began: time.Now()}
-	r := (*Run)(o)
-	defer r.Close(ctx)
-	if err = o.resolve(ctx, nil, nil); err == nil {
-		_, _, err = o.accept(ctx)
-	}
-	if err == nil {
-		_, err = r.Agent(ctx)
-	}
-	if err != nil {
-		return []error{err}
-	}
-	if !o.Resolved.Config.Delegation.Enabled {
-		return nil
-	}
-	for _, name := range o.Resolved.Config.Delegation.Profiles {
-		if err := env.profileStarts(ctx, o.Resolved.Config, name); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	return problems
-}
-
-// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
-func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
-	p, err := env.Profile(ctx, name, "")
-	if err == nil {
-		_, _, err = env.Model(ctx, cfg, p.Model, Waits{})
-	}
-	var config *profiles.Error
-	var definition *tools.DefinitionError
-	if err == nil || errors.As(err, &config) || errors.As(err, &definition) {
-		return err
-	}
-	return fmt.Errorf("profile %s: %w", name, err)
 }
