@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/cli/config"
 	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
@@ -94,23 +95,23 @@ func newAppAt(con *console.Console) *app {
 
 // commands is the table of contents.
 func (a *app) commands() []*cli.Command {
-	g := &settings{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
+	g := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
 	return []*cli.Command{
 		newInitCommand(a),
 		newTrustCommand(a),
 		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
 		newBatchCommand(a),
 		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
-		newProfileCommand(g),
-		newModelCommand(g),
-		newToolCommand(g),
+		config.NewProfile(g),
+		config.NewModel(g),
+		config.NewTool(g),
 		newMCPCommand(a),
 		newACPCommand(a),
-		newConfigCommand(g),
+		config.New(g),
 		newUsageCommand(a),
 		newTraceCommand(a),
 		newStoreCommand(a),
-		newCheckCommand(g),
+		config.NewCheck(g),
 		newDoctorCommand(a),
 		newVersionCommand(a),
 		newCompletionCommand(a),

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"jp/tools/proc"
 )
 
-func newToolRunCommand(g *settings) *cli.Command {
+func newToolRunCommand(g *Group) *cli.Command {
 	var o toolOptions
 	args := command.Maybe[string]{Value: "{}"}
 	return g.Tree.Command(command.Spec{
@@ -36,7 +36,7 @@ func newToolRunCommand(g *settings) *cli.Command {
 	})
 }
 
-func runTool(ctx context.Context, g *settings, o toolOptions, name, args string) error {
+func runTool(ctx context.Context, g *Group, o toolOptions, name, args string) error {
 	if args == "-" {
 		text, err := io.ReadAll(io.LimitReader(g.Con.IO.In, console.StdinMax+1))
 		if err != nil {
@@ -100,7 +100,7 @@ func runTool(ctx context.Context, g *settings, o toolOptions, name, args string)
 }
 
 // handTool joins a definition to what runs it. What works on a conversation has none here.
-func (g *settings) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
+func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:
 		root, err := g.WS.Root()
@@ -141,7 +141,7 @@ type toolResult struct {
 	Text    string `json:"text"`
 }
 
-func (g *settings) writeToolResult(name string, r tools.Result) error {
+func (g *Group) writeToolResult(name string, r tools.Result) error {
 	var err error
 	if g.Con.JSON() {
 		err = g.Con.Document(toolResult{Tool: name, IsError: r.IsError, Refused: r.Refused, Text: r.Text})

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"jp/tools/suggest"
 )
 
-func newModelListCommand(g *settings) *cli.Command {
+func newModelListCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list models that jp knows and those of servers on this machine", Args: "[PROVIDER]", Max: 1,
 		About: "Models of the built-in table, of aliases and prices in the config, and those that servers on this machine (Ollama, llama.cpp, " +

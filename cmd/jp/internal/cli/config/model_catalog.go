@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -57,7 +57,7 @@ type modelCatalog struct {
 }
 
 // modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
-func (g *settings) modelCatalog(ctx context.Context) (*modelCatalog, error) {
+func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 	r, err := g.WS.Resolve(g.WS.TrustedSources(ctx), nil, nil)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ func (l omission) String() string {
 }
 
 // noteImports says what was left out: of one file each thing, of several a line for each kind and reason.
-func (g *settings) noteImports(list []imported) {
+func (g *Group) noteImports(list []imported) {
 	if len(list) == 1 || g.Con.Globals.Verbose > 0 {
 		for _, im := range list {
 			if im.odd != "" {

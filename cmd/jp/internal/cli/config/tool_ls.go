@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (o *toolOptions) options() []*command.Option {
 	}, workspace.ConfigFlags(&o.directives)...)
 }
 
-func newToolListCommand(g *settings) *cli.Command {
+func newToolListCommand(g *Group) *cli.Command {
 	var o toolOptions
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the tools that an agent holds",
@@ -57,7 +57,7 @@ func newToolListCommand(g *settings) *cli.Command {
 }
 
 // heldTool finds one tool among those that the config holds.
-func (g *settings) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
+func (g *Group) heldTool(ctx context.Context, o toolOptions, name string) (tools.Definition, *profiles.Resolved, error) {
 	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
 	if err != nil {
 		return tools.Definition{}, nil, err

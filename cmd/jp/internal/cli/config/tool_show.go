@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ type toolDetail struct {
 	reach servers.Reach
 }
 
-func newToolShowCommand(g *settings) *cli.Command {
+func newToolShowCommand(g *Group) *cli.Command {
 	var o toolOptions
 	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what a tool is and what it can do", Args: "TOOL",
@@ -76,7 +76,7 @@ func newToolShowCommand(g *settings) *cli.Command {
 	})
 }
 
-func (g *settings) writeTool(w *bufio.Writer, t toolDetail) error {
+func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, unseen.Spell(text)) }
 	row("tool", t.Name)
 	row("source", t.Source)

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -30,7 +30,7 @@ type configShown struct {
 	Settings  []profiles.Value `json:"settings"`
 }
 
-func newConfigShowCommand(g *settings) *cli.Command {
+func newShowCommand(g *Group) *cli.Command {
 	var o configOptions
 	flags := append([]*command.Option{
 		command.String(&o.id, "id", "TARGET", "the config of this conversation").Alias("i"),
@@ -47,7 +47,7 @@ func newConfigShowCommand(g *settings) *cli.Command {
 	})
 }
 
-func runConfigShow(ctx context.Context, g *settings, o configOptions) error {
+func runConfigShow(ctx context.Context, g *Group, o configOptions) error {
 	root, err := g.WS.Root()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func runConfigShow(ctx context.Context, g *settings, o configOptions) error {
 }
 
 // writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON keeps them on one line.
-func (g *settings) writeValue(w *bufio.Writer, v profiles.Value) {
+func (g *Group) writeValue(w *bufio.Writer, v profiles.Value) {
 	text := "unset"
 	if v.Value != nil {
 		if b, err := console.EncodeJSON(v.Value, false); err == nil {

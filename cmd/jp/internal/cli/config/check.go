@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"jp/cmd/jp/internal/lint"
 )
 
-func newCheckCommand(g *settings) *cli.Command {
+// NewCheck is jp check.
+func NewCheck(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find out whether a query would start here, and what is wrong with config, profiles and tools",
 		About: "Everything that `jp profile check` and `jp tool check` look at, and then a query, as far as its first request to the " +

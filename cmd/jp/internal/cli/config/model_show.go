@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-func newModelShowCommand(g *settings) *cli.Command {
+func newModelShowCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "show", Slow: true, Summary: "show what is known about a model", Args: "MODEL", Min: 1, Max: 1,
 		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",

@@ -1,4 +1,12 @@
-package cli
+// Package config is the verbs of jp config, profile, model and tool, and jp check: what an agent is
+// and can do, shown, checked and changed.
+//
+// A [Group] is what they share; each verb has a file. Most read config as a run does, behind the
+// gate. profile ls, profile show and the checks review a workspace that need not be trusted; model
+// ls and model show leave one out that is not. What config set, config fmt and profile import write
+// is checked first and written under one lock. A trusted workspace stays trusted by that, with just
+// these bytes.
+package config
 
 import (
 	"strings"
@@ -13,8 +21,8 @@ import (
 	"jp/cmd/jp/internal/workspace"
 )
 
-// settings is what the verbs of jp config, profile, model and tool share.
-type settings struct {
+// Group is what the verbs of jp config, profile, model and tool share.
+type Group struct {
 	Con    *console.Console
 	WS     *workspace.Workspace
 	Env    *run.Env
@@ -22,15 +30,17 @@ type settings struct {
 	Review *review.Reviewer
 }
 
-func newConfigCommand(g *settings) *cli.Command {
+// New is jp config.
+func New(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "config", Summary: "show, explain and change the config",
 		About: "What an agent of this workspace is and can do, resolved from all layers.",
-		Subs:  []*cli.Command{newConfigShowCommand(g), newConfigExplainCommand(g), newConfigSetCommand(g), newConfigFormatCommand(g)},
+		Subs:  []*cli.Command{newShowCommand(g), newExplainCommand(g), newSetCommand(g), newFormatCommand(g)},
 	})
 }
 
-func newProfileCommand(g *settings) *cli.Command {
+// NewProfile is jp profile.
+func NewProfile(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "profile", Summary: "list, show, check and import agent profiles",
 		About: "A profile is one config file that says what an agent is and can do.",
@@ -38,7 +48,8 @@ func newProfileCommand(g *settings) *cli.Command {
 	})
 }
 
-func newModelCommand(g *settings) *cli.Command {
+// NewModel is jp model.
+func NewModel(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "model", Summary: "list and show models, with windows and prices",
 		About: "A model is provider/model, or an alias of [providers.llm.aliases]. Built-in providers: " + builtinNames() +
@@ -55,7 +66,8 @@ func builtinNames() string {
 	return strings.Join(names, ", ")
 }
 
-func newToolCommand(g *settings) *cli.Command {
+// NewTool is jp tool.
+func NewTool(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "tool", Summary: "list, show, check and run tools",
 		About: "The tools that an agent of this workspace holds: those that the config enables.",

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"jp/profiles"
 )
 
-func newProfileListCommand(g *settings) *cli.Command {
+func newProfileListCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "ls", Paged: true, Summary: "list the profiles that --cfg finds by name",
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",

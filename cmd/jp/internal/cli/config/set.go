@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -27,7 +27,7 @@ type settingWritten struct {
 	Holds bool   `json:"holds"` // nothing that is read later says otherwise
 }
 
-func newConfigSetCommand(g *settings) *cli.Command {
+func newSetCommand(g *Group) *cli.Command {
 	var user bool
 	return g.Tree.Command(command.Spec{
 		Name: "set", Summary: "change settings in a config file", Args: "KEY=VALUE...", Min: 1, Max: -1,
@@ -46,7 +46,7 @@ func newConfigSetCommand(g *settings) *cli.Command {
 	})
 }
 
-func runConfigSet(ctx context.Context, g *settings, user bool, args []string) error {
+func runConfigSet(ctx context.Context, g *Group, user bool, args []string) error {
 	if !user {
 		if _, err := g.WS.Root(); err != nil {
 			return err
@@ -130,7 +130,7 @@ func runConfigSet(ctx context.Context, g *settings, user bool, args []string) er
 
 // checkWritten resolves config as it would be with text in the place of file, and looks at the models that it names and, in a
 // workspace, at the tools that it enables.
-func (g *settings) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
+func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)
 	if err != nil {

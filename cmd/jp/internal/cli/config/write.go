@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 // editedFile is a config file that jp changes on a person's behalf. One of the workspace was trusted with just these bytes, and is
 // with those that replace them; nothing else becomes trusted by that.
 type editedFile struct {
-	group *settings
+	group *Group
 	name  string // how config names it, absolute
 	path  string // where it is: what a link to the user's own leads to
 	key   string // by slash path below the workspace; "" = the user's own
@@ -28,7 +28,7 @@ type editedFile struct {
 }
 
 // lockConfig keeps other jp from changing config files of this user until unlock.
-func (g *settings) lockConfig(ctx context.Context) (unlock func(), err error) {
+func (g *Group) lockConfig(ctx context.Context) (unlock func(), err error) {
 	dir := g.Con.StateDir()
 	if dir == "" {
 		return nil, errors.New("neither XDG_STATE_HOME nor HOME says where locks are")
@@ -40,7 +40,7 @@ func (g *settings) lockConfig(ctx context.Context) (unlock func(), err error) {
 }
 
 // userConfig is the user's config.toml, under lockConfig.
-func (g *settings) userConfig() (editedFile, error) {
+func (g *Group) userConfig() (editedFile, error) {
 	dir := profiles.UserDir(g.Con.Env.Environ)
 	if dir == "" {
 		return editedFile{}, exit.NotFoundf("config: neither XDG_CONFIG_HOME nor HOME says where yours is")
@@ -55,7 +55,7 @@ func (g *settings) userConfig() (editedFile, error) {
 }
 
 // workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in the state that is trusted.
-func (g *settings) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
+func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
 	f := editedFile{group: g, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
 	if info, err := os.Lstat(f.path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -71,7 +71,7 @@ func (g *settings) workspaceConfig(files *trust.Files, key string) (editedFile, 
 }
 
 // trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
-func (g *settings) trustedNow(ctx context.Context) (*trust.Files, error) {
+func (g *Group) trustedNow(ctx context.Context) (*trust.Files, error) {
 	if _, err := g.WS.Gate.Pass(ctx); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (f *editedFile) read() error {
 
 // replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has
 // that lock: left behind in .jp by a jp that was killed, it would be a file that nobody trusted.
-func (g *settings) replaceConfig(file string, data []byte, mode fs.FileMode) error {
+func (g *Group) replaceConfig(file string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Join(g.Con.StateDir(), "config.writing")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"jp/cmd/jp/internal/lint"
 )
 
-func newProfileCheckCommand(g *settings) *cli.Command {
+func newProfileCheckCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with profiles", Args: "[FILE...]", Max: -1,
 		About: "Reads the given profiles, or the workspace's config with all its profiles, and does nothing that they say; the " +

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 	"jp/profiles"
 )
 
-func newConfigFormatCommand(g *settings) *cli.Command {
+func newFormatCommand(g *Group) *cli.Command {
 	var check, user bool
 	return g.Tree.Command(command.Spec{
 		Name: "fmt", Summary: "bring config files into the usual form", Args: "[FILE...]", Max: -1,
@@ -42,7 +42,7 @@ func newConfigFormatCommand(g *settings) *cli.Command {
 	})
 }
 
-func runConfigFormat(ctx context.Context, g *settings, check, user bool, args []string) error {
+func runConfigFormat(ctx context.Context, g *Group, check, user bool, args []string) error {
 	if !check && !user {
 		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err
@@ -101,7 +101,7 @@ func runConfigFormat(ctx context.Context, g *settings, check, user bool, args []
 }
 
 // formatted are the files that are meant, in the order of their names.
-func (g *settings) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
+func (g *Group) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
 	if user {
 		f, err := g.userConfig()
 		if err == nil && !f.had {

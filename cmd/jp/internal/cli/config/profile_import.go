@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ type importOptions struct {
 	as    command.Maybe[string]
 }
 
-func newProfileImportCommand(g *settings) *cli.Command {
+func newProfileImportCommand(g *Group) *cli.Command {
 	var o importOptions
 	return g.Tree.Command(command.Spec{
 		Name: "import", Summary: "make profiles of other programs' agent files", Args: "FILE...", Min: 1, Max: -1,
@@ -83,7 +83,7 @@ type imported struct {
 	odd  string     // how the file had to be read
 }
 
-func runProfileImport(ctx context.Context, g *settings, o importOptions, args []string) error {
+func runProfileImport(ctx context.Context, g *Group, o importOptions, args []string) error {
 	root, err := g.WS.Root()
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func runProfileImport(ctx context.Context, g *settings, o importOptions, args []
 }
 
 // writeImported writes what was made, or would be.
-func (g *settings) writeImported(list []imported, check bool) error {
+func (g *Group) writeImported(list []imported, check bool) error {
 	if g.Con.JSON() {
 		return g.Con.Document(list)
 	}
@@ -164,7 +164,7 @@ func (g *settings) writeImported(list []imported, check bool) error {
 }
 
 // readImport makes the profile of one file.
-func (g *settings) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
+func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOptions, arg string) (imported, error) {
 	file := g.Con.Abs(arg)
 	format := o.from
 	if format == "" {
@@ -255,7 +255,7 @@ func (g *settings) readImport(ctx context.Context, cfg profiles.Config, o import
 }
 
 // chooseTools says what an agent holds whose file lists nothing: what --tools names, or what somebody answers.
-func (g *settings) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
+func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
 		return run.NamesIn("--tools", []string{o.tools.Value})
 	}
@@ -296,7 +296,7 @@ func heldTools(names []string) ([]foreign.Held, error) {
 }
 
 // foreignModel is what a file's model is called here, "" when that is not known.
-func (g *settings) foreignModel(cfg profiles.Config, f foreign.Agent) string {
+func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
 		_, err := model.Lookup(id, g.Env.Providers(cfg))
 		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
@@ -323,7 +323,7 @@ func foreignFamily(name string) string {
 }
 
 // writeImports writes all profiles or none, as one step with the record of trust. Each is read as config first.
-func (g *settings) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
+func (g *Group) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
 	unlock, err := g.lockConfig(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"jp/profiles"
 )
 
-func newToolCheckCommand(g *settings) *cli.Command {
+func newToolCheckCommand(g *Group) *cli.Command {
 	var directives []profiles.Directive
 	return g.Tree.Command(command.Spec{
 		Name: "check", Summary: "find what is wrong with tools",

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ type profileShown struct {
 	Settings []profiles.Value `json:"settings"` // those it gives
 }
 
-func newProfileShowCommand(g *settings) *cli.Command {
+func newProfileShowCommand(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "show", Paged: true, Summary: "show what an agent under a profile is and can do", Args: "PROFILE",
 		About: "PROFILE is what --cfg takes: a name, a path or builtin:NAME. The profile is resolved as a sub-agent gets it, on " +
@@ -74,7 +74,7 @@ func newProfileShowCommand(g *settings) *cli.Command {
 	})
 }
 
-func (g *settings) writeProfile(w *bufio.Writer, s profileShown) error {
+func (g *Group) writeProfile(w *bufio.Writer, s profileShown) error {
 	fmt.Fprintf(w, "profile  %s (%s)\nfile     %s\nsha256   %s\nmodel    %s\n",
 		unseen.Spell(s.Name), s.Source, unseen.Spell(s.Arg), s.SHA256, wording.Either(s.Model == "", "none", unseen.Spell(s.Model)))
 	fmt.Fprintf(w, "\ntools:\n")

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -36,7 +36,7 @@ type layerValue struct {
 	State string `json:"state"` // holds, covered (a later one says otherwise), dropped (a reset or the stored config took it out)
 }
 
-func newConfigExplainCommand(g *settings) *cli.Command {
+func newExplainCommand(g *Group) *cli.Command {
 	var o configOptions
 	return g.Tree.Command(command.Spec{
 		Name: "explain", Paged: true, Summary: "show every layer that says something about a setting", Args: "[KEY]", Max: 1,
@@ -80,7 +80,7 @@ func newConfigExplainCommand(g *settings) *cli.Command {
 }
 
 // writeSettings lists settings, whatever holds here.
-func (g *settings) writeSettings(list []profiles.Setting) error {
+func (g *Group) writeSettings(list []profiles.Setting) error {
 	if g.Con.JSON() {
 		return g.Con.Document(list)
 	}
@@ -118,7 +118,7 @@ func explained(r *profiles.Resolved, s profiles.Setting) keyExplained {
 	return e
 }
 
-func (g *settings) writeExplained(w *bufio.Writer, e keyExplained) error {
+func (g *Group) writeExplained(w *bufio.Writer, e keyExplained) error {
 	line := func(text string) { fmt.Fprintln(w, term.Line(text)) }
 	about := e.Key
 	if e.Kind != "" {
