@@ -2,6 +2,7 @@ package jsondoc
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -108,4 +109,43 @@ func TestMembers(t *testing.T) {
 			t.Errorf("Members(%q) = %v", in, ms)
 		}
 	}
+}
+
+// FuzzMembers: an object that is taken apart and put together is the same; a key that it has twice is
+// found; what Strict accepts is JSON, and nothing of it is lost.
+func FuzzMembers(f *testing.F) {
+	f.Add(`{"a":1,"b":[{"c":null}],"\u0061":"x"}`)
+	f.Add(`{"query":"q","QUERY":"r"} `)
+	f.Add(`[{"a":{"a":{}}},{"a":"a","b":"a"}]`)
+	f.Fuzz(func(t *testing.T, in string) {
+		var v struct {
+			Query string          `json:"query"`
+			Below json.RawMessage `json:"below"`
+		}
+		strict := Strict([]byte(in), &v)
+		if !json.Valid([]byte(in)) {
+			if strict == nil {
+				t.Fatalf("Strict accepts %q", in)
+			}
+			return
+		}
+		ms, err := Members([]byte(in))
+		if err != nil {
+			return // no object
+		}
+		names := map[string]bool{}
+		for _, m := range ms {
+			names[m.Name] = true
+		}
+		if _, twice := RepeatedKey([]byte(in)); !twice && len(names) < len(ms) {
+			t.Errorf("RepeatedKey(%q) finds none", in)
+		}
+		if strict == nil && (len(ms) > 2 || len(names) < len(ms)) {
+			t.Errorf("Strict accepts %q", in)
+		}
+		again, err := Members(Object(ms))
+		if err != nil || !reflect.DeepEqual(again, ms) {
+			t.Errorf("Members(Object(%q)) = %v, %v, want %v", in, again, err, ms)
+		}
+	})
 }
