@@ -1,8 +1,10 @@
-// Package attach reads what a person adds to a request: files, folders and pages. What it returns holds the bytes
-// themselves, so that the request says the same when it is replayed, whatever became of the file or the page.
+// Package attach reads what a person adds to a request: files, folders and pages. It returns the
+// bytes themselves, so that the request is the same when it is replayed, even if the file or the
+// page has changed.
 //
-// A Reader reads for one request and bounds all of it. Nothing is cut: what is too large, or is no text, is an error that
-// names it; only of a folder is what is no text left out, images too, and Notice told so.
+// A Reader reads for one request and bounds all of it. Nothing is cut: a file that is too large, or
+// is not text, is an error with its name. From a folder, files that are not text are left out,
+// images too, and Notice is called.
 package attach
 
 import (
@@ -15,38 +17,38 @@ import (
 	"jp/convstore"
 )
 
-// What a request may hold, in bytes.
+// Bounds of a request, in bytes.
 const (
-	MaxOne = 1 << 20 // of one file, page or output
-	MaxAll = 4 << 20 // of all texts together
+	MaxOne = 1 << 20 // one file, page or output
+	MaxAll = 4 << 20 // all texts together
 
-	MaxImage  = 7 << 19  // of one image, 3.5 MiB: providers take 5 MB in base64
-	MaxImages = 16 << 20 // of all images together
+	MaxImage  = 7 << 19  // one image, 3.5 MiB: providers take 5 MB in base64
+	MaxImages = 16 << 20 // all images together
 
-	MaxFiles = 500 // in one folder
+	MaxFiles = 500 // number of files from one folder
 )
 
 // Reader reads the attachments of one request. Not safe for concurrent use.
 type Reader struct {
-	Dir       string       // where relative paths start, absolute; "" = it is gone
-	Workspace string       // whose .gitignore files count for the folders in it
-	Notice    func(string) // told what of a folder was left out; never nil
+	Dir       string       // folder of relative paths, absolute; "" = it does not exist any more
+	Workspace string       // folder whose .gitignore files count for all folders in it
+	Notice    func(string) // gets what was left out of a folder; never nil
 
-	used   int // bytes of text
-	images int // bytes of images
+	used   int // bytes of text so far
+	images int // bytes of images so far
 }
 
-// Text is an attachment of text that is at hand.
+// Text returns an attachment with this text.
 func (r *Reader) Text(source, text string) (convstore.Attachment, error) {
 	return r.keep(source, "text/plain", []byte(text))
 }
 
-// Bytes is an attachment of bytes that are at hand: text, or an image.
+// Bytes returns an attachment with these bytes: text, or an image.
 func (r *Reader) Bytes(source string, b []byte) (convstore.Attachment, error) {
 	return r.keep(source, "text/plain", b)
 }
 
-// Image reports whether b is a picture that models read, and its media type.
+// Image returns the media type of a picture, and reports whether b is one that models read.
 func Image(b []byte) (mediaType string, ok bool) {
 	mediaType = http.DetectContentType(b)
 	switch mediaType {
@@ -56,7 +58,7 @@ func Image(b []byte) (mediaType string, ok bool) {
 	return "", false
 }
 
-// picture makes an attachment of an image.
+// picture returns an attachment with an image.
 func (r *Reader) picture(source, mediaType string, b []byte) (convstore.Attachment, error) {
 	switch {
 	case len(b) > MaxImage:
@@ -68,7 +70,7 @@ func (r *Reader) picture(source, mediaType string, b []byte) (convstore.Attachme
 	return convstore.Attachment{Source: strings.ToValidUTF8(source, "\uFFFD"), MediaType: mediaType, Data: b}, nil
 }
 
-// keep makes an attachment of bytes that are text or an image.
+// keep returns an attachment with bytes, which must be text or an image.
 func (r *Reader) keep(source, mediaType string, b []byte) (convstore.Attachment, error) {
 	if kind, ok := Image(b); ok {
 		return r.picture(source, kind, b)

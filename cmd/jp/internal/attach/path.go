@@ -14,7 +14,7 @@ import (
 	"jp/tools/fs"
 )
 
-// File reads a file of text, or an image. Its source is path as it was given.
+// File reads a file of text, or an image. The source of the attachment is path as it was given.
 func (r *Reader) File(path string) (convstore.Attachment, error) {
 	full, err := r.absolute(path)
 	if err != nil {
@@ -25,15 +25,17 @@ func (r *Reader) File(path string) (convstore.Attachment, error) {
 		return convstore.Attachment{}, named(path, err)
 	}
 	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1)) // what is larger says so in keep, by what it is
+	// keep has an error for what is larger, which depends on its kind
+	b, err := io.ReadAll(io.LimitReader(f, MaxImage+1))
 	if err != nil {
 		return convstore.Attachment{}, named(path, err)
 	}
 	return r.keep(path, "text/plain", b)
 }
 
-// Path reads a file, or the files of text in and below a folder: those that .gitignore files do not exclude, in the
-// order of their paths, without following links. A folder without any is an error.
+// Path reads a file, or the text files in and below a folder that .gitignore files do not exclude.
+// They are in the order of their paths. Links are not followed. A folder without such files is an
+// error.
 func (r *Reader) Path(ctx context.Context, path string) ([]convstore.Attachment, error) {
 	full, err := r.absolute(path)
 	if err != nil {
@@ -91,7 +93,7 @@ func (r *Reader) absolute(path string) (string, error) {
 	return filepath.Join(r.Dir, path), nil
 }
 
-// named is err with the path as it was given in front.
+// named returns err with the path as it was given in front.
 func named(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, files.Reason(err))
 }

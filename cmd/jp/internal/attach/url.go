@@ -18,13 +18,14 @@ import (
 	"jp/convstore"
 )
 
-// fetchTimeout bounds a page, from the first byte sent to the last one read.
+// fetchTimeout is the most time for a page, from the first byte that is sent to the last one that
+// is read.
 const fetchTimeout = 30 * time.Second
 
-// maxRedirects bounds how often a page may send us elsewhere.
+// maxRedirects is the most redirects that are followed.
 const maxRedirects = 5
 
-// IsURL reports whether a reference names a page rather than a file.
+// IsURL reports whether a reference names a page and not a file.
 func IsURL(ref string) bool {
 	scheme, _, ok := strings.Cut(ref, "://")
 	return ok && scheme != "" && !strings.ContainsFunc(scheme, func(c rune) bool {
@@ -32,21 +33,22 @@ func IsURL(ref string) bool {
 	})
 }
 
-// FetchError is a page that could not be had.
+// FetchError says that a page could not be read.
 type FetchError struct {
-	URL string // without the values of its query
+	URL string // address without the values of its query
 	Err error
 }
 
 func (e *FetchError) Error() string { return e.URL + ": " + e.Err.Error() }
 func (e *FetchError) Unwrap() error { return e.Err }
 
-// URL reads a page of text, or an image, over https; over http only from this machine. It follows redirects to public hosts, and to
-// the one that was named: a page cannot have us read what only this machine or its network can see. Cookies and keys are
-// not sent. A page that could not be had is a *FetchError.
+// URL reads a page of text, or an image, over https, or over http from this machine. It follows
+// redirects to public hosts and to the host of ref: no page can make jp read what only this machine
+// or its network can reach. It sends no cookies and no keys. A page that cannot be read is a
+// *FetchError.
 func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, error) {
 	var none convstore.Attachment
-	name := withoutValues(ref) // in all that is said of it
+	name := withoutValues(ref) // for messages and for the attachment
 	u, err := url.Parse(ref)
 	switch {
 	case err != nil:
@@ -92,7 +94,8 @@ func (r *Reader) URL(ctx context.Context, ref string) (convstore.Attachment, err
 	return r.keep(name, kind, b)
 }
 
-// withoutValues is an address as models and people read it and conversations keep it: values of its query may be keys or signatures.
+// withoutValues returns an address without the values of its query, which may be keys or
+// signatures. Models, people and the store get only that.
 func withoutValues(ref string) string {
 	before, query, ok := strings.Cut(ref, "?")
 	if !ok {
@@ -119,7 +122,7 @@ func isASCII(b []byte) bool {
 	return true
 }
 
-// unread says why a page was not read.
+// unread returns why a page was not read.
 func unread(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return &FetchError{name, context.Cause(ctx)}
@@ -131,14 +134,16 @@ func unread(ctx context.Context, name string, err error) error {
 	return &FetchError{name, err}
 }
 
-// errPrivate is a redirect to where only this machine can reach.
+// errPrivate is the error of a redirect to an address that is not public.
 var errPrivate = errors.New("leads to an address that is not public, which is not followed")
 
-// newClient returns a client that reads first, and of what first leads to only what everybody can read.
+// newClient returns a client that reads first, and follows redirects of it only to what everybody
+// can read.
 func newClient(first *url.URL) *http.Client {
-	var moved, proxied atomic.Bool // the request that is being made is not to first's host; it goes through a proxy
+	// whether the current request is to another host than first's; whether it uses a proxy
+	var moved, proxied atomic.Bool
 	dialer := &net.Dialer{Timeout: 15 * time.Second}
-	// The address is checked as it is dialed: a name may mean something else by then.
+	// The address is checked when it is dialed, because a name may resolve to another address then.
 	dialer.Control = func(_, address string, _ syscall.RawConn) error {
 		if at, err := netip.ParseAddrPort(address); moved.Load() && !proxied.Load() && (err != nil || !isPublic(at.Addr())) {
 			return errPrivate
@@ -172,14 +177,14 @@ func newClient(first *url.URL) *http.Client {
 	}
 }
 
-// isLoopback reports whether a host is this machine, by its name alone.
+// isLoopback reports whether the name of a host means this machine.
 func isLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// isPublic reports whether everybody reaches the same host at ip.
+// isPublic reports whether ip is the same host for everybody.
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	for _, shared := range []string{

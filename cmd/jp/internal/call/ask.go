@@ -13,11 +13,13 @@ import (
 // wish is the byte that asks for a connection.
 const wish = 'c'
 
-// ErrEnded is returned by Ask when the tool call, or the jp that it is of, ended before the command did.
+// ErrEnded is returned by Ask where the tool call, or the jp that runs the tool, ended before the
+// command.
 var ErrEnded = errors.New("the tool call that this jp belongs to has ended")
 
-// Ask has the jp at the other end of descriptor fd, a number as tools.CallVariable gives it, run a command line, and returns
-// its exit status. args do not hold the program's name. stdin is read when the command does, and may be left being read.
+// Ask has the jp at the other end of descriptor fd run a command line, and returns its exit status.
+// fd is a number, the value of tools.CallVariable. args are without the program's name. stdin is
+// read if the command reads it; a Read of it may still be running when Ask returns.
 func Ask(fd string, args []string, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
 	body, err := encodeArgs(args)
 	if err != nil {
@@ -59,7 +61,7 @@ func Ask(fd string, args []string, stdin io.Reader, stdout, stderr io.Writer) (s
 	}
 }
 
-// ended tells a peer that went away from one that talks nonsense.
+// ended returns ErrEnded where the peer went away, and err where it broke the protocol.
 func ended(err error) error {
 	if bad := (*frameError)(nil); errors.As(err, &bad) {
 		return err
@@ -67,7 +69,7 @@ func ended(err error) error {
 	return ErrEnded
 }
 
-// feed sends stdin. An error shows where the answer is read.
+// feed sends stdin. Whoever reads the answer gets its errors.
 func feed(line io.Writer, stdin io.Reader) {
 	buf := make([]byte, maxChunk)
 	for {
@@ -106,7 +108,8 @@ func connect(number string) (*os.File, error) {
 			return nil, ErrEnded
 		}
 	}
-	// Other processes ask over the same socket. Whichever connection comes, it is one that nobody else has.
+	// Other processes ask over the same socket. Any connection that comes will do: nobody else gets
+	// the same one.
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(4))
 	for {

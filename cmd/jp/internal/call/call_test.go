@@ -159,8 +159,8 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// The end of the call ends everything, with peers that speak, wait, or read nothing; and what still has the socket then
-// is told so.
+// The end of the call ends everything, with peers that speak, wait, or read nothing; and what still
+// has the socket then is told so.
 func TestClose(t *testing.T) {
 	var began sync.WaitGroup
 	began.Add(2)

@@ -17,13 +17,14 @@ import (
 
 // Request is one command line of a jp inside a tool.
 type Request struct {
-	Args           []string  // without the program's name
-	Stdin          io.Reader // asked of the jp inside when it is first read; ends with an error above MaxInput bytes
-	Stdout, Stderr io.Writer // kept until the command has ended; Stdout fails above MaxOutput bytes
+	Args []string // arguments without the program's name
+	// stdin of the jp inside, sent from the first Read on; an error after MaxInput bytes
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer // sent when the command has ended; Stdout fails after MaxOutput bytes
 }
 
-// Handler runs one command line and returns its exit status. ctx ends when the jp inside goes away, or the call ends.
-// It is called from several goroutines.
+// Handler runs one command line and returns its exit status. ctx ends when the jp inside goes away,
+// or the call ends. It is called from several goroutines.
 type Handler func(ctx context.Context, r Request) (status int)
 
 // errGone is the cause of a context whose jp inside went away.
@@ -36,7 +37,7 @@ type Line struct {
 	done         chan struct{}
 }
 
-// Open begins to serve. The caller closes the Line. ctx is that of the call.
+// Open returns a Line that serves a call. The caller closes it. ctx is that of the call.
 func Open(ctx context.Context, handle Handler) (*Line, error) {
 	ours, theirs, err := proc.Pair()
 	if err != nil {
@@ -48,16 +49,16 @@ func Open(ctx context.Context, handle Handler) (*Line, error) {
 	go func() {
 		defer close(l.done)
 		s.accept(ctx, ours)
-		ours.Close() // who waits for a connection learns that none comes
+		ours.Close() // so that whoever waits for a connection gets an error
 		s.work.Wait()
 	}()
 	return l, nil
 }
 
-// Socket is the end for the tool. The Line owns it.
+// Socket returns the end for the tool. The Line owns it.
 func (l *Line) Socket() *os.File { return l.theirs }
 
-// Close ends what was begun over the line, and returns when it has ended.
+// Close ends the commands that still run, and returns when they have ended.
 func (l *Line) Close() {
 	l.end(ErrEnded)
 	l.ours.Close()
@@ -71,7 +72,8 @@ type server struct {
 	work   sync.WaitGroup
 }
 
-// accept gives a connection to everyone who asks for one, as long as the socket is open and nothing else is said on it.
+// accept gives a connection to everyone who asks for one, until the socket is closed or somebody
+// sends anything else on it.
 func (s *server) accept(ctx context.Context, ctl *os.File) {
 	var b [1]byte
 	for {
@@ -102,7 +104,7 @@ func (s *server) accept(ctx context.Context, ctl *os.File) {
 	}
 }
 
-// send passes f on. It waits for a peer that does not read, until ctl is closed.
+// send sends f. Where nobody reads it waits, until ctl is closed.
 func send(ctl, f *os.File) error {
 	raw, err := ctl.SyscallConn()
 	if err != nil {
@@ -114,7 +116,7 @@ func send(ctl, f *os.File) error {
 		for {
 			_, sendErr = unix.SendmsgN(int(fd), []byte{wish}, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 			if sendErr != unix.EINTR {
-				// Too many descriptors under way is no reason to wait: nobody takes them.
+				// Too many descriptors were sent that nobody received: waiting would not help.
 				return sendErr != unix.EAGAIN
 			}
 		}
@@ -131,7 +133,8 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	defer reading.Wait()
 	defer conn.Close()
 	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })() // ends what waits for the peer
+	// ends a Read or Write that waits for the peer
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
 	_, body, err := readFrame(conn, string(frameArgs))
 	if err != nil {
@@ -159,7 +162,7 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	out, errOut := &outlet{most: MaxOutput}, &outlet{most: maxErrors}
 	status := s.handle(ctx, Request{Args: args, Stdin: in, Stdout: out, Stderr: errOut})
 	if ctx.Err() != nil {
-		return // nobody is there, or the call is over and the command was stopped
+		return // the peer has gone, or the call has ended and the command was stopped
 	}
 	in.silence()
 	for _, err := range []error{
@@ -173,26 +176,26 @@ func (s *server) serve(ctx context.Context, conn *os.File) {
 	}
 }
 
-// inlet is stdin as it comes in.
+// inlet is stdin as it comes from the peer.
 type inlet struct {
 	want func()
 
 	mu    sync.Mutex
 	cond  sync.Cond
 	asked bool
-	mute  bool // the command has ended: nothing is asked for any more
+	mute  bool // whether the command has ended: then nothing is asked for
 	buf   []byte
 	total int
-	end   error // what Read returns when buf is empty
+	end   error // error that Read returns when buf is empty
 }
 
-// Read asks for stdin when it is called first.
+// Read asks for stdin when it is called for the first time.
 func (in *inlet) Read(p []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.asked && !in.mute {
 		in.asked = true
-		in.want() // under the lock: not between the frames of an answer
+		in.want() // under the lock, so that it does not come between the frames of an answer
 	}
 	for len(in.buf) == 0 && in.end == nil {
 		in.cond.Wait()
@@ -205,7 +208,8 @@ func (in *inlet) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// put takes a frame; an empty one is the end. What comes after the end, unasked for, or above the bound is dropped.
+// put takes a frame; an empty one is the end. Frames after the end, without a wish, or above the
+// bound are dropped.
 func (in *inlet) put(b []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -237,7 +241,7 @@ func (in *inlet) silence() {
 	in.mute = true
 }
 
-// outlet keeps what a command writes.
+// outlet collects what a command writes.
 type outlet struct {
 	most int
 	mu   sync.Mutex

@@ -1,16 +1,18 @@
-// Package call carries command lines of a jp that runs inside a tool to the jp that the tool call is of.
+// Package call passes command lines of a jp that runs inside a tool to the jp that runs the tool.
 //
-// A tool with access.jp inherits one socket. It is not spoken on, since several processes hold it: a jp inside (Ask) writes
-// one byte, and is sent one end of a connection of its own. Over that go frames:
+// A tool with access.jp inherits one socket, which several processes of it may hold. So a jp inside
+// (Ask) only writes one byte to it, and gets one end of a connection of its own. On that connection
+// frames are sent:
 //
 //	jp inside -> owner   a  the arguments, once, first       owner -> jp inside   r  stdin is wanted
 //	                     i  stdin; empty at its end                                o  stdout
 //	                                                                               e  stderr
 //	                                                                               x  the exit status, last
 //
-// The peer is not trusted: it may be any program of the tool's. Everything it can send is bounded, at most Lines connections
-// are served at a time, nothing is sent before a command has ended but the wish for stdin, and all of it ends with the call. A
-// byte that makes no sense ends the connection; one on the inherited socket ends that.
+// The peer is not trusted: it may be any program of the tool. Everything that it can send is
+// bounded. At most Lines connections are served at a time. Before a command has ended nothing but
+// the wish for stdin is sent. All connections end with the call. An invalid byte ends the
+// connection; on the inherited socket it ends the service.
 package call
 
 import (
@@ -21,7 +23,7 @@ import (
 	"strings"
 )
 
-// Bounds. A query is text for a model; what a tool may return is below MaxOutput by far.
+// Bounds. A query is text for a model; what a tool may return is much less than MaxOutput.
 const (
 	Lines     = 8       // connections of one tool call served at a time; others wait
 	MaxArgs   = 1 << 20 // bytes of arguments
@@ -31,7 +33,8 @@ const (
 	maxChunk  = 64 << 10
 )
 
-// The kinds of frames: a byte, the length of the body in four (big endian), the body.
+// The kinds of frames. A frame is one byte for its kind, four for the length of its body (big
+// endian), and the body.
 const (
 	frameArgs   = 'a'
 	frameInput  = 'i'
@@ -41,7 +44,7 @@ const (
 	frameExit   = 'x'
 )
 
-// limits of the bodies, in bytes.
+// limits are the most bytes of a body, by kind.
 func frameLimit(kind byte) int {
 	switch kind {
 	case frameArgs:
@@ -54,7 +57,7 @@ func frameLimit(kind byte) int {
 	return 0
 }
 
-// A frameError is a peer that does not speak as it should.
+// A frameError says that the peer broke the protocol.
 type frameError struct{ msg string }
 
 func (e *frameError) Error() string { return "line: " + e.msg }
@@ -67,7 +70,8 @@ func writeFrame(w io.Writer, kind byte, body []byte) error {
 	return err
 }
 
-// readFrame reads one of the kinds that are allowed. io.EOF is the end between two frames.
+// readFrame reads a frame of one of the kinds that are allowed. io.EOF means that the peer ended
+// between two frames.
 func readFrame(r io.Reader, allowed string) (kind byte, body []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -103,7 +107,7 @@ func writeChunks(w io.Writer, kind byte, text []byte) error {
 	return nil
 }
 
-// encodeArgs joins arguments, each with a NUL byte behind it, which none can hold.
+// encodeArgs joins arguments, each with a NUL byte behind it, which no argument can have in it.
 func encodeArgs(args []string) ([]byte, error) {
 	var b []byte
 	for _, a := range args {

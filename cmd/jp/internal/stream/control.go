@@ -11,18 +11,19 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Control is a request of the client to this jp, beside the messages. Each is answered by one line.
+// Control is a request of the client to this jp that is not a message. Each is answered by one
+// line.
 type Control struct {
-	ID      string // of the request, which its answer names
+	ID      string // id of the request, which its answer names
 	Subtype string // Initialize, Interrupt, ...
 
-	Start        *Start // of Initialize
-	CancelQueued bool   // of Interrupt: messages that wait are dropped too
-	Mode         string // of SetPermissionMode
-	Err          error  // why Initialize is refused
+	Start        *Start // with Initialize
+	CancelQueued bool   // with Interrupt: whether messages that wait are dropped too
+	Mode         string // with SetPermissionMode
+	Err          error  // why Initialize is refused; nil = it is not
 }
 
-// The requests that are carried out.
+// Subtypes of the requests that are carried out.
 const (
 	Initialize        = "initialize"
 	Interrupt         = "interrupt"
@@ -32,8 +33,8 @@ const (
 // Start is what a client asks for before its first message.
 type Start struct {
 	Schema json.RawMessage // schema that each answer must match; nil = free text
-	Prompt string          // is added to the system prompt
-	Title  string          // of a new conversation
+	Prompt string          // text that is added to the system prompt
+	Title  string          // title of a new conversation
 }
 
 func readControl(id string, request json.RawMessage) (*Control, error) {
@@ -57,7 +58,8 @@ func readControl(id string, request json.RawMessage) (*Control, error) {
 	return c, nil
 }
 
-// readStart refuses what a client asks for and would not get. What only changes what is shown is left alone.
+// readStart parses a Start. It refuses what a client asks for and would not get, and ignores keys
+// that only change what is shown.
 func readStart(request json.RawMessage) (*Start, error) {
 	var r struct {
 		JSONSchema         json.RawMessage `json:"jsonSchema"`
@@ -95,12 +97,13 @@ func readStart(request json.RawMessage) (*Start, error) {
 	return s, nil
 }
 
-// empty reports whether a value of JSON holds nothing.
+// empty reports whether a JSON value has nothing in it.
 func empty(v json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", "{}", "[]", `""`}, string(bytes.TrimSpace(v)))
 }
 
-// promptText is a prompt that is a text or a list of texts; what is neither counts as a prompt, too.
+// promptText returns a prompt, which is a text or a list of texts. Any other value counts as a
+// prompt too.
 func promptText(v json.RawMessage) string {
 	var text string
 	var list []string
@@ -113,10 +116,10 @@ func promptText(v json.RawMessage) string {
 	return string(v)
 }
 
-// Answer is the line that answers a control request: with Err when it is not carried out.
+// Answer is the line that answers a control request. Err says why the request is not carried out.
 type Answer struct {
 	ID       string
-	Response any // an object; nil = the request is only acknowledged
+	Response any // object; nil = the request is only acknowledged
 	Err      error
 }
 
@@ -141,7 +144,8 @@ func (a Answer) Line() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// Initialized answers Initialize. Its lists are those that another agent offers there and are empty here.
+// Initialized answers Initialize. Its lists are empty: other agents offer something there, and jp
+// does not.
 type Initialized struct {
 	Commands              []struct{} `json:"commands"`
 	Agents                []struct{} `json:"agents"`
@@ -159,11 +163,12 @@ func NewInitialized() Initialized {
 	}
 }
 
-// Interrupted answers Interrupt: the messages that still wait, and those that were dropped, by the ids that their client gave.
+// Interrupted answers Interrupt: the messages that still wait, and those that were dropped, by the
+// ids of the client.
 type Interrupted struct {
 	StillQueued []string `json:"still_queued"`
 	Cancelled   []string `json:"cancelled,omitempty"`
 }
 
-// OutputStyle is the one way in which answers are written.
+// OutputStyle is the only output style.
 const OutputStyle = "default"

@@ -10,23 +10,24 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Input is a line that a client of `jp query --input-format=stream-json` writes on stdin, as other agents take it: the
-// message of a user, a control request, or the answer to one of ours.
+// Input is a line that a client of `jp query --input-format=stream-json` writes on stdin, in the
+// form that other agents take too: the message of a user, a control request, or the answer to a
+// request of ours.
 //
 //	{"type":"user","message":{"role":"user","content":"Why?"}}
 //	{"type":"control_request","request_id":"1","request":{"subtype":"interrupt"}}
 //
-// The content of a message is a text or a list of {"type":"text","text":"..."}, which are joined by newlines. Keys that
-// are not known are left alone. The zero value is a line that says nothing, such as keep_alive.
+// The content of a message is a text or a list of {"type":"text","text":"..."}, which are joined by
+// newlines. Unknown keys are ignored. The zero value is a line without meaning, such as keep_alive.
 type Input struct {
-	Text    string          // what the user says; "" = it is no message
-	UUID    string          // of the message, as its client named it; "" = it has none
-	Message json.RawMessage // the message as it came
-	Control *Control        // nil = it is no control request
-	Reply   *Reply          // nil = it is no answer to a Permission
+	Text    string          // what the user says; "" = the line is not a message
+	UUID    string          // id that the client gave the message; "" = none
+	Message json.RawMessage // message as it came
+	Control *Control        // nil = the line is not a control request
+	Reply   *Reply          // nil = the line does not answer a Permission
 }
 
-// ReadInput reads one line. A type that nobody would answer is an error.
+// ReadInput parses one line. A type that jp does not answer is an error.
 func ReadInput(line []byte) (Input, error) {
 	var l struct {
 		Type            string          `json:"type"`
@@ -42,7 +43,7 @@ func ReadInput(line []byte) (Input, error) {
 		return Input{}, jsondoc.Explain(err)
 	}
 	switch l.Type {
-	case "keep_alive", "control_cancel_request": // a request is answered at once: there is nothing to cancel
+	case "keep_alive", "control_cancel_request": // requests are answered at once, so there is nothing to cancel
 		return Input{}, nil
 	case "control_request":
 		c, err := readControl(l.RequestID, l.Request)
@@ -104,8 +105,9 @@ func userText(message json.RawMessage) (string, error) {
 	return text, nil
 }
 
-// OneMessage takes the lines of a client that is answered in another form than stream-json, where nobody would read the answer
-// to a request. Exactly one is a message of a user, and no line may be anything else.
+// OneMessage takes the lines of a client that gets its answer in another form than stream-json, so
+// that requests could not be answered. There must be exactly one message of a user, and no other
+// line.
 type OneMessage struct {
 	n    int
 	text string
@@ -134,7 +136,7 @@ func (m *OneMessage) Add(line []byte) error {
 	return nil
 }
 
-// Text returns the message once all lines were added.
+// Text returns the message after all lines were added.
 func (m *OneMessage) Text() (string, error) {
 	if m.text == "" {
 		return "", ErrNoMessage
@@ -142,5 +144,5 @@ func (m *OneMessage) Text() (string, error) {
 	return m.text, nil
 }
 
-// ErrNoMessage says that the input of a client has ended before it said anything.
+// ErrNoMessage says that the input of a client ended without a message.
 var ErrNoMessage = errors.New("no message; want one line of type user")

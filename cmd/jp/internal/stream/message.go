@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 )
 
-// Message is a reply of the model in the shape of the Anthropic API, as other agents stream it.
+// Message is a reply of the model in the form of the Anthropic API, which other agents stream.
 type Message struct {
 	ID           string   `json:"id"`
 	Type         string   `json:"type"` // "message"
 	Role         string   `json:"role"` // "assistant"
 	Model        string   `json:"model"`
 	Content      []Block  `json:"content"`
-	StopReason   *string  `json:"stop_reason"`   // nil when the reply was cut off
+	StopReason   *string  `json:"stop_reason"`   // nil = the reply was cut off
 	StopSequence *string  `json:"stop_sequence"` // always nil
 	Usage        APIUsage `json:"usage"`
 }
@@ -26,7 +26,7 @@ type Block struct {
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// APIUsage is Usage by the names of the Anthropic API.
+// APIUsage is Usage with the names of the Anthropic API.
 type APIUsage struct {
 	InputTokens              int64 `json:"input_tokens"`
 	OutputTokens             int64 `json:"output_tokens"`
@@ -41,7 +41,7 @@ type ResultUsage struct {
 	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
 }
 
-// NewResultUsage says u in both ways.
+// NewResultUsage returns u under both names.
 func NewResultUsage(u Usage) ResultUsage {
 	return ResultUsage{Usage: u, CacheReadInputTokens: u.CacheReadTokens, CacheCreationInputTokens: u.CacheWriteTokens}
 }
@@ -54,7 +54,8 @@ const (
 	StopRefusal   = "refusal"
 )
 
-// NewMessage makes a message of what the model said; stop is one of the reasons, or "" when the reply was cut off.
+// NewMessage returns what the model said as a message. stop is one of the stop reasons, or "" for a
+// reply that was cut off.
 func NewMessage(id, model, text, stop string, calls []ToolCall, u Usage) Message {
 	m := Message{
 		ID: id, Type: "message", Role: "assistant", Model: model, Content: []Block{},
@@ -72,11 +73,12 @@ func NewMessage(id, model, text, stop string, calls []ToolCall, u Usage) Message
 	return m
 }
 
-// User is what the model is told: the result of a call or, as a replay, the message of a client as it came.
+// User is a message to the model: the result of a call or, as a replay, the message of a client as
+// it came.
 type User struct {
 	Message  json.RawMessage `json:"message"`
 	IsReplay bool            `json:"isReplay,omitempty"`
-	UUID     string          `json:"-"` // id that the client gave the message; "" = one is made
+	UUID     string          `json:"-"` // id that the client gave the message; "" = a new one
 }
 
 // ResultBlock is the result of a call.
@@ -87,19 +89,20 @@ type ResultBlock struct {
 	IsError   bool   `json:"is_error"`
 }
 
-// NewUser is a ToolResult for readers of other agents' streams: a message in the shape of the Anthropic API.
+// NewUser returns a ToolResult for readers of other agents' streams: a message in the form of the
+// Anthropic API.
 func NewUser(r *ToolResult) *User {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // nothing in it can fail to be encoded
+	_ = enc.Encode(struct { // every field can be encoded
 		Role    string        `json:"role"`
 		Content []ResultBlock `json:"content"`
 	}{"user", []ResultBlock{{Type: "tool_result", ToolUseID: r.ID, Content: r.Text, IsError: r.IsError}}})
 	return &User{Message: bytes.TrimSpace(b.Bytes())}
 }
 
-// NewReplay is the message of a client, once more.
+// NewReplay repeats the message of a client.
 func NewReplay(in Input) *User { return &User{Message: in.Message, IsReplay: true, UUID: in.UUID} }
 
 // Subtypes of a result.

@@ -1,7 +1,8 @@
 package stream
 
-// Partial is a step in which an assistant message comes, as the Anthropic API streams it: message_start, the blocks one after
-// the other, message_delta, message_stop. The complete message follows as an Assistant.
+// Partial is one step of an assistant message, as the Anthropic API streams it: message_start, the
+// blocks one after the other, message_delta, message_stop. The complete message follows as an
+// Assistant.
 type Partial struct {
 	Event Event `json:"event"`
 }
@@ -9,14 +10,14 @@ type Partial struct {
 // Event is a step of a message.
 type Event struct {
 	Type         string    `json:"type"`
-	Message      *Message  `json:"message,omitempty"`       // of message_start, without content
-	Index        *int      `json:"index,omitempty"`         // of a block
-	ContentBlock *Opened   `json:"content_block,omitempty"` // of content_block_start
-	Delta        *Delta    `json:"delta,omitempty"`         // of content_block_delta and message_delta
-	Usage        *APIUsage `json:"usage,omitempty"`         // of message_delta
+	Message      *Message  `json:"message,omitempty"`       // with message_start, without content
+	Index        *int      `json:"index,omitempty"`         // index of a block
+	ContentBlock *Opened   `json:"content_block,omitempty"` // with content_block_start
+	Delta        *Delta    `json:"delta,omitempty"`         // with content_block_delta and message_delta
+	Usage        *APIUsage `json:"usage,omitempty"`         // with message_delta
 }
 
-// Opened is a block whose content is still to come.
+// Opened is a block whose content follows.
 type Opened struct {
 	Type  string    `json:"type"` // "text", "tool_use"
 	Text  *string   `json:"text,omitempty"`
@@ -25,7 +26,7 @@ type Opened struct {
 	Input *struct{} `json:"input,omitempty"`
 }
 
-// Delta is what a block or the message gains.
+// Delta is what is added to a block, or to the message.
 type Delta struct {
 	Type        string  `json:"type,omitempty"` // "text_delta", "input_json_delta"; "" in a message_delta
 	Text        string  `json:"text,omitempty"`
@@ -33,14 +34,15 @@ type Delta struct {
 	StopReason  *string `json:"stop_reason,omitempty"`
 }
 
-// Parts makes the steps of one message after the other out of what a model says. The zero value has begun none.
+// Parts turns what a model says into the steps of messages, one message after the other. In the
+// zero value no message has begun.
 type Parts struct {
 	Model string
 	Write func(Line)
-	NewID func() string // of a message
+	NewID func() string // makes the id of a message
 
-	id   string // of the message that has begun; "" = none has
-	text bool   // its first block is open
+	id   string // id of the message that has begun; "" = none has
+	text bool   // whether its first block is open
 }
 
 // Text adds to the message.
@@ -56,7 +58,7 @@ func (p *Parts) Text(delta string) {
 	p.delta(0, Delta{Type: "text_delta", Text: delta})
 }
 
-// End completes the message with what m has beside the text, and gives m the id that the message began with.
+// End completes the message with what m has besides the text, and sets in m the id of the message.
 func (p *Parts) End(m *Message) {
 	p.begin()
 	m.ID = p.id
@@ -65,7 +67,7 @@ func (p *Parts) End(m *Message) {
 		case b.Type == "tool_use":
 			p.open(i, Opened{Type: b.Type, ID: b.ID, Name: b.Name, Input: &struct{}{}})
 			p.delta(i, Delta{Type: "input_json_delta", PartialJSON: string(b.Input)})
-		case !p.text: // it was held back until it was checked
+		case !p.text: // the text was held back until it was checked
 			p.Text(b.Text)
 		}
 		p.step(Event{Type: "content_block_stop", Index: &i})

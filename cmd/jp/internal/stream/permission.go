@@ -10,12 +10,12 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Permission is a question of ours to the client: may this call run? Reply answers it.
+// Permission asks the client whether a call may run. Reply answers it.
 type Permission struct {
-	ID          string // of the request
+	ID          string // id of the request
 	Tool        string
 	Call        string
-	Input       json.RawMessage // the arguments, an object
+	Input       json.RawMessage // arguments, an object
 	Title       string          // one line that names the call
 	Description string          // what Input does not show; "" = nothing
 }
@@ -33,7 +33,7 @@ func (p Permission) Line() ([]byte, error) {
 	return controlLine("control_request", p.ID, request{"can_use_tool", p.Tool, p.Input, p.Call, p.Title, p.Description})
 }
 
-// Withdrawn is the line by which a question is taken back.
+// Withdrawn is the line that takes back a question.
 func Withdrawn(id string) ([]byte, error) { return controlLine("control_cancel_request", id, nil) }
 
 func controlLine(kind, id string, request any) ([]byte, error) {
@@ -45,14 +45,14 @@ func controlLine(kind, id string, request any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// Reply is what the client answers to a Permission.
+// Reply is the answer of the client to a Permission.
 type Reply struct {
-	ID        string // of the request
+	ID        string // id of the request
 	Allow     bool
-	Input     json.RawMessage // the arguments that it allows; nil = those that it was asked about
-	Reason    string          // of a no
-	Interrupt bool            // with a no: the run is to stop
-	Err       error           // why it is no answer
+	Input     json.RawMessage // arguments that it permits; nil = those that it was asked about
+	Reason    string          // why it denies the call
+	Interrupt bool            // whether the run shall stop too, where it denies the call
+	Err       error           // why the line is not a valid answer; nil = it is
 }
 
 func readReply(response json.RawMessage) (*Reply, error) {
@@ -89,8 +89,8 @@ func readReply(response json.RawMessage) (*Reply, error) {
 	return &Reply{ID: r.ID, Err: fmt.Errorf("the client's answer is none: its behavior is %q", brief.Prefix(a.Behavior, 64))}, nil
 }
 
-// Same reports whether the reply allows the call with the arguments that it was asked about. Clients write them anew: keys may be
-// in another order, and numbers in another form.
+// Same reports whether the reply permits the call with the arguments that it was asked about.
+// Clients encode them again: keys may be in another order, and numbers in another form.
 func (r Reply) Same(input json.RawMessage) bool {
 	if r.Input == nil {
 		return true

@@ -1,22 +1,24 @@
-// Package stream defines the JSON lines of jp: what `jp query --format=stream-json` writes on stdout is what a
-// child process tells its parent. One object per line, "\n" only, told apart by "type".
+// Package stream defines the JSON lines of jp: `jp query --format=stream-json` writes them on
+// stdout, and a child process writes the same to its parent. Each line is one object and ends with
+// "\n". Its "type" says what it is.
 //
 //	{"type":"system","subtype":"init",...}   once, first
 //	{"type":"stream_event",...}              a part of an assistant message, where the client asked for them (partial.go)
 //	{"type":"assistant",...}                 a complete assistant message, with the usage of its model call
 //	{"type":"tool_call",...}                 a call about to run
 //	{"type":"tool_result",...}               its end
-//	{"type":"user",...}                      the same once more, as readers of other agents' streams know it
-//	{"type":"wait",...}                      the model cannot be asked yet; and again, without a reason, when it can
-//	{"type":"compaction",...}                what is old was left out of what the model is sent
+//	{"type":"user",...}                      the same again, in the form of other agents' streams
+//	{"type":"wait",...}                      the model cannot be asked yet; without a reason: now it can
+//	{"type":"compaction",...}                the model is sent less of what is old from now on
 //	{"type":"delegation",...}                a change in a sub-agent, at any depth below
 //	{"type":"result",...}                    once, last; absent when the process was killed
 //
-// Each line also has session_id, the conversation of the run, parent_tool_use_id, the call of a tool that a sub-agent works
-// for and null in all that the run itself does, and uuid, its own. With these, with message in assistant and user and with what
-// result says twice, a program written for another agent's stream reads this one (message.go).
+// Each line also has session_id, the conversation of the run; parent_tool_use_id, the call of a
+// tool that a sub-agent works for, null for what the run itself does; and uuid, an id of the line.
+// With these, with message in assistant and user, and with the keys that result has under two
+// names, a program that was written for another agent's stream can read this one (message.go).
 //
-// A published key stays. Readers ignore types and keys that they do not know.
+// A published key is not removed. Readers ignore types and keys that they do not know.
 package stream
 
 import (
@@ -31,7 +33,8 @@ import (
 	"sync"
 )
 
-// Line is one of *Init, *Partial, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction, *Delegation, *Result or, when read, *Other.
+// Line is one of *Init, *Partial, *Assistant, *ToolCall, *ToolResult, *User, *Wait, *Compaction,
+// *Delegation, *Result or, when read, *Other.
 type Line interface{ kind() string }
 
 // Usage counts tokens.
@@ -70,7 +73,8 @@ func (u *USD) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// The permission modes of other agents that are what happens here: nobody is asked where nobody can be.
+// The permission modes of other agents that mean what jp does: nobody is asked where nobody can
+// answer.
 const (
 	ModeDefault = "default"
 	ModeDontAsk = "dontAsk"
@@ -84,9 +88,9 @@ type Init struct {
 	Profile        string   `json:"profile,omitempty"`
 	Tools          []string `json:"tools"`
 
-	// What readers of other agents' streams insist on.
+	// Keys that readers of other agents' streams need.
 	CWD            string         `json:"cwd"`
-	MCPServers     []ServerStatus `json:"mcp_servers"` // those that a tool of this run is of
+	MCPServers     []ServerStatus `json:"mcp_servers"` // servers of the tools of this run
 	PermissionMode string         `json:"permissionMode"`
 	SlashCommands  []string       `json:"slash_commands"` // always empty
 	APIKeySource   string         `json:"apiKeySource"`
@@ -96,13 +100,13 @@ type Init struct {
 	Capabilities   []string       `json:"capabilities,omitempty"`
 }
 
-// ServerStatus is an MCP server, and how far it has come.
+// ServerStatus is an MCP server and its status.
 type ServerStatus struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // "pending": a server is started by the first call of its tools
 }
 
-// Assistant is one complete message of the model; Text is empty when it only called tools.
+// Assistant is one complete message of the model. Text is "" where it only called tools.
 type Assistant struct {
 	ConversationID string  `json:"conversation_id"`
 	Text           string  `json:"text"`
@@ -129,19 +133,20 @@ type ToolResult struct {
 	DurationMS     int64  `json:"duration_ms"`
 }
 
-// Wait tells that a request to the model is held back, or repeated later.
+// Wait says that a request to the model is held back, or repeated later.
 type Wait struct {
 	ConversationID string `json:"conversation_id"`
 	Reason         string `json:"reason,omitempty"` // "rate_limit", "overloaded", "network", ...; "" = the wait is over
-	WaitMS         int64  `json:"wait_ms"`          // at least
+	WaitMS         int64  `json:"wait_ms"`          // least time
 }
 
-// Compaction tells that the conversation was made shorter for the model. Tokens are those of the next request, estimated.
+// Compaction says that the conversation was made shorter for the model. Tokens are estimates for
+// the next request.
 type Compaction struct {
 	ConversationID string `json:"conversation_id"`
 	Reason         string `json:"reason"`  // "asked", "window" or "provider"
-	Results        int    `json:"results"` // that were left out
-	Summary        bool   `json:"summary"` // stands for what was said before
+	Results        int    `json:"results"` // number of results that are left out
+	Summary        bool   `json:"summary"` // whether a summary stands for what was said before
 	TokensBefore   int64  `json:"tokens_before"`
 	TokensAfter    int64  `json:"tokens_after"`
 }
@@ -151,15 +156,15 @@ const (
 	Queued  = "queued"
 	Started = "started"
 	Running = "running"
-	Waiting = "waiting" // for the model; Reason says for what
+	Waiting = "waiting" // waiting for the model; Reason says why
 	Ended   = "ended"
 )
 
-// Delegation is a change in one sub-agent. Status is the terminal state, set when Phase is Ended; Reason tells of that or of
-// what a Waiting one waits for.
+// Delegation is a change in one sub-agent. Status is the terminal state, set when Phase is Ended.
+// Reason is the reason for that state, or what a Waiting sub-agent waits for.
 type Delegation struct {
 	Phase          string `json:"phase"`
-	ConversationID string `json:"conversation_id"` // "" for what was refused, whose only phase is Ended
+	ConversationID string `json:"conversation_id"` // "" = it was refused; then Ended is its only phase
 	ParentID       string `json:"parent_id"`
 	CallID         string `json:"call_id"`
 	Profile        string `json:"profile"`
@@ -172,7 +177,7 @@ type Delegation struct {
 	ElapsedMS      int64  `json:"elapsed_ms"`
 }
 
-// Text says what the sub-agent does, in a few words.
+// Text returns what the sub-agent does, in a few words.
 func (d *Delegation) Text() string {
 	text := fmt.Sprintf("%s %s: %s", d.Profile, d.ConversationID, d.Phase)
 	if d.Tool != "" {
@@ -184,15 +189,15 @@ func (d *Delegation) Text() string {
 	return text
 }
 
-// Result closes the stream; without its type it is also the document of `--format=json`.
+// Result ends the stream. Without its type it is also the document of `--format=json`.
 type Result struct {
 	ConversationID string `json:"conversation_id"`
 	Turn           int    `json:"turn"`
 	Status         string `json:"status"`
 	Reason         string `json:"reason,omitempty"`
 	Result         string `json:"result"`
-	Said           string `json:"said,omitempty"` // by a run that failed: the beginning of an answer that is none
-	// Structured is Result as a value, where the answer had a schema to match.
+	Said           string `json:"said,omitempty"` // beginning of the answer of a run that failed
+	// Structured is the answer as a value, where it had to match a schema.
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Model      string          `json:"model"`
 	Usage      ResultUsage     `json:"usage"`
@@ -200,15 +205,15 @@ type Result struct {
 	SubCalls   int             `json:"sub_calls"`
 	DurationMS int64           `json:"duration_ms"`
 
-	// What other agents call it.
+	// The same under the names of other agents.
 	Subtype       string   `json:"subtype"` // Success or one of the errors
 	IsError       bool     `json:"is_error"`
-	Errors        []string `json:"errors,omitempty"` // what went wrong; nil = Success
-	NumTurns      int      `json:"num_turns"`        // replies of the model in this run
-	DurationAPIMS int64    `json:"duration_api_ms"`  // of all replies together
-	StopReason    *string  `json:"stop_reason"`      // of the last reply; nil = it was cut off, or there was none
-	// TotalCostUSD includes sub-agents. It is absent when a price is unknown: its readers take it for a number, and null would
-	// add up as nothing.
+	Errors        []string `json:"errors,omitempty"` // what went wrong; nil with Success
+	NumTurns      int      `json:"num_turns"`        // number of replies of the model in this run
+	DurationAPIMS int64    `json:"duration_api_ms"`  // time of all replies together
+	StopReason    *string  `json:"stop_reason"`      // stop reason of the last reply; nil = it was cut off, or there was none
+	// TotalCostUSD includes sub-agents. It is absent where a price is unknown: readers expect a
+	// number, and would add null as 0.
 	TotalCostUSD      *USD                  `json:"total_cost_usd,omitempty"`
 	ModelUsage        map[string]ModelUsage `json:"modelUsage"` // by model, sub-agents included; not empty after a reply
 	PermissionDenials []PermissionDenial    `json:"permission_denials"`
@@ -241,7 +246,7 @@ type PermissionDenial struct {
 	ToolInput json.RawMessage `json:"tool_input"`
 }
 
-// Other is a line of a type that this version does not know.
+// Other is a line of an unknown type.
 type Other struct{ Raw json.RawMessage }
 
 func (*Init) kind() string       { return "system" }
@@ -280,7 +285,7 @@ func Encode(l Line, session string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream line %s: %w", l.kind(), err)
 	}
-	head[len(head)-1] = ',' // for the "}"
+	head[len(head)-1] = ',' // in place of the "}"
 	var b bytes.Buffer
 	b.Write(head)
 	enc := json.NewEncoder(&b)
@@ -309,7 +314,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Decode reads one line. Unknown types come back as *Other; what is not a JSON object is an error.
+// Decode parses one line. A line of an unknown type is an *Other. A line that is not a JSON object
+// is an error.
 func Decode(line []byte) (Line, error) {
 	var head struct {
 		Type    string `json:"type"`
@@ -363,10 +369,11 @@ type Writer struct {
 	err     error
 }
 
-// NewWriter returns a Writer onto w of the stream of a session, which is the id of a conversation.
+// NewWriter returns a Writer to w for the stream of a session, which is the id of a conversation.
 func NewWriter(w io.Writer, session string) *Writer { return &Writer{w: w, session: session} }
 
-// Write writes one line. After an error every call returns that error: half a line may stand on w.
+// Write writes one line. After an error every call returns that error, because w may have got half
+// a line.
 func (w *Writer) Write(l Line) error {
 	b, err := Encode(l, w.session)
 	if err != nil {
@@ -380,10 +387,10 @@ func (w *Writer) Write(l Line) error {
 	return w.err
 }
 
-// MaxLine is the longest line that a Splitter takes, in bytes.
+// MaxLine is the longest line that a Splitter accepts, in bytes.
 const MaxLine = 16 << 20
 
-// LineError tells of a line that could not be taken: too long, or not JSON.
+// LineError says that a line is too long, or not JSON.
 type LineError struct {
 	Line int // 1-based
 	Err  error
@@ -392,16 +399,16 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("stream line %d: %v", e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Splitter is an io.Writer that takes a process's stdout in any pieces and hands each complete line to Each.
-// Write never fails, so that a child is not stopped by what it says: a bad line is handed to Bad and dropped.
-// Not for concurrent use.
+// Splitter is an io.Writer that gets the stdout of a process in any pieces and passes each complete
+// line to Each. Write never fails, so that no line stops the process: a bad line goes to Bad and is
+// dropped. Not safe for concurrent use.
 type Splitter struct {
 	Each func(Line)
-	Bad  func(*LineError) // nil drops them
+	Bad  func(*LineError) // nil = nobody hears of them
 
 	buf  []byte
 	n    int
-	skip bool // inside a line that is too long
+	skip bool // whether the current line is too long
 }
 
 func (s *Splitter) Write(p []byte) (int, error) {
@@ -419,7 +426,7 @@ func (s *Splitter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close hands over a last line that has no newline.
+// Close passes on a last line that has no newline.
 func (s *Splitter) Close() error {
 	if len(s.buf) > 0 || s.skip {
 		s.end()

@@ -10,22 +10,22 @@ import (
 	"jp/tools/jsondoc"
 )
 
-// Task is what `jp query --input-format=json` reads on stdin: one JSON object. A caller tells its sub-agent so what does not
-// fit into the query.
+// Task is what `jp query --input-format=json` reads on stdin: one JSON object. A caller uses it
+// where its sub-agent needs more than the query.
 type Task struct {
 	Query   string          `json:"query"`
-	Schema  json.RawMessage `json:"schema,omitempty"` // that the answer must match
+	Schema  json.RawMessage `json:"schema,omitempty"` // schema that the answer must match
 	Context *Context        `json:"context,omitempty"`
 }
 
-// Context is what a tool shall be asked before the model is.
+// Context is a query that a tool answers before the model is asked.
 type Context struct {
-	Tool  string `json:"tool"` // "" = none is configured, which the turn notes
+	Tool  string `json:"tool"` // "" = none is configured; a note of the turn says so
 	Query string `json:"query"`
 }
 
-// ReadTask reads a task. Unknown keys are errors, and so are keys that are there twice and what follows
-// the object.
+// ReadTask reads a task. Unknown keys are errors, and so are keys that are there twice and what
+// follows the object.
 func ReadTask(b []byte) (Task, error) {
 	var t Task
 	if len(bytes.TrimSpace(b)) == 0 {
