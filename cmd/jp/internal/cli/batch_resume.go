@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,14 +61,20 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 	dec := json.NewDecoder(e.file)
 	for place := 0; ; place++ {
 		var raw json.RawMessage
-		switch err := dec.Decode(&raw); {
+		err := dec.Decode(&raw)
+		if err != nil && endsInZeros(io.NewSectionReader(e.file, dec.InputOffset(), info.Size())) {
+			b.app.con.Note("--resume %s: ends in zeros, as after a power cut: row %d, where they begin, counts as cut off", path, place+1)
+			err = io.ErrUnexpectedEOF
+		}
+		switch {
 		case err == io.EOF, err == io.ErrUnexpectedEOF: // what was cut off in a row is run again
 			if err := b.findStored(ctx, below); err != nil {
 				return err
 			}
 			return b.leaveOut()
 		case err != nil:
-			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err)
+			return exit.Usagef("--resume %s: row %d: %v", path, place+1, err).
+				WithHint("`head -n %d` writes the rows before it to a file to resume from; those after it are asked again", place)
 		}
 		var row struct {
 			ID     *string `json:"conversation_id"`
@@ -88,6 +95,22 @@ func (b *batch) resume(ctx context.Context, path string) (err error) {
 		}
 		below = append(below, parent)
 		e.rows[place] = struct{ at, size int64 }{dec.InputOffset() - int64(len(raw)), int64(len(raw))}
+	}
+}
+
+// endsInZeros reports whether there are zero bytes, and nothing else behind the first of them.
+func endsInZeros(r io.Reader) bool {
+	zeros := false
+	for in := bufio.NewReader(r); ; {
+		c, err := in.ReadByte()
+		switch {
+		case err != nil:
+			return zeros && err == io.EOF
+		case c == 0:
+			zeros = true
+		case zeros:
+			return false
+		}
 	}
 }
 
