@@ -78,11 +78,11 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 	}
 	out := make([]Tool, len(defs))
 	for i, def := range defs {
-		run, _ := fs.Tool(def.Name)
+		run, mode := fs.Tool(def.Name)
 		if run == nil || def.Source != SourceBuiltin {
 			return nil, &DefinitionError{Tool: def.Name, Msg: "is no built-in tool"}
 		}
-		out[i] = Tool{Definition: def, Func: func(ctx context.Context, call Call) (Result, error) {
+		out[i] = Tool{Definition: def, Check: func(call Call) error { return checkAccess(env, def, mode, call) }, Func: func(ctx context.Context, call Call) (Result, error) {
 			f, err := fs.Open(env, def.Reach())
 			if err != nil {
 				return Result{}, err
@@ -99,6 +99,25 @@ func Builtin(env fs.Env, defs ...Definition) ([]Tool, error) {
 		}}
 	}
 	return out, nil
+}
+
+// checkAccess refuses a call that may not use its path before anybody is asked about it. What takes
+// too long to find out, the call does.
+func checkAccess(env fs.Env, def Definition, mode fs.Mode, call Call) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftAfter)
+	defer cancel()
+	_, err := inTime(ctx, 0, func() (Result, error) {
+		f, err := fs.Open(env, def.Reach())
+		if err != nil {
+			return Result{}, err
+		}
+		return Result{}, f.Check(mode, call.Arguments)
+	})
+	var access *fs.AccessError
+	if errors.As(err, &access) {
+		return err
+	}
+	return nil
 }
 
 // leftAfter is how long a built-in tool may take to return after its call has ended.

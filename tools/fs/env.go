@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,26 @@ func Tool(name string) (run Func, mode Mode) {
 		return modifyFile, ReadWrite
 	}
 	return nil, ""
+}
+
+// Check returns the *AccessError of a call of a built-in tool that may not use its path, and nil for
+// whatever else may be wrong with it. It changes nothing.
+func (f *Files) Check(mode Mode, raw json.RawMessage) error {
+	var args struct {
+		Path string `json:"path"`
+	}
+	if json.Unmarshal(raw, &args) != nil || args.Path == "" {
+		return nil
+	}
+	p, err := f.find(args.Path, mode == ReadWrite)
+	if err == nil {
+		p.Close()
+	}
+	var access *AccessError
+	if errors.As(err, &access) {
+		return err
+	}
+	return nil
 }
 
 // arguments decodes the arguments of a built-in tool into a struct.
