@@ -71,7 +71,7 @@ func (t *tx) grantedBy(open opens, ledger, id ID, belongs func(at Delegation, se
 // account works out the account of a conversation. Below one whose own run has
 // ended, what it has left was given back: there its caller's account bounds it too.
 func (t *tx) account(id ID, r *record) (Account, error) {
-	ledger, err := t.ledgerOf(id, r)
+	ledger, err := t.LedgerOf(id, r)
 	if err != nil {
 		return Account{}, err
 	}
@@ -81,7 +81,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 	}
 	root := r
 	if ledger != id {
-		if root, err = t.load(ledger); err != nil {
+		if root, err = t.Load(ledger); err != nil {
 			return Account{}, err
 		}
 	}
@@ -89,7 +89,7 @@ func (t *tx) account(id ID, r *record) (Account, error) {
 	a.Session, a.Limits = root.Turns, root.Limits.clone()
 	above := func() error {
 		for at, rec := id, r; at != ledger && rec.Run == nil; {
-			parent, err := t.load(rec.Parent)
+			parent, err := t.Load(rec.Parent)
 			if err != nil {
 				return err
 			}
@@ -153,15 +153,15 @@ func (t *tx) charge(d Delegation, s Spend) error {
 		if top {
 			id, turn = d.Root, session
 		}
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		var gone *NotFoundError
 		switch {
 		case errors.As(err, &gone): // removed since
 		case err != nil:
 			return err
-		case r.Turns == turn && d.number > r.After:
+		case r.Turns == turn && d.Number > r.After:
 			r.Below = r.Below.Add(s)
-			if err := t.save(id, r); err != nil {
+			if err := t.Save(id, r); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,7 @@ func (t *tx) charge(d Delegation, s Spend) error {
 			return nil // it moves on when that one is settled
 		}
 		up.Total = up.Total.Add(s)
-		if err := t.saveDelegation(up); err != nil {
+		if err := t.SaveDelegation(up); err != nil {
 			return err
 		}
 		d = up
@@ -206,7 +206,7 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 		if err != nil {
 			return err
 		}
-		held, err := t.held(s.root)
+		held, err := t.Held(s.root)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (s Scope) Limit(ctx context.Context, limits Limits) error {
 			r.Limits.Run = was.Run.Min(limits.Run)
 			r.Limits.Strict = limits.Strict || r.Limits.Run.CostNano != nil
 		}
-		return t.save(s.root, r)
+		return t.Save(s.root, r)
 	})
 	return absent(err, s.root)
 }
@@ -256,7 +256,7 @@ func (l *Log) Begin(ctx context.Context, bound func(Account) *Call, events ...Ev
 		if r.Call = bound(a); r.Call != nil {
 			l.calling.Store(true)
 		}
-		return t.save(l.id, r)
+		return t.Save(l.id, r)
 	})
 }
 
@@ -269,7 +269,7 @@ func (l *Log) Limit(ctx context.Context, limits Limits) error {
 			return db.ErrUnchanged
 		}
 		r.Limits = r.Limits.narrow(limits)
-		return t.save(l.id, r)
+		return t.Save(l.id, r)
 	})
 }
 
@@ -279,13 +279,13 @@ func (t *tx) loseCall(id ID, r *record) error {
 	if r.Call == nil {
 		return nil
 	}
-	return t.noteEvent(id, r, t.loss(id, r))
+	return t.noteEvent(id, r, t.Loss(id, r))
 }
 
-// loss is the event that says so. It does not depend on when it is made: an export that holds
+// Loss is the event that says so. It does not depend on when it is made: an export that holds
 // it, because nobody had stored it yet, and the store have the same one. Its ID is of no event of
 // the conversation, one that an import brought included, which would be taken for it.
-func (t *tx) loss(id ID, r *record) Event {
+func (t *tx) Loss(id ID, r *record) Event {
 	name := fmt.Sprintf("lost-%d", r.LastSeq+1)
 	for n := 2; t.Bucket(db.EventIDs).Get(db.TextKey(id, name)) != nil; n++ {
 		name = fmt.Sprintf("lost-%d-%d", r.LastSeq+1, n)
@@ -305,6 +305,6 @@ func (t *tx) noteEvent(id ID, r *record, ev Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.append(id, r, &s, ev.Body)
+	_, err = t.Append(id, r, &s, ev.Body)
 	return err
 }

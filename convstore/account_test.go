@@ -437,13 +437,13 @@ func TestLostCallWithAKnownID(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	killed := exportLines(t, s)
+	killed := mustExport(t, s, c.ID)
 	l = mustLock(t, s, c.ID)
 	mustAppend(t, l, Note{Text: "went on"})
 	if got := mustGet(t, s.View, c.ID); got.Usage != call.Usage {
 		t.Errorf("used %+v, want the lost call, %+v", got.Usage, call.Usage)
 	}
-	for what, lines := range map[string]string{"before": killed, "after": exportLines(t, s)} {
+	for what, lines := range map[string]string{"before": killed, "after": mustExport(t, s, c.ID)} {
 		if !strings.Contains(lines, `"lost-4-3"`) {
 			t.Errorf("the export %s the loss is stored has no event lost-4-3: %s", what, lines)
 		}

@@ -350,16 +350,7 @@ func TestSalvage(t *testing.T) {
 	sample := sampleStore(t)
 	read := func(data []byte) (conversations, events, lost int, err error) {
 		s := storeOf(t, data)
-		for piece, e := range s.f.salvage(t.Context(), func(error) { lost++ }) {
-			switch {
-			case e != nil:
-				err = e
-			case piece.Event != nil:
-				events++
-			default:
-				conversations++
-			}
-		}
+		_, conversations, events, err = Rooms.Rescue(t.Context(), s, func(error) { lost++ })
 		if !bytes.Equal(mustRead(t, s.Path()), data) {
 			t.Error("salvaging changed the file")
 		}

@@ -135,7 +135,7 @@ func (c *checker) readRecords() error {
 			c.problem("conversations: malformed key %x", k)
 			return nil
 		}
-		r, err := c.t.load(id)
+		r, err := c.t.Load(id)
 		if err != nil {
 			c.problem("%w", err)
 			return nil
@@ -171,7 +171,7 @@ func (c *checker) checkImports() error {
 			c.problem("imported: %x belongs to no conversation", k)
 			return nil
 		}
-		if _, err := c.t.imported(idAt(k, 0)); err != nil {
+		if _, err := c.t.Imported(idAt(k, 0)); err != nil {
 			c.problem("%w", err)
 		}
 		return nil
@@ -197,7 +197,7 @@ func (c *checker) checkTree() error {
 	for id, r := range c.records {
 		way := []ID{id}
 		var err error
-		for up := range c.t.ancestors(id, r, &err) {
+		for up := range c.t.Ancestors(id, r, &err) {
 			if sound[up] {
 				break
 			}
@@ -358,7 +358,7 @@ func (c *checker) compare() error {
 
 func (c *checker) checkConfigs() error {
 	for id := range c.records {
-		if _, err := c.t.config(id); err != nil {
+		if _, err := c.t.Config(id); err != nil {
 			c.problem("%w", err)
 		}
 	}
@@ -387,7 +387,7 @@ func (c *checker) checkDelegations() error {
 			c.problem("delegation %s: malformed", d.ID)
 		}
 		all = append(all, d)
-		if r := c.records[d.Caller]; r == nil || d.Imported || d.number <= r.After {
+		if r := c.records[d.Caller]; r == nil || d.Imported || d.Number <= r.After {
 			return nil
 		}
 		if call := t.Bucket(db.Calls).Get(db.TextKey(d.Caller, d.Call)); len(call) != 20 || string(call[:16]) != string(k) {

@@ -6,7 +6,7 @@ func (c *checker) checkLedger(all []Delegation) {
 		root   ID
 		number uint64
 	}
-	at := func(d Delegation) key { return key{d.Root, d.number} }
+	at := func(d Delegation) key { return key{d.Root, d.Number} }
 	byKey := make(map[key]Delegation, len(all))
 	totals := make(map[key]Spend, len(all)) // of the settled ones directly within
 	for _, d := range all {
@@ -18,7 +18,7 @@ func (c *checker) checkLedger(all []Delegation) {
 	}
 	below := make(map[ID]Spend)
 	charge := func(d Delegation, id ID, turn int, s Spend) {
-		if r := c.records[id]; r != nil && r.Turns == turn && d.number > r.After {
+		if r := c.records[id]; r != nil && r.Turns == turn && d.Number > r.After {
 			below[id] = below[id].Add(s)
 		}
 	}
@@ -38,7 +38,7 @@ func (c *checker) checkLedger(all []Delegation) {
 		top, settled := d, true
 		for top.Within != 0 && settled {
 			up, ok := byKey[key{top.Root, top.Within}]
-			if !ok || up.number >= top.number {
+			if !ok || up.Number >= top.Number {
 				c.problem("delegation %s: is within number %d, which is none before it", top.ID, top.Within)
 				break
 			}
@@ -85,7 +85,7 @@ func (c *checker) checkOwn(all []Delegation) {
 func (c *checker) checkTallies(all []Delegation) {
 	found := make(map[ID]tallied)
 	count := func(d Delegation, id ID, turn int, add func(*tallied)) {
-		if r := c.records[id]; r != nil && r.Turns == turn && d.number > r.After {
+		if r := c.records[id]; r != nil && r.Turns == turn && d.Number > r.After {
 			m := found[id]
 			add(&m)
 			found[id] = m

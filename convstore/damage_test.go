@@ -43,9 +43,8 @@ func touchEverything(t testing.TB, s *Store) (err error) {
 	note(e)
 	_, _, e = s.Active(ctx, "tty1")
 	note(e)
-	for _, e := range s.f.salvage(ctx, func(error) {}) {
-		note(e)
-	}
+	_, _, _, e = Rooms.Rescue(ctx, s, func(error) {})
+	note(e)
 	inPlace, ofCopy := s.Check(ctx), s.f.check(ctx, 0)
 	note(inPlace)
 	if (inPlace == nil) != (ofCopy == nil) {
@@ -317,11 +316,7 @@ func TestLostEvents(t *testing.T) {
 				}
 				return err
 			},
-			"Export": func() (err error) {
-				for _, err = range s.Export(t.Context(), []ID{id}, false) {
-				}
-				return err
-			},
+			"Export": func() error { _, err := Rooms.Export(t.Context(), s.View, []ID{id}, false); return err },
 			"Fork":   func() error { _, err := s.Fork(t.Context(), id, Fork{}); return err },
 			"Search": func() error { _, err := Rooms.Search(t.Context(), s.View, "in no event"); return err },
 		} {
@@ -357,12 +352,12 @@ func TestRingOfParents(t *testing.T) {
 	a, b := list[0], list[1]
 	if err := s.f.write(t.Context(), func(tx *tx) error {
 		for _, pair := range [][2]ID{{a, b}, {b, a}} {
-			r, err := tx.load(pair[0])
+			r, err := tx.Load(pair[0])
 			if err != nil {
 				return err
 			}
 			r.Parent, r.Link = pair[1], DelegationLink
-			if err := errors.Join(tx.save(pair[0], r), tx.Put(db.Children, db.PairKey(pair[1], uint64(pair[0])), []byte{byte(DelegationLink)})); err != nil {
+			if err := errors.Join(tx.Save(pair[0], r), tx.Put(db.Children, db.PairKey(pair[1], uint64(pair[0])), []byte{byte(DelegationLink)})); err != nil {
 				return err
 			}
 		}

@@ -55,7 +55,7 @@ type Delegation struct {
 	// Imported marks history from elsewhere: no call of a conversation here made it.
 	Imported bool `json:"imported,omitzero"`
 
-	number uint64 // its place under Root
+	Number uint64 `json:"-"` // its place under Root
 }
 
 // Standing is what a decision about delegating is made on: the state that the

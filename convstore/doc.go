@@ -27,9 +27,9 @@
 // Four rooms below this package know nothing of conversations: internal/file has the
 // folder and its locks, internal/page the pages of bbolt's file, internal/db the
 // transactions, and the buckets and keys by their names, internal/stored the record of
-// an event without its body. The rooms above it read a store in ways of their own;
-// search is one. What they need and nobody else can use, such as View.DB, takes or
-// returns what only they can name.
+// an event without its body. Two are above it: archive, for conversations that leave a
+// store or come into one, and search. They reach transactions by View.Inside, and nobody
+// else can.
 //
 // # The folder
 //

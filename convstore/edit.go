@@ -78,7 +78,7 @@ func frozen(was, is Conversation) string {
 
 // edit takes over what Edit may change, but for the parent.
 func (t *tx) edit(id ID, r *record, c Conversation) error {
-	if err := t.expires(id, r.ExpiresAt, c.ExpiresAt); err != nil {
+	if err := t.Expires(id, r.ExpiresAt, c.ExpiresAt); err != nil {
 		return err
 	}
 	if c.Hidden != r.Hidden && r.Parent != 0 {
@@ -86,18 +86,18 @@ func (t *tx) edit(id ID, r *record, c Conversation) error {
 		if c.Hidden {
 			by = 1
 		}
-		p, err := t.load(r.Parent)
+		p, err := t.Load(r.Parent)
 		if err != nil {
 			return err
 		}
 		p.HiddenChildren += by
-		if err := t.save(r.Parent, p); err != nil {
+		if err := t.Save(r.Parent, p); err != nil {
 			return err
 		}
 	}
 	r.Title, r.Hidden, r.Pinned, r.Labels = c.Title, c.Hidden, c.Pinned, c.Labels
 	r.ArchivedAt, r.ExpiresAt = c.ArchivedAt.UTC(), c.ExpiresAt.UTC()
-	return t.save(id, r)
+	return t.Save(id, r)
 }
 
 // mover gives conversations other parents, within one transaction.
@@ -106,7 +106,7 @@ type mover struct{ t *tx }
 // move makes parent, 0 = none, the parent of a conversation.
 func (m *mover) move(id, parent ID) error {
 	t := m.t
-	r, err := t.load(id)
+	r, err := t.Load(id)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (m *mover) move(id, parent ID) error {
 		if parent == id {
 			return &CycleError{ID: id, Parent: parent}
 		}
-		for at := range t.ancestors(parent, p, &err) {
+		for at := range t.Ancestors(parent, p, &err) {
 			if at == id {
 				return &CycleError{ID: id, Parent: parent}
 			}
@@ -139,7 +139,7 @@ func (m *mover) move(id, parent ID) error {
 	if err := t.settleLost(moved); err != nil {
 		return err
 	}
-	if r, err = t.load(id); err != nil { // settling may have touched it
+	if r, err = t.Load(id); err != nil { // settling may have touched it
 		return err
 	}
 	if err := t.detach(id, r); err != nil {
@@ -152,7 +152,7 @@ func (m *mover) move(id, parent ID) error {
 	if err := t.attach(id, r); err != nil {
 		return err
 	}
-	return t.save(id, r)
+	return t.Save(id, r)
 }
 
 // take sees to it that nothing runs in the whole trees that conversations are in.
@@ -160,7 +160,7 @@ func (m *mover) take(in []ID) error {
 	t := m.t
 	var roots []ID
 	for _, id := range in {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}

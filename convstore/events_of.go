@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+
+	"jp/convstore/internal/stored"
 )
 
 // EventIn is an event with the conversation that it is in.
@@ -19,7 +21,7 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 	return func(yield func(EventIn, error) bool) {
 		type part struct {
 			id     ID
-			events []sequenced
+			events []stored.Placed
 		}
 		at := 0
 		var next, last uint64 // of ids[at]; next is 0 before its first
@@ -35,14 +37,14 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 					if next == 0 {
 						next, last = 1, r.LastSeq
 					}
-					batch, err := t.events(id, next, last)
+					batch, err := t.Events(id, next, last)
 					if err != nil {
 						return err
 					}
 					const each = batchBytes / batchEvents
 					for _, s := range batch {
 						size += max(len(s.Body), each)
-						next = s.seq + 1
+						next = s.Seq + 1
 					}
 					parts = append(parts, part{id, batch})
 					if len(batch) == 0 || next > last {
@@ -53,9 +55,9 @@ func (v View) EventsOf(ctx context.Context, ids []ID) iter.Seq2[EventIn, error] 
 			})
 			for _, p := range parts {
 				for _, s := range p.events {
-					e, err := eventOf(s.Event, s.seq)
+					e, err := eventOf(s.Event, s.Seq)
 					if err != nil {
-						yield(EventIn{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", p.id, s.seq, err)})
+						yield(EventIn{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", p.id, s.Seq, err)})
 						return
 					}
 					if !yield(EventIn{p.id, e}, nil) {

@@ -28,7 +28,7 @@ func (v View) Heads(ctx context.Context, f Filter, ids []ID) (heads []Head, err 
 		if len(ids) == 0 {
 			return v.walk(t, f, add)
 		}
-		at := t.entries()
+		at := t.Entries()
 		for _, id := range ids {
 			if _, err := v.within(t, id); err != nil {
 				return err

@@ -155,7 +155,8 @@ type entries struct {
 	k, v []byte
 }
 
-func (t *tx) entries() *entries { return &entries{t: t, c: t.Bucket(db.Listing).Cursor()} }
+// Entries returns a reader of the listing.
+func (t *tx) Entries() *entries { return &entries{t: t, c: t.Bucket(db.Listing).Cursor()} }
 
 // at returns the entry of a conversation.
 func (r *entries) at(id ID) (entry, error) {
@@ -298,7 +299,7 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 			return enough(ids)
 		})
 	case f.Sort == SortCreated && whole:
-		err = t.entries().all(f.Descending, func(id ID, e entry) error {
+		err = t.Entries().all(f.Descending, func(id ID, e entry) error {
 			if !f.admits(e) {
 				return nil
 			}
@@ -314,7 +315,7 @@ func (v View) choose(t *tx, f Filter) ([]ID, error) {
 		if whole {
 			// What was made last is mostly what is active, has most turns and costs most:
 			// so it is met first when those are wanted.
-			err = t.entries().all(f.Descending, func(id ID, e entry) error {
+			err = t.Entries().all(f.Descending, func(id ID, e entry) error {
 				if !f.admits(e) {
 					return nil
 				}
@@ -339,7 +340,7 @@ const fewest = 256
 // the order of the tree: it goes through the entries as they lie and looks up
 // where in the tree those few stand. It gives up when they are more.
 func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
-	err = t.entries().all(false, func(id ID, e entry) error {
+	err = t.Entries().all(false, func(id ID, e entry) error {
 		if !f.admits(e) {
 			return nil
 		}
@@ -357,12 +358,12 @@ func (t *tx) fewIn(f Filter) (ids []ID, few bool, err error) {
 	// What is before what in preorder is what the ids on the ways down to them say.
 	ways := make(map[ID][]ID, len(ids))
 	for _, id := range ids {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return nil, false, err
 		}
 		way := []ID{id}
-		for up := range t.ancestors(id, r, &err) {
+		for up := range t.Ancestors(id, r, &err) {
 			way = append(way, up)
 		}
 		if err != nil {

@@ -118,7 +118,7 @@ func (t *tx) takeOver(id ID, r *record) (*record, error) {
 	if _, err := t.settle(d, o); err != nil {
 		return nil, err
 	}
-	return t.load(id)
+	return t.Load(id)
 }
 
 // SetTitle changes the conversation's title.
@@ -128,7 +128,7 @@ func (l *Log) SetTitle(ctx context.Context, title string) error {
 			return db.ErrUnchanged
 		}
 		r.Title = title
-		return t.save(l.id, r)
+		return t.Save(l.id, r)
 	})
 }
 
@@ -140,7 +140,7 @@ func (l *Log) Retitle(ctx context.Context, was, title string, events ...Event) (
 			return db.ErrUnchanged
 		}
 		r.Title = title
-		return t.save(l.id, r)
+		return t.Save(l.id, r)
 	})
 	return changed && err == nil, err
 }
@@ -192,7 +192,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		changed := false
 		for i := range encoded {
 			before := r.LastSeq
-			seq, err := t.append(l.id, r, &encoded[i], bodies[i])
+			seq, err := t.Append(l.id, r, &encoded[i], bodies[i])
 			if err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 		case !changed:
 			return db.ErrUnchanged
 		}
-		return t.save(l.id, r)
+		return t.Save(l.id, r)
 	})
 	if err != nil {
 		return err
@@ -216,10 +216,10 @@ func (l *Log) append(ctx context.Context, events []Event, then func(*tx, *record
 	return nil
 }
 
-// append stores one event and what follows from it in the record, which the
+// Append stores one event and what follows from it in the record, which the
 // caller saves. It fills in the event's turn and returns its sequence number; an
 // event that is there already leaves everything as it is.
-func (t *tx) append(id ID, r *record, s *stored.Event, body Body) (uint64, error) {
+func (t *tx) Append(id ID, r *record, s *stored.Event, body Body) (uint64, error) {
 	idKey := db.TextKey(id, string(s.ID))
 	if v := t.Bucket(db.EventIDs).Get(idKey); v != nil {
 		seq := db.Num(v)
@@ -255,7 +255,7 @@ func (t *tx) append(id ID, r *record, s *stored.Event, body Body) (uint64, error
 		}
 	case ConfigDelta:
 		if b.Resolved.JSON != nil {
-			if err := t.saveConfig(id, b.Resolved); err != nil {
+			if err := t.SaveConfig(id, b.Resolved); err != nil {
 				return 0, err
 			}
 			r.Model = cmp.Or(b.Model, r.Model)

@@ -17,9 +17,6 @@ func (f *base) patiently() *base {
 	return &p
 }
 
-// DB returns the file of the store, for the rooms of this package: only they can make a db.Room.
-func (v View) DB(db.Room) *db.Base { return &v.f.Base }
-
 // busy makes a *BusyError of what a lock in the folder failed with.
 func busy(err error) error {
 	if held, ok := err.(*file.BusyError); ok {

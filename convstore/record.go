@@ -110,8 +110,8 @@ type openRun struct {
 	Before Spend `json:"before,omitzero"`
 }
 
-// load returns the record of a conversation or a *NotFoundError.
-func (t *tx) load(id ID) (*record, error) {
+// Load returns the record of a conversation or a *NotFoundError.
+func (t *tx) Load(id ID) (*record, error) {
 	if id <= 0 {
 		return nil, &NotFoundError{ID: id}
 	}
@@ -128,18 +128,18 @@ func (t *tx) load(id ID) (*record, error) {
 
 // loadWhole is load that also sees to it that no ancestor is gone.
 func (t *tx) loadWhole(id ID) (*record, error) {
-	r, err := t.load(id)
+	r, err := t.Load(id)
 	if err != nil {
 		return nil, err
 	}
-	for range t.ancestors(id, r, &err) {
+	for range t.Ancestors(id, r, &err) {
 	}
 	return r, err
 }
 
-// ancestors walks up from a conversation, parent first. A parent that is gone or
+// Ancestors walks up from a conversation, parent first. A parent that is gone or
 // a parent that was met before end it with an error in *err.
-func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record) bool) {
+func (t *tx) Ancestors(id ID, r *record, err *error) func(yield func(ID, *record) bool) {
 	return func(yield func(ID, *record) bool) {
 		// Brent's way to notice a ring without keeping what was seen.
 		mark, steps, limit := id, 0, 1
@@ -153,7 +153,7 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 				mark, steps, limit = next, 0, 2*limit
 			}
 			var parent *record
-			if parent, *err = t.load(next); *err != nil {
+			if parent, *err = t.Load(next); *err != nil {
 				return
 			}
 			if !yield(next, parent) {
@@ -164,9 +164,9 @@ func (t *tx) ancestors(id ID, r *record, err *error) func(yield func(ID, *record
 	}
 }
 
-// save stores a record, and its entry in the listing.
-func (t *tx) save(id ID, r *record) error {
-	r.validUTF8()
+// Save stores a record, and its entry in the listing.
+func (t *tx) Save(id ID, r *record) error {
+	r.ValidUTF8()
 	v, err := jsondoc.Encode(r)
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)
@@ -177,8 +177,8 @@ func (t *tx) save(id ID, r *record) error {
 	return t.saveEntry(id, r)
 }
 
-// validUTF8 makes of the texts that people and models choose what JSON can hold.
-func (r *record) validUTF8() {
+// ValidUTF8 makes of the texts that people and models choose what JSON can hold.
+func (r *record) ValidUTF8() {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	r.Title = valid(r.Title)
 	for k, v := range r.Labels {
@@ -205,7 +205,7 @@ func (t *tx) rootOf(id ID, r *record) (ID, error) {
 	}
 	root, path := id, []ID{id}
 	var err error
-	for a := range t.ancestors(id, r, &err) {
+	for a := range t.Ancestors(id, r, &err) {
 		if known, ok := t.roots[a]; ok {
 			root = known
 			break
@@ -256,7 +256,7 @@ func (t *tx) conversation(id ID, r *record) (Conversation, error) {
 // The transaction keeps writers out, so what the lock says belongs to what the
 // record says: whoever ends a turn does so before letting go of the lock.
 func (t *tx) status(id ID, r *record) (Status, string, error) {
-	held, err := t.held(id)
+	held, err := t.Held(id)
 	if err != nil {
 		return "", "", err
 	}
@@ -280,8 +280,8 @@ func (t *tx) status(id ID, r *record) (Status, string, error) {
 	return Status(r.State), r.Reason, nil
 }
 
-// held reports whether anybody holds the run lock of a conversation.
-func (t *tx) held(id ID) (bool, error) {
+// Held reports whether anybody holds the run lock of a conversation.
+func (t *tx) Held(id ID) (bool, error) {
 	if t.mine[id] {
 		return false, nil
 	}
@@ -306,7 +306,7 @@ func (t *tx) takeAll(ids []ID) error {
 		return err
 	}
 	for _, id := range ids {
-		held, err := t.held(id)
+		held, err := t.Held(id)
 		if err != nil {
 			return err
 		}
@@ -352,7 +352,8 @@ func (c Config) stored() ([]byte, error) {
 	return append(append(line, '\n'), c.JSON...), nil
 }
 
-func parseConfig(v []byte) (Config, error) {
+// ParseConfig reads a stored config.
+func ParseConfig(v []byte) (Config, error) {
 	line, rest, ok := bytes.Cut(v, []byte("\n"))
 	if !ok {
 		return Config{}, fmt.Errorf("config: malformed record")
@@ -370,15 +371,17 @@ func parseConfig(v []byte) (Config, error) {
 	return c, nil
 }
 
-func (t *tx) config(id ID) (Config, error) {
-	c, err := parseConfig(t.Bucket(db.Configs).Get(id.key()))
+// Config returns the stored config of a conversation.
+func (t *tx) Config(id ID) (Config, error) {
+	c, err := ParseConfig(t.Bucket(db.Configs).Get(id.key()))
 	if err != nil {
 		return Config{}, t.Damaged("conversation %s: %w", id, err)
 	}
 	return c, nil
 }
 
-func (t *tx) saveConfig(id ID, c Config) error {
+// SaveConfig stores the config of a conversation.
+func (t *tx) SaveConfig(id ID, c Config) error {
 	v, err := c.stored()
 	if err != nil {
 		return fmt.Errorf("conversation %s: %w", id, err)

@@ -128,7 +128,7 @@ func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 		if seen[id] {
 			continue
 		}
-		if _, err := t.load(id); err != nil {
+		if _, err := t.Load(id); err != nil {
 			return nil, err
 		}
 		add := func(id ID) error {
@@ -139,7 +139,7 @@ func (t *tx) withBelow(ids ...ID) (all []ID, err error) {
 			return nil
 		}
 		_ = add(id)
-		if err := t.below(id, false, t.entries(), add); err != nil {
+		if err := t.Below(id, false, t.Entries(), add); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (t *tx) promote(id ID, r *record) error {
 		return err
 	}
 	for _, child := range children {
-		c, err := t.load(child)
+		c, err := t.Load(child)
 		if err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (t *tx) promote(id ID, r *record) error {
 		if err := t.attach(child, c); err != nil {
 			return err
 		}
-		if err := t.save(child, c); err != nil {
+		if err := t.Save(child, c); err != nil {
 			return err
 		}
 	}
@@ -189,14 +189,14 @@ func (t *tx) remove(ids []ID) error {
 		return err
 	}
 	for _, id := range slices.Backward(ids) {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
 		if err := t.detach(id, r); err != nil {
 			return err
 		}
-		if err := t.expires(id, r.ExpiresAt, time.Time{}); err != nil {
+		if err := t.Expires(id, r.ExpiresAt, time.Time{}); err != nil {
 			return err
 		}
 		for _, n := range []db.BucketNumber{db.Conversations, db.Listing, db.Configs, db.Imported} {
@@ -218,11 +218,11 @@ func (t *tx) remove(ids []ID) error {
 func (t *tx) settleLost(ids []ID) error {
 	ledgers := make(map[ID]bool)
 	for _, id := range ids {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
-		root, err := t.ledgerOf(id, r)
+		root, err := t.LedgerOf(id, r)
 		if err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (t *tx) expirable(id ID) ([]ID, error) {
 		return nil, err
 	}
 	for i, id := range all {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -13,22 +14,12 @@ func TestRescue(t *testing.T) {
 	sample := sampleStore(t)
 	rescue := func(data []byte) (events, lost int) {
 		s := storeOf(t, data)
-		var b bytes.Buffer
-		w := NewLineWriter(&b)
-		for p, err := range s.Rescue(t.Context(), func(error) { lost++ }) {
-			if err == nil {
-				err = w.Write(p)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		to, done := memoryStore(t)
-		defer done()
-		return mustImport(t, to, b.String(), ImportOptions{}).Events, lost
+		lines, _, events, err := Rooms.Rescue(t.Context(), s, func(error) { lost++ })
+		mustNot(t, err)
+		to, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+		mustNot(t, err)
+		mustImport(t, to, lines)
+		return events, lost
 	}
 	all, lost := rescue(sample)
 	if all == 0 || lost != 0 {

@@ -81,14 +81,14 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 		if err != nil {
 			return err
 		}
-		ledger, err := t.ledgerOf(s.root, caller)
+		ledger, err := t.LedgerOf(s.root, caller)
 		if err != nil {
 			return err
 		}
 		if err := t.reconcile(ledger, s.as); err != nil {
 			return err
 		}
-		if caller, err = t.load(s.root); err != nil { // settling may have touched it
+		if caller, err = t.Load(s.root); err != nil { // settling may have touched it
 			return err
 		}
 		standing, session, err := s.standing(t, caller, ledger)
@@ -111,12 +111,12 @@ func (s Scope) Reserve(ctx context.Context, admit func(Standing) ([]Child, error
 	return rs, absent(err, s.root)
 }
 
-// ledgerOf returns the conversation that owns the ledger: the topmost ancestor by
+// LedgerOf returns the conversation that owns the ledger: the topmost ancestor by
 // delegation links.
-func (t *tx) ledgerOf(id ID, r *record) (ID, error) {
+func (t *tx) LedgerOf(id ID, r *record) (ID, error) {
 	var err error
 	link := r.Link
-	for at, up := range t.ancestors(id, r, &err) {
+	for at, up := range t.Ancestors(id, r, &err) {
 		if link != DelegationLink {
 			break
 		}
@@ -135,7 +135,7 @@ func (s Scope) standing(t *tx, caller *record, ledger ID) (Standing, int, error)
 	}
 	root := caller
 	link := caller.Link
-	for at, up := range t.ancestors(s.root, caller, &err) {
+	for at, up := range t.Ancestors(s.root, caller, &err) {
 		if link != DelegationLink {
 			break
 		}
@@ -183,7 +183,7 @@ func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error)
 		if l != DelegationLink {
 			return nil
 		}
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
@@ -200,8 +200,8 @@ func (s Scope) labelled(t *tx, key, value string) (cs []Conversation, err error)
 // reserve carries out one admitted delegation. What it has taken is in r even
 // when it fails.
 func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session int, c Child) error {
-	if c.Call == "" || len(c.Call) > maxCall {
-		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, maxCall)
+	if c.Call == "" || len(c.Call) > MaxCall {
+		return fmt.Errorf("delegation: call %.40q: want an id of 1 to %d bytes", c.Call, MaxCall)
 	}
 	d, made, err := t.delegationOfCall(s.root, c.Call)
 	if err != nil {
@@ -210,11 +210,11 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 	if made && !d.Unstarted {
 		return t.existed(r, d)
 	}
-	number, fresh := d.number, c.ID == 0
+	number, fresh := d.Number, c.ID == 0
 	if made {
 		// Its child stays, unless somebody has moved or removed it.
 		_, err := s.within(t, d.Child)
-		if held, lockErr := t.held(d.Child); err == nil && (held || lockErr != nil) {
+		if held, lockErr := t.Held(d.Child); err == nil && (held || lockErr != nil) {
 			return cmp.Or(lockErr, t.existed(r, d))
 		}
 		if err == nil {
@@ -228,7 +228,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		return err
 	}
 	d = Delegation{
-		ID: delegationID(number), number: number,
+		ID: DelegationID(number), Number: number,
 		Root: ledger, Caller: s.root, Child: id, Call: c.Call, Kind: c.Kind,
 		Profile: rec.Profile, ProfileHash: rec.ProfileHash, Model: cmp.Or(c.Model, rec.Model),
 		Depth: rec.Depth, Grant: c.Grant.clone(),
@@ -240,13 +240,13 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 		d.Within = run.Number
 	}
 	rec.Run = &openRun{Root: ledger, Number: number, Turns: rec.Turns, Before: rec.rebase()}
-	if err := t.save(id, rec); err != nil {
+	if err := t.Save(id, rec); err != nil {
 		return err
 	}
 	if err := t.tally(d, 1); err != nil {
 		return err
 	}
-	if err := t.saveDelegation(d); err != nil {
+	if err := t.SaveDelegation(d); err != nil {
 		return err
 	}
 	if err := t.Put(db.OpenDelegations, db.PairKey(d.Root, number), db.PairKey(id, uint64(s.root))); err != nil {
@@ -265,7 +265,7 @@ func (s Scope) reserve(t *tx, r *Reservation, caller *record, ledger ID, session
 func (t *tx) existed(r *Reservation, d Delegation) error {
 	r.Delegation, r.Existed = d, true
 	r.Child = Conversation{ID: d.Child}
-	rec, err := t.load(d.Child)
+	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
 	if errors.As(err, &gone) {
 		return nil
@@ -293,7 +293,7 @@ func (s Scope) child(t *tx, r *Reservation, caller *record, c Child) (ID, *recor
 		}
 		rec.Grant = &grant
 		if c.Config.JSON != nil {
-			if err := t.saveConfig(c.ID, c.Config); err != nil {
+			if err := t.SaveConfig(c.ID, c.Config); err != nil {
 				return 0, nil, err
 			}
 			rec.Profile = cmp.Or(c.Profile, rec.Profile)
@@ -330,7 +330,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 	ctx, stop := file.Outlast(ctx, s.f.Deadline)
 	defer stop()
 	err = s.f.patiently().write(ctx, func(t *tx) error {
-		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)
 		if err != nil {
 			return err
 		}
@@ -340,7 +340,7 @@ func (s Scope) Settle(ctx context.Context, r *Reservation, o Outcome) (settled D
 		}
 		// What the child left open below it belongs to its total. Our own lock is
 		// still held, and nothing of it runs any more.
-		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.number); err != nil {
+		if err := t.reconcileBut(d.Root, runner{id: d.Child}, d.Number); err != nil {
 			return err
 		}
 		settled, err = t.settle(d, o)
@@ -369,10 +369,10 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 			return d, err
 		}
 	}
-	if err := t.saveDelegation(d); err != nil {
+	if err := t.SaveDelegation(d); err != nil {
 		return d, err
 	}
-	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.number)); err != nil {
+	if err := t.Drop(db.OpenDelegations, db.PairKey(d.Root, d.Number)); err != nil {
 		return d, err
 	}
 	return d, t.charge(d, d.Total)
@@ -381,7 +381,7 @@ func (t *tx) settle(d Delegation, o Outcome) (Delegation, error) {
 // endRun parts a child from the delegation that ran it, and returns what the
 // child has used and what with all below it. Of a child that is gone nobody knows.
 func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
-	rec, err := t.load(d.Child)
+	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
 	switch {
 	case errors.As(err, &gone):
@@ -415,7 +415,7 @@ func (t *tx) endRun(d Delegation) (own, total Spend, err error) {
 	case !begun && d.State != StateOK && d.State != StateEmpty: // made to be used later, it is still new
 		rec.RunState, rec.RunReason = d.State, d.Reason
 	}
-	return own, total, t.save(d.Child, rec)
+	return own, total, t.Save(d.Child, rec)
 }
 
 // reconcile settles the open delegations of a ledger that nobody else can settle
@@ -454,7 +454,7 @@ func (t *tx) reconcileBut(ledger ID, self runner, but uint64) error {
 // did where the child stored its end, and lost otherwise.
 func (t *tx) lastWord(d Delegation) (Outcome, error) {
 	lost := Outcome{State: StateLost, Reason: reasonLost}
-	rec, err := t.load(d.Child)
+	rec, err := t.Load(d.Child)
 	var gone *NotFoundError
 	switch {
 	case errors.As(err, &gone):
@@ -486,27 +486,28 @@ func (t *tx) abandoned(child, caller ID, self runner) (bool, error) {
 		if id == self.id {
 			continue
 		}
-		if held, err := t.held(id); held || err != nil {
+		if held, err := t.Held(id); held || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// maxCall bounds a tool call's id.
-const maxCall = 1024
+// MaxCall is the length in bytes of the longest id of a tool call.
+const MaxCall = 1024
 
 // A delegation is stored as JSON under its root and number.
 
-// delegationID is the published name of a delegation.
-func delegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
+// DelegationID is the published name of a delegation.
+func DelegationID(number uint64) string { return "jp-d" + strconv.FormatUint(number, 10) }
 
-func (t *tx) saveDelegation(d Delegation) error {
+// SaveDelegation stores a delegation under its Root and Number.
+func (t *tx) SaveDelegation(d Delegation) error {
 	v, err := jsondoc.Encode(d)
 	if err != nil {
 		return fmt.Errorf("delegation %s: %w", d.ID, err)
 	}
-	return t.Put(db.Delegations, db.PairKey(d.Root, d.number), v)
+	return t.Put(db.Delegations, db.PairKey(d.Root, d.Number), v)
 }
 
 func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
@@ -514,7 +515,7 @@ func (t *tx) parseDelegation(k, v []byte) (Delegation, error) {
 	if err := json.Unmarshal(v, &d); err != nil || len(k) != 16 {
 		return d, t.Damaged("delegation of %s: %w", idAt(k, 0), err)
 	}
-	d.number = db.Num(k[8:])
+	d.Number = db.Num(k[8:])
 	return d, nil
 }
 
@@ -528,7 +529,7 @@ func (t *tx) delegation(root ID, number uint64) (Delegation, error) {
 }
 
 func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) {
-	if len(call) > maxCall {
+	if len(call) > MaxCall {
 		return Delegation{}, false, nil
 	}
 	v := t.Bucket(db.Calls).Get(db.TextKey(caller, call))
@@ -539,8 +540,8 @@ func (t *tx) delegationOfCall(caller ID, call string) (Delegation, bool, error) 
 	return d, err == nil, err
 }
 
-// delegations returns those of a ledger, oldest first.
-func (t *tx) delegations(root ID) (ds []Delegation, err error) {
+// Delegations returns those of a ledger, oldest first.
+func (t *tx) Delegations(root ID) (ds []Delegation, err error) {
 	err = t.Prefixed(db.Delegations, root.key(), func(k, v []byte) error {
 		d, err := t.parseDelegation(k, v)
 		ds = append(ds, d)

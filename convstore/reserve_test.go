@@ -187,7 +187,7 @@ func TestReserve(t *testing.T) {
 	}
 	d := rs[0].Delegation
 	want := Delegation{
-		ID: d.ID, number: d.number, Root: root.ID, Caller: root.ID, Child: child.ID, Call: "a", Kind: "sub_complete",
+		ID: d.ID, Number: d.Number, Root: root.ID, Caller: root.ID, Child: child.ID, Call: "a", Kind: "sub_complete",
 		Profile: "p", ProfileHash: "h", Model: "m", Depth: 1, Grant: a.Grant, Turn: 1, Session: 1, ChildTurn: 1, Fresh: true,
 		Reserved: now, ToolsAllowed: 2, ToolsTotal: 3, ToolsDenied: 1,
 	}
@@ -258,7 +258,7 @@ func TestReserve(t *testing.T) {
 	}); err != boom {
 		t.Errorf("Reserve = %v, want the error of admit itself", err)
 	}
-	for _, bad := range []Child{{}, {Call: string(make([]byte, maxCall+1))}} {
+	for _, bad := range []Child{{}, {Call: string(make([]byte, MaxCall+1))}} {
 		if _, err := l.Below().Reserve(t.Context(), admit(bad)); err == nil {
 			t.Errorf("a call with an id of %d bytes was taken", len(bad.Call))
 		}

@@ -34,7 +34,7 @@ func makeListing(t *tx) error {
 	}
 	return t.Prefixed(db.Conversations, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
@@ -67,14 +67,14 @@ func markImported(t *tx) error {
 	}); err != nil {
 		return err
 	}
-	slices.SortFunc(made, func(a, b Delegation) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(made, func(a, b Delegation) int { return cmp.Compare(a.Number, b.Number) })
 	return t.Prefixed(db.Imported, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
-		im, err := t.imported(id)
+		im, err := t.Imported(id)
 		if err != nil {
 			return err
 		}
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
@@ -83,11 +83,11 @@ func markImported(t *tx) error {
 		if n < 0 {
 			n = len(made)
 		}
-		if n == 0 || made[n-1].number <= r.After {
+		if n == 0 || made[n-1].Number <= r.After {
 			return nil
 		}
-		r.After = made[n-1].number
-		return t.save(id, r)
+		r.After = made[n-1].Number
+		return t.Save(id, r)
 	})
 }
 

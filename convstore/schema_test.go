@@ -69,7 +69,7 @@ func (s shape) matches(b []byte) bool {
 		case "json":
 			return json.Valid(b)
 		case "config":
-			_, err := parseConfig(b)
+			_, err := ParseConfig(b)
 			return err == nil
 		case "entry":
 			_, ok := parseEntry(b)
@@ -200,13 +200,48 @@ func richStore(t *testing.T) *Store {
 	if _, err := s.Fork(ctx, root.ID, Fork{ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	mustImport(t, s, importFile(importLine("7", "")+importEvents(1)), ImportOptions{})
-	im := startImport(t, s, importFile(importLine("5", "")+importEvents(1)+importDelegation))
-	t.Cleanup(func() { _ = file.DropRun(im.lock) })
+	mustImport(t, s, importedSeven)
+	startImport(t, s)
 	if err := s.Activate(ctx, "tty1", root.ID); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+const importedSeven = `{"jp_export":1}
+{"conversation":{"id":"jp-c7"}}
+{"event":{"id":"e1","time":"2026-01-02T03:04:05.000000006Z","body":{"type":"turn_start"}}}
+{"end":{"conversations":1,"events":1}}
+`
+
+// startImport leaves an import of a conversation with an event and a delegation in the middle, its run
+// lock held.
+func startImport(t testing.TB, s *Store) {
+	t.Helper()
+	const id = ID(5)
+	mustNot(t, s.f.write(t.Context(), func(tx *tx) error {
+		by, err := tx.Allocate()
+		if err != nil {
+			return err
+		}
+		lock, err := tx.F.TakeRun(int64(by))
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = file.DropRun(lock) })
+		r := &record{CreatedAt: storeEpoch, UpdatedAt: storeEpoch}
+		e, err := EncodeEvent(Event{ID: "e1", Time: storeEpoch, Body: TurnStart{}})
+		if err == nil {
+			_, err = tx.Append(id, r, &e, TurnStart{})
+		}
+		if err == nil {
+			err = tx.Stage(id.key(), staged{By: by, Record: r, Imported: &Imported{At: storeEpoch}})
+		}
+		if err == nil {
+			err = tx.Stage(db.PairKey(id, 1), staged{By: by, Delegation: &Delegation{Root: id, Caller: id, Child: 6, Call: "c1", State: StateOK}})
+		}
+		return err
+	}))
 }
 
 // admit returns an admit function that lets everything pass.
@@ -343,8 +378,8 @@ func TestMigrateImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	setSchema(t, s.Path(), 2)
-	if res := mustImport(t, s, importFile(importLine("5", "")), ImportOptions{}); len(res.Made) != 1 {
-		t.Errorf("Import() = %+v", res)
+	if made := mustImport(t, s, importedSeven); made != 1 {
+		t.Errorf("%d conversations were imported, want 1", made)
 	}
 }
 
@@ -360,20 +395,20 @@ func TestMigrateImported(t *testing.T) {
 		mustAppend(t, l, TurnEnd{State: StateOK})
 		mustNot(t, l.Close())
 		if again == 0 {
-			lines := exportSome(t, s, true, root.ID)
+			lines := mustExport(t, s, root.ID)
 			if _, err := s.Remove(t.Context(), root.ID, RemoveOptions{Cascade: true}); err != nil {
 				t.Fatal(err)
 			}
-			mustImport(t, s, lines, ImportOptions{})
+			mustImport(t, s, lines)
 		}
 	}
 	mustNot(t, s.f.write(t.Context(), func(t *tx) error {
-		r, err := t.load(root.ID)
+		r, err := t.Load(root.ID)
 		if err != nil {
 			return err
 		}
 		r.After = 0
-		return t.save(root.ID, r)
+		return t.Save(root.ID, r)
 	}))
 	if err := s.Check(t.Context()); err == nil {
 		t.Error("what is lost is not missed")

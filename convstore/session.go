@@ -40,7 +40,7 @@ func (s *Store) Activate(ctx context.Context, name string, id ID) error {
 		return fmt.Errorf("session %.40q: want a name of 1 to %d bytes", name, maxSessionName)
 	}
 	err := s.f.write(ctx, func(t *tx) error {
-		if _, err := t.load(id); err != nil {
+		if _, err := t.Load(id); err != nil {
 			return err
 		}
 		now, err := t.session(name)

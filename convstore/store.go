@@ -106,12 +106,12 @@ func (s *Store) Adopt(ctx context.Context, id ID, file *os.File) (*Log, error) {
 func (s *Store) newLog(ctx context.Context, id ID, file *os.File, shared bool) (*Log, error) {
 	l := &Log{f: s.f.patiently(), id: id, lock: file, shared: shared}
 	err := l.f.read(ctx, func(t *tx) error {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		if err != nil {
 			return err
 		}
 		l.blank.Store(r.Events == 0 && r.Call == nil)
-		l.taken, err = t.config(id)
+		l.taken, err = t.Config(id)
 		return err
 	})
 	if err != nil {

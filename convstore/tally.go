@@ -70,14 +70,14 @@ func (t *tx) forkedSince(root ID, r *record) (n int, err error) {
 // its caller and for the root of its ledger.
 func (t *tx) tally(d Delegation, by int) error {
 	count := func(id ID, turn int, add func(*tallied)) error {
-		r, err := t.load(id)
+		r, err := t.Load(id)
 		var gone *NotFoundError
 		switch {
 		case errors.As(err, &gone):
 			return nil
 		case err != nil:
 			return err
-		case r.Turns != turn || d.number <= r.After:
+		case r.Turns != turn || d.Number <= r.After:
 			return nil
 		}
 		m, err := t.tallied(id, r)
@@ -86,7 +86,7 @@ func (t *tx) tally(d Delegation, by int) error {
 		}
 		add(&m)
 		r.Made = &m
-		return t.save(id, r)
+		return t.Save(id, r)
 	}
 	if err := count(d.Caller, d.Turn, func(m *tallied) { m.Calls += by }); err != nil {
 		return err

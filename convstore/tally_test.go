@@ -15,12 +15,12 @@ func TestTallyOfOlderStores(t *testing.T) {
 	forget := func() {
 		t.Helper()
 		if err := s.f.write(t.Context(), func(tx *tx) error {
-			r, err := tx.load(l.ID())
+			r, err := tx.Load(l.ID())
 			if err != nil {
 				return err
 			}
 			r.Made = nil
-			return tx.save(l.ID(), r)
+			return tx.Save(l.ID(), r)
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -45,10 +45,10 @@ func (s *Store) Create(ctx context.Context, n New) (c Conversation, err error) {
 	return c, err
 }
 
-// allocate returns the id of a new conversation: the present moment or, when that
+// Allocate returns the id of a new conversation: the present moment or, when that
 // is not later than the last one allocated, the next free one after that. Only
 // allocating moves the last one, so that an id is never given twice.
-func (t *tx) allocate() (ID, error) {
+func (t *tx) Allocate() (ID, error) {
 	last := db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey)))
 	id := max(uint64(max(t.Now.UnixMilli()/100, 0)), last+1)
 	for t.Bucket(db.Conversations).Get(db.Key(id)) != nil || t.Bucket(db.Imports).Get(db.Key(id)) != nil {
@@ -63,22 +63,22 @@ func (t *tx) allocate() (ID, error) {
 // insert stores a new conversation, whose Parent and Link are set, and makes it
 // known to its parent.
 func (t *tx) insert(r *record, c Config) (ID, error) {
-	id, err := t.allocate()
+	id, err := t.Allocate()
 	if err != nil {
 		return 0, err
 	}
 	r.CreatedAt = t.Now.UTC()
 	r.UpdatedAt = r.CreatedAt
-	if err := t.saveConfig(id, c); err != nil {
+	if err := t.SaveConfig(id, c); err != nil {
 		return 0, err
 	}
-	if err := t.expires(id, time.Time{}, r.ExpiresAt); err != nil {
+	if err := t.Expires(id, time.Time{}, r.ExpiresAt); err != nil {
 		return 0, err
 	}
 	if err := t.attach(id, r); err != nil {
 		return 0, err
 	}
-	return id, t.save(id, r)
+	return id, t.Save(id, r)
 }
 
 // attach enters a conversation below its parent, or among the roots.
@@ -105,7 +105,7 @@ func (t *tx) detach(id ID, r *record) error {
 
 // count corrects a parent's number of children.
 func (t *tx) count(parent ID, by int, hidden bool) error {
-	p, err := t.load(parent)
+	p, err := t.Load(parent)
 	if err != nil {
 		return err
 	}
@@ -113,11 +113,11 @@ func (t *tx) count(parent ID, by int, hidden bool) error {
 	if hidden {
 		p.HiddenChildren += by
 	}
-	return t.save(parent, p)
+	return t.Save(parent, p)
 }
 
-// expires moves a conversation's entry in the index of expiry.
-func (t *tx) expires(id ID, was, is time.Time) error {
+// Expires moves a conversation's entry in the index of expiry.
+func (t *tx) Expires(id ID, was, is time.Time) error {
 	if was.Equal(is) {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	if err != nil {
 		return Conversation{}, err
 	}
-	config, err := t.config(src)
+	config, err := t.Config(src)
 	if err != nil {
 		return Conversation{}, err
 	}
@@ -224,7 +224,7 @@ func (t *tx) fork(src ID, f Fork) (Conversation, error) {
 	if err := t.copyTurns(src, from, f.Turns, id, r); err != nil {
 		return Conversation{}, err
 	}
-	if err := t.save(id, r); err != nil {
+	if err := t.Save(id, r); err != nil {
 		return Conversation{}, err
 	}
 	return t.conversation(id, r)
@@ -237,7 +237,7 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 		return err
 	}
 	for next <= last {
-		batch, err := t.events(src, next, last)
+		batch, err := t.Events(src, next, last)
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			break
 		}
 		for _, s := range batch {
-			next = s.seq + 1
+			next = s.Seq + 1
 			if s.Kind == stored.KindModelCall {
 				continue
 			}
@@ -253,9 +253,9 @@ func (t *tx) copyTurns(src ID, from *record, turns Range, id ID, r *record) erro
 			e.ID = []byte(NewEventID())
 			body, err := BodyOf(e)
 			if err != nil {
-				return t.Damaged("conversation %s: event %d: %w", src, s.seq, err)
+				return t.Damaged("conversation %s: event %d: %w", src, s.Seq, err)
 			}
-			if _, err := t.append(id, r, &e, body); err != nil {
+			if _, err := t.Append(id, r, &e, body); err != nil {
 				return err
 			}
 		}

@@ -83,7 +83,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 		top := r
 		s.Ledger = id
 		if r.Link == DelegationLink {
-			for at, up := range t.ancestors(id, r, &err) {
+			for at, up := range t.Ancestors(id, r, &err) {
 				if s.Ledger, top = at, up; up.Link != DelegationLink {
 					break
 				}
@@ -94,7 +94,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 		}
 		s.Session = top.Turns
 		here := map[ID]bool{id: true}
-		if err := t.below(id, true, t.entries(), func(child ID) error {
+		if err := t.Below(id, true, t.Entries(), func(child ID) error {
 			here[child] = true
 			s.Below = append(s.Below, child)
 			return nil
@@ -124,7 +124,7 @@ func (v View) Spent(ctx context.Context, id ID) (s Spending, err error) {
 				profile = run.Profile
 			}
 			if run == nil || run.Ended.IsZero() || member == id { // else no call of it is open
-				r, err := t.load(member)
+				r, err := t.Load(member)
 				if err == nil && run == nil {
 					profile = r.Profile
 				}
@@ -239,7 +239,7 @@ func (t *tx) lostCall(list []Charge, id ID, r *record, profile string) ([]Charge
 	if r.Call == nil {
 		return list, nil
 	}
-	held, err := t.held(id)
+	held, err := t.Held(id)
 	if held || err != nil {
 		return list, err
 	}
@@ -379,7 +379,7 @@ func (s *Store) Charges(ctx context.Context, since time.Time) iter.Seq2[Charge, 
 			err = s.f.read(ctx, func(t *tx) error {
 				charges, done = nil, 0
 				for until := time.Now().Add(chargesTime); done < len(todo) && time.Now().Before(until); done++ {
-					r, err := t.load(todo[done])
+					r, err := t.Load(todo[done])
 					var removed *NotFoundError
 					if errors.As(err, &removed) {
 						continue // since the list was made

@@ -28,7 +28,7 @@ type View struct {
 // when there is none, a *ScopeError when it is outside. An agent gets the second
 // one for both: which conversations exist outside of its scope is not its business.
 func (v View) within(t *tx, id ID) (*record, error) {
-	r, err := t.load(id)
+	r, err := t.Load(id)
 	var none *NotFoundError
 	if v.delegated && errors.As(err, &none) {
 		return nil, &ScopeError{ID: id, Root: v.root}
@@ -37,7 +37,7 @@ func (v View) within(t *tx, id ID) (*record, error) {
 		return r, err
 	}
 	below := r
-	for at, up := range t.ancestors(id, r, &err) {
+	for at, up := range t.Ancestors(id, r, &err) {
 		if v.delegated && below.Link != DelegationLink {
 			break
 		}
@@ -103,7 +103,7 @@ func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		_, err := v.within(t, id)
 		if err == nil {
-			c, err = t.config(id)
+			c, err = t.Config(id)
 		}
 		return err
 	})
@@ -121,12 +121,12 @@ func (v View) Config(ctx context.Context, id ID) (c Config, err error) {
 func (v View) Delegations(ctx context.Context, root ID) (ds []Delegation, err error) {
 	err = v.f.read(ctx, func(t *tx) error {
 		ds = nil
-		all, err := t.delegations(root)
+		all, err := t.Delegations(root)
 		if err != nil {
 			return err
 		}
 		if len(all) == 0 {
-			_, err := t.load(root)
+			_, err := t.Load(root)
 			return err
 		}
 		for _, d := range all {
@@ -173,7 +173,7 @@ func (v View) List(ctx context.Context, f Filter) (list []Conversation, err erro
 			return err
 		}
 		for _, id := range ids {
-			r, err := t.load(id)
+			r, err := t.Load(id)
 			if err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ var errEnough = errors.New("enough")
 // walk calls fn for the conversations in view that the filter lets through, in
 // preorder. What is not among its Roots or Children costs nothing.
 func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
-	at := t.entries()
+	at := t.Entries()
 	visit := func(id ID) error {
 		e, err := at.at(id)
 		if err != nil || !f.admits(e) {
@@ -224,17 +224,17 @@ func (v View) walk(t *tx, f Filter, fn func(ID, entry) error) error {
 			return visit(id)
 		})
 	case v.root != 0:
-		if _, err := t.load(v.root); err != nil {
+		if _, err := t.Load(v.root); err != nil {
 			return err
 		}
-		return t.below(v.root, v.delegated, at, visit)
+		return t.Below(v.root, v.delegated, at, visit)
 	}
 	return t.Prefixed(db.Roots, nil, func(k, _ []byte) error {
 		id := idAt(k, 0)
 		if err := visit(id); err != nil || f.Roots {
 			return err
 		}
-		return t.below(id, false, at, visit)
+		return t.Below(id, false, at, visit)
 	})
 }
 
@@ -248,10 +248,10 @@ func (t *tx) children(id ID, fn func(child ID, l Link) error) error {
 	})
 }
 
-// below calls fn for the strict descendants of a conversation in preorder. The
+// Below calls fn for the strict descendants of a conversation in preorder. The
 // tree may be deep, so the way down is kept here and not on the stack. It looks for
 // children only where at says that there are any.
-func (t *tx) below(id ID, delegated bool, at *entries, fn func(ID) error) error {
+func (t *tx) Below(id ID, delegated bool, at *entries, fn func(ID) error) error {
 	var todo []ID // in reverse, so that the next one is last
 	push := func(id ID) error {
 		if e, err := at.at(id); err != nil || !e.is(entryParent) {
@@ -290,7 +290,7 @@ func (t *tx) below(id ID, delegated bool, at *entries, fn func(ID) error) error 
 
 // prepareStatus makes asking for many statuses cheap.
 func (t *tx) prepareStatus() error {
-	if _, err := t.held(0); err != nil {
+	if _, err := t.Held(0); err != nil {
 		return err
 	}
 	return t.runs.ReadAll()
@@ -310,7 +310,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 	return func(yield func(Event, error) bool) {
 		var next, last uint64
 		for first := true; first || next <= last; first = false {
-			var batch []sequenced
+			var batch []stored.Placed
 			err := v.f.read(ctx, func(t *tx) error {
 				rec, err := v.within(t, id)
 				if err != nil {
@@ -322,7 +322,7 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 						return err
 					}
 				}
-				batch, err = t.events(id, next, last)
+				batch, err = t.Events(id, next, last)
 				return err
 			})
 			if err != nil {
@@ -330,15 +330,15 @@ func (v View) Events(ctx context.Context, id ID, r Range) iter.Seq2[Event, error
 				return
 			}
 			for _, s := range batch {
-				e, err := eventOf(s.Event, s.seq)
+				e, err := eventOf(s.Event, s.Seq)
 				if err != nil {
-					yield(Event{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", id, s.seq, err)})
+					yield(Event{}, &DamagedError{Path: v.f.StorePath(), Err: fmt.Errorf("conversation %s: event %d: %w", id, s.Seq, err)})
 					return
 				}
 				if !yield(e, nil) {
 					return
 				}
-				next = s.seq + 1
+				next = s.Seq + 1
 			}
 			if len(batch) == 0 {
 				return
@@ -401,16 +401,10 @@ func (r Range) resolve(id ID, n int) (from, to int, err error) {
 	return from, min(to, n), nil
 }
 
-// sequenced is a stored event with its place.
-type sequenced struct {
-	seq uint64
-	stored.Event
-}
-
-// events copies a batch of events from the first sequence number to the last, all of which there must
+// Events copies a batch of events from the first sequence number to the last, all of which there must
 // be: what the store has lost is not passed over. They are decoded when nobody waits for the store any more.
-func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
-	var batch []sequenced
+func (t *tx) Events(id ID, first, last uint64) ([]stored.Placed, error) {
+	var batch []stored.Placed
 	size := 0
 	prefix := id.key()
 	c := t.Bucket(db.Events).Cursor()
@@ -425,7 +419,7 @@ func (t *tx) events(id ID, first, last uint64) ([]sequenced, error) {
 		if err != nil {
 			return nil, t.Damaged("conversation %s: event %d: %w", id, db.Num(k[8:]), err)
 		}
-		batch = append(batch, sequenced{db.Num(k[8:]), s})
+		batch = append(batch, stored.Placed{Seq: db.Num(k[8:]), Event: s})
 		if size += len(v); size >= batchBytes || len(batch) == batchEvents {
 			break
 		}

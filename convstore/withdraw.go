@@ -13,14 +13,14 @@ func (s Scope) Withdraw(ctx context.Context, r *Reservation, o Outcome) error {
 	withdrawn := false
 	err := s.f.write(ctx, func(t *tx) error {
 		withdrawn = false
-		d, err := t.delegation(r.Delegation.Root, r.Delegation.number)
+		d, err := t.delegation(r.Delegation.Root, r.Delegation.Number)
 		if err != nil {
 			return err
 		}
 		if d.State != "" {
 			return db.ErrUnchanged
 		}
-		rec, err := t.load(d.Child)
+		rec, err := t.Load(d.Child)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 	if err := t.tally(d, -1); err != nil {
 		return err
 	}
-	k := db.PairKey(d.Root, d.number)
+	k := db.PairKey(d.Root, d.Number)
 	if err := t.Drop(db.OpenDelegations, k); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 		return err
 	}
 	rec.Run = nil
-	if err := t.save(d.Child, rec); err != nil {
+	if err := t.Save(d.Child, rec); err != nil {
 		return err
 	}
 	if d.Fresh && rec.LastSeq == 0 {
@@ -66,7 +66,7 @@ func (t *tx) withdraw(d Delegation, rec *record) error {
 
 // runs reports whether a delegation is the one that runs it.
 func (r *record) runs(d Delegation) bool {
-	return r.Run != nil && r.Run.Number == d.number && r.Run.Root == d.Root
+	return r.Run != nil && r.Run.Number == d.Number && r.Run.Root == d.Root
 }
 
 // begun reports whether anything came of the delegation that runs it: a turn, or a

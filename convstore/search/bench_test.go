@@ -144,7 +144,7 @@ func BenchmarkSearch(b *testing.B) {
 		defer flat[i].Close()
 	}
 	var size int64
-	f := s.DB(db.Room{})
+	f := s.Inside(db.Room{}).DB()
 	storetest.NoError(b, f.Session(b.Context(), false, func(h *db.Handle) error {
 		n := 0
 		return f.View(h, func(t *db.Tx) error {

@@ -288,7 +288,7 @@ func (sc *scan) work(ctx context.Context) {
 
 // visit opens the store and gives use the pages of its events.
 func (sc *scan) visit(ctx context.Context, use func(*db.Tx, page.Bucket) error) error {
-	f := sc.view.DB(db.Room{})
+	f := sc.view.Inside(db.Room{}).DB()
 	return f.Session(ctx, false, func(h *db.Handle) error {
 		return f.View(h, func(t *db.Tx) error {
 			return t.MapPages(&sc.maps, func(m *page.Map) error {

@@ -63,6 +63,12 @@ type Event struct {
 	Body  []byte
 }
 
+// Placed is an event with its place in its conversation, from 1.
+type Placed struct {
+	Seq uint64
+	Event
+}
+
 // Parse reads a record.
 func Parse(v []byte) (Event, error) {
 	if len(v) < header || v[0] != version {

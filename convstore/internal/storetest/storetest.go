@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"jp/convstore"
 )
@@ -78,6 +81,61 @@ func Append(t testing.TB, l *convstore.Log, bodies ...convstore.Body) []convstor
 	}
 	NoError(t, l.Append(t.Context(), events...))
 	return events
+}
+
+// Get returns a conversation.
+func Get(t testing.TB, v convstore.View, id convstore.ID) convstore.Conversation {
+	t.Helper()
+	c, err := v.Get(t.Context(), id)
+	NoError(t, err)
+	return c
+}
+
+// Admit returns an admit function that lets everything pass.
+func Admit(children ...convstore.Child) func(convstore.Standing) ([]convstore.Child, error) {
+	return func(convstore.Standing) ([]convstore.Child, error) { return children, nil }
+}
+
+// Delegate runs one child of caller to its end, with one call of a model; id 0 makes a new one.
+func Delegate(t testing.TB, s *convstore.Store, caller *convstore.Log, call string, id convstore.ID, in int64, nano *int64) convstore.ID {
+	t.Helper()
+	rs, err := caller.Below().Reserve(t.Context(), Admit(convstore.Child{Call: call, ID: id, Kind: "sub_complete", Profile: "agent/r", Model: "m/child"}))
+	NoError(t, err)
+	fd, err := syscall.Dup(int(rs[0].LockFile().Fd()))
+	NoError(t, err)
+	l, err := s.Adopt(t.Context(), rs[0].Child.ID, os.NewFile(uintptr(fd), "lock"))
+	NoError(t, err)
+	Append(t, l, convstore.TurnStart{}, convstore.UserMessage{Text: "q"}, convstore.AssistantMessage{Text: "a"},
+		convstore.ModelCall{Model: "m/child", Usage: convstore.Usage{Input: in, Output: 1}, CostNano: nano, Duration: time.Second},
+		convstore.TurnEnd{State: convstore.StateOK})
+	NoError(t, l.Close())
+	_, err = caller.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StateOK})
+	NoError(t, err)
+	return rs[0].Child.ID
+}
+
+// RawOpen opens the file as any other program would.
+func RawOpen(t testing.TB, path string, readOnly bool) *bbolt.DB {
+	t.Helper()
+	bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: readOnly, Timeout: 10 * time.Second})
+	NoError(t, err)
+	return bolt
+}
+
+// Read returns the bytes of a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	NoError(t, err)
+	return b
+}
+
+// OnDisk opens a store on a real disk, in the folder of $TMPDIR.
+func OnDisk(b *testing.B) *convstore.Store {
+	b.Helper()
+	s, err := convstore.Open(filepath.Join(b.TempDir(), "store"), convstore.Options{})
+	NoError(b, err)
+	return s
 }
 
 // Events returns events of a conversation.

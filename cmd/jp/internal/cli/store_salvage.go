@@ -12,6 +12,7 @@ import (
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/archive"
 )
 
 func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (err error) {
@@ -30,8 +31,8 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	}()
 	conversations, events, lost := 0, 0, 0
 	w := bufio.NewWriterSize(file, 1<<20)
-	lines := convstore.NewLineWriter(w)
-	for piece, bad := range st.Rescue(ctx, func(what error) {
+	lines := archive.NewLineWriter(w)
+	for piece, bad := range archive.Rescue(ctx, st, func(what error) {
 		if lost++; lost <= console.MaxLostNotes {
 			a.con.Note("lost: %v", what)
 		}

@@ -13,6 +13,7 @@ import (
 	"jp/cmd/jp/internal/term"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/archive"
 	"jp/convstore/search"
 	"jp/profiles"
 	"jp/tools"
@@ -111,11 +112,11 @@ func explainPattern(r *Report, _ *search.PatternError) {
 
 func explainRange(r *Report, _ *convstore.RangeError) { r.is("usage", exit.Usage, "") }
 
-func explainImport(r *Report, _ *convstore.ImportError) {
+func explainImport(r *Report, _ *archive.ImportError) {
 	r.is("malformed", exit.Usage, "nothing was imported")
 }
 
-func explainConflict(r *Report, _ *convstore.ConflictError) {
+func explainConflict(r *Report, _ *archive.ConflictError) {
 	r.is("conflict", exit.Failed, "nothing was imported; --new-ids imports all of it beside what is here")
 }
 

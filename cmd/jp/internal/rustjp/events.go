@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/convstore/archive"
 	"jp/tools/jsondoc"
 )
 
@@ -120,11 +121,11 @@ func (r *reader) entry(raw json.RawMessage) error {
 	}
 	body, err := encode(kind, rest)
 	if err != nil {
-		return &convstore.ImportError{Pos: r.pos, Err: err}
+		return &archive.ImportError{Pos: r.pos, Err: err}
 	}
 	var e convstore.Event
 	if err := e.UnmarshalJSON(body); err != nil {
-		return &convstore.ImportError{Pos: r.pos, Err: err}
+		return &archive.ImportError{Pos: r.pos, Err: err}
 	}
 	if _, opaque := e.Body.(convstore.Opaque); opaque {
 		r.f.kept.Opaque[kind]++
@@ -190,8 +191,8 @@ func (r *reader) endTurn(at time.Time) error {
 
 // yield hands out an event. Added marks one that no entry stands for.
 func (r *reader) yield(added string, at time.Time, body []byte) error {
-	e := &convstore.ExportedEvent{Conversation: r.id, ID: fmt.Sprintf("jp-rust-%06d%s", r.n, added), Time: at, Body: body}
-	if !r.f.yield(convstore.Piece{Pos: r.pos, Event: e}, nil) {
+	e := &archive.ExportedEvent{Conversation: r.id, ID: fmt.Sprintf("jp-rust-%06d%s", r.n, added), Time: at, Body: body}
+	if !r.f.yield(archive.Piece{Pos: r.pos, Event: e}, nil) {
 		return errEnough
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/convstore/archive"
 	"jp/tools/files"
 	"jp/tools/jsondoc"
 )
@@ -44,15 +45,15 @@ const (
 const maxSmall = 64 << 20
 
 // Pieces yields the conversations of a folder: .jp/conversations itself, a workspace with one, or a single conversation. The
-// first error ends it, a *convstore.ImportError unless a file cannot be read. Kept grows meanwhile.
-func Pieces(dir string, kept *Kept) iter.Seq2[convstore.Piece, error] {
-	return func(yield func(convstore.Piece, error) bool) {
+// first error ends it, a *archive.ImportError unless a file cannot be read. Kept grows meanwhile.
+func Pieces(dir string, kept *Kept) iter.Seq2[archive.Piece, error] {
+	return func(yield func(archive.Piece, error) bool) {
 		f := folder{dir: dir, kept: kept, yield: yield}
 		if kept.Opaque == nil {
 			kept.Opaque = make(map[string]int)
 		}
 		if err := f.read(); err != nil && err != errEnough {
-			yield(convstore.Piece{}, err)
+			yield(archive.Piece{}, err)
 		}
 	}
 }
@@ -64,12 +65,12 @@ type folder struct {
 	dir   string
 	root  *os.Root
 	kept  *Kept
-	yield func(convstore.Piece, error) bool
+	yield func(archive.Piece, error) bool
 	found int
 }
 
 func (f *folder) wrong(name string, err error) error {
-	return &convstore.ImportError{Pos: filepath.Join(f.dir, name), Err: files.Reason(err)}
+	return &archive.ImportError{Pos: filepath.Join(f.dir, name), Err: files.Reason(err)}
 }
 
 func (f *folder) read() error {
@@ -180,7 +181,7 @@ func (f *folder) conversation(dir string, id convstore.ID, archived bool) error 
 			f.kept.LeftOut = append(f.kept.LeftOut, filepath.Join(f.dir, dir, n))
 		}
 	}
-	x := &convstore.Exported{ID: id}
+	x := &archive.Exported{ID: id}
 	pos := filepath.Join(f.dir, dir)
 	if slices.Contains(names, fileMetadata) {
 		if err := f.metadata(path.Join(dir, fileMetadata), x); err != nil {
@@ -199,7 +200,7 @@ func (f *folder) conversation(dir string, id convstore.ID, archived bool) error 
 	if archived && x.ArchivedAt.IsZero() {
 		x.ArchivedAt = time.UnixMilli(int64(id) * 100)
 	}
-	if !f.yield(convstore.Piece{Pos: pos, Conversation: x}, nil) {
+	if !f.yield(archive.Piece{Pos: pos, Conversation: x}, nil) {
 		return errEnough
 	}
 	if !slices.Contains(names, fileEvents) {
@@ -208,7 +209,7 @@ func (f *folder) conversation(dir string, id convstore.ID, archived bool) error 
 	return f.events(path.Join(dir, fileEvents), id)
 }
 
-func (f *folder) metadata(name string, x *convstore.Exported) error {
+func (f *folder) metadata(name string, x *archive.Exported) error {
 	raw, err := f.small(name)
 	if err == nil {
 		err = f.valid(name, raw)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"jp/convstore"
+	"jp/convstore/archive"
 	"jp/tools/jsondoc"
 )
 
@@ -58,8 +59,8 @@ func FuzzEvents(f *testing.F) {
 			t.Fatal(err)
 		}
 		var kept Kept
-		_, err = s.Import(t.Context(), Pieces(dir, &kept), convstore.ImportOptions{})
-		var wrong *convstore.ImportError
+		_, err = archive.Import(t.Context(), s, Pieces(dir, &kept), archive.ImportOptions{})
+		var wrong *archive.ImportError
 		var entries []json.RawMessage
 		switch {
 		case errors.As(err, &wrong):
@@ -76,7 +77,7 @@ func FuzzEvents(f *testing.F) {
 		if err != nil || c.Events < len(entries) {
 			t.Fatalf("%d events of %d entries, %v", c.Events, len(entries), err)
 		}
-		again, err := s.Import(t.Context(), Pieces(dir, &kept), convstore.ImportOptions{})
+		again, err := archive.Import(t.Context(), s, Pieces(dir, &kept), archive.ImportOptions{})
 		if err != nil || len(again.Same) != 1 {
 			t.Fatalf("again: %+v, %v", again, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
-	"jp/convstore"
+	"jp/convstore/archive"
 )
 
 func newExportCommand(g *Group) *cli.Command {
@@ -41,8 +41,8 @@ func runExport(ctx context.Context, g *Group, cascade bool, words []string) erro
 		out = console.Escaping{Writer: out}
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
-	lines := convstore.NewLineWriter(w)
-	for p, err := range st.Export(ctx, ids, cascade) {
+	lines := archive.NewLineWriter(w)
+	for p, err := range archive.Export(ctx, st.View, ids, cascade) {
 		if err == nil {
 			err = lines.Write(p)
 		}

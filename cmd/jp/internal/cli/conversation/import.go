@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/rustjp"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
+	"jp/convstore/archive"
 	"jp/tools/files"
 )
 
@@ -57,7 +58,7 @@ func runImport(ctx context.Context, g *Group, newIDs bool, words []string) error
 	ctx, stop := g.Con.WithSignals(ctx, nil) // what was written so far is to be removed
 	defer stop()
 	var kept rustjp.Kept
-	res, err := st.Import(ctx, g.sourcesOfImport(ctx, words, &kept), convstore.ImportOptions{NewIDs: newIDs})
+	res, err := archive.Import(ctx, st, g.sourcesOfImport(ctx, words, &kept), archive.ImportOptions{NewIDs: newIDs})
 	if err != nil {
 		return err
 	}
@@ -81,12 +82,12 @@ func runImport(ctx context.Context, g *Group, newIDs bool, words []string) error
 
 // importedJSON is what `import` publishes.
 type importedJSON struct {
-	Imported    []convstore.Made `json:"imported"`
-	Unchanged   []convstore.ID   `json:"unchanged"`
-	Events      int              `json:"events"`
-	Delegations int              `json:"delegations"`
-	Opaque      map[string]int   `json:"opaque,omitempty"`
-	LeftOut     []string         `json:"left_out"`
+	Imported    []archive.Made `json:"imported"`
+	Unchanged   []convstore.ID `json:"unchanged"`
+	Events      int            `json:"events"`
+	Delegations int            `json:"delegations"`
+	Opaque      map[string]int `json:"opaque,omitempty"`
+	LeftOut     []string       `json:"left_out"`
 }
 
 func orEmpty[T any](list []T) []T {
@@ -97,7 +98,7 @@ func orEmpty[T any](list []T) []T {
 }
 
 // noteImport says on stderr what happened beside the ids.
-func (g *Group) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
+func (g *Group) noteImport(res archive.ImportResult, kept rustjp.Kept) {
 	g.Con.Note("%s with %s imported", wording.Plural(len(res.Made), "conversation"), wording.Plural(res.Events, "event"))
 	if len(res.Same) > 0 {
 		g.Con.Note("%s already, with the same content", wording.Either(len(res.Same) == 1, "1 is here", fmt.Sprintf("%d are here", len(res.Same))))
@@ -129,12 +130,12 @@ func (g *Group) noteImport(res convstore.ImportResult, kept rustjp.Kept) {
 }
 
 // sourcesOfImport reads all that is named, one after the other.
-func (g *Group) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[convstore.Piece, error] {
-	return func(yield func(convstore.Piece, error) bool) {
+func (g *Group) sourcesOfImport(ctx context.Context, words []string, kept *rustjp.Kept) iter.Seq2[archive.Piece, error] {
+	return func(yield func(archive.Piece, error) bool) {
 		for _, word := range words {
 			pieces, done, err := g.sourceOfImport(ctx, word, kept)
 			if err != nil {
-				yield(convstore.Piece{}, err)
+				yield(archive.Piece{}, err)
 				return
 			}
 			for p, err := range pieces {
@@ -148,12 +149,12 @@ func (g *Group) sourcesOfImport(ctx context.Context, words []string, kept *rustj
 	}
 }
 
-func (g *Group) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[convstore.Piece, error], done func(), err error) {
+func (g *Group) sourceOfImport(ctx context.Context, word string, kept *rustjp.Kept) (pieces iter.Seq2[archive.Piece, error], done func(), err error) {
 	if word == "-" {
 		if g.Con.IO.InTTY {
 			return nil, nil, exit.Usagef("conversation import: stdin is a terminal").WithHint("pipe an export in, or name a file")
 		}
-		return convstore.ReadLines(interruptible{ctx, g.Con.IO.In}, "stdin"), func() {}, nil
+		return archive.ReadLines(interruptible{ctx, g.Con.IO.In}, "stdin"), func() {}, nil
 	}
 	path := g.Con.Abs(word)
 	file, _, err := files.OpenRegular(files.Disk{}, path, os.O_RDONLY, 0)
@@ -167,7 +168,7 @@ func (g *Group) sourceOfImport(ctx context.Context, word string, kept *rustjp.Ke
 	case err != nil:
 		return nil, nil, fmt.Errorf("import: %w", err)
 	}
-	return convstore.ReadLines(file, path), func() { _ = file.Close() }, nil
+	return archive.ReadLines(file, path), func() { _ = file.Close() }, nil
 }
 
 // interruptible is a reader that a pipe to which nobody writes does not keep beyond the end of ctx. It leaves the read behind then.

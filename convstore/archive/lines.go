@@ -1,4 +1,4 @@
-package convstore
+package archive
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore"
 	"jp/tools/jsondoc"
 )
 
@@ -151,7 +152,7 @@ type lineReader struct {
 	n       int // the line, from 1
 	open    bool
 	end     exportEnd // counted
-	current ID
+	current convstore.ID
 }
 
 func (d *lineReader) pos() string { return fmt.Sprintf("%s:%d", d.name, d.n) }
@@ -207,8 +208,8 @@ func (d *lineReader) decode(line []byte) (Piece, error) {
 			Body   json.RawMessage `json:"body"`
 			Base64 []byte          `json:"body_base64"`
 		} `json:"event"`
-		Delegation *Delegation `json:"delegation"`
-		End        *exportEnd  `json:"end"`
+		Delegation *convstore.Delegation `json:"delegation"`
+		End        *exportEnd            `json:"end"`
 	}
 	if !d.open {
 		return Piece{}, d.first(line)

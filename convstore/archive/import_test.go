@@ -1,4 +1,4 @@
-package convstore
+package archive
 
 import (
 	"bytes"
@@ -15,29 +15,32 @@ import (
 	"go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
+	"jp/convstore"
+	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
+	"jp/convstore/internal/storetest"
 )
 
 // exportLines returns an export of everything.
-func exportLines(t testing.TB, s *Store) string {
+func exportLines(t testing.TB, s *convstore.Store) string {
 	t.Helper()
-	roots, err := s.List(t.Context(), Filter{Roots: true, Hidden: true, Archived: true})
+	roots, err := s.List(t.Context(), convstore.Filter{Roots: true, Hidden: true, Archived: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []ID
+	var ids []convstore.ID
 	for _, c := range roots {
 		ids = append(ids, c.ID)
 	}
 	return exportSome(t, s, true, ids...)
 }
 
-func exportSome(t testing.TB, s *Store, cascade bool, ids ...ID) string {
+func exportSome(t testing.TB, s *convstore.Store, cascade bool, ids ...convstore.ID) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := NewLineWriter(&b)
-	for p, err := range s.Export(t.Context(), ids, cascade) {
+	for p, err := range Export(t.Context(), s.View, ids, cascade) {
 		if err == nil {
 			err = w.Write(p)
 		}
@@ -51,12 +54,12 @@ func exportSome(t testing.TB, s *Store, cascade bool, ids ...ID) string {
 	return b.String()
 }
 
-func importLines(t testing.TB, s *Store, lines string, o ImportOptions) (ImportResult, error) {
+func importLines(t testing.TB, s *convstore.Store, lines string, o ImportOptions) (ImportResult, error) {
 	t.Helper()
-	return s.Import(t.Context(), ReadLines(strings.NewReader(lines), "f"), o)
+	return Import(t.Context(), s, ReadLines(strings.NewReader(lines), "f"), o)
 }
 
-func mustImport(t testing.TB, s *Store, lines string, o ImportOptions) ImportResult {
+func importAll(t testing.TB, s *convstore.Store, lines string, o ImportOptions) ImportResult {
 	t.Helper()
 	res, err := importLines(t, s, lines, o)
 	if err == nil {
@@ -68,10 +71,10 @@ func mustImport(t testing.TB, s *Store, lines string, o ImportOptions) ImportRes
 	return res
 }
 
-func memoryStore(t *testing.T) (s *Store, remove func()) {
+func memoryStore(t *testing.T) (s *convstore.Store, remove func()) {
 	t.Helper()
-	dir := memoryDir(t)
-	s, err := Open(filepath.Join(dir, "store"), Options{})
+	dir := storetest.MemoryDir(t)
+	s, err := convstore.Open(filepath.Join(dir, "store"), convstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,19 +93,19 @@ func TestExportImportIdentity(t *testing.T) {
 		to, done := memoryStore(t)
 		defer done()
 		o := ImportOptions{batch: rapid.IntRange(1, 30).Draw(rt, "batch")}
-		res := mustImport(t, to, lines, o)
+		res := importAll(t, to, lines, o)
 		if again := exportLines(t, to); again != lines {
 			rt.Fatalf("exported again: %s", firstDifference(again, lines))
 		}
-		before := mustRead(t, to.Path())
-		same := mustImport(t, to, lines, o)
-		if len(same.Made) != 0 || len(same.Same) != len(res.Made) || !bytes.Equal(before, mustRead(t, to.Path())) {
-			rt.Fatalf("importing again: %+v, and the file is the same: %v", same, bytes.Equal(before, mustRead(t, to.Path())))
+		before := storetest.Read(t, to.Path())
+		same := importAll(t, to, lines, o)
+		if len(same.Made) != 0 || len(same.Same) != len(res.Made) || !bytes.Equal(before, storetest.Read(t, to.Path())) {
+			rt.Fatalf("importing again: %+v, and the file is the same: %v", same, bytes.Equal(before, storetest.Read(t, to.Path())))
 		}
-		if same := mustImport(t, from, lines, o); len(same.Made) != 0 {
+		if same := importAll(t, from, lines, o); len(same.Made) != 0 {
 			rt.Fatalf("importing where it is from: %+v", same)
 		}
-		fresh := mustImport(t, to, lines, ImportOptions{NewIDs: true, batch: o.batch})
+		fresh := importAll(t, to, lines, ImportOptions{NewIDs: true, batch: o.batch})
 		if len(fresh.Made) != len(res.Made) || fresh.Events != res.Events {
 			rt.Fatalf("with new ids: %+v, want as many as %+v", fresh, res)
 		}
@@ -114,27 +117,37 @@ func TestExportImportIdentity(t *testing.T) {
 func TestImportRemoved(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		remove func(root, mid, leaf ID) (ID, RemoveOptions)
+		remove func(root, mid, leaf convstore.ID) (convstore.ID, convstore.RemoveOptions)
 		whole  bool // nothing else of the tree is left
 	}{
-		{"all", func(root, _, _ ID) (ID, RemoveOptions) { return root, RemoveOptions{Cascade: true} }, true},
-		{"the root alone", func(root, _, _ ID) (ID, RemoveOptions) { return root, RemoveOptions{Promote: true} }, false},
-		{"a caller in the middle", func(_, mid, _ ID) (ID, RemoveOptions) { return mid, RemoveOptions{Promote: true} }, false},
-		{"a caller and those below it", func(_, mid, _ ID) (ID, RemoveOptions) { return mid, RemoveOptions{Cascade: true} }, false},
-		{"a leaf", func(_, _, leaf ID) (ID, RemoveOptions) { return leaf, RemoveOptions{} }, false},
+		{"all", func(root, _, _ convstore.ID) (convstore.ID, convstore.RemoveOptions) {
+			return root, convstore.RemoveOptions{Cascade: true}
+		}, true},
+		{"the root alone", func(root, _, _ convstore.ID) (convstore.ID, convstore.RemoveOptions) {
+			return root, convstore.RemoveOptions{Promote: true}
+		}, false},
+		{"a caller in the middle", func(_, mid, _ convstore.ID) (convstore.ID, convstore.RemoveOptions) {
+			return mid, convstore.RemoveOptions{Promote: true}
+		}, false},
+		{"a caller and those below it", func(_, mid, _ convstore.ID) (convstore.ID, convstore.RemoveOptions) {
+			return mid, convstore.RemoveOptions{Cascade: true}
+		}, false},
+		{"a leaf", func(_, _, leaf convstore.ID) (convstore.ID, convstore.RemoveOptions) {
+			return leaf, convstore.RemoveOptions{}
+		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := openStoreIn(t, filepath.Join(memoryDir(t), "store"), Options{})
+			s := storetest.OpenIn(t, filepath.Join(storetest.MemoryDir(t), "store"), convstore.Options{})
 			nano := int64(5)
-			root := mustLock(t, s, mustCreate(t, s, New{Title: "root"}).ID)
-			mustAppend(t, root, TurnStart{})
-			mid := delegate(t, s, root, "a", 0, 1000, &nano)
-			inner := mustLock(t, s, mid)
-			leaf := delegate(t, s, inner, "b", 0, 300, &nano)
-			mustNot(t, inner.Close())
-			delegate(t, s, root, "c", 0, 7, &nano)
-			mustAppend(t, root, TurnEnd{State: StateOK})
-			mustNot(t, root.Close())
+			root := storetest.Lock(t, s, storetest.Create(t, s, convstore.New{Title: "root"}).ID)
+			storetest.Append(t, root, convstore.TurnStart{})
+			mid := storetest.Delegate(t, s, root, "a", 0, 1000, &nano)
+			inner := storetest.Lock(t, s, mid)
+			leaf := storetest.Delegate(t, s, inner, "b", 0, 300, &nano)
+			storetest.NoError(t, inner.Close())
+			storetest.Delegate(t, s, root, "c", 0, 7, &nano)
+			storetest.Append(t, root, convstore.TurnEnd{State: convstore.StateOK})
+			storetest.NoError(t, root.Close())
 			used := totalInput(t, s)
 
 			removed, o := test.remove(root.ID(), mid, leaf)
@@ -146,7 +159,7 @@ func TestImportRemoved(t *testing.T) {
 				if got := totalInput(t, s); got != used {
 					t.Errorf("removed: %d tokens were used, want %d", got, used)
 				}
-				mustImport(t, s, lines, ImportOptions{})
+				importAll(t, s, lines, ImportOptions{})
 				if got := totalInput(t, s); got != used {
 					t.Errorf("brought back: %d tokens were used, want %d", got, used)
 				}
@@ -156,34 +169,34 @@ func TestImportRemoved(t *testing.T) {
 			}
 			// What was made in the turn in which it was removed counts no more, also below one that is asked by hand.
 			below, err := s.Below(t.Context(), removed)
-			mustNot(t, err)
-			mustNot(t, s.f.write(t.Context(), func(tx *tx) error { // as older versions imported it, without a count
-				r, err := tx.load(removed)
+			storetest.NoError(t, err)
+			storetest.NoError(t, s.Inside(db.Room{}).Write(t.Context(), func(tx *convstore.Tx) error { // as older versions imported it, without a count
+				r, err := tx.Load(removed)
 				if err != nil {
 					return err
 				}
 				r.Made = nil
-				return tx.save(removed, r)
+				return tx.Save(removed, r)
 			}))
-			var made tallied
+			var made [2]int // by the caller, in the session
 			enough := errors.New("enough")
-			if _, err := below.Reserve(t.Context(), func(st Standing) ([]Child, error) {
-				made = tallied{Calls: st.Calls}
+			if _, err := below.Reserve(t.Context(), func(st convstore.Standing) ([]convstore.Child, error) {
+				made[0] = st.Calls
 				if removed == root.ID() {
-					made.Forked = st.Children
+					made[1] = st.Children
 				}
 				return nil, enough
 			}); !errors.Is(err, enough) {
 				t.Fatal(err)
 			}
-			if made != (tallied{}) {
-				t.Errorf("brought back: %+v in its turn, want nothing", made)
+			if made != [2]int{} {
+				t.Errorf("brought back: %v in its turn, want nothing", made)
 			}
 			// What happens from now on is counted from now on.
-			back := mustLock(t, s, removed)
-			mustAppend(t, back, TurnStart{})
-			delegate(t, s, back, "a", 0, 11, &nano)
-			mustNot(t, back.Close())
+			back := storetest.Lock(t, s, removed)
+			storetest.Append(t, back, convstore.TurnStart{})
+			storetest.Delegate(t, s, back, "a", 0, 11, &nano)
+			storetest.NoError(t, back.Close())
 			if err := s.Check(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -194,15 +207,8 @@ func TestImportRemoved(t *testing.T) {
 	}
 }
 
-func mustNot(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // totalInput adds up what the whole store says was used.
-func totalInput(t *testing.T, s *Store) (n int64) {
+func totalInput(t *testing.T, s *convstore.Store) (n int64) {
 	t.Helper()
 	for c, err := range s.Charges(t.Context(), time.Time{}) {
 		if err != nil {
@@ -214,87 +220,85 @@ func totalInput(t *testing.T, s *Store) (n int64) {
 }
 
 // chanceBodies are bodies as they come, of this version and others.
-func chanceBodies() *rapid.Generator[Body] {
+func chanceBodies() *rapid.Generator[convstore.Body] {
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z ]{0,20}\x1b\[31m[\x{202e}\n\t"\\<>&]{0,3}`))
 	raw := rapid.SampledFrom([]string{
 		`{"type":"later","x":[1,2.50,1e3]}`, "{\n  \"type\": \"later\",\r\n  \"deep\": {\"a\": []}\n}", `{"type":"chat_request","content":"x","added":"\u00e9\/"}`,
 		"{\"type\":\"later\",\"bytes\":\"\xff\xfe\"}", `{"type":"tool_call_response","id":7}`, ` {"type":"turn_start","more":1} `, `{"a":1,"type":"note"}`,
 	})
-	return rapid.Custom(func(rt *rapid.T) Body {
+	return rapid.Custom(func(rt *rapid.T) convstore.Body {
 		switch rapid.IntRange(0, 7).Draw(rt, "body") {
 		case 0, 1:
-			return TurnStart{}
+			return convstore.TurnStart{}
 		case 2:
-			return UserMessage{Text: text.Draw(rt, "text")}
+			return convstore.UserMessage{Text: text.Draw(rt, "text")}
 		case 3:
-			return AssistantMessage{Text: text.Draw(rt, "text")}
+			return convstore.AssistantMessage{Text: text.Draw(rt, "text")}
 		case 4:
-			return ToolCall{ID: "c", Name: "n", Arguments: []byte(rapid.SampledFrom([]string{`{"a": 1}`, `{broken`}).Draw(rt, "args"))}
+			return convstore.ToolCall{ID: "c", Name: "n", Arguments: []byte(rapid.SampledFrom([]string{`{"a": 1}`, `{broken`}).Draw(rt, "args"))}
 		case 5:
 			n := int64(rapid.IntRange(0, 9).Draw(rt, "cost"))
-			return ModelCall{Model: "m", Usage: Usage{Input: n}, CostNano: &n}
+			return convstore.ModelCall{Model: "m", Usage: convstore.Usage{Input: n}, CostNano: &n}
 		case 6:
-			return TurnEnd{State: rapid.SampledFrom(States()).Draw(rt, "state"), Reason: "r"}
+			return convstore.TurnEnd{State: rapid.SampledFrom(convstore.States()).Draw(rt, "state"), Reason: "r"}
 		}
 		b := raw.Draw(rt, "raw")
-		name, err := typeOf([]byte(b))
-		if err != nil {
-			rt.Fatal(err)
-		}
-		return Opaque{Name: name, Raw: []byte(b)}
+		var of struct{ Type string }
+		storetest.NoError(rt, json.Unmarshal([]byte(b), &of))
+		return convstore.Opaque{Name: of.Type, Raw: []byte(b)}
 	})
 }
 
-func fillByChance(t *testing.T, rt *rapid.T, s *Store) {
-	var ids []ID
+func fillByChance(t *testing.T, rt *rapid.T, s *convstore.Store) {
+	var ids []convstore.ID
 	calls := 0
 	for range rapid.IntRange(1, 6).Draw(rt, "conversations") {
-		var id ID
+		var id convstore.ID
 		switch how := rapid.IntRange(0, 3).Draw(rt, "how"); {
 		case len(ids) == 0 || how == 0:
-			c, err := s.Create(t.Context(), New{
+			c, err := s.Create(t.Context(), convstore.New{
 				Title: rapid.String().Draw(rt, "title"), Hidden: rapid.Bool().Draw(rt, "hidden"), Profile: "p", Role: "main", Model: "m",
 				Labels: map[string]string{"k": "v"},
-				Config: Config{JSON: []byte(rapid.SampledFrom([]string{"", "{}", "{ }", "no json\xff"}).Draw(rt, "config")), Tools: []string{"t"}},
+				Config: convstore.Config{JSON: []byte(rapid.SampledFrom([]string{"", "{}", "{ }", "no json\xff"}).Draw(rt, "config")), Tools: []string{"t"}},
 			})
-			must(rt, err)
+			storetest.NoError(rt, err)
 			id = c.ID
 		case how == 1:
-			c, err := s.Fork(t.Context(), rapid.SampledFrom(ids).Draw(rt, "source"), Fork{ExpiresAt: time.Now().Add(time.Hour)})
-			must(rt, err)
+			c, err := s.Fork(t.Context(), rapid.SampledFrom(ids).Draw(rt, "source"), convstore.Fork{ExpiresAt: time.Now().Add(time.Hour)})
+			storetest.NoError(rt, err)
 			id = c.ID
 		default:
 			l, err := s.Lock(t.Context(), rapid.SampledFrom(ids).Draw(rt, "caller"))
-			must(rt, err)
+			storetest.NoError(rt, err)
 			calls++
 			tokens := int64(10)
-			rs, err := l.Below().Reserve(t.Context(), admit(Child{
+			rs, err := l.Below().Reserve(t.Context(), storetest.Admit(convstore.Child{
 				Call: fmt.Sprintf("call %d", calls), Hidden: true, Role: "subagent", Profile: "q",
-				Grant: Grant{Tools: []string{"x"}, Budget: Budget{Tokens: &tokens}}, Config: Config{JSON: []byte("{}")},
+				Grant: convstore.Grant{Tools: []string{"x"}, Budget: convstore.Budget{Tokens: &tokens}}, Config: convstore.Config{JSON: []byte("{}")},
 			}))
-			must(rt, err)
+			storetest.NoError(rt, err)
 			id = rs[0].Child.ID
 			if rapid.Bool().Draw(rt, "settled") {
-				_, err = l.Below().Settle(t.Context(), rs[0], Outcome{State: StatePartial, Reason: "r"})
+				_, err = l.Below().Settle(t.Context(), rs[0], convstore.Outcome{State: convstore.StatePartial, Reason: "r"})
 			} else {
 				err = rs[0].Release()
 			}
-			must(rt, errors.Join(err, l.Close()))
+			storetest.NoError(rt, errors.Join(err, l.Close()))
 		}
 		ids = append(ids, id)
 		c, err := s.Get(t.Context(), id)
-		if must(rt, err); c.Status == StatusLost {
+		if storetest.NoError(rt, err); c.Status == convstore.StatusLost {
 			continue // to append would settle its delegation
 		}
 		l, err := s.Lock(t.Context(), id)
-		must(rt, err)
+		storetest.NoError(rt, err)
 		for _, b := range rapid.SliceOfN(chanceBodies(), 0, 12).Draw(rt, "bodies") {
-			if _, spend := b.(ModelCall); spend && c.Link == DelegationLink {
+			if _, spend := b.(convstore.ModelCall); spend && c.Link == convstore.DelegationLink {
 				continue // only its delegations pay for calls
 			}
-			must(rt, l.Append(t.Context(), Event{Body: b, Time: time.Unix(rapid.Int64Range(-9, 9e9).Draw(rt, "s"), 5)}))
+			storetest.NoError(rt, l.Append(t.Context(), convstore.Event{Body: b, Time: time.Unix(rapid.Int64Range(-9, 9e9).Draw(rt, "s"), 5)}))
 		}
-		must(rt, l.Close())
+		storetest.NoError(rt, l.Close())
 	}
 }
 
@@ -325,10 +329,10 @@ const importDelegation = `{"delegation":{"id":"","root_id":"jp-c5","caller_id":"
 	`"cache_write_tokens":0,"cost_nano":3},"total":{"input_tokens":7,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,` +
 	`"cost_nano":3},"tools_allowed":0,"tools_total":0,"tools_denied":0}}` + "\n"
 
-// startImport begins an import and leaves it in the middle, its lock held.
-func startImport(t testing.TB, s *Store, lines string) *importer {
+// startTaking begins an import and leaves it in the middle, its lock held.
+func startTaking(t testing.TB, s *convstore.Store, lines string) *importer {
 	t.Helper()
-	im := &importer{f: s.f, at: make(map[ID]*arrival), ledgers: make(map[ID]int)}
+	im := &importer{in: s.Inside(db.Room{}), at: make(map[convstore.ID]*arrival), ledgers: make(map[convstore.ID]int)}
 	for p, err := range ReadLines(strings.NewReader(lines), "f") {
 		if err == nil {
 			err = im.add(t.Context(), p)
@@ -345,26 +349,26 @@ func startImport(t testing.TB, s *Store, lines string) *importer {
 
 // TestImportCutOff leaves an import in the middle, as a kill does.
 func TestImportCutOff(t *testing.T) {
-	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
-	mustCreate(t, s, New{Title: "mine"})
+	s := storetest.OpenIn(t, filepath.Join(t.TempDir(), "store"), convstore.Options{})
+	storetest.Create(t, s, convstore.New{Title: "mine"})
 	before := exportLines(t, s)
 	lines := importFile(importLine("5", "") + importEvents(3) + importDelegation)
-	im := startImport(t, s, lines)
+	im := startTaking(t, s, lines)
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatalf("while it runs: %v", err)
 	}
 	_, err := s.Get(t.Context(), 5)
-	checkError(t, "Get", err, &NotFoundError{ID: 5})
+	storetest.Error(t, "Get", err, &convstore.NotFoundError{ID: 5})
 	if got := exportLines(t, s); got != before {
 		t.Errorf("while it runs: %s", got)
 	}
-	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*BusyError)) {
+	if _, err := importLines(t, s, lines, ImportOptions{}); !errors.As(err, new(*convstore.BusyError)) {
 		t.Errorf("the same beside it: %v, want a BusyError", err)
 	}
 	if err := file.DropRun(im.lock); err != nil {
 		t.Fatal(err)
 	}
-	if res := mustImport(t, s, importFile(importLine("6", "")), ImportOptions{}); len(res.Made) != 1 {
+	if res := importAll(t, s, importFile(importLine("6", "")), ImportOptions{}); len(res.Made) != 1 {
 		t.Errorf("after it: %+v", res)
 	}
 	nothingStaged(t, s)
@@ -373,16 +377,16 @@ func TestImportCutOff(t *testing.T) {
 	for i := range 500 {
 		many.WriteString(importLine(fmt.Sprint(1000+i), "") + importEvents(1))
 	}
-	if im = startImport(t, s, importFile(many.String())); file.DropRun(im.lock) != nil {
+	if im = startTaking(t, s, importFile(many.String())); file.DropRun(im.lock) != nil {
 		t.Fatal("its lock is gone")
 	}
 	sofar := transactions(t, s)
-	mustImport(t, s, importFile(importLine("6", "")), ImportOptions{})
+	importAll(t, s, importFile(importLine("6", "")), ImportOptions{})
 	if n := transactions(t, s) - sofar; n > 5 {
 		t.Errorf("sweeping 500 conversations took %d transactions", n)
 	}
 	nothingStaged(t, s)
-	if im = startImport(t, s, lines); file.DropRun(im.lock) != nil {
+	if im = startTaking(t, s, lines); file.DropRun(im.lock) != nil {
 		t.Fatal("its lock is gone")
 	}
 	if _, _, err := s.Compact(t.Context()); err != nil {
@@ -392,9 +396,9 @@ func TestImportCutOff(t *testing.T) {
 }
 
 // transactions returns how many a store has seen.
-func transactions(t *testing.T, s *Store) uint64 {
+func transactions(t *testing.T, s *convstore.Store) uint64 {
 	t.Helper()
-	data := mustRead(t, s.Path())
+	data := storetest.Read(t, s.Path())
 	p, err := page.Open(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
@@ -403,11 +407,11 @@ func transactions(t *testing.T, s *Store) uint64 {
 }
 
 // nothingStaged reports what an import has left.
-func nothingStaged(t *testing.T, s *Store) {
+func nothingStaged(t *testing.T, s *convstore.Store) {
 	t.Helper()
-	db := rawOpen(t, s.Path(), true)
-	defer func() { _ = db.Close() }()
-	_ = db.View(func(tx *bbolt.Tx) error {
+	bolt := storetest.RawOpen(t, s.Path(), true)
+	defer func() { _ = bolt.Close() }()
+	_ = bolt.View(func(tx *bbolt.Tx) error {
 		for _, name := range []string{"events", "event_ids", "turns", "imports", "delegations"} {
 			if k, _ := tx.Bucket([]byte(name)).Cursor().First(); k != nil {
 				t.Errorf("%s: %x is left", name, k)
@@ -419,8 +423,8 @@ func nothingStaged(t *testing.T, s *Store) {
 
 // TestImportRefuses tries what must change nothing and say where it is.
 func TestImportRefuses(t *testing.T) {
-	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
-	mustImport(t, s, importFile(importLine("9", `,"title":"here"`)+importEvents(2)), ImportOptions{})
+	s := storetest.OpenIn(t, filepath.Join(t.TempDir(), "store"), convstore.Options{})
+	importAll(t, s, importFile(importLine("9", `,"title":"here"`)+importEvents(2)), ImportOptions{})
 	before := exportLines(t, s)
 	five := importLine("5", "") + importEvents(1)
 	for _, test := range []struct{ name, lines, want string }{
@@ -480,12 +484,12 @@ func TestImportRefuses(t *testing.T) {
 
 // TestImportVoid imports a tree whose child comes first and claims much.
 func TestImportVoid(t *testing.T) {
-	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
+	s := storetest.OpenIn(t, filepath.Join(t.TempDir(), "store"), convstore.Options{})
 	grant := `,"role":"subagent","profile":"p","grant":{"tools":["sh"],"max_depth":5,"tokens":null,"cost_nano":null,"caps":{"tokens":null,"cost_nano":null}},"config":{"a":1},"tools":["sh"]`
 	lines := importFile(importLine("6", `,"parent_id":"jp-c5","link":"delegation","depth":1`+grant) + importLine("5", `,"parent_id":"jp-c4","link":"fork"`+grant) +
 		`{"event":{"id":"e1","time":"2026-01-02T03:04:05Z","body":{"type":"turn_start","limits":{"tokens":null,"cost_nano":null,"run":{"tokens":null,"cost_nano":null},"children":99}}}}` + "\n" +
 		importDelegation)
-	res := mustImport(t, s, lines, ImportOptions{})
+	res := importAll(t, s, lines, ImportOptions{})
 	if got, want := fmt.Sprint(res), "{[{jp-c6 jp-c6} {jp-c5 jp-c5}] [] 1 [{jp-c5 jp-c4}] [] 1}"; got != want {
 		t.Errorf("Import() = %s, want %s", got, want)
 	}
@@ -493,7 +497,7 @@ func TestImportVoid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if child.Parent != 5 || child.Link != ForkLink || child.Grant != nil || child.Role != "" || child.Profile != "" {
+	if child.Parent != 5 || child.Link != convstore.ForkLink || child.Grant != nil || child.Role != "" || child.Profile != "" {
 		t.Errorf("the child: %+v", child)
 	}
 	config, err := s.Config(t.Context(), 6)
@@ -508,7 +512,7 @@ func TestImportVoid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scope.Get(t.Context(), 6); !errors.As(err, new(*ScopeError)) {
+	if _, err := scope.Get(t.Context(), 6); !errors.As(err, new(*convstore.ScopeError)) {
 		t.Errorf("in the scope of an agent: %v, want a ScopeError", err)
 	}
 	account, err := s.Account(t.Context(), 5)
@@ -558,13 +562,13 @@ func FuzzReadLines(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err != nil {
-			if list, err := s.List(t.Context(), Filter{Hidden: true, Archived: true}); err != nil || len(list) > 0 {
+			if list, err := s.List(t.Context(), convstore.Filter{Hidden: true, Archived: true}); err != nil || len(list) > 0 {
 				t.Fatalf("after %v there are %d conversations, %v", wrong, len(list), err)
 			}
 			return
 		}
 		for _, m := range res.Made {
-			for _, e := range mustEvents(t, s.View, m.ID, Range{}) {
+			for _, e := range storetest.Events(t, s.View, m.ID, convstore.Range{}) {
 				if data, err := json.Marshal(e); err != nil {
 					t.Fatalf("event %d of %s: %v\n%s", e.Seq, m.ID, err, data)
 				}
@@ -580,9 +584,9 @@ func FuzzReadLines(f *testing.F) {
 
 // TestAppendOpaqueTurn appends a turn as a program does that knows only its JSON.
 func TestAppendOpaqueTurn(t *testing.T) {
-	s := openStoreIn(t, filepath.Join(t.TempDir(), "store"), Options{})
-	c := mustCreate(t, s, New{})
-	mustAppend(t, mustLock(t, s, c.ID), Opaque{Name: "turn_start", Raw: []byte(`{"type":"turn_start","x":1}`)})
+	s := storetest.OpenIn(t, filepath.Join(t.TempDir(), "store"), convstore.Options{})
+	c := storetest.Create(t, s, convstore.New{})
+	storetest.Append(t, storetest.Lock(t, s, c.ID), convstore.Opaque{Name: "turn_start", Raw: []byte(`{"type":"turn_start","x":1}`)})
 	if c, err := s.Get(t.Context(), c.ID); err != nil || c.Turns != 1 {
 		t.Errorf("turns = %d, %v; want 1", c.Turns, err)
 	}
@@ -606,7 +610,7 @@ func BenchmarkImport(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		b.StopTimer()
-		s := benchStore(b)
+		s := storetest.OnDisk(b)
 		b.StartTimer()
 		if _, err := importLines(b, s, text, ImportOptions{}); err != nil {
 			b.Fatal(err)
@@ -619,8 +623,8 @@ func BenchmarkImport(b *testing.B) {
 func TestImportLatestID(t *testing.T) {
 	s, done := memoryStore(t)
 	defer done()
-	mustImport(t, s, importFile(importLine(fmt.Sprint(int64(maxExchangedID)), "")), ImportOptions{})
-	c := mustGet(t, s.View, maxExchangedID)
+	importAll(t, s, importFile(importLine(fmt.Sprint(int64(maxExchangedID)), "")), ImportOptions{})
+	c := storetest.Get(t, s.View, maxExchangedID)
 	if got, want := c.CreatedAt.Year(), 2262; got != want {
 		t.Errorf("made in %d, want %d", got, want)
 	}
@@ -643,11 +647,11 @@ func TestImportLongLine(t *testing.T) {
 		}
 		b.WriteString(importLine(fmt.Sprint(i), more))
 	}
-	res := mustImport(t, s, importFile(b.String()), ImportOptions{})
-	if want := []ID{n}; len(res.Made) != n || !slices.Equal(res.Expired, want) {
+	res := importAll(t, s, importFile(b.String()), ImportOptions{})
+	if want := []convstore.ID{n}; len(res.Made) != n || !slices.Equal(res.Expired, want) {
 		t.Errorf("Import() made %d, expired %v; want %d, %v", len(res.Made), res.Expired, n, want)
 	}
-	if c := mustGet(t, s.View, n); c.Depth != 0 || c.Root != 1 {
+	if c := storetest.Get(t, s.View, n); c.Depth != 0 || c.Root != 1 {
 		t.Errorf("the last has depth %d below %s, want 0 below jp-c1", c.Depth, c.Root)
 	}
 }
@@ -655,12 +659,12 @@ func TestImportLongLine(t *testing.T) {
 // TestExportLostCall: the call that a killed process was making is owed, though no event of the store
 // tells of it yet. The export does, in the very words that the store will have.
 func TestExportLostCall(t *testing.T) {
-	s := openStore(t)
-	c := mustCreate(t, s, New{})
-	l := mustLock(t, s, c.ID)
+	s := storetest.Open(t)
+	c := storetest.Create(t, s, convstore.New{})
+	l := storetest.Lock(t, s, c.ID)
 	cost := int64(900)
-	call := Call{Model: "m", Usage: Usage{Input: 100, Output: 50}, CostNano: &cost}
-	if err := l.Begin(t.Context(), func(Account) *Call { return &call }, Event{Body: TurnStart{}}, Event{Body: UserMessage{Text: "q"}}); err != nil {
+	call := convstore.Call{Model: "m", Usage: convstore.Usage{Input: 100, Output: 50}, CostNano: &cost}
+	if err := l.Begin(t.Context(), func(convstore.Account) *convstore.Call { return &call }, convstore.Event{Body: convstore.TurnStart{}}, convstore.Event{Body: convstore.UserMessage{Text: "q"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := exportLines(t, s); strings.Contains(got, `"lost"`) {
@@ -668,14 +672,14 @@ func TestExportLostCall(t *testing.T) {
 	}
 	_ = l.Close()
 	killed := exportLines(t, s)
-	to := openStore(t)
-	mustImport(t, to, killed, ImportOptions{})
+	to := storetest.Open(t)
+	importAll(t, to, killed, ImportOptions{})
 	spent, err := to.Spent(t.Context(), c.ID)
 	if err != nil || len(spent.Charges) != 1 || spent.Charges[0].Usage != call.Usage || *spent.Charges[0].CostNano != cost {
 		t.Errorf("charges after import = %+v, %v, want the lost call", spent.Charges, err)
 	}
-	l = mustLock(t, s, c.ID)
-	mustAppend(t, l, Note{Text: "went on"})
+	l = storetest.Lock(t, s, c.ID)
+	storetest.Append(t, l, convstore.Note{Text: "went on"})
 	lost := ""
 	for line := range strings.Lines(killed) {
 		if strings.Contains(line, `"lost"`) {

@@ -1,4 +1,4 @@
-package convstore
+package archive
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/stored"
@@ -28,29 +29,29 @@ type ImportOptions struct {
 
 // ImportResult says what an import did.
 type ImportResult struct {
-	Made      []Made // in the order in which they came
-	Same      []ID   // here already, with the same content
-	Events    int    // of Made
+	Made      []Made         // in the order in which they came
+	Same      []convstore.ID // here already, with the same content
+	Events    int            // of Made
 	Orphans   []Orphan
-	Expired   []ID // of Made, by their own ids here: those whose time is over
-	Delegated int  // records of delegations
+	Expired   []convstore.ID // of Made, by their own ids here: those whose time is over
+	Delegated int            // records of delegations
 }
 
 // Made is a conversation that was imported. From and ID differ only with NewIDs.
 type Made struct {
-	From ID `json:"from"`
-	ID   ID `json:"id"`
+	From convstore.ID `json:"from"`
+	ID   convstore.ID `json:"id"`
 }
 
 // Orphan is a conversation that became a root because its parent did not come along.
 type Orphan struct {
-	ID, Parent ID
+	ID, Parent convstore.ID
 }
 
 // ConflictError names the conversations that are here with other content. Nothing
 // was changed.
 type ConflictError struct {
-	IDs []ID // in the order in which they came
+	IDs []convstore.ID // in the order in which they came
 }
 
 func (e *ConflictError) Error() string {
@@ -86,12 +87,13 @@ func (e *ConflictError) Error() string {
 // between which others have their turn, and what they belong to appears in the last
 // one. What an import that was killed has written is not visible, and the next
 // import removes it.
-func (s *Store) Import(ctx context.Context, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
-	if s.f.ReadOnly {
-		return res, ErrReadOnly
+func Import(ctx context.Context, s *convstore.Store, pieces iter.Seq2[Piece, error], o ImportOptions) (res ImportResult, err error) {
+	in := s.Inside(db.Room{})
+	if in.DB().ReadOnly {
+		return res, convstore.ErrReadOnly
 	}
-	im := &importer{f: s.f, o: o, at: make(map[ID]*arrival), ledgers: make(map[ID]int)}
-	if err := s.f.sweepImports(ctx); err != nil {
+	im := &importer{in: in, o: o, at: make(map[convstore.ID]*arrival), ledgers: make(map[convstore.ID]int)}
+	if err := in.SweepImports(ctx); err != nil {
 		return res, err
 	}
 	defer func() {
@@ -101,7 +103,7 @@ func (s *Store) Import(ctx context.Context, pieces iter.Seq2[Piece, error], o Im
 		dropped := file.DropRun(im.lock)
 		if err != nil {
 			// What cannot be removed now, on a full disk say, the next import removes.
-			_ = s.f.sweepImports(context.WithoutCancel(ctx))
+			_ = in.SweepImports(context.WithoutCancel(ctx))
 		} else {
 			err = dropped
 		}
@@ -128,14 +130,14 @@ const (
 
 // importer is one import under way.
 type importer struct {
-	f    *base
+	in   convstore.Inside
 	o    ImportOptions
-	id   ID       // its own, 0 before it has written anything
-	lock *os.File // the run lock of id
+	id   convstore.ID // its own, 0 before it has written anything
+	lock *os.File     // the run lock of id
 
-	at      map[ID]*arrival // by the ids they come with
+	at      map[convstore.ID]*arrival // by the ids they come with
 	order   []*arrival
-	ledgers map[ID]int // how many delegations came, by the id of their root
+	ledgers map[convstore.ID]int // how many delegations came, by the id of their root
 
 	batch   []Piece
 	size    int
@@ -145,7 +147,7 @@ type importer struct {
 // decoded is what an event of the batch is to the store.
 type decoded struct {
 	record stored.Event
-	body   Body
+	body   convstore.Body
 	err    error
 }
 
@@ -170,15 +172,15 @@ func (im *importer) decode() {
 
 // arrival is one conversation that came.
 type arrival struct {
-	from, id ID
-	parent   ID // as it came
+	from, id convstore.ID
+	parent   convstore.ID // as it came
 	pos      string
 	hidden   bool
 	here     bool // the store has had it before
 	differs  bool // and has another
 	seq      uint64
-	new      *staged      // while it is in use within one transaction
-	ledger   []Delegation // of one that is here, once it is needed
+	new      *convstore.Staged      // while it is in use within one transaction
+	ledger   []convstore.Delegation // of one that is here, once it is needed
 }
 
 // add takes a piece, and writes what has come together when that is enough.
@@ -204,7 +206,7 @@ func (im *importer) flush(ctx context.Context) error {
 	}
 	lock := im.lock
 	im.decode()
-	err := im.f.write(ctx, func(t *tx) error {
+	err := im.in.Write(ctx, func(t *convstore.Tx) error {
 		wrote := false
 		var open *arrival
 		for i, p := range im.batch {
@@ -251,11 +253,11 @@ type unfit struct{ error }
 func unfitf(format string, args ...any) error { return unfit{fmt.Errorf(format, args...)} }
 
 // begin gives the import its id, and what it writes an owner.
-func (im *importer) begin(t *tx) (err error) {
+func (im *importer) begin(t *convstore.Tx) (err error) {
 	if im.id != 0 {
 		return nil
 	}
-	if im.id, err = t.allocate(); err == nil {
+	if im.id, err = t.Allocate(); err == nil {
 		im.lock, err = t.F.TakeRun(int64(im.id))
 	}
 	return err
@@ -263,7 +265,7 @@ func (im *importer) begin(t *tx) (err error) {
 
 // apply carries out one piece. Open is the conversation whose record is not put
 // away yet.
-func (im *importer) apply(t *tx, p Piece, d *decoded, open **arrival) (wrote bool, err error) {
+func (im *importer) apply(t *convstore.Tx, p Piece, d *decoded, open **arrival) (wrote bool, err error) {
 	switch {
 	case p.Conversation != nil:
 		a, err := im.arrive(t, p)
@@ -286,7 +288,7 @@ func (im *importer) apply(t *tx, p Piece, d *decoded, open **arrival) (wrote boo
 		if err := im.turnTo(t, a, open); err != nil {
 			return true, err
 		}
-		seq, err := t.append(a.id, a.new.Record, &d.record, d.body)
+		seq, err := t.Append(a.id, a.new.Record, &d.record, d.body)
 		if err == nil && seq != a.seq {
 			err = unfitf("conversation %s: event %q is there twice", a.from, d.record.ID)
 		}
@@ -298,7 +300,7 @@ func (im *importer) apply(t *tx, p Piece, d *decoded, open **arrival) (wrote boo
 }
 
 // arrive notes a conversation that comes.
-func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
+func (im *importer) arrive(t *convstore.Tx, p Piece) (*arrival, error) {
 	x := p.Conversation
 	if err := x.check(); err != nil {
 		return nil, unfit{err}
@@ -315,16 +317,16 @@ func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
 			return nil, err
 		}
 		var err error
-		if a.id, err = t.allocate(); err != nil {
+		if a.id, err = t.Allocate(); err != nil {
 			return nil, err
 		}
 	}
-	r, err := t.load(a.id)
-	var absent *NotFoundError
+	r, err := t.Load(a.id)
+	var absent *convstore.NotFoundError
 	switch {
 	case err == nil:
 		a.here = true
-		is, err := t.exported(a.id, r)
+		is, err := exported(t, a.id, r)
 		if x.UpdatedAt.IsZero() {
 			is.UpdatedAt = time.Time{}
 		}
@@ -332,13 +334,13 @@ func (im *importer) arrive(t *tx, p Piece) (*arrival, error) {
 		return a, err
 	case !errors.As(err, &absent):
 		return nil, err
-	case t.Bucket(db.Imports).Get(a.id.key()) != nil:
-		return nil, &BusyError{ID: a.id}
+	case t.Bucket(db.Imports).Get(db.Key(uint64(a.id))) != nil:
+		return nil, &convstore.BusyError{ID: a.id}
 	}
 	if err := im.begin(t); err != nil {
 		return nil, err
 	}
-	a.new = &staged{By: im.id, Record: x.record(), Imported: x.imported(t.Now), UpdatedAt: x.UpdatedAt}
+	a.new = &convstore.Staged{By: im.id, Record: x.record(), Imported: x.imported(t.Now), UpdatedAt: x.UpdatedAt}
 	return a, nil
 }
 
@@ -352,7 +354,7 @@ func sameExported(a, b *Exported) bool {
 // normal returns a copy in the form in which an export has it.
 func (x *Exported) normal() *Exported {
 	n := *x
-	n.setConfig(Config{JSON: x.Raw(), Tools: x.Tools})
+	setConfig(&n.Void, convstore.Config{JSON: x.Raw(), Tools: x.Tools})
 	for _, at := range []*time.Time{&n.ArchivedAt, &n.ExpiresAt, &n.CreatedAt, &n.UpdatedAt} {
 		*at = at.UTC()
 	}
@@ -363,8 +365,8 @@ func (x *Exported) normal() *Exported {
 }
 
 // record is the record of a conversation that begins as this one says.
-func (x *Exported) record() *record {
-	r := &record{
+func (x *Exported) record() *convstore.Record {
+	r := &convstore.Record{
 		Depth: x.Depth, Title: x.Title, Hidden: x.Hidden, Pinned: x.Pinned,
 		ArchivedAt: x.ArchivedAt, ExpiresAt: x.ExpiresAt, Labels: x.Labels,
 		CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, Model: x.Model,
@@ -376,12 +378,12 @@ func (x *Exported) record() *record {
 	return r
 }
 
-func (x *Exported) imported(now time.Time) *Imported {
-	return &Imported{At: now.UTC(), Parent: x.Parent, Link: x.Link, Void: x.Void}
+func (x *Exported) imported(now time.Time) *convstore.Imported {
+	return &convstore.Imported{At: now.UTC(), Parent: x.Parent, Link: x.Link, Void: x.Void}
 }
 
 // compare holds an event against the one that the store has in its place.
-func (im *importer) compare(t *tx, a *arrival, s stored.Event) error {
+func (im *importer) compare(t *convstore.Tx, a *arrival, s stored.Event) error {
 	v := t.Bucket(db.Events).Get(db.PairKey(a.id, a.seq))
 	if v == nil {
 		a.differs = true
@@ -398,7 +400,7 @@ func (im *importer) compare(t *tx, a *arrival, s stored.Event) error {
 }
 
 // turnTo makes a conversation the open one, and puts the one before away.
-func (im *importer) turnTo(t *tx, a *arrival, open **arrival) error {
+func (im *importer) turnTo(t *convstore.Tx, a *arrival, open **arrival) error {
 	if *open == a {
 		return nil
 	}
@@ -410,23 +412,23 @@ func (im *importer) turnTo(t *tx, a *arrival, open **arrival) error {
 		return nil
 	}
 	var err error
-	a.new, err = t.staged(a.id.key())
+	a.new, err = t.StagedAt(db.Key(uint64(a.id)))
 	return err
 }
 
 // put puts the open conversation away.
-func (im *importer) put(t *tx, a *arrival) error {
+func (im *importer) put(t *convstore.Tx, a *arrival) error {
 	if a == nil {
 		return nil
 	}
 	st := a.new
 	a.new = nil
-	st.Record.validUTF8()
-	return t.stage(a.id.key(), *st)
+	st.Record.ValidUTF8()
+	return t.Stage(db.Key(uint64(a.id)), *st)
 }
 
 // delegation takes a record of the ledger.
-func (im *importer) delegation(t *tx, d Delegation) (wrote bool, err error) {
+func (im *importer) delegation(t *convstore.Tx, d convstore.Delegation) (wrote bool, err error) {
 	if err := checkExchanged(&d); err != nil {
 		return false, unfit{err}
 	}
@@ -445,17 +447,17 @@ func (im *importer) delegation(t *tx, d Delegation) (wrote bool, err error) {
 	if err := im.begin(t); err != nil {
 		return false, err
 	}
-	return true, t.stage(db.PairKey(root.id, uint64(n)), staged{By: im.id, Delegation: &d})
+	return true, t.Stage(db.PairKey(root.id, uint64(n)), convstore.Staged{By: im.id, Delegation: &d})
 }
 
 // compareDelegation holds a delegation against the one in its place.
-func (im *importer) compareDelegation(t *tx, root *arrival, n int, d Delegation) error {
+func (im *importer) compareDelegation(t *convstore.Tx, root *arrival, n int, d convstore.Delegation) error {
 	if root.ledger == nil {
-		r, err := t.load(root.id)
+		r, err := t.Load(root.id)
 		if err != nil {
 			return err
 		}
-		root.ledger, err = t.exportedDelegations(root.id, r, func(id ID) bool { return im.at[id] != nil })
+		root.ledger, err = exportedDelegations(t, root.id, r, func(id convstore.ID) bool { return im.at[id] != nil })
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,10 @@
-package convstore
+// Package archive carries conversations between stores: Export yields them piece by piece,
+// a LineWriter writes the pieces as lines, ReadLines reads those, and Import stores them, all or
+// none. Rescue yields what can be read of a damaged store.
+//
+// It keeps what conversations are outside of a store. What they are in one, package
+// convstore says; its transactions are reached by View.Inside.
+package archive
 
 import (
 	"bytes"
@@ -8,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"jp/convstore"
 	"jp/convstore/internal/stored"
 )
 
@@ -18,16 +25,16 @@ type Piece struct {
 
 	Conversation *Exported
 	Event        *ExportedEvent
-	Delegation   *Delegation
+	Delegation   *convstore.Delegation
 }
 
 // Exported is the metadata of a conversation outside of a store. What follows from
 // its events is not part of it.
 type Exported struct {
-	ID     ID   `json:"id"`
-	Parent ID   `json:"parent_id,omitzero"`
-	Link   Link `json:"link,omitzero"`
-	Depth  int  `json:"depth,omitzero"`
+	ID     convstore.ID   `json:"id"`
+	Parent convstore.ID   `json:"parent_id,omitzero"`
+	Link   convstore.Link `json:"link,omitzero"`
+	Depth  int            `json:"depth,omitzero"`
 
 	Title      string            `json:"title,omitzero"`
 	Hidden     bool              `json:"hidden,omitzero"`
@@ -40,32 +47,14 @@ type Exported struct {
 	Model      string            `json:"model,omitzero"`
 
 	// How its last run was settled, when that has not come to a turn of its own.
-	RunState  State  `json:"run_state,omitzero"`
-	RunReason string `json:"run_reason,omitzero"`
+	RunState  convstore.State `json:"run_state,omitzero"`
+	RunReason string          `json:"run_reason,omitzero"`
 
-	Void
-}
-
-// Void is what a conversation was allowed, and how it was set up, where it comes
-// from. Whoever imports it has given it none of that: it is kept, shown and
-// exported again, and never used.
-type Void struct {
-	Profile     string `json:"profile,omitzero"`
-	ProfileArg  string `json:"profile_arg,omitzero"`
-	ProfileHash string `json:"profile_hash,omitzero"`
-	Role        string `json:"role,omitzero"`
-	Grant       *Grant `json:"grant,omitempty"`
-
-	Config      json.RawMessage `json:"config,omitempty"`        // where JSON keeps its bytes as they are
-	ConfigBytes []byte          `json:"config_base64,omitempty"` // elsewhere
-	Tools       []string        `json:"tools,omitempty"`
-
-	// Extra is what another program knew of it beyond that, by names of its own.
-	Extra json.RawMessage `json:"extra,omitempty"`
+	convstore.Void
 }
 
 // setConfig keeps a config byte by byte.
-func (v *Void) setConfig(c Config) {
+func setConfig(v *convstore.Void, c convstore.Config) {
 	v.Tools, v.Config, v.ConfigBytes = c.Tools, nil, nil
 	var compact bytes.Buffer
 	if utf8.Valid(c.JSON) && json.Compact(&compact, c.JSON) == nil && bytes.Equal(compact.Bytes(), c.JSON) {
@@ -75,31 +64,23 @@ func (v *Void) setConfig(c Config) {
 	}
 }
 
-// Raw returns the bytes of the config.
-func (v Void) Raw() []byte {
-	if v.ConfigBytes != nil {
-		return v.ConfigBytes
-	}
-	return v.Config
-}
-
 // ExportedEvent is an event outside of a store. Its body is the bytes that are stored.
 type ExportedEvent struct {
-	Conversation ID
+	Conversation convstore.ID
 	ID           string
 	Time         time.Time
 	Body         []byte // a JSON object with a member "type"
 }
 
 // stored makes the record of an event, without its turn, and what it says.
-func (e ExportedEvent) stored() (stored.Event, Body, error) {
-	body, err := DecodeBody(e.Body)
+func (e ExportedEvent) stored() (stored.Event, convstore.Body, error) {
+	body, err := convstore.DecodeBody(e.Body)
 	if err != nil {
 		return stored.Event{}, nil, err
 	}
-	s := stored.Event{Kind: KindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
-	if call, ok := body.(ModelCall); ok {
-		err = checkSpend(Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
+	s := stored.Event{Kind: convstore.KindOf(body), Loose: stored.Loose(e.Body), Nano: e.Time.UnixNano(), ID: []byte(e.ID), Body: e.Body}
+	if call, ok := body.(convstore.ModelCall); ok {
+		err = checkSpend(convstore.Spend{Usage: call.Usage, CostNano: deref(call.CostNano)})
 	}
 	switch {
 	case err != nil:
@@ -120,7 +101,7 @@ func storable(at time.Time) bool {
 // great many does not overflow.
 const maxAmount = 1 << 50
 
-func checkSpend(s Spend) error {
+func checkSpend(s convstore.Spend) error {
 	for _, n := range []int64{s.Input, s.Output, s.CacheRead, s.CacheWrite, s.CostNano, int64(s.Unpriced)} {
 		if n < 0 || n > maxAmount {
 			return fmt.Errorf("usage or cost of %d is out of range", n)
@@ -138,7 +119,7 @@ func deref[T any](p *T) (v T) {
 
 // maxExchangedID is the largest id that comes from elsewhere. An id is a time in
 // tenths of a second, and one without another time of its own is dated by it.
-const maxExchangedID = ID(math.MaxInt64 / (100 * time.Millisecond))
+const maxExchangedID = convstore.ID(math.MaxInt64 / (100 * time.Millisecond))
 
 // maxExchangedDepth bounds a depth that comes from elsewhere.
 const maxExchangedDepth = 255
@@ -153,7 +134,7 @@ func (x *Exported) check() error {
 		return fmt.Errorf("conversation %q: its id is out of range", x.ID)
 	case x.Parent < 0 || x.Parent > maxExchangedID:
 		return bad("its parent's id is out of range")
-	case (x.Parent == 0) != (x.Link == NoLink):
+	case (x.Parent == 0) != (x.Link == convstore.NoLink):
 		return bad("parent %q and link %q contradict", x.Parent, x.Link)
 	case x.Depth < 0 || x.Depth > maxExchangedDepth:
 		return bad("depth %d is out of range", x.Depth)
@@ -168,18 +149,18 @@ func (x *Exported) check() error {
 	return nil
 }
 
-func checkExchanged(d *Delegation) error {
+func checkExchanged(d *convstore.Delegation) error {
 	switch {
 	case d.Root <= 0 || d.Caller <= 0 || d.Child <= 0 || d.Root > maxExchangedID || d.Caller > maxExchangedID || d.Child > maxExchangedID:
 		return fmt.Errorf("delegation: an id is out of range")
 	case !d.State.Terminal():
 		return fmt.Errorf("delegation by %s: state %.40q has not ended", d.Caller, d.State)
-	case d.Call == "" || len(d.Call) > maxCall:
-		return fmt.Errorf("delegation by %s: call %.40q: want an id of 1 to %d bytes", d.Caller, d.Call, maxCall)
+	case d.Call == "" || len(d.Call) > convstore.MaxCall:
+		return fmt.Errorf("delegation by %s: call %.40q: want an id of 1 to %d bytes", d.Caller, d.Call, convstore.MaxCall)
 	case d.Turn < 0 || d.Session < 0 || int64(d.Turn) > 1<<32-1 || d.Depth < 0 || d.Depth > maxExchangedDepth:
 		return fmt.Errorf("delegation by %s: a number is out of range", d.Caller)
 	}
-	for _, s := range []Spend{d.Own, d.Total} {
+	for _, s := range []convstore.Spend{d.Own, d.Total} {
 		if err := checkSpend(s); err != nil {
 			return fmt.Errorf("delegation by %s: %w", d.Caller, err)
 		}

@@ -1,4 +1,4 @@
-package convstore
+package archive
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"jp/convstore"
+	"jp/convstore/internal/db"
 )
 
 // Rescue reads what can be read of a store, however damaged, and changes nothing. It
@@ -15,17 +18,17 @@ import (
 // by its events. What stands in the way of importing it is left out, and lost is told.
 // It ends with an error when nothing at all can be read. It keeps the metadata of all
 // conversations in memory, and no events.
-func (s *Store) Rescue(ctx context.Context, lost func(error)) iter.Seq2[Piece, error] {
+func Rescue(ctx context.Context, s *convstore.Store, lost func(error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
-		r := rescue{lost: lost, heads: make(map[ID]*Exported), done: make(map[ID]bool), yield: yield}
-		for p, err := range s.f.salvage(ctx, lost) {
+		r := rescue{lost: lost, heads: make(map[convstore.ID]*Exported), done: make(map[convstore.ID]bool), yield: yield}
+		for p, err := range salvage(ctx, s.Inside(db.Room{}).DB(), lost) {
 			switch {
 			case err != nil:
 				yield(Piece{}, err)
 				return
 			case p.Event == nil:
 				r.head(p)
-			case !r.event(p.ID, *p.Event):
+			case !r.event(p.ID, p.Seq, p.Event):
 				return
 			}
 		}
@@ -40,24 +43,24 @@ func (s *Store) Rescue(ctx context.Context, lost func(error)) iter.Seq2[Piece, e
 // rescue is the state of Rescue.
 type rescue struct {
 	lost    func(error)
-	heads   map[ID]*Exported // those whose turn has not come
-	done    map[ID]bool
-	current ID
+	heads   map[convstore.ID]*Exported // those whose turn has not come
+	done    map[convstore.ID]bool
+	current convstore.ID
 	yield   func(Piece, error) bool
 }
 
 // head notes what can be read of a conversation's metadata.
 func (r *rescue) head(p salvaged) {
 	x := &Exported{ID: p.ID}
-	var rec record
+	var rec convstore.Record
 	if p.Record != nil {
 		if err := json.Unmarshal(p.Record, &rec); err != nil {
 			r.lost(fmt.Errorf("conversation %s: its record: %w", p.ID, err))
 		} else {
-			x = rec.exported(p.ID)
+			x = exportedRecord(p.ID, &rec)
 		}
 	}
-	x.setConfig(p.Config)
+	setConfig(&x.Void, p.Config)
 	if err := x.check(); err != nil {
 		r.lost(fmt.Errorf("its record: %w", err))
 		x = &Exported{ID: p.ID}
@@ -66,14 +69,14 @@ func (r *rescue) head(p salvaged) {
 	for up := x; up != nil; up = r.heads[up.Parent] {
 		if up.Parent == p.ID {
 			r.lost(fmt.Errorf("conversation %s: its parent: it would be its own ancestor", p.ID))
-			x.Parent, x.Link = 0, NoLink
+			x.Parent, x.Link = 0, convstore.NoLink
 			return
 		}
 	}
 }
 
 // begin yields a conversation.
-func (r *rescue) begin(id ID) bool {
+func (r *rescue) begin(id convstore.ID) bool {
 	x := r.heads[id]
 	if x == nil {
 		x = &Exported{ID: id}
@@ -88,23 +91,22 @@ func (r *rescue) begin(id ID) bool {
 }
 
 // event yields an event, after its conversation.
-func (r *rescue) event(id ID, e Event) bool {
+func (r *rescue) event(id convstore.ID, seq uint64, x *ExportedEvent) bool {
 	if id != r.current {
 		if r.done[id] {
-			r.lost(fmt.Errorf("conversation %s: event %d: out of its place", id, e.Seq))
+			r.lost(fmt.Errorf("conversation %s: event %d: out of its place", id, seq))
 			return true
 		}
 		if !r.begin(id) {
 			return false
 		}
 	}
-	x := &ExportedEvent{Conversation: id, ID: e.ID, Time: e.Time, Body: e.raw}
 	_, _, err := x.stored()
 	if err == nil && (id <= 0 || id > maxExchangedID) {
 		err = errors.New("its conversation's id is out of range")
 	}
 	if err != nil {
-		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, e.Seq, err))
+		r.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))
 		return true
 	}
 	return r.yield(Piece{Event: x}, nil)

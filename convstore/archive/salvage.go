@@ -1,11 +1,14 @@
-package convstore
+package archive
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
+	"time"
 
+	"jp/convstore"
 	"jp/convstore/internal/db"
 	"jp/convstore/internal/file"
 	"jp/convstore/internal/page"
@@ -15,14 +18,15 @@ import (
 // salvaged is a piece of a store that could still be read: a conversation or, where
 // Event is not nil, one of its events.
 type salvaged struct {
-	ID ID
+	ID convstore.ID
 
 	// Of a conversation. Record is what the store said of it as stored, nil when that
 	// is lost and only events, or the config, tell that there was one.
 	Record json.RawMessage
-	Config Config
+	Config convstore.Config
 
-	Event *Event
+	Event *ExportedEvent
+	Seq   uint64 // of Event
 }
 
 // salvage reads what can be read of a store, however damaged, and changes nothing.
@@ -31,7 +35,7 @@ type salvaged struct {
 // takes no page for granted and needs neither the freelist nor both metas; without
 // a meta, or without a way from there to a page, that page counts as lost. The
 // iteration ends with an error when nothing at all can be read.
-func (f *base) salvage(ctx context.Context, lost func(error)) iter.Seq2[salvaged, error] {
+func salvage(ctx context.Context, f *db.Base, lost func(error)) iter.Seq2[salvaged, error] {
 	return func(yield func(salvaged, error) bool) {
 		// Who reads the pieces may be slow, so they come of a copy where there is room for one.
 		copied, err := f.Aside(ctx, f.Anyhow(ctx))
@@ -49,11 +53,11 @@ func (f *base) salvage(ctx context.Context, lost func(error)) iter.Seq2[salvaged
 		defer h.Abandon()
 		r, err := page.OpenRemains(copied, lost)
 		if err != nil {
-			yield(salvaged{}, &DamagedError{Path: f.StorePath(), Err: err})
+			yield(salvaged{}, &convstore.DamagedError{Path: f.StorePath(), Err: err})
 			return
 		}
 		sv := salvager{r: r, lost: lost}
-		if err := sv.run(ctx, yield); err != nil && err != errEnough {
+		if err := sv.run(ctx, yield); err != nil && err != errStop {
 			yield(salvaged{}, err)
 		}
 	}
@@ -75,20 +79,20 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 		})
 	}
 
-	configs := make(map[ID]Config)
+	configs := make(map[convstore.ID]convstore.Config)
 	if err := each(db.Configs, func(k, v []byte) error {
-		c, err := parseConfig(v)
+		c, err := convstore.ParseConfig(v)
 		if err != nil {
-			s.lost(fmt.Errorf("config of %s: %w", idAt(k, 0), err))
+			s.lost(fmt.Errorf("config of %s: %w", convstore.ID(db.Num(k)), err))
 			return nil
 		}
-		configs[idAt(k, 0)] = c
+		configs[convstore.ID(db.Num(k))] = c
 		return nil
 	}); err != nil {
 		return err
 	}
 	if err := each(db.Conversations, func(k, v []byte) error {
-		found := salvaged{ID: idAt(k, 0), Config: configs[idAt(k, 0)]}
+		found := salvaged{ID: convstore.ID(db.Num(k)), Config: configs[convstore.ID(db.Num(k))]}
 		delete(configs, found.ID)
 		if json.Valid(v) {
 			found.Record = v
@@ -110,23 +114,23 @@ func (s *salvager) run(ctx context.Context, yield func(salvaged, error) bool) er
 			s.lost(fmt.Errorf("event: malformed key %x", k))
 			return nil
 		}
-		id, seq := idAt(k, 0), db.Num(k[8:])
-		st, err := stored.Parse(v)
-		var e Event
+		id, seq := convstore.ID(db.Num(k)), db.Num(k[8:])
+		e, err := stored.Parse(v)
 		if err == nil {
-			e, err = eventOf(st, seq)
+			_, err = convstore.BodyOf(e)
 		}
 		if err != nil {
 			s.lost(fmt.Errorf("conversation %s: event %d: %w", id, seq, err))
 			return nil
 		}
-		return proceed(yield(salvaged{ID: id, Event: &e}, nil))
+		x := &ExportedEvent{Conversation: id, ID: string(e.ID), Time: time.Unix(0, e.Nano).UTC(), Body: bytes.TrimSpace(e.Body)}
+		return proceed(yield(salvaged{ID: id, Event: x, Seq: seq}, nil))
 	})
 }
 
 func proceed(more bool) error {
 	if !more {
-		return errEnough
+		return errStop
 	}
 	return nil
 }

@@ -1,0 +1,277 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"jp/convstore"
+	"jp/convstore/internal/db"
+	"jp/convstore/internal/file"
+	"jp/tools/jsondoc"
+)
+
+// commit makes conversations of what was staged.
+func (im *importer) commit(ctx context.Context) (res ImportResult, err error) {
+	if err := im.cycles(); err != nil {
+		return res, err
+	}
+	write := im.in.Write
+	if im.id == 0 {
+		write = im.in.Read // nothing is new: only to see whether all is the same
+	}
+	err = write(ctx, func(t *convstore.Tx) error {
+		res = ImportResult{}
+		if err := im.conflicts(t); err != nil {
+			return err
+		}
+		counts := im.offspring()
+		for _, a := range im.order {
+			if a.here {
+				res.Same = append(res.Same, a.id)
+				if n := counts[a.id]; n.children > 0 {
+					if err := countMany(t, a.id, n); err != nil {
+						return err
+					}
+				}
+				continue
+			}
+			if err := im.create(t, a, counts[a.id], &res); err != nil {
+				return err
+			}
+		}
+		for _, from := range slices.Sorted(maps.Keys(im.ledgers)) {
+			if a := im.at[from]; !a.here {
+				if err := im.storeLedger(t, a, im.ledgers[from]); err != nil {
+					return err
+				}
+				res.Delegated += im.ledgers[from]
+			}
+		}
+		return nil
+	})
+	if err == file.ErrAbsent {
+		err = nil
+	}
+	return res, err
+}
+
+// conflicts reports the conversations that are here with other content.
+func (im *importer) conflicts(t *convstore.Tx) error {
+	var ids []convstore.ID
+	for _, a := range im.order {
+		if !a.here {
+			continue
+		}
+		r, err := t.Load(a.id)
+		if err != nil {
+			return err
+		}
+		if a.differs || r.LastSeq != a.seq {
+			ids = append(ids, a.id)
+		}
+	}
+	if ids != nil {
+		return &ConflictError{IDs: ids}
+	}
+	return nil
+}
+
+// cycles reports a conversation that would be its own ancestor.
+func (im *importer) cycles() error {
+	done := make(map[convstore.ID]bool, len(im.order))
+	for _, a := range im.order {
+		way := map[convstore.ID]bool{}
+		for at := a; at != nil && !done[at.from]; at = im.at[at.parent] {
+			if way[at.from] {
+				return &ImportError{Pos: at.pos, Err: fmt.Errorf("conversation %s: is its own ancestor", at.from)}
+			}
+			way[at.from] = true
+		}
+		for id := range way {
+			done[id] = true
+		}
+	}
+	return nil
+}
+
+// offspring counts the new children of a conversation.
+type offspring struct{ children, hidden int }
+
+func (im *importer) offspring() map[convstore.ID]offspring {
+	counts := make(map[convstore.ID]offspring)
+	for _, a := range im.order {
+		parent := im.at[a.parent]
+		if a.here || parent == nil {
+			continue
+		}
+		n := counts[parent.id]
+		n.children++
+		if a.hidden {
+			n.hidden++
+		}
+		counts[parent.id] = n
+	}
+	return counts
+}
+
+// countMany adds to a parent's number of children.
+func countMany(t *convstore.Tx, parent convstore.ID, n offspring) error {
+	p, err := t.Load(parent)
+	if err != nil {
+		return err
+	}
+	p.Children += n.children
+	p.HiddenChildren += n.hidden
+	return t.Save(parent, p)
+}
+
+// create makes a conversation of an arrival.
+func (im *importer) create(t *convstore.Tx, a *arrival, n offspring, res *ImportResult) error {
+	st, err := t.StagedAt(db.Key(uint64(a.id)))
+	if err != nil {
+		return err
+	}
+	r := st.Record
+	r.Children, r.HiddenChildren = n.children, n.hidden
+	r.Limits, r.Call = nil, nil // those were somebody else's
+	r.After = t.Bucket(db.Delegations).Sequence()
+	if !st.UpdatedAt.IsZero() {
+		r.UpdatedAt = st.UpdatedAt
+	}
+	switch parent := im.at[a.parent]; {
+	case parent != nil:
+		r.Parent, r.Link = parent.id, convstore.ForkLink
+		st.Imported.Parent = parent.id
+		err = t.Put(db.Children, db.PairKey(r.Parent, uint64(a.id)), []byte{byte(r.Link)})
+	default:
+		if a.parent != 0 {
+			st.Imported.Apart = true
+			res.Orphans = append(res.Orphans, Orphan{a.id, a.parent})
+		}
+		err = t.Put(db.Roots, db.Key(uint64(a.id)), []byte{})
+	}
+	if err != nil {
+		return err
+	}
+	kept, err := jsondoc.Encode(st.Imported)
+	if err != nil {
+		return fmt.Errorf("conversation %s: %w", a.from, err)
+	}
+	if err := t.Put(db.Imported, db.Key(uint64(a.id)), kept); err != nil {
+		return err
+	}
+	if err := t.Expires(a.id, time.Time{}, r.ExpiresAt); err != nil {
+		return err
+	}
+	if !r.ExpiresAt.IsZero() && r.ExpiresAt.Before(t.Now) {
+		res.Expired = append(res.Expired, a.id)
+	}
+	if err := t.SaveConfig(a.id, convstore.Config{}); err != nil {
+		return err
+	}
+	if err := t.Save(a.id, r); err != nil {
+		return err
+	}
+	res.Made = append(res.Made, Made{a.from, a.id})
+	res.Events += r.Events
+	if err := known(t, a.id); err != nil {
+		return err
+	}
+	return t.Drop(db.Imports, db.Key(uint64(a.id)))
+}
+
+// known sees to it that a store with conversations has a last id.
+func known(t *convstore.Tx, id convstore.ID) error {
+	if db.Num(t.Bucket(db.Meta).Get([]byte(db.LastKey))) != 0 {
+		return nil
+	}
+	return t.Put(db.Meta, []byte(db.LastKey), db.Key(uint64(id)))
+}
+
+// storeLedger stores the n delegations of an arrival's ledger. One of which the ledger has a record,
+// since the conversation was here before and was removed, is not stored again.
+func (im *importer) storeLedger(t *convstore.Tx, root *arrival, n int) error {
+	r, err := t.Load(root.id)
+	if err != nil {
+		return err
+	}
+	id := func(from convstore.ID) convstore.ID {
+		if a := im.at[from]; a != nil {
+			return a.id
+		}
+		return from
+	}
+	known, err := t.Delegations(root.id)
+	if err != nil {
+		return err
+	}
+	numbers := make(map[made]uint64, len(known))
+	for _, d := range known {
+		numbers[madeOf(d)] = d.Number
+	}
+	place := make([]uint64, n+1) // the numbers of those that came, by their place from 1
+	for i := range n {
+		key := db.PairKey(root.id, uint64(i)+1)
+		st, err := t.StagedAt(key)
+		if err != nil {
+			return err
+		}
+		if err := t.Drop(db.Imports, key); err != nil {
+			return err
+		}
+		d := *st.Delegation
+		d.Root, d.Caller, d.Child = root.id, id(d.Caller), id(d.Child)
+		if number, is := numbers[madeOf(d)]; is {
+			place[i+1] = number
+			continue
+		}
+		if d.Number, err = t.Bucket(db.Delegations).NextSequence(); err != nil {
+			return fmt.Errorf("delegation: %w", err)
+		}
+		place[i+1] = d.Number
+		d.ID, d.Imported = convstore.DelegationID(d.Number), true
+		d.Session, d.Within = min(d.Session, r.Turns), place[d.Within]
+		if err := t.SaveDelegation(d); err != nil {
+			return err
+		}
+	}
+	return sumLedger(t, root.id)
+}
+
+// made tells one delegation from another, wherever its record is.
+type made struct {
+	caller, child convstore.ID
+	call          string
+	reserved      int64
+}
+
+func madeOf(d convstore.Delegation) made {
+	return made{d.Caller, d.Child, d.Call, d.Reserved.UnixNano()}
+}
+
+// sumLedger works the totals of a ledger out again whose delegations have all ended.
+func sumLedger(t *convstore.Tx, root convstore.ID) error {
+	ds, err := t.Delegations(root)
+	if err != nil {
+		return err
+	}
+	sums, place := slices.Clone(ds), make(map[uint64]uint64, len(ds))
+	for i := range sums {
+		place[sums[i].Number] = uint64(i) + 1
+		sums[i].Within = place[sums[i].Within]
+	}
+	sumTotals(sums)
+	for i := range ds {
+		if ds[i].Total == sums[i].Total {
+			continue
+		}
+		ds[i].Total = sums[i].Total
+		if err := t.SaveDelegation(ds[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
