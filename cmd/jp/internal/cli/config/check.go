@@ -21,17 +21,19 @@ func NewCheck(g *Group) *cli.Command {
 			"check says that its tools are not known yet.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp check", "jp check -F json"},
-		Run: func(ctx context.Context, _ []string) error {
-			l, err := lint.New(ctx, g.WS, g.Env, g.Review)
-			if err != nil {
-				return err
-			}
-			l.Agents()
-			l.AllTools()
-			for _, err := range g.Env.Startable(ctx) {
-				l.AddStart(err)
-			}
-			return l.Report(g.Con)
-		},
+		Run:      func(ctx context.Context, _ []string) error { return runCheck(ctx, g) },
 	})
+}
+
+func runCheck(ctx context.Context, g *Group) error {
+	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	if err != nil {
+		return err
+	}
+	l.Agents()
+	l.AllTools()
+	for _, err := range g.Env.Startable(ctx) {
+		l.AddStart(err)
+	}
+	return l.Report(g.Con)
 }

@@ -48,35 +48,37 @@ func newExplainCommand(g *Group) *cli.Command {
 		}, workspace.ConfigFlags(&o.directives)...),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy, exit.Refused},
 		Examples: []string{"jp config explain", "jp config explain delegation", "jp config explain assistant.model", "jp config explain conversation.tools --cfg agent/researcher"},
-		Run: func(ctx context.Context, args []string) error {
-			if len(args) == 0 {
-				return g.writeSettings(profiles.Settings())
-			}
-			s, err := profiles.Describe(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
-			if err != nil {
-				return err
-			}
-			e := explained(r, s)
-			if g.Con.JSON() {
-				return g.Con.Document(e)
-			}
-			if err := g.Con.Text(func(w *bufio.Writer) error { return g.writeExplained(w, e) }); err != nil || s.Kind != "" {
-				return err
-			}
-			below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
-			if len(below) == 0 {
-				return nil
-			}
-			if _, err := io.WriteString(g.Con.IO.Out, "\n"); err != nil {
-				return err
-			}
-			return g.writeSettings(below)
-		},
+		Run:      func(ctx context.Context, args []string) error { return runExplain(ctx, g, o, args) },
 	})
+}
+
+func runExplain(ctx context.Context, g *Group, o configOptions, args []string) error {
+	if len(args) == 0 {
+		return g.writeSettings(profiles.Settings())
+	}
+	s, err := profiles.Describe(args[0])
+	if err != nil {
+		return err
+	}
+	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
+	if err != nil {
+		return err
+	}
+	e := explained(r, s)
+	if g.Con.JSON() {
+		return g.Con.Document(e)
+	}
+	if err := g.Con.Text(func(w *bufio.Writer) error { return g.writeExplained(w, e) }); err != nil || s.Kind != "" {
+		return err
+	}
+	below := slices.DeleteFunc(profiles.Settings(), func(o profiles.Setting) bool { return !strings.HasPrefix(o.Key, s.Key+".") })
+	if len(below) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(g.Con.IO.Out, "\n"); err != nil {
+		return err
+	}
+	return g.writeSettings(below)
 }
 
 // writeSettings lists settings, whatever holds here.

@@ -37,12 +37,12 @@ func newFormatCommand(g *Group) *cli.Command {
 			if user && len(args) > 0 {
 				return exit.Usagef("config fmt: --user and FILE: give only one")
 			}
-			return runConfigFormat(ctx, g, check, user, args)
+			return runFormat(ctx, g, check, user, args)
 		},
 	})
 }
 
-func runConfigFormat(ctx context.Context, g *Group, check, user bool, args []string) error {
+func runFormat(ctx context.Context, g *Group, check, user bool, args []string) error {
 	if !check && !user {
 		if _, err := g.WS.Gate.Pass(ctx); err != nil { // asks before others have to wait
 			return err

@@ -26,46 +26,48 @@ func newModelListCommand(g *Group) *cli.Command {
 			"output, price of input, price of output, aliases; ? is unknown. The status no_key means that the variable of the key is not set.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp model ls", "jp model ls ollama", "jp model ls -F json | jq -r '.[] | select(.status == \"ready\").id'"},
-		Run: func(ctx context.Context, args []string) error {
-			c, err := g.modelCatalog(ctx)
-			if err != nil {
-				return err
-			}
-			list := []modelShown{}
-			for _, id := range c.ids() {
-				if s, err := c.show(id); err != nil {
-					g.Con.Warn("%s: %v", term.Line(id), err)
-				} else if len(args) == 0 || s.Provider == args[0] {
-					list = append(list, s)
-				}
-			}
-			if len(list) == 0 && len(args) > 0 {
-				return c.noModels(args[0])
-			}
-			if g.Con.JSON() {
-				return g.Con.Document(list)
-			}
-			rows := make([][]string, len(list))
-			for i, s := range list {
-				in, out := "?", "?"
-				if s.Price != nil {
-					in, out = dollarsText(s.Price.Input), dollarsText(s.Price.Output)
-				}
-				rows[i] = []string{s.ID, s.Status, countText(s.Window), countText(s.MaxOutput), in, out, strings.Join(s.Aliases, " ")}
-			}
-			if err := g.Con.Table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
-				{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
-				return err
-			}
-			if g.Con.Pretty() {
-				return g.Con.Text(func(w *bufio.Writer) error {
-					_, err := fmt.Fprintf(w, "\nUS dollars for a million tokens; built-in prices are of %s.\n", model.PricesDate)
-					return err
-				})
-			}
-			return nil
-		},
+		Run:      func(ctx context.Context, args []string) error { return runModelList(ctx, g, args) },
 	})
+}
+
+func runModelList(ctx context.Context, g *Group, args []string) error {
+	c, err := g.modelCatalog(ctx)
+	if err != nil {
+		return err
+	}
+	list := []modelShown{}
+	for _, id := range c.ids() {
+		if s, err := c.show(id); err != nil {
+			g.Con.Warn("%s: %v", term.Line(id), err)
+		} else if len(args) == 0 || s.Provider == args[0] {
+			list = append(list, s)
+		}
+	}
+	if len(list) == 0 && len(args) > 0 {
+		return c.noModels(args[0])
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(list)
+	}
+	rows := make([][]string, len(list))
+	for i, s := range list {
+		in, out := "?", "?"
+		if s.Price != nil {
+			in, out = dollarsText(s.Price.Input), dollarsText(s.Price.Output)
+		}
+		rows[i] = []string{s.ID, s.Status, countText(s.Window), countText(s.MaxOutput), in, out, strings.Join(s.Aliases, " ")}
+	}
+	if err := g.Con.Table([]term.Column{{Title: "model", Flex: true}, {Title: "status"}, {Title: "window", Right: true}, {Title: "output", Right: true, Drop: 2},
+		{Title: "$ in", Right: true}, {Title: "$ out", Right: true}, {Title: "aliases", Drop: 1}}, rows); err != nil {
+		return err
+	}
+	if g.Con.Pretty() {
+		return g.Con.Text(func(w *bufio.Writer) error {
+			_, err := fmt.Fprintf(w, "\nUS dollars for a million tokens; built-in prices are of %s.\n", model.PricesDate)
+			return err
+		})
+	}
+	return nil
 }
 
 // noModels tells a provider of which no model is known from one that there is not.

@@ -24,25 +24,27 @@ func newModelShowCommand(g *Group) *cli.Command {
 		About:    "MODEL is provider/model or an alias. Nobody outside this machine is asked, and the key is not shown.",
 		Exits:    []exit.Status{exit.Provider},
 		Examples: []string{"jp model show anthropic/claude-sonnet-5-5"},
-		Run: func(ctx context.Context, args []string) error {
-			c, err := g.modelCatalog(ctx)
-			if err != nil {
-				return err
-			}
-			id, err := c.config.ResolveModel(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.show(id)
-			if err != nil {
-				return err
-			}
-			if g.Con.JSON() {
-				return g.Con.Document(s)
-			}
-			return g.Con.Text(func(w *bufio.Writer) error { return writeModel(w, s) })
-		},
+		Run:      func(ctx context.Context, args []string) error { return runModelShow(ctx, g, args[0]) },
 	})
+}
+
+func runModelShow(ctx context.Context, g *Group, name string) error {
+	c, err := g.modelCatalog(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := c.config.ResolveModel(name)
+	if err != nil {
+		return err
+	}
+	s, err := c.show(id)
+	if err != nil {
+		return err
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(s)
+	}
+	return g.Con.Text(func(w *bufio.Writer) error { return writeModel(w, s) })
 }
 
 func writeModel(w *bufio.Writer, s modelShown) error {

@@ -21,20 +21,22 @@ func newProfileCheckCommand(g *Group) *cli.Command {
 			"that do not exist. Status 2 says that there are findings.",
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp profile check", "jp profile check .jp/config/agent/researcher.toml -F json"},
-		Run: func(ctx context.Context, args []string) error {
-			l, err := lint.New(ctx, g.WS, g.Env, g.Review)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				l.Agents()
-			}
-			for _, arg := range args {
-				if err := l.Profile(arg); err != nil {
-					return err
-				}
-			}
-			return l.Report(g.Con)
-		},
+		Run:      func(ctx context.Context, args []string) error { return runProfileCheck(ctx, g, args) },
 	})
+}
+
+func runProfileCheck(ctx context.Context, g *Group, args []string) error {
+	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		l.Agents()
+	}
+	for _, arg := range args {
+		if err := l.Profile(arg); err != nil {
+			return err
+		}
+	}
+	return l.Report(g.Con)
 }

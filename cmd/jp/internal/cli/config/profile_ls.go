@@ -18,23 +18,25 @@ func newProfileListCommand(g *Group) *cli.Command {
 		About:    "A pipe gets tab-separated lines: name, where it comes from, what --cfg takes after NONE, the word shadowed where that is so.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile ls -F json"},
-		Run: func(ctx context.Context, _ []string) error {
-			src, _, err := g.Review.Sources(ctx)
-			if err != nil {
-				return err
-			}
-			found, err := profiles.Names(src)
-			if err != nil {
-				return err
-			}
-			if g.Con.JSON() {
-				return g.Con.Document(wording.Either(found == nil, []profiles.Profile{}, found))
-			}
-			rows := make([][]string, len(found))
-			for i, p := range found {
-				rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
-			}
-			return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
-		},
+		Run:      func(ctx context.Context, _ []string) error { return runProfileList(ctx, g) },
 	})
+}
+
+func runProfileList(ctx context.Context, g *Group) error {
+	src, _, err := g.Review.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := profiles.Names(src)
+	if err != nil {
+		return err
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(wording.Either(found == nil, []profiles.Profile{}, found))
+	}
+	rows := make([][]string, len(found))
+	for i, p := range found {
+		rows[i] = []string{p.Name, p.Source, p.Arg, wording.Either(p.Shadowed, "shadowed", "")}
+	}
+	return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "file", Flex: true}, {Title: "", Drop: 1}}, rows)
 }

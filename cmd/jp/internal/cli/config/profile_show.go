@@ -37,41 +37,43 @@ func newProfileShowCommand(g *Group) *cli.Command {
 		Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp profile show agent/researcher"},
-		Run: func(ctx context.Context, args []string) error {
-			src, files, err := g.Review.Sources(ctx)
-			if err != nil {
-				return err
-			}
-			p, err := profiles.Find(src, args[0])
-			if err != nil {
-				return err
-			}
-			r, defs, err := g.Review.Resolve(src, files, run.UnderNone(p.Arg))
-			if err != nil {
-				return err
-			}
-			for _, w := range r.Warnings {
-				g.Con.Warn("%s", w)
-			}
-			ts := run.ShowTools(r, defs, g.Env.Servers.In(files))
-			defined := files.DefinedIn()
-			for i, t := range ts {
-				if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
-					ts[i].Defined = defined[t.Name]
-				}
-			}
-			s := profileShown{Profiles: append([]string{}, r.Config.Delegation.Profiles...), Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
-			for _, v := range r.Keys() {
-				if !v.Default && !v.Machine {
-					s.Settings = append(s.Settings, v)
-				}
-			}
-			if g.Con.JSON() {
-				return g.Con.Document(s)
-			}
-			return g.Con.Text(func(w *bufio.Writer) error { return g.writeProfile(w, s) })
-		},
+		Run:      func(ctx context.Context, args []string) error { return runProfileShow(ctx, g, args[0]) },
 	})
+}
+
+func runProfileShow(ctx context.Context, g *Group, name string) error {
+	src, files, err := g.Review.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := profiles.Find(src, name)
+	if err != nil {
+		return err
+	}
+	r, defs, err := g.Review.Resolve(src, files, run.UnderNone(p.Arg))
+	if err != nil {
+		return err
+	}
+	for _, w := range r.Warnings {
+		g.Con.Warn("%s", w)
+	}
+	ts := run.ShowTools(r, defs, g.Env.Servers.In(files))
+	defined := files.DefinedIn()
+	for i, t := range ts {
+		if t.Command != "" && t.Origin == r.Tools[t.Name].Pos("command").String() {
+			ts[i].Defined = defined[t.Name]
+		}
+	}
+	s := profileShown{Profiles: append([]string{}, r.Config.Delegation.Profiles...), Profile: p, SHA256: r.ProfileHash, Model: r.Config.Assistant.Model, Tools: ts, Settings: []profiles.Value{}}
+	for _, v := range r.Keys() {
+		if !v.Default && !v.Machine {
+			s.Settings = append(s.Settings, v)
+		}
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(s)
+	}
+	return g.Con.Text(func(w *bufio.Writer) error { return g.writeProfile(w, s) })
 }
 
 func (g *Group) writeProfile(w *bufio.Writer, s profileShown) error {

@@ -42,11 +42,11 @@ func newSetCommand(g *Group) *cli.Command {
 			`jp config set conversation.tools.fs_read_file.run=unattended 'delegation.profiles:=["agent/researcher"]'`,
 			"jp config set --user editor.cmd='code --wait'",
 		},
-		Run: func(ctx context.Context, args []string) error { return runConfigSet(ctx, g, user, args) },
+		Run: func(ctx context.Context, args []string) error { return runSet(ctx, g, user, args) },
 	})
 }
 
-func runConfigSet(ctx context.Context, g *Group, user bool, args []string) error {
+func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	if !user {
 		if _, err := g.WS.Root(); err != nil {
 			return err

@@ -43,11 +43,11 @@ func newShowCommand(g *Group) *cli.Command {
 		Flags:    flags,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp config show --cfg agent/researcher", "jp config show --id . -F json"},
-		Run:      func(ctx context.Context, _ []string) error { return runConfigShow(ctx, g, o) },
+		Run:      func(ctx context.Context, _ []string) error { return runShow(ctx, g, o) },
 	})
 }
 
-func runConfigShow(ctx context.Context, g *Group, o configOptions) error {
+func runShow(ctx context.Context, g *Group, o configOptions) error {
 	root, err := g.WS.Root()
 	if err != nil {
 		return err

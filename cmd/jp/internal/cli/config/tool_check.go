@@ -23,17 +23,19 @@ func newToolCheckCommand(g *Group) *cli.Command {
 		Flags:    workspace.ConfigFlags(&directives),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused},
 		Examples: []string{"jp tool check", "jp tool check -F json", "jp tool check --cfg agent/researcher"},
-		Run: func(ctx context.Context, _ []string) error {
-			l, err := lint.New(ctx, g.WS, g.Env, g.Review)
-			if err != nil {
-				return err
-			}
-			if len(directives) == 0 {
-				l.AllTools()
-			} else if err := l.ToolsUnder(directives); err != nil {
-				return err
-			}
-			return l.Report(g.Con)
-		},
+		Run:      func(ctx context.Context, _ []string) error { return runToolCheck(ctx, g, directives) },
 	})
+}
+
+func runToolCheck(ctx context.Context, g *Group, directives []profiles.Directive) error {
+	l, err := lint.New(ctx, g.WS, g.Env, g.Review)
+	if err != nil {
+		return err
+	}
+	if len(directives) == 0 {
+		l.AllTools()
+	} else if err := l.ToolsUnder(directives); err != nil {
+		return err
+	}
+	return l.Report(g.Con)
 }

@@ -34,26 +34,28 @@ func newToolListCommand(g *Group) *cli.Command {
 		Flags:    o.options(),
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool ls --cfg agent/researcher", "jp tool ls --id . -F json"},
-		Run: func(ctx context.Context, _ []string) error {
-			r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
-			if err != nil {
-				return err
-			}
-			defs, err := g.Env.Definitions(ctx, r)
-			if err != nil {
-				return err
-			}
-			ts := run.ShowTools(r, defs, g.Env.Servers.Known(ctx))
-			if g.Con.JSON() {
-				return g.Con.Document(ts)
-			}
-			rows := make([][]string, len(ts))
-			for i, t := range ts {
-				rows[i] = []string{t.Name, t.Source, t.Run, g.WS.Relative(t.Origin)}
-			}
-			return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
-		},
+		Run:      func(ctx context.Context, _ []string) error { return runToolList(ctx, g, o) },
 	})
+}
+
+func runToolList(ctx context.Context, g *Group, o toolOptions) error {
+	r, err := g.WS.ConfigOf(ctx, o.id, o.directives)
+	if err != nil {
+		return err
+	}
+	defs, err := g.Env.Definitions(ctx, r)
+	if err != nil {
+		return err
+	}
+	ts := run.ShowTools(r, defs, g.Env.Servers.Known(ctx))
+	if g.Con.JSON() {
+		return g.Con.Document(ts)
+	}
+	rows := make([][]string, len(ts))
+	for i, t := range ts {
+		rows[i] = []string{t.Name, t.Source, t.Run, g.WS.Relative(t.Origin)}
+	}
+	return g.Con.Table([]term.Column{{Title: "name"}, {Title: "source"}, {Title: "run"}, {Title: "enabled at", Flex: true, Drop: 1}}, rows)
 }
 
 // heldTool finds one tool among those that the config holds.

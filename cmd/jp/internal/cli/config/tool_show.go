@@ -45,35 +45,37 @@ func newToolShowCommand(g *Group) *cli.Command {
 		Flags: o.options(), Min: 1, Max: 1,
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp tool show fs_read_file", "jp tool show fs_read_file -F json | jq .reaches"},
-		Run: func(ctx context.Context, args []string) error {
-			d, r, err := g.heldTool(ctx, o, args[0])
-			if err != nil {
-				return err
-			}
-			known := g.Env.Servers.Known(ctx)
-			reach := servers.ReachOfTool(d, known)
-			t := toolDetail{
-				ShownTool: run.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
-				Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
-			}
-			if len(t.Schema) == 0 {
-				t.Schema = json.RawMessage("null")
-			}
-			if d.Local() {
-				t.Variables = append(proc.ToolEnv(), d.Env...)
-				slices.Sort(t.Variables)
-				t.Variables = slices.Compact(t.Variables)
-				t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
-				if c := g.WS.Gate.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
-					t.Defined = c.DefinedIn()[d.Name]
-				}
-			}
-			if g.Con.JSON() {
-				return g.Con.Document(t)
-			}
-			return g.Con.Text(func(w *bufio.Writer) error { return g.writeTool(w, t) })
-		},
+		Run:      func(ctx context.Context, args []string) error { return runToolShow(ctx, g, o, args[0]) },
 	})
+}
+
+func runToolShow(ctx context.Context, g *Group, o toolOptions, name string) error {
+	d, r, err := g.heldTool(ctx, o, name)
+	if err != nil {
+		return err
+	}
+	known := g.Env.Servers.Known(ctx)
+	reach := servers.ReachOfTool(d, known)
+	t := toolDetail{
+		ShownTool: run.ShowTool(d, r.Tools[d.Name].Pos("").String(), known), Schema: d.Schema,
+		Reaches: reach.Access, Variables: []string{}, Unenforced: reach.Unenforced, reach: reach,
+	}
+	if len(t.Schema) == 0 {
+		t.Schema = json.RawMessage("null")
+	}
+	if d.Local() {
+		t.Variables = append(proc.ToolEnv(), d.Env...)
+		slices.Sort(t.Variables)
+		t.Variables = slices.Compact(t.Variables)
+		t.Script, t.ScriptFile = d.Command.Script, d.Command.ScriptFile
+		if c := g.WS.Gate.PassUnasked(ctx); c != nil && r.Tools[d.Name].Values["command"] == nil {
+			t.Defined = c.DefinedIn()[d.Name]
+		}
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(t)
+	}
+	return g.Con.Text(func(w *bufio.Writer) error { return g.writeTool(w, t) })
 }
 
 func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
