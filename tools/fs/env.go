@@ -76,7 +76,7 @@ func (f *Files) Check(mode Mode, raw json.RawMessage) error {
 	var args struct {
 		Path string `json:"path"`
 	}
-	if json.Unmarshal(raw, &args) != nil || args.Path == "" {
+	if json.Unmarshal(raw, &args) != nil || args.Path == "" || mode == ReadWrite && strings.HasSuffix(args.Path, "/") {
 		return nil
 	}
 	p, err := f.find(args.Path, mode == ReadWrite)
