@@ -24,7 +24,7 @@ const (
 
 const reset = "\x1b[0m"
 
-// sgr is the sequence that turns a style on, from plain.
+// sgr returns the sequence that turns on a style where none is on.
 func (s style) sgr() string {
 	var codes []string
 	for _, c := range []struct {
@@ -50,20 +50,21 @@ func pickStyle(yes bool, a, b style) style {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// piece is text in one style; newlines in it are breaks of the line.
+// piece is text in one style. Newlines in it are hard line breaks.
 type piece struct {
 	text  string
 	style style
 }
 
-// inline flattens what is inside of a block.
+// inline returns the content of a block as pieces.
 func (l *layout) inline(n ast.Node, s style) []piece {
 	var out []piece
 	l.flatten(&out, n, s)
 	return out
 }
 
-// definition reports whether the line behind the one that ends at at defines a link: lines of definitions stay apart.
+// definition reports whether the line after the one that ends at at defines a link. Lines of
+// definitions are not joined.
 func (l *layout) definition(at int) bool {
 	_, line, _ := strings.Cut(string(l.src[at:min(len(l.src), at+definitionMax)]), "\n")
 	line, _, _ = strings.Cut(line, "\n")
@@ -72,7 +73,7 @@ func (l *layout) definition(at int) bool {
 	return opened && closed && !strings.ContainsAny(label, "[]")
 }
 
-// definitionMax bounds where the label of a definition ends, in bytes.
+// definitionMax is the most bytes up to the end of the label of a definition.
 const definitionMax = 256
 
 func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
@@ -84,7 +85,7 @@ func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 			*out = append(*out, piece{text, s})
 		}
 	}
-	// marked puts marks around what has a style that colours would show.
+	// marked puts marks around text whose style is not shown by a colour.
 	marked := func(mark string, with style, inside func(style)) {
 		if l.Color {
 			inside(s | with)
@@ -153,7 +154,8 @@ func (l *layout) flatten(out *[]piece, parent ast.Node, s style) {
 	}
 }
 
-// target writes where a link leads, behind its text, unless the text says it already. It is never hidden: a text can lie.
+// target writes the target of a link behind its text, unless the text is the target. It is never
+// hidden, because a text can lie about it.
 func (l *layout) target(out *[]piece, before int, destination, title []byte, s style) {
 	to := plain(destination)
 	if len(title) > 0 {
@@ -174,12 +176,12 @@ func (l *layout) target(out *[]piece, before int, destination, title []byte, s s
 	*out = append(*out, piece{" (" + to + ")", s})
 }
 
-// plain resolves escapes and character references, and cleans what they may have spelled.
+// plain resolves escapes and character references, and cleans the result.
 func plain(value []byte) string {
 	return oneLine(string(util.UnescapePunctuations(util.ResolveEntityNames(util.ResolveNumericReferences(value)))))
 }
 
-// oneLine is text without anything that could move the cursor.
+// oneLine returns text without anything that could move the cursor.
 func oneLine(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(term.Clean(s))
 }
@@ -198,13 +200,14 @@ type wrapper struct {
 
 	line      []cell
 	lineWidth int
-	space     []cell // between the line and the word; dropped at a break
-	word      []cell // cannot be broken
+	space     []cell // space between the line and the word, which is dropped at a break
+	word      []cell // word, which cannot be broken
 	wordWidth int
-	wide      bool // the word ends in a wide character: a break may follow
+	wide      bool // whether the word ends in a wide character, after which a break may follow
 }
 
-// wrap breaks text at spaces and between wide characters, and inside of words that are longer than a line. No text is no line.
+// wrap breaks text at spaces, between wide characters, and inside words that are longer than a
+// line. Empty text gives no line.
 func wrap(pieces []piece, limit int) []string {
 	w := wrapper{limit: limit}
 	for _, p := range pieces {
@@ -219,7 +222,8 @@ func wrap(pieces []piece, limit int) []string {
 	return w.lines
 }
 
-// Plain fits text that is not Markdown: each of its lines is wrapped, except indented ones, and cleaned.
+// Plain lays out text that is not Markdown: it cleans each line, and wraps it unless it is
+// indented.
 func Plain(source string, width int) string {
 	var out []string
 	for line := range strings.SplitSeq(term.Clean(source), "\n") {
@@ -253,7 +257,7 @@ func (w *wrapper) add(c cell) {
 	w.wide = c.width > 1
 }
 
-// closing are wide marks that do not begin a line.
+// closing are wide punctuation marks that may not begin a line.
 const closing = "、。，．！？：；」』）】》〉〕”’…,.!?:;)]}\"'"
 
 // endWord puts the word on the line, or on the next one.
@@ -281,7 +285,7 @@ func (w *wrapper) endLine() {
 	w.line, w.lineWidth, w.space = w.line[:0], 0, nil
 }
 
-// drawn writes cells with their colours, and leaves the terminal plain.
+// drawn writes cells with their colours. At the end no style is on.
 func drawn(cells []cell) string {
 	var b strings.Builder
 	now := style(0)

@@ -1,17 +1,17 @@
-// Package markdown lays Markdown out for a terminal: CommonMark with tables, wrapped to a width, in the columns that wide
-// characters and combining marks really take.
+// Package markdown lays Markdown out for a terminal: CommonMark with tables, wrapped to a width. It
+// measures the columns that wide characters and combining marks really take.
 //
-// Render does a whole text, Stream one that comes in pieces, block by block. Both return lines that hold no control character
-// but newlines and the colours of this package, whatever the text holds: it is cleaned before it is read, and again where
-// character references (&#27;) have been resolved.
+// Render is for a whole text, Stream for one that comes in pieces. Both return lines whose only
+// control characters are newlines and the colours of this package, whatever is in the text: it is
+// cleaned before it is parsed, and again where character references (&#27;) were resolved.
 //
 // Traps:
 //
-//   - What Markdown would drop is kept: HTML is shown as it is written, a link with its target. Definitions of links ([1]:
-//     http://...) and what refers to them stay as they are written: of a text that comes in pieces the one is shown before
-//     the other is known.
-//   - Only goldmark's parser is imported, not goldmark itself nor its extensions: every jp process pays for the start of what
-//     it links, and these would double it. So tables are read here (table.go).
+//   - Nothing is dropped: HTML is shown as it is written, and a link with its target. Definitions of links ([1]: http://...)
+//     and references to them are shown as they are written, because in a text that comes in pieces a reference is shown
+//     before its definition has come.
+//   - Only goldmark's parser is imported, and neither goldmark itself nor its extensions: they would double the start-up time
+//     of every jp process. So tables are parsed here (table.go).
 package markdown
 
 import (
@@ -25,17 +25,18 @@ import (
 
 // Style is what the terminal can show. The zero value is unlimited width, no colours and ASCII.
 type Style struct {
-	Width int  // columns; 0 = unlimited
-	Color bool // without, emphasis, code and headings keep their marks
-	UTF8  bool // bullets and lines may be other than ASCII
+	Width int // columns; 0 = unlimited
+	// whether there are colours; without them emphasis, code and headings keep their marks
+	Color bool
+	UTF8  bool // whether bullets and lines may be other than ASCII
 }
 
 const (
-	// textMax bounds the texts that are laid out, in bytes. What is longer is shown as it is written.
+	// textMax is the most bytes of a text that is laid out. A longer one is shown as it is written.
 	textMax = 256 << 10
-	// depthMax bounds how deep blocks are indented: what is nested deeper stays at that indent.
+	// depthMax is how deep blocks are indented. What is nested deeper has the same indent.
 	depthMax = 12
-	// widthMin is how narrow text gets by indenting.
+	// widthMin is the least width that indenting leaves for text.
 	widthMin = 16
 )
 
@@ -50,7 +51,7 @@ func Render(source string, s Style) string {
 	return whole(strings.Join(l.blocks(parse(src), s.Width, false), "\n"))
 }
 
-// whole ends a text that is not empty with one newline.
+// whole returns a text with one newline at its end, unless it is empty.
 func whole(s string) string {
 	if s = strings.TrimRight(s, "\n"); s == "" {
 		return ""
@@ -65,7 +66,7 @@ type layout struct {
 	depth int
 }
 
-// blocks lays the children of a block out, with a blank line between them unless tight.
+// blocks lays out the children of a block, with a blank line between them unless tight.
 func (l *layout) blocks(parent ast.Node, width int, tight bool) []string {
 	var out []string
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
@@ -134,7 +135,7 @@ func (l *layout) block(n ast.Node, width int) []string {
 	return wrap(l.inline(n, 0), width)
 }
 
-// nested runs f one level further in; deep says that there is no more indenting.
+// nested runs f one level deeper. deep says that there is no more indenting.
 func (l *layout) nested(f func(deep bool) []string) []string {
 	l.depth++
 	defer func() { l.depth-- }()
@@ -169,7 +170,7 @@ func (l *layout) list(n *ast.List, width int, deep bool) []string {
 	return out
 }
 
-// inner is the width that is left behind an indent.
+// inner returns the width that is left after an indent.
 func (l *layout) inner(width, indent int) int {
 	if width == 0 {
 		return 0
@@ -177,7 +178,7 @@ func (l *layout) inner(width, indent int) int {
 	return max(width-indent, min(width, widthMin))
 }
 
-// lines are the source lines of a block, without their newlines.
+// lines returns the source lines of a block, without their newlines.
 func (l *layout) lines(segments *text.Segments) []string {
 	var out []string
 	for i := range segments.Len() {
@@ -198,7 +199,7 @@ func (l *layout) code(segments *text.Segments) []string {
 	return out
 }
 
-// codeLine is a line of a code block: indented, never wrapped.
+// codeLine returns a line of a code block: indented, never wrapped.
 func (l *layout) codeLine(line string) string {
 	line = strings.TrimRight(expandTabs(line), " ")
 	if line == "" {
@@ -233,7 +234,7 @@ func prefixed(lines []string, first, rest string) []string {
 	return lines
 }
 
-// expandTabs writes tabs as the spaces they stand for, eight columns apart.
+// expandTabs replaces tabs by spaces. Tab stops are eight columns apart.
 func expandTabs(line string) string {
 	if !strings.Contains(line, "\t") {
 		return line

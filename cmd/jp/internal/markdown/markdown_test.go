@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestRender compares testdata/*.md, laid out for 40 columns, with what stands beside them, and with the same text streamed.
+// TestRender compares testdata/*.md, laid out for 40 columns, with what stands beside them, and
+// with the same text streamed.
 func TestRender(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.md")
 	if err != nil || len(files) == 0 {
@@ -56,7 +57,8 @@ func TestRender(t *testing.T) {
 // visible spells escapes so that golden files can be read and printed.
 func visible(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
 
-// markdownText draws texts that look like Markdown, whole and broken, with what must not reach a terminal.
+// markdownText draws texts that look like Markdown, whole and broken, with what must not reach a
+// terminal.
 func markdownText() *rapid.Generator[string] {
 	parts := rapid.SampledFrom([]string{
 		"word ", "word\n", "\n", "\n\n", "- item\n", "  - inner\n", "3. third\n", "> quote\n", "# head\n", "```go\n", "```\n", "~~~\n",
@@ -195,8 +197,8 @@ func TestStreamLongLine(t *testing.T) {
 	}
 }
 
-// What a text says of its links is shown, wherever it stands: of a text that comes in pieces a definition may be known after
-// what refers to it was shown.
+// What a text says of its links is shown, wherever it stands: of a text that comes in pieces a
+// definition may be known after what refers to it was shown.
 func TestDefinitionsOfLinksShow(t *testing.T) {
 	for text, want := range map[string]string{
 		"See [1] and [docs][2].\n\n[1]: https://a.example/x\n[2]: <https://a.example/y> \"Y\"\n": "See [1] and [docs][2].\n\n[1]: https://a.example/x\n[2]: https://a.example/y \"Y\"\n",

@@ -7,20 +7,23 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// Bounds of what the parser reads. It takes quadratic time inside of one block of text, and for each line as long as blocks are
-// nested deep. Both are counted on the blocks that the parser itself has found: no other reading of the text can disagree.
+// Bounds of what the parser reads. Its time is quadratic in the length of one block of text, and
+// each line takes as long as blocks are nested deep. The bounds count the blocks that the parser
+// itself has found, so that they cannot be evaded.
 const (
-	// runMax bounds a paragraph, a heading and a row of a table, in bytes. What is longer is shown as it is written.
+	// runMax is the most bytes of a paragraph, a heading and a row of a table. A longer one is
+	// shown as it is written.
 	runMax = 8 << 10
-	// openMax bounds how many blocks are open inside one another. Marks of deeper ones are text.
+	// openMax is how many blocks may be open inside one another. Marks of deeper ones are text.
 	openMax = 32
-	// areaMax and areaTimes bound what is drawn of a table, in columns times rows: so much, and so often the bytes that it has. A
-	// table has at most as many cells as bytes. What is larger is shown as it is written.
+	// areaMax and areaTimes bound the area of a table, in columns times rows: areaMax, and
+	// areaTimes the number of its bytes. A table has at most as many cells as bytes. A larger one
+	// is shown as it is written.
 	areaMax   = 64 << 10
 	areaTimes = 16
 )
 
-// parse reads blocks and what is inside of them.
+// parse parses blocks and their content.
 func parse(src []byte) ast.Node {
 	return parser.NewParser(
 		parser.WithBlockParsers(
@@ -40,18 +43,19 @@ func parse(src []byte) ast.Node {
 	).Parse(text.NewReader(src))
 }
 
-// lists opens no list beyond openMax.
+// lists parses lists, but none deeper than openMax.
 type lists struct{ parser.BlockParser }
 
 func (l lists) Open(parent ast.Node, r text.Reader, pc parser.Context) (ast.Node, parser.State) {
-	n, state := l.BlockParser.Open(parent, r, pc) // takes nothing of the line, but notes that it was asked
+	// reads nothing of the line, but notes that it was called
+	n, state := l.BlockParser.Open(parent, r, pc)
 	if n != nil && len(pc.OpenedBlocks()) >= openMax {
 		return nil, parser.NoChildren
 	}
 	return n, state
 }
 
-// quotes opens no quote beyond openMax.
+// quotes parses quotes, but none deeper than openMax.
 type quotes struct{ parser.BlockParser }
 
 func (q quotes) Open(parent ast.Node, r text.Reader, pc parser.Context) (ast.Node, parser.State) {
@@ -61,7 +65,7 @@ func (q quotes) Open(parent ast.Node, r text.Reader, pc parser.Context) (ast.Nod
 	return q.BlockParser.Open(parent, r, pc)
 }
 
-// headings opens no heading beyond runMax: it is a paragraph.
+// headings parses headings. One that is longer than runMax is a paragraph.
 type headings struct{ parser.BlockParser }
 
 func (h headings) Open(parent ast.Node, r text.Reader, pc parser.Context) (ast.Node, parser.State) {
@@ -71,7 +75,7 @@ func (h headings) Open(parent ast.Node, r text.Reader, pc parser.Context) (ast.N
 	return h.BlockParser.Open(parent, r, pc)
 }
 
-// long takes paragraphs beyond runMax out of what is parsed.
+// long excludes paragraphs that are longer than runMax from parsing.
 type long struct{}
 
 // Transform implements parser.ParagraphTransformer.
@@ -99,7 +103,7 @@ func (*asWritten) Kind() ast.NodeKind              { return kindAsWritten }
 func (*asWritten) IsRaw() bool                     { return true }
 func (n *asWritten) Dump(source []byte, level int) { ast.DumpHelper(n, source, level, nil, nil) }
 
-// size is how many bytes the lines of a block have.
+// size returns how many bytes the lines of a block have.
 func size(lines *text.Segments) (n int) {
 	for i := range lines.Len() {
 		s := lines.At(i)

@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkWork holds what the parser has read against its bounds: the time that it takes is quadratic in both.
+// checkWork holds what the parser has read against its bounds: the time that it takes is quadratic
+// in both.
 func checkWork(t interface{ Fatalf(string, ...any) }, text string) {
 	src := []byte(text)
 	cells := 0
@@ -35,8 +36,8 @@ func checkWork(t interface{ Fatalf(string, ...any) }, text string) {
 	walk(parse(src), 0)
 }
 
-// A text cannot make the parser work long by what it hides a long run of text behind: lines that begin no code block of the
-// parser, but look so, and others that end a block.
+// A text cannot make the parser work long by what it hides a long run of text behind: lines that
+// begin no code block of the parser, but look so, and others that end a block.
 func TestParseIsBounded(t *testing.T) {
 	run := strings.Repeat("a*_", 20000)
 	for _, before := range []string{

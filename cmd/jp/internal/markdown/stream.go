@@ -6,23 +6,24 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// Stream lays out a text that comes in pieces. A block is returned when it is complete: a paragraph, table or quote at the
-// blank line after it, a list when something else begins, a code block line by line. How the text is cut into pieces
-// makes no difference. A reference link whose target is defined later stays as it is written. Not for concurrent use.
+// Stream lays out a text that comes in pieces. It returns a block when the block is complete: a
+// paragraph, table or quote at the blank line after it, a list when something else begins, a code
+// block line by line. How the text is cut into pieces makes no difference. A reference link is
+// shown as it is written. Not safe for concurrent use.
 type Stream struct {
 	style Style
 	clean term.Cleaner
-	line  strings.Builder // begun, not ended
+	line  strings.Builder // beginning of a line that has not ended
 	block strings.Builder
 	state state
-	blank bool // the block ends in a blank line
+	blank bool // whether the block ends in a blank line
 	fence fence
-	said  bool // something was returned: a blank line comes before the next block
-	gap   int  // blank lines of code held back: a block does not end in any
-	first bool // the next line of code is the first one of its block
+	said  bool // whether something was returned, so that a blank line comes before the next block
+	gap   int  // number of blank lines of code that are held back, because no block ends in any
+	first bool // whether the next line of code is the first one of its block
 }
 
-// state is what the text is inside of.
+// state is the kind of block that the current line is inside.
 type state int
 
 const (
@@ -51,7 +52,7 @@ func (s *Stream) Write(piece string) string {
 	}
 }
 
-// Flush ends the text and returns what was not shown. The Stream is then at the start of another text.
+// Flush ends the text and returns the rest of it. The next piece begins another text.
 func (s *Stream) Flush() string {
 	var out strings.Builder
 	if s.line.WriteString(s.clean.Flush()); s.line.Len() > 0 {
@@ -62,7 +63,7 @@ func (s *Stream) Flush() string {
 	return out.String()
 }
 
-// take reads one line.
+// take takes one line.
 func (s *Stream) take(out *strings.Builder, line string) {
 	if s.fence.mark != "" {
 		if s.fence.inside(line); s.fence.mark == "" {
@@ -119,7 +120,7 @@ func (s *Stream) begins(line string, indent int) bool {
 
 // end shows the block that is complete.
 func (s *Stream) end(out *strings.Builder) {
-	if s.block.Len() == 0 { // the parser is made when it is first asked
+	if s.block.Len() == 0 { // the parser is made when it is first needed
 		s.state, s.blank = inNothing, false
 		return
 	}
@@ -151,7 +152,7 @@ func (s *Stream) codeLine(out *strings.Builder, line string) {
 	s.said, s.first, s.gap = true, false, 0
 }
 
-// kind is what a line begins, when it begins a block.
+// kind returns the kind of block that a line begins, if it begins one.
 func kind(line string) state {
 	trimmed := strings.TrimLeft(line, " ")
 	switch {
@@ -163,7 +164,7 @@ func kind(line string) state {
 	return inText
 }
 
-// bullet reports a line that begins an item of a list, and is not a rule.
+// bullet reports whether a line begins an item of a list, and is not a rule.
 func bullet(line string) bool {
 	t := strings.TrimLeft(line, " ")
 	if len(t) < 2 || !strings.Contains("-*+", t[:1]) || (t[1] != ' ' && t[1] != '\t') {
@@ -185,13 +186,14 @@ func atxHeading(line string) bool {
 	return len(line)-len(t) < 4 && n > 0 && n < 7 && (rest == "" || rest[0] == ' ')
 }
 
-// fence is a fenced code block, as its lines are read; the zero value is outside of one.
+// fence is the fenced code block that the current line is inside; the zero value is none.
 type fence struct {
-	mark   string // that closes it; "" = outside
-	indent int    // of the line that opened it: as much is taken off every line
+	mark   string // mark that closes it; "" = there is no block
+	indent int    // indent of the line that opened it, which is removed from every line
 }
 
-// inside reads a line and reports whether it belongs to a fenced code block, its first and last line included.
+// inside takes a line and reports whether it is part of a fenced code block, first and last line
+// included.
 func (f *fence) inside(line string) bool {
 	t := strings.TrimLeft(line, " ")
 	indent := len(line) - len(t)
@@ -207,7 +209,8 @@ func (f *fence) inside(line string) bool {
 	return true
 }
 
-// opens returns the fence that a line, without its indent, opens a code block with; "" when it does not.
+// opens returns the fence with which a line, without its indent, opens a code block; "" = it opens
+// none.
 func opens(t string) string {
 	for _, mark := range []string{"`", "~"} {
 		rest := strings.TrimLeft(t, mark)

@@ -11,8 +11,8 @@ import (
 	"jp/cmd/jp/internal/term"
 )
 
-// tables makes tables of paragraphs whose second line is a delimiter row (GitHub Flavored Markdown 4.10). What stands above
-// the header line stays a paragraph.
+// tables makes tables of paragraphs that have a delimiter row (GitHub Flavored Markdown 4.10).
+// Lines above the header stay a paragraph.
 type tables struct{}
 
 var (
@@ -23,20 +23,20 @@ var (
 // table is a table: its children are the cells, row by row, the header first.
 type table struct {
 	ast.BaseBlock
-	right  []bool         // by column: aligned to the right
-	source *text.Segments // its lines
+	right  []bool         // whether a column is aligned to the right
+	source *text.Segments // source lines
 }
 
 func (*table) Kind() ast.NodeKind              { return kindTable }
 func (t *table) Dump(source []byte, level int) { ast.DumpHelper(t, source, level, nil, nil) }
 
-// tableCell is a block, so that the parser reads what is inside.
+// tableCell is a block, so that the parser parses its content.
 type tableCell struct{ ast.BaseBlock }
 
 func (*tableCell) Kind() ast.NodeKind              { return kindCell }
 func (c *tableCell) Dump(source []byte, level int) { ast.DumpHelper(c, source, level, nil, nil) }
 
-// columnsMax bounds the columns of a table.
+// columnsMax is the most columns of a table.
 const columnsMax = 64
 
 // Transform implements parser.ParagraphTransformer.
@@ -72,7 +72,8 @@ func (tables) Transform(p *ast.Paragraph, r text.Reader, _ parser.Context) {
 	}
 }
 
-// fits reports whether the table can be read within bounds: a short row makes as many cells as a long one.
+// fits reports whether the table can be parsed within bounds: a short row makes as many cells as a
+// long one.
 func (t *table) fits() bool {
 	for i := range t.source.Len() {
 		if s := t.source.At(i); s.Len() > runMax {
@@ -82,7 +83,8 @@ func (t *table) fits() bool {
 	return t.source.Len()*len(t.right) <= size(t.source)
 }
 
-// drawable reports whether rows can be drawn within bounds: a row is as wide as the widest one, and a list of rows repeats the header.
+// drawable reports whether rows can be drawn within bounds. Each row is as wide as the widest one,
+// and a list of rows repeats the header for each.
 func (t *table) drawable(rows [][][]piece, widths []int) bool {
 	row, header := 0, 0
 	for i, w := range widths {
@@ -94,7 +96,7 @@ func (t *table) drawable(rows [][][]piece, widths []int) bool {
 	return len(rows)*max(row, header) <= areaMax+areaTimes*size(t.source)
 }
 
-// row adds a row; it gets as many cells as the table has columns.
+// row adds a row, with as many cells as the table has columns.
 func (t *table) row(segments []text.Segment) {
 	for i := range t.right {
 		c := &tableCell{}
@@ -105,7 +107,7 @@ func (t *table) row(segments []text.Segment) {
 	}
 }
 
-// delimiters reads a row of |---|:-:|--:|.
+// delimiters parses a row such as |---|:-:|--:|.
 func delimiters(line string) (right []bool, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.Contains(line, "|") {
@@ -153,13 +155,15 @@ func cells(line text.Segment, source []byte) []text.Segment {
 	return out
 }
 
-// columnMin is how narrow a column gets before a table is shown as a list of its rows.
+// columnMin is the least width of a column. A table that needs narrower ones is shown as a list of
+// its rows.
 const columnMin = 6
 
-// table lays a table out in columns, whose cells are wrapped; as a list of rows where the width is too small for that.
+// table lays out a table in columns with wrapped cells, or as a list of rows where the width is too
+// small for that.
 func (l *layout) table(t *table, width int) []string {
 	columns := len(t.right)
-	var rows [][][]piece // by row and column
+	var rows [][][]piece // cells by row and column
 	for n := t.FirstChild(); n != nil; {
 		row := make([][]piece, columns)
 		for i := 0; i < columns && n != nil; i++ {
@@ -227,7 +231,7 @@ func (l *layout) table(t *table, width int) []string {
 	return out
 }
 
-// measure is the width of a cell on one line.
+// measure returns the width of a cell on one line.
 func measure(c []piece) int {
 	n := 0
 	for _, p := range c {
@@ -236,7 +240,7 @@ func measure(c []piece) int {
 	return n
 }
 
-// shrink narrows the widest columns until they fit in room; false when they cannot.
+// shrink narrows the widest columns until all fit into room, and reports whether they do.
 func shrink(widths []int, room int) bool {
 	sum := 0
 	for _, w := range widths {
@@ -253,7 +257,7 @@ func shrink(widths []int, room int) bool {
 	return true
 }
 
-// records shows each row as a list of its cells under their headers.
+// records lays out each row as a list of its cells under their headers.
 func (l *layout) records(rows [][][]piece, width int) []string {
 	var out []string
 	for n, row := range rows[1:] {

@@ -11,15 +11,15 @@ import (
 	"jp/tools/unseen"
 )
 
-// Clean returns text that cannot steer a terminal or lie about its order. It takes out:
+// Clean returns text that cannot control a terminal or hide its order. It removes:
 //
-//   - control sequences, whole: ESC and C1 spellings of CSI, OSC, DCS, APC, PM and SOS with what belongs to them
-//   - every other control character but newline and tab; a carriage return with its overwriting
-//   - characters that are not seen, or reorder those that are, but for joiners where they join: see package unseen
+//   - whole control sequences: ESC, and CSI, OSC, DCS, APC, PM and SOS in both spellings, with their texts
+//   - every other control character but newline and tab, and text that a carriage return would overwrite
+//   - characters that are invisible or reorder others, except joiners where they join: see package unseen
 //
-// A control string that nothing ends loses its introducer only, so that it cannot swallow the text behind it. Bytes that
-// are not UTF-8 become U+FFFD: a terminal in an 8-bit mode would read some of them as C1. The result is valid UTF-8 and
-// Clean leaves it as it is.
+// Of a control string without an end only the introducer is removed, so that it cannot swallow the
+// text behind it. Bytes that are not UTF-8 become U+FFFD: a terminal in an 8-bit mode would read
+// some of them as C1. The result is valid UTF-8, and Clean does not change it.
 func Clean(s string) string {
 	i := firstUnclean(s)
 	if i < 0 {
@@ -43,8 +43,9 @@ func Line(s string) string {
 	return strings.TrimSpace(strings.NewReplacer("\n", " ", "\t", " ").Replace(s))
 }
 
-// Escape spells what would break a line of tab-separated text or reach a terminal through a pipe: \t, \n, \r, \\ and, for
-// everything else that does not show, \xNN or \u{NNNN}. It loses nothing.
+// Escape escapes what would break a line of tab-separated text or reach a terminal through a pipe:
+// \t, \n, \r, \\ and, for all other characters that are not visible, \xNN or \u{NNNN}. The text can
+// be restored from it.
 func Escape(s string) string {
 	plain := func(r rune) bool {
 		return r != '\\' && r != utf8.RuneError && (r == ' ' || unicode.IsGraphic(r) && !unseen.Is(r))
@@ -76,8 +77,9 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// EscapeJSON spells what Clean would take out of the strings of a JSON text, as \u escapes: the same text for every reader, and
-// nothing for a terminal to act on. Control characters below U+0020 are escaped in JSON already.
+// EscapeJSON writes what Clean would remove from the strings of a JSON text as \u escapes. Every
+// reader gets the same text, and a terminal nothing to act on. Control characters below U+0020 are
+// escaped in JSON already.
 func EscapeJSON(b []byte) []byte {
 	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && r < 0xa0) || unseen.Is(r) }
 	i := bytes.IndexFunc(b, unsafe)
@@ -101,14 +103,15 @@ func EscapeJSON(b []byte) []byte {
 	return out
 }
 
-// Cleaner is Clean for a text that comes in pieces: a sequence or a rune cut in two is held back until the rest is there.
-// The zero value is ready. Not for concurrent use.
+// Cleaner is Clean for a text that comes in pieces. A sequence or a rune that is cut in two is held
+// back until the rest comes. The zero value is ready to use. Not safe for concurrent use.
 type Cleaner struct {
 	held  string
 	joins unseen.Filter
 }
 
-// holdMax bounds what a Cleaner keeps back while it waits for the end of a control string.
+// holdMax is the most bytes that a Cleaner holds back while it waits for the end of a control
+// string.
 const holdMax = 4096
 
 // Clean returns what can be shown of the text so far and was not returned before.
@@ -136,14 +139,15 @@ func (c *Cleaner) Clean(piece string) string {
 	return b.String()
 }
 
-// plain takes note of text that is plain ASCII.
+// plain notes text that is plain ASCII.
 func (c *Cleaner) plain(s string) {
 	if s != "" {
 		c.joins.Keeps(rune(s[len(s)-1]), 0)
 	}
 }
 
-// Flush returns what was held back, as Clean would at the end of a text. What comes then is another text.
+// Flush returns what was held back, as Clean would at the end of a text. The next piece begins
+// another text.
 func (c *Cleaner) Flush() string {
 	var b strings.Builder
 	cleanTo(&b, c.held, &c.joins)
@@ -151,7 +155,7 @@ func (c *Cleaner) Flush() string {
 	return b.String()
 }
 
-// firstUnclean finds the first byte that is not plain ASCII text; -1 when all are.
+// firstUnclean returns the index of the first byte that is not plain ASCII text, -1 for none.
 func firstUnclean(s string) int {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; (c < ' ' && c != '\n' && c != '\t') || c >= 0x7f {
@@ -176,8 +180,8 @@ const (
 	sub = 0x1a
 )
 
-// step takes the next piece of s: how many bytes it is (at least one), what is shown of it, and whether more text could
-// still change that. In that last case n and text are what holds when no more comes.
+// step takes the next piece of s. It returns how many bytes that is (at least one), what is shown
+// of it, and whether more text could change that. If so, n and text are right where no more comes.
 func step(s string, joins *unseen.Filter) (n int, text string, more bool) {
 	switch c := s[0]; {
 	case c == esc:
@@ -248,8 +252,9 @@ func csi(s string, i int) (n int, more bool) {
 	return len(s), true
 }
 
-// controlString measures OSC, DCS, APC, PM or SOS with its text, which starts at start. Another introducer ends the search: a
-// terminal would give up too, and looking further would take quadratic time on hostile text.
+// controlString measures OSC, DCS, APC, PM or SOS with its text, which starts at start. Another
+// introducer ends the search: a terminal would give up too, and to search further would take
+// quadratic time on hostile text.
 func controlString(s string, start int) (n int, more bool) {
 	for i := start; i < len(s); i++ {
 		switch c := s[i]; {

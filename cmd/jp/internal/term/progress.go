@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Progress is a line on a terminal's stderr that says what takes so long. It comes after a second, goes when something else is
-// written to stderr, and for good when the answer begins, unless that goes into a file, or on End. Safe for concurrent use. A nil
+// Progress is a line on a terminal's stderr that says what takes so long. It appears after a
+// second, and disappears when something else is written to stderr. It disappears for good on End,
+// and when the answer begins, unless that goes into a file. Safe for concurrent use. A nil
 // *Progress shows nothing.
 type Progress struct {
 	err   io.Writer
@@ -29,7 +30,8 @@ type ProgressOptions struct {
 	Tick <-chan time.Time // when to draw; nil = every second
 }
 
-// Progress begins one, and returns s as it is to be used meanwhile. It is nil where nothing can be drawn on stderr.
+// Progress begins a Progress, and returns s in the form to use until it ends. The Progress is nil
+// where nothing can be drawn on stderr.
 func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
 	if !s.draws() {
 		return s, nil
@@ -62,7 +64,7 @@ func (s *IO) Progress(label string, o ProgressOptions) (*IO, *Progress) {
 	return &with, p
 }
 
-// behind is a stream that something is done before every write to.
+// behind is a stream that calls a function before every write.
 type behind struct {
 	io.Writer
 	first func()
@@ -100,7 +102,7 @@ func (p *Progress) erase() {
 	}
 }
 
-// End takes the line away, for good.
+// End removes the line for good.
 func (p *Progress) End() {
 	if p == nil {
 		return
@@ -115,7 +117,7 @@ func (p *Progress) End() {
 	}
 }
 
-// Through returns s with w as its stdout, behind which its terminal is: a pager.
+// Through returns s with w as its stdout. w leads to the same terminal: it is a pager.
 func (s *IO) Through(w io.Writer) *IO {
 	with := *s
 	with.Out = &output{w: w}

@@ -51,7 +51,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressBehindFile: an answer that goes into a file does not end the line, one that goes elsewhere does.
+// TestProgressBehindFile: an answer that goes into a file does not end the line, one that goes
+// elsewhere does.
 func TestProgressBehindFile(t *testing.T) {
 	for _, file := range []bool{true, false} {
 		err := &slate{wrote: make(chan struct{}, 100)}
@@ -71,7 +72,8 @@ func TestProgressBehindFile(t *testing.T) {
 	}
 }
 
-// TestProgressBound: what is behind a line of progress is given up at a deadline like everything else.
+// TestProgressBound: what is behind a line of progress is given up at a deadline like everything
+// else.
 func TestProgressBound(t *testing.T) {
 	s := New(Options{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}})
 	s.ErrTTY = true

@@ -11,14 +11,14 @@ import (
 	"jp/tools"
 )
 
-// Prompter asks for leave on a terminal; it is a tools.Prompter.
+// Prompter asks for permission on a terminal. It is a tools.Prompter.
 type Prompter struct {
 	tty    *TTY
 	around func(func())
 }
 
-// NewPrompter returns a Prompter on t. around is run about every question, to keep others off the screen meanwhile
-// (Tree.Around); nil runs it plainly.
+// NewPrompter returns a Prompter on t. Every question is asked inside around, which stops others
+// from drawing on the screen (Tree.Around); nil = nothing draws.
 func NewPrompter(t *TTY, around func(func())) *Prompter {
 	if around == nil {
 		around = func(f func()) { f() }
@@ -34,9 +34,9 @@ const (
 	unreadMark = "[p/n/N/r, ? for help] "
 )
 
-// Ask shows the question and reads lines until one is an answer: y, Y, n, N, p or r. The error is tools.ErrNobody, wrapped,
-// when the terminal is gone or our process group no longer in its foreground; the end of ctx is returned as its cause. Ctrl-D
-// is a no: somebody was there.
+// Ask shows the question and reads lines until one is an answer: y, Y, n, N, p or r. The error
+// wraps tools.ErrNobody where the terminal has gone, or our process group is no longer in its
+// foreground. When ctx ends the error is its cause. Ctrl-D is a no, because somebody answered.
 func (p *Prompter) Ask(ctx context.Context, q tools.Question) (answer tools.Answer, err error) {
 	p.around(func() { answer, err = p.ask(ctx, q) })
 	switch {
@@ -88,7 +88,7 @@ func (p *Prompter) ask(ctx context.Context, q tools.Question) (tools.Answer, err
 
 var allows = map[bool]tools.Choice{false: tools.AllowOnce, true: tools.AllowTurn}
 
-// lines is a page that ends with a line break, if there is any of it.
+// lines returns a page with a line break at its end, if it is not empty.
 func lines(page string) string {
 	if page == "" {
 		return ""
@@ -96,7 +96,7 @@ func lines(page string) string {
 	return Clean(page) + "\n"
 }
 
-// heading says what is asked for.
+// heading returns what is asked for.
 func heading(q tools.Question) string {
 	what := "run"
 	if q.Kind == tools.KindDeliver {

@@ -11,12 +11,14 @@ import (
 // Column is one column of a Table.
 type Column struct {
 	Title string
-	Right bool // align to the right, for numbers
-	Flex  bool // may be cut to make the table fit
-	Drop  int  // above 0: may be left out to make it fit; the highest goes first
+	Right bool // whether it is aligned to the right, for numbers
+	Flex  bool // whether its cells may be cut to make the table fit
+	// above 0: the column may be left out to make the table fit, the highest number first
+	Drop int
 }
 
-// Table lays text out in columns that fit a terminal. Cells are cleaned; wide characters count as two columns.
+// Table lays text out in columns that fit a terminal. Cells are cleaned; wide characters count as
+// two columns.
 type Table struct {
 	Columns []Column
 	Rows    [][]string // as many cells as columns
@@ -25,11 +27,12 @@ type Table struct {
 // gap is the space between two columns.
 const gap = 2
 
-// flexMin is how narrow a Flex column gets before other columns are left out.
+// flexMin is the least width of a Flex column; then other columns are left out.
 const flexMin = 12
 
-// Write lays the table out for s. Columns with Drop that hold nothing are left out. Only Flex columns are cut, with an
-// ellipsis; when that is not enough, columns with Drop are left out, and at last every line ends at the width.
+// Write lays the table out for s. Columns with Drop that are empty are left out. Only Flex columns
+// are cut, with an ellipsis. Where that is not enough, columns with Drop are left out. Where that
+// is not enough, every line is cut at the width.
 func (t *Table) Write(w io.Writer, s *IO) error {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	head := make([]string, len(t.Columns))
@@ -83,7 +86,7 @@ func (t *Table) Write(w io.Writer, s *IO) error {
 	return err
 }
 
-// filled returns the columns that are worth showing.
+// filled returns the columns that are shown: those without Drop, and those that are not empty.
 func (t *Table) filled() []int {
 	var out []int
 	for i, c := range t.Columns {
@@ -94,7 +97,7 @@ func (t *Table) filled() []int {
 	return out
 }
 
-// fit narrows widths to the limit and returns those of the shown columns that stay.
+// fit narrows widths to the limit. It returns the columns that are still shown.
 func (t *Table) fit(widths []int, limit int, shown []int) []int {
 	natural := slices.Clone(widths)
 	over := func() int {
@@ -116,7 +119,7 @@ func (t *Table) fit(widths []int, limit int, shown []int) []int {
 		}
 		if drop >= 0 {
 			shown = slices.Delete(shown, drop, drop+1)
-			copy(widths, natural) // there may be room again
+			copy(widths, natural) // there may be more room now
 			continue
 		}
 		if !t.narrow(widths, shown, over(), 1) {
@@ -126,7 +129,7 @@ func (t *Table) fit(widths []int, limit int, shown []int) []int {
 	return shown
 }
 
-// narrow takes up to n columns off the widest Flex column that is wider than least.
+// narrow makes the widest Flex column that is wider than least narrower, by at most n.
 func (t *Table) narrow(widths, shown []int, n, least int) bool {
 	widest := -1
 	for _, i := range shown {
@@ -141,10 +144,10 @@ func (t *Table) narrow(widths, shown []int, n, least int) bool {
 	return true
 }
 
-// cells measures as most terminals do: ambiguous characters are narrow.
+// cells measures text as most terminals do: ambiguous characters are narrow.
 func cells() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-// Width returns the columns that a line of clean text takes.
+// Width returns how many columns a line of clean text takes.
 func Width(s string) int {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= 0x80 {
@@ -154,7 +157,8 @@ func Width(s string) int {
 	return len(s)
 }
 
-// Cut shortens a line of clean text to width columns, ending in an ellipsis when it had to; never inside a character.
+// Cut shortens a line of clean text to width columns, with an ellipsis at its end if it is cut. It
+// never cuts a character.
 func Cut(s string, width int, utf8 bool) string {
 	if width <= 0 {
 		return ""

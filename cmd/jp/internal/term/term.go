@@ -1,15 +1,16 @@
-// Package term is how jp speaks to people: which channel a text goes to, how wide and how colourful it may be, and what
-// must never reach a terminal.
+// Package term writes for people: it knows which channel a text goes to, how wide it may be,
+// whether it may have colours, and what must never reach a terminal.
 //
-// There are four channels. stdout is the answer; stderr is chrome; /dev/tty is for prompts and only these (TTY, Prompter);
-// the log file is someone else's. IO is the first two with what is known about them, found out once by New.
+// There are four channels. stdout is for the answer, stderr for everything around it, /dev/tty for
+// prompts alone (TTY, Prompter). The log file belongs to another package. IO is stdout and stderr
+// with what New found out about them.
 //
 // Traps:
 //
 //   - Text of a model or a tool goes through Clean (or a Cleaner, when it comes in pieces) before a terminal sees it.
-//   - Writes to a stdout whose reader has gone return ErrClosed. That holds only while the process does not die of SIGPIPE:
-//     whoever runs main asks for that signal and drops it.
-//   - A Tree redraws lines of stderr. Whatever else writes to the same terminal meanwhile does so inside Tree.Around.
+//   - Writes to a stdout whose reader has gone return ErrClosed. That is so only if SIGPIPE does not kill the process: main
+//     has to catch that signal and drop it.
+//   - A Tree redraws lines of stderr. Other writes to the same terminal have to be inside Tree.Around.
 package term
 
 import (
@@ -27,11 +28,11 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrClosed is returned by writes to a stdout whose reader has gone away.
+// ErrClosed is returned by writes to a stdout whose reader has gone.
 var ErrClosed = errors.New("stdout: closed by its reader")
 
-// OutError says that stdout could not be written to, for another reason than that nobody reads it. What was
-// written to it before is there.
+// OutError says that a write to stdout failed, for another reason than that nobody reads it.
+// Earlier writes have succeeded.
 type OutError struct{ Err error }
 
 func (e *OutError) Error() string { return "stdout: " + e.Err.Error() }
@@ -44,32 +45,35 @@ var ErrUnread = errors.New("stdout: nobody reads it")
 
 // IO is a process's standard streams and what they can show. Its fields are read-only after New.
 type IO struct {
-	In  io.Reader // never nil
-	Out io.Writer // the answer; failing writes return ErrClosed or an error that names stdout, from then on always
-	Err io.Writer // chrome; never fails: there is nobody left to tell
+	In io.Reader // never nil
+	// for the answer; after a failed write each returns ErrClosed or an error that names stdout
+	Out io.Writer
+	Err io.Writer // for everything else; never fails, because there is nobody left to report to
 
 	InTTY, OutTTY, ErrTTY bool
-	Dumb                  bool // TERM=dumb: a terminal without a cursor to move; it gets the lines of a pipe
-	OutFile               bool // stdout is a regular file: nobody watches it
-	Width                 int  // columns of stdout's terminal (of stderr's, when stdout is none); 0 = unlimited
-	Height                int  // lines of stderr's terminal; 0 = unknown
-	Color                 bool // stdout may carry colours
-	ErrColor              bool // stderr may carry colours
-	UTF8                  bool // the locale can show box characters and ellipses
+	// whether TERM is dumb: no cursor to move; such a terminal gets the lines of a pipe
+	Dumb    bool
+	OutFile bool // whether stdout is a regular file, which nobody watches
+	// columns of stdout's terminal, or of stderr's where stdout is none; 0 = unlimited
+	Width    int
+	Height   int  // lines of stderr's terminal; 0 = unknown
+	Color    bool // whether stdout may have colours
+	ErrColor bool // whether stderr may have colours
+	UTF8     bool // whether the locale has box characters and ellipses
 
 	asked   int      // columns that Options.Width asked for; 0 = none
-	errFile *os.File // of ErrTTY: a Tree asks it again, windows change
+	errFile *os.File // terminal of stderr, whose size a Tree asks for again and again; nil = none
 }
 
-// Options say what New starts from. The zero value is a process without streams or environment.
+// Options are what New uses. The zero value is a process without streams or environment.
 type Options struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string
-	Width    int // columns to assume; 0 = ask the terminal, below 0 = unlimited
+	Width    int // columns; 0 = those of the terminal, below 0 = unlimited
 }
 
-// New looks at the streams once. A stream counts as a terminal only when it is an *os.File that is one.
+// New examines the streams. A stream counts as a terminal only if it is an *os.File of one.
 func New(o Options) *IO {
 	if o.In == nil {
 		o.In = strings.NewReader("")
@@ -99,7 +103,8 @@ func New(o Options) *IO {
 	return s
 }
 
-// Text prepares text of a model or a tool for stdout: cleaned for a terminal, as it is for anything else.
+// Text returns text of a model or a tool for stdout: cleaned for a terminal, unchanged for anything
+// else.
 func (s *IO) Text(text string) string {
 	if s.OutTTY {
 		return Clean(text)
@@ -107,8 +112,9 @@ func (s *IO) Text(text string) string {
 	return text
 }
 
-// Bound has writes to Out and Err given up that nobody has taken some time after ctx ended: a reader that stands still
-// shall not outlast a deadline or a signal. Until then a write takes as long as its reader does.
+// Bound lets writes to Out and Err fail that nobody has read some time after ctx ended, so that a
+// reader that does not read cannot hold up a deadline or a signal. Before that a write takes as
+// long as its reader does.
 func (s *IO) Bound(ctx context.Context) {
 	for _, o := range s.outputs() {
 		o.mu.Lock()
@@ -117,7 +123,7 @@ func (s *IO) Bound(ctx context.Context) {
 	}
 }
 
-// Unbound lifts the bound, unless its context has ended.
+// Unbound removes the bound, unless its context has ended.
 func (s *IO) Unbound() {
 	for _, o := range s.outputs() {
 		o.mu.Lock()
@@ -140,11 +146,12 @@ func (s *IO) outputs() (list []*output) {
 	return list
 }
 
-// unreadWait is how long after the end of its context a write may still take. It is shorter than what a jp that is told to
-// stop has for that.
+// unreadWait is how long a write may take after its context has ended. It is shorter than the time
+// that a jp has to stop.
 const unreadWait = time.Second
 
-// output is a stream whose first failure is its last: what was cut is not continued somewhere in the middle.
+// output is a stream on which no write succeeds after a failed one, so that nothing is missing in
+// the middle.
 type output struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -166,7 +173,8 @@ func (o *output) Write(p []byte) (int, error) {
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
 			o.err = ErrClosed
 		default:
-			// The path in an *os.PathError is "/dev/stdout" or a descriptor's number: say the channel's name.
+			// The path in an *os.PathError is "/dev/stdout" or a descriptor's number: say the
+			// channel's name.
 			var path *os.PathError
 			if errors.As(err, &path) {
 				err = path.Err
@@ -180,8 +188,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return 0, o.err
 }
 
-// write writes within the bound. A write that is given up stays behind with its goroutine: nothing wakes one that is stuck in a
-// pipe.
+// write writes within the bound. Where it gives up, its goroutine stays behind in the write:
+// nothing can interrupt a write to a pipe.
 func (o *output) write(p []byte) (int, error) {
 	if o.bound == nil {
 		return o.w.Write(p)
@@ -191,7 +199,7 @@ func (o *output) write(p []byte) (int, error) {
 		err error
 	}
 	done := make(chan outcome, 1)
-	own := bytes.Clone(p) // the caller's again once we return
+	own := bytes.Clone(p) // p belongs to the caller again when we return
 	go func() {
 		n, err := o.w.Write(own)
 		done <- outcome{n, err}
@@ -211,13 +219,14 @@ func (o *output) write(p []byte) (int, error) {
 	}
 }
 
-// isTerminal asks the descriptor of an *os.File, or of anything else that has one.
+// isTerminal reports whether an *os.File, or anything else with a descriptor, is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// size finds the columns and lines to draw for: what was asked, what the kernel says, $COLUMNS, the 80 of old.
+// size finds the columns and lines to draw for: the width that was asked for, that of the kernel,
+// $COLUMNS, or 80.
 func size(o Options, s *IO) (width, height int) {
 	terminal := s.OutTTY || s.ErrTTY
 	for _, stream := range []io.Writer{o.Err, o.Out} { // stdout last: its width counts
@@ -242,7 +251,7 @@ func size(o Options, s *IO) (width, height int) {
 	return width, height
 }
 
-// colors follows no-color.org and bixense.com/clicolors; the first has the last word.
+// colors follows no-color.org, and else bixense.com/clicolors.
 func colors(environ []string, terminal bool) bool {
 	if lookup(environ, "NO_COLOR") != "" {
 		return false
@@ -258,7 +267,8 @@ func dumb(environ []string) bool { return lookup(environ, "TERM") == "dumb" }
 // draws reports whether stderr is a terminal on which lines can be drawn again.
 func (s *IO) draws() bool { return s.ErrTTY && !s.Dumb }
 
-// utf8Locale reads the variable that decides LC_CTYPE. Without any the locale is C, which is not UTF-8.
+// utf8Locale reads the variable that decides LC_CTYPE. Without any the locale is C, which is not
+// UTF-8.
 func utf8Locale(environ []string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := lookup(environ, name); v != "" {
@@ -269,7 +279,7 @@ func utf8Locale(environ []string) bool {
 	return false
 }
 
-// lookup returns the last value of a variable, as exec would hand it on; "" when unset.
+// lookup returns the last value of a variable, as exec would pass it on; "" where it is not set.
 func lookup(environ []string, name string) string {
 	for i := len(environ) - 1; i >= 0; i-- {
 		if k, v, ok := strings.Cut(environ[i], "="); ok && k == name {

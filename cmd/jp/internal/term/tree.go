@@ -14,8 +14,9 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// Tree shows the sub-agents of a run on stderr: on a terminal as lines that are drawn again and again, elsewhere, and where
-// TERM is dumb, as one plain line per change. Safe for concurrent use. A nil *Tree shows nothing.
+// Tree shows the sub-agents of a run on stderr. On a terminal it redraws its lines. Elsewhere, and
+// where TERM is dumb, it writes one plain line for each change. Safe for concurrent use. A nil
+// *Tree shows nothing.
 type Tree struct {
 	io   *IO
 	now  func() time.Time
@@ -25,12 +26,12 @@ type Tree struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*node
-	order  []*node // as they came
-	drawn  []drawn // on the screen
+	order  []*node // sub-agents in the order in which they came
+	drawn  []drawn // lines on the screen
 	closed bool
 }
 
-// drawn is one of the tree's lines and how many columns it takes.
+// drawn is a line of the tree on the screen, with the number of its columns.
 type drawn struct {
 	text  string
 	width int
@@ -39,13 +40,13 @@ type drawn struct {
 // node is what is known of one sub-agent.
 type node struct {
 	last stream.Delegation
-	at   time.Time // when last came
+	at   time.Time // time of last
 }
 
 // TreeOptions are for tests; the zero value is right elsewhere.
 type TreeOptions struct {
 	Now  func() time.Time // nil = time.Now
-	Tick <-chan time.Time // when to draw again though nothing came; nil = every 250 ms
+	Tick <-chan time.Time // when to draw again without a change; nil = every 250 ms
 }
 
 // NewTree returns a tree on s.Err. Nothing is drawn and no goroutine runs before the first Update.
@@ -85,7 +86,8 @@ func (t *Tree) Update(d *stream.Delegation) {
 		t.start()
 	}
 	if t.idle() {
-		// What has ended stays where it is, and text may follow it; the next sub-agent begins a new tree.
+		// The lines of what has ended stay, and text may follow them. The next sub-agent begins a
+		// new tree.
 		t.draw(true)
 		t.nodes, t.order, t.drawn = map[string]*node{}, nil, nil
 		return
@@ -98,7 +100,8 @@ func (t *Tree) idle() bool {
 	return !slices.ContainsFunc(t.order, func(n *node) bool { return n.last.Phase != stream.Ended })
 }
 
-// Around takes the tree off the screen, runs f and draws it again: for everything else that writes to the terminal.
+// Around removes the tree from the screen, runs f and draws the tree again. Everything else that
+// writes to the terminal runs inside it.
 func (t *Tree) Around(f func()) {
 	if t == nil {
 		f()
@@ -135,7 +138,7 @@ func (t *Tree) Close() {
 	}
 }
 
-// start runs the goroutine that keeps the clocks going.
+// start runs the goroutine that draws the elapsed times.
 func (t *Tree) start() {
 	t.stop, t.gone = make(chan struct{}), make(chan struct{})
 	tick := t.tick
@@ -162,8 +165,9 @@ func (t *Tree) start() {
 	}()
 }
 
-// draw replaces what is on the screen by the tree as it is, or by nothing, in one write. It goes line by line: terminals
-// that keep what is erased from the top of the screen on would fill their history.
+// draw replaces what is on the screen by the tree as it is now, or by nothing, in one write. It
+// erases line by line: some terminals put what is erased from the top of the screen into their
+// history.
 func (t *Tree) draw(show bool) {
 	width, height := t.size()
 	var b strings.Builder
@@ -172,7 +176,7 @@ func (t *Tree) draw(show bool) {
 		fmt.Fprintf(&b, "\x1b[%dA\r", up)
 	}
 	if up > len(t.drawn) {
-		b.WriteString("\x1b[J") // or rows that were broken up stay joined
+		b.WriteString("\x1b[J") // else rows that the terminal has wrapped stay joined
 		up = 0
 	}
 	t.drawn = nil
@@ -191,8 +195,8 @@ func (t *Tree) draw(show bool) {
 	}
 }
 
-// rows counts the rows that lines take on a screen that may have become narrower since they were drawn: terminals break
-// them up then.
+// rows returns how many rows lines take on a screen that may have become narrower since they were
+// drawn: the terminal has wrapped them then.
 func rows(lines []drawn, width int) int {
 	n := len(lines)
 	for _, l := range lines {
@@ -203,8 +207,8 @@ func rows(lines []drawn, width int) int {
 	return n
 }
 
-// size asks the terminal how large it is now. Lines are never laid out wider than it, whatever --width says: one that the
-// terminal breaks up could not be found again. 0 is not known.
+// size asks the terminal for its size now, 0 for unknown. Lines are never wider than that, whatever
+// --width says: one that the terminal wraps could not be found again.
 func (t *Tree) size() (width, height int) {
 	width, height = t.io.Width, t.io.Height
 	if t.io.errFile != nil {
@@ -269,7 +273,7 @@ func (t *Tree) lines(width, height int) []drawn {
 	return out
 }
 
-// rest counts the sub-agents that are not shown, by what they do.
+// rest returns a line that counts the sub-agents that are not shown, by what they do.
 func (t *Tree) rest(shown []*node) string {
 	counts := map[string]int{}
 	var names []string
@@ -299,8 +303,9 @@ func (t *Tree) rest(shown []*node) string {
 	return Line(fmt.Sprintf("(+%d more: %s)", len(t.order)-len(shown), strings.Join(parts, ", ")))
 }
 
-// busiest keeps at most n nodes in their order: what runs first, then what failed, what waits, and the latest of what
-// ended well; each with the sub-agents that it is below, as far as there is room for all of them.
+// busiest returns at most n nodes in their order. It prefers those that run, then those that
+// failed, those that wait, and the latest of those that ended well. Each comes with the sub-agents
+// above it, as far as there is room for all of them.
 func (t *Tree) busiest(n int) []*node {
 	ranked := slices.Clone(t.order)
 	slices.Reverse(ranked)
@@ -340,7 +345,7 @@ func rank(n *node) int {
 	return 3
 }
 
-// Branch returns the drawing before a child and the indent of what is below it, for tree listings.
+// Branch returns the drawing in front of a child, and the indent of what is below it.
 func Branch(last, utf8 bool) (branch, deeper string) {
 	switch {
 	case last && utf8:
@@ -353,8 +358,8 @@ func Branch(last, utf8 bool) (branch, deeper string) {
 	return "|- ", "|  "
 }
 
-// text is a node's line on a terminal: profile, state, current tool, tokens, elapsed, title. The title is what differs from row
-// to row: it has a third of the columns that there are room for (0 = unlimited), and the others give way.
+// text returns a node's line on a terminal: profile, state, current tool, tokens, elapsed, title. The title is what differs
+// from row to row. So it gets a third of the columns (0 = unlimited), and the others are cut.
 func (t *Tree) text(n *node, room int) string {
 	d := n.last
 	tokens := ""
@@ -394,7 +399,7 @@ func (t *Tree) text(n *node, room int) string {
 	return text + "  " + title
 }
 
-// plain is a node's line in a log.
+// plain returns a node's line for a log.
 func (n *node) plain() string {
 	d := n.last
 	if n.denied() {
@@ -407,7 +412,7 @@ func (n *node) plain() string {
 	return text
 }
 
-// denied reports whether the sub-agent was never begun: it has no conversation, used nothing and took no time.
+// denied reports whether the sub-agent never began: it has no conversation, used nothing and took no time.
 func (n *node) denied() bool { return n.last.ConversationID == "" && n.last.Phase == stream.Ended }
 
 func (n *node) state() string {
@@ -436,7 +441,7 @@ func (n *node) elapsed(now time.Time) string {
 	return Elapsed(e)
 }
 
-// mark is the state as one character.
+// mark returns the state as one character.
 func mark(d stream.Delegation, utf8 bool) string {
 	switch {
 	case d.Phase == stream.Ended && d.Status == "ok":

@@ -11,7 +11,8 @@ import (
 	"jp/cmd/jp/internal/stream"
 )
 
-// screen is as much of a terminal as a Tree needs: lines, and the cursor going up, which here erases what it passes.
+// screen is as much of a terminal as a Tree needs: lines, and the cursor going up, which here
+// erases what it passes.
 type screen struct{ lines []string }
 
 func (s *screen) Write(p []byte) (int, error) {
@@ -99,8 +100,9 @@ func TestTreeOnATerminal(t *testing.T) {
 	}
 }
 
-// However many sub-agents there are, the tree is no longer than the screen: what runs or failed comes first, with what it is
-// below, and a line says what the others do. That holds when all have ended too.
+// However many sub-agents there are, the tree is no longer than the screen: what runs or failed
+// comes first, with what it is below, and a line says what the others do. That holds when all have
+// ended too.
 func TestTreeKeepsToTheScreen(t *testing.T) {
 	var s screen
 	io := &IO{Err: &s, ErrTTY: true, Height: 8, Width: 50}

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNobody is returned where a question finds nobody to answer it: there is no terminal, or our process group is in its
-// background, where reading would stop us.
+// ErrNobody is returned where nobody can answer a question: there is no terminal, or our process
+// group is in its background, where a read would stop the process.
 var ErrNobody = errors.New("terminal: nobody can answer")
 
-// TTY is the terminal of the session, whatever the standard streams are. Questions are asked one after the other.
-// Safe for concurrent use.
+// TTY is the terminal of the session, whatever the standard streams are. It asks one question after
+// the other. Safe for concurrent use.
 type TTY struct {
 	f *os.File
 
 	mu sync.Mutex // held while a question is on the screen
 }
 
-// lineMax bounds an answer, in bytes; terminals in line mode give up at 4096 anyway.
+// lineMax is the most bytes of an answer. A terminal in line mode takes no more than 4096 anyway.
 const lineMax = 4096
 
-// OpenTTY opens /dev/tty and checks that our process group is in its foreground. ErrNobody says that it is not so.
+// OpenTTY opens /dev/tty. The error is ErrNobody where our process group is not in its foreground.
 func OpenTTY() (*TTY, error) {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *TTY) Foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// size is how many columns and rows the terminal has; 80 and 24 where it does not say.
+// size returns how many columns and rows the terminal has, 80 and 24 for unknown.
 func (t *TTY) size() (width, height int) {
 	width, height = 80, 24
 	_ = t.control(func(fd int) error {
@@ -69,14 +69,15 @@ func (t *TTY) size() (width, height int) {
 	return width, height
 }
 
-// Width is how many columns the terminal has; 80 where it does not say.
+// Width returns how many columns the terminal has, 80 for unknown.
 func (t *TTY) Width() int {
 	width, _ := t.size()
 	return width
 }
 
-// Ask shows text, which must be clean, and returns the line typed behind it, without its newline. What was typed before the
-// question stood there is thrown away. io.EOF is Ctrl-D on an empty line; the end of ctx ends the question with its cause.
+// Ask shows text, which must be clean, and returns the line that is typed behind it, without its
+// newline. It drops what was typed before the question was shown. io.EOF means Ctrl-D on an empty
+// line. When ctx ends the error is its cause.
 func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +95,7 @@ func (t *TTY) Ask(ctx context.Context, text string) (string, error) {
 	}
 	line, err := t.readLine(ctx)
 	if err != nil {
-		// Whatever follows should not continue the line of the question.
+		// What is written next shall not continue the line of the question.
 		_, _ = io.WriteString(t.f, "\n")
 	}
 	return line, err
@@ -108,8 +109,8 @@ func (t *TTY) Show(text string) error {
 	return err
 }
 
-// readLine reads up to a newline. The deadline is what wakes a read when ctx ends; where the terminal cannot be polled (some
-// systems cannot poll /dev/tty) the read is left behind and dies with the process.
+// readLine reads up to a newline. A deadline interrupts the read when ctx ends. On systems that
+// cannot poll /dev/tty the read stays behind and ends with the process.
 func (t *TTY) readLine(ctx context.Context) (string, error) {
 	type answer struct {
 		line string
@@ -162,7 +163,8 @@ func (t *TTY) read() (string, error) {
 	}
 }
 
-// control runs f on the descriptor. (*os.File).Fd would make it blocking and so deaf to deadlines.
+// control runs f on the descriptor. (*os.File).Fd would make it blocking, so that deadlines do
+// nothing.
 func (t *TTY) control(f func(fd int) error) error {
 	c, err := t.f.SyscallConn()
 	if err != nil {

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play runs on a pseudo-terminal as the leader of its session. What it prints goes to its stdout, a pipe.
+// play runs on a pseudo-terminal as the leader of its session. What it prints goes to its stdout, a
+// pipe.
 func play(scene string) int {
 	switch scene {
 	case "no terminal":
