@@ -16,8 +16,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"jp/cmd/jp/internal/call"
+	"jp/cmd/jp/internal/cli/care"
 	"jp/cmd/jp/internal/cli/config"
 	"jp/cmd/jp/internal/cli/conversation"
+	"jp/cmd/jp/internal/cli/mcp"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
@@ -93,30 +95,36 @@ func newAppAt(con *console.Console) *app {
 	return a
 }
 
+// care is what the commands that look after jp need of a.
+func (a *app) care() *care.Group {
+	return &care.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
+}
+
 // commands is the table of contents.
 func (a *app) commands() []*cli.Command {
-	g := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
+	cares := a.care()
+	configs := &config.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Review: a.review}
 	return []*cli.Command{
-		newInitCommand(a),
-		newTrustCommand(a),
+		care.NewInit(cares),
+		care.NewTrust(cares),
 		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
 		newBatchCommand(a),
 		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
-		config.NewProfile(g),
-		config.NewModel(g),
-		config.NewTool(g),
-		newMCPCommand(a),
+		config.NewProfile(configs),
+		config.NewModel(configs),
+		config.NewTool(configs),
+		mcp.New(&mcp.Group{Con: a.con, WS: a.ws, Tree: a.tree, Servers: a.env.Servers}, newMCPServeCommand(a)),
 		newACPCommand(a),
-		config.New(g),
-		newUsageCommand(a),
-		newTraceCommand(a),
-		newStoreCommand(a),
-		config.NewCheck(g),
-		newDoctorCommand(a),
-		newVersionCommand(a),
-		newCompletionCommand(a),
-		newManCommand(a),
-		newHelpCommand(a),
+		config.New(configs),
+		care.NewUsage(cares),
+		care.NewTrace(cares),
+		care.NewStore(cares),
+		config.NewCheck(configs),
+		care.NewDoctor(cares),
+		care.NewVersion(cares),
+		care.NewCompletion(cares),
+		care.NewMan(cares),
+		care.NewHelp(cares),
 	}
 }
 
@@ -126,7 +134,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 		args = args[1:]
 	}
 	if len(args) > 0 && args[0] == command.CompleteCommand {
-		return a.complete(args[1:])
+		return a.care().Complete(args[1:])
 	}
 	inv, err := a.tree.Arrange(args)
 	if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -77,8 +77,9 @@ type storeAt struct {
 	State string `json:"state"` // ok, not made yet, none, damaged
 }
 
-func newDoctorCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+// NewDoctor is `jp doctor`.
+func NewDoctor(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "doctor", Summary: "show what this machine can enforce and what jp finds",
 		About: "What of a tool's sandbox this system has, whether the store is sound and what it lies on, whether the workspace is " +
 			"trusted, whether a query would start in it, which config files of yours are read, which providers have a key, by name, what the terminal can do, and where traces are sent, if they are asked for. Nothing is changed, nobody is connected to. The status is 1 when something is broken; a system that " +
@@ -86,8 +87,8 @@ func newDoctorCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.Failed},
 		Examples: []string{"jp doctor", "jp doctor -F json | jq .sandbox"},
 		Run: func(ctx context.Context, _ []string) error {
-			e := a.examine(ctx)
-			if err := a.writeExamined(e); err != nil {
+			e := g.examine(ctx)
+			if err := g.writeExamined(e); err != nil {
 				return err
 			}
 			if len(e.Errors) > 0 {
@@ -98,7 +99,7 @@ func newDoctorCommand(a *app) *cli.Command {
 	})
 }
 
-func (a *app) examine(ctx context.Context) examined {
+func (g *Group) examine(ctx context.Context) examined {
 	can := proc.Enforceable()
 	e := examined{
 		OS:      runtime.GOOS + "/" + runtime.GOARCH,
@@ -107,7 +108,7 @@ func (a *app) examine(ctx context.Context) examined {
 		Store: storeAt{State: "none"}, Config: []string{}, Keys: []string{}, Errors: []string{},
 	}
 	fail := func(err error) { e.Errors = append(e.Errors, err.Error()) }
-	switch st, err := a.ws.Store(ctx); {
+	switch st, err := g.WS.Store(ctx); {
 	case errors.Is(err, profiles.ErrNoWorkspace):
 	case err != nil:
 		fail(err)
@@ -130,7 +131,7 @@ func (a *app) examine(ctx context.Context) examined {
 			fail(fmt.Errorf("store %s: only %s are free", e.Store.Path, byteCount(d.Free)))
 		}
 	}
-	temp := cmp.Or(a.con.Getenv("TMPDIR"), "/tmp")
+	temp := cmp.Or(g.Con.Getenv("TMPDIR"), "/tmp")
 	if d, err := convstore.DiskOf(temp); err != nil {
 		fail(fmt.Errorf("TMPDIR %s: %w", temp, err))
 	} else if d.Path != filepath.Clean(temp) && !exists(temp) {
@@ -138,20 +139,20 @@ func (a *app) examine(ctx context.Context) examined {
 	} else if e.Temp = &d; d.Free < roomNeeded {
 		fail(fmt.Errorf("TMPDIR %s: only %s are free", temp, byteCount(d.Free)))
 	}
-	tty, err := a.con.Terminal()
+	tty, err := g.Con.Terminal()
 	if err == nil {
 		_ = tty.Close()
 	}
-	e.Terminal = terminalSeen{Out: a.con.IO.OutTTY, Width: a.con.IO.Width, UTF8: a.con.IO.UTF8, Color: a.con.IO.Color, Answer: err == nil}
-	if root, err := a.ws.Root(); err == nil {
-		if j, err := a.ws.Gate.Judge(ctx, root); err != nil {
+	e.Terminal = terminalSeen{Out: g.Con.IO.OutTTY, Width: g.Con.IO.Width, UTF8: g.Con.IO.UTF8, Color: g.Con.IO.Color, Answer: err == nil}
+	if root, err := g.WS.Root(); err == nil {
+		if j, err := g.WS.Gate.Judge(ctx, root); err != nil {
 			e.Trust = "untrusted"
 			fail(err)
 		} else {
 			e.Trust = j.Status()
 		}
 		e.Query = "starts"
-		for i, err := range a.env.Startable(ctx) {
+		for i, err := range g.Env.Startable(ctx) {
 			if i == 0 {
 				e.Query = console.Explain(err).Message
 			}
@@ -160,8 +161,8 @@ func (a *app) examine(ctx context.Context) examined {
 			}
 		}
 	}
-	if otel.Asked(a.con.Getenv) {
-		plan := otel.Look(a.con.Getenv)
+	if otel.Asked(g.Con.Getenv) {
+		plan := otel.Look(g.Con.Getenv)
 		e.Traces = &plan
 		e.Errors = append(e.Errors, plan.Problems...)
 	}
@@ -169,7 +170,7 @@ func (a *app) examine(ctx context.Context) examined {
 	for _, b := range model.Builtins() {
 		names = append(names, b.Keys...)
 	}
-	if r, err := profiles.Resolve(a.ws.UserSources(), nil, nil); err != nil {
+	if r, err := profiles.Resolve(g.WS.UserSources(), nil, nil); err != nil {
 		fail(err)
 	} else {
 		e.Model, _ = r.Config.RequireModel()
@@ -183,11 +184,11 @@ func (a *app) examine(ctx context.Context) examined {
 				names = append(names, p.APIKeyEnv)
 			}
 		}
-		e.Providers = a.providerKeys(r.Config.Providers.LLM)
+		e.Providers = g.providerKeys(r.Config.Providers.LLM)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if a.con.Getenv(name) != "" {
+		if g.Con.Getenv(name) != "" {
 			e.Keys = append(e.Keys, name)
 		}
 	}
@@ -216,11 +217,11 @@ func byteCount(n int64) string {
 }
 
 // providerKeys looks up the key of each provider, those of jp's own and those that were configured.
-func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKey {
+func (g *Group) providerKeys(configured map[string]profiles.Provider) []providerKey {
 	all := map[string]profiles.Provider{}
 	for _, b := range model.Builtins() {
 		if b.Format != "script" {
-			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(a.con.Getenv)}
+			all[b.Name] = profiles.Provider{APIKeyEnv: b.KeyEnv(g.Con.Getenv)}
 		}
 	}
 	for name, p := range configured {
@@ -237,7 +238,7 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 			key = "withheld"
 		case p.APIKeyEnv == "":
 			key = "none"
-		case a.con.Getenv(p.APIKeyEnv) != "":
+		case g.Con.Getenv(p.APIKeyEnv) != "":
 			key = "set"
 		}
 		list = append(list, providerKey{name, p.APIKeyEnv, key})
@@ -245,11 +246,11 @@ func (a *app) providerKeys(configured map[string]profiles.Provider) []providerKe
 	return list
 }
 
-func (a *app) writeExamined(e examined) error {
-	if a.con.JSON() {
-		return a.con.Document(e)
+func (g *Group) writeExamined(e examined) error {
+	if g.Con.JSON() {
+		return g.Con.Document(e)
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		row := func(name, text string) { fmt.Fprintf(w, "%-9s  %s\n", name, term.Line(text)) }
 		row("system", e.OS)
 		row("files", wording.Either(e.Sandbox.LandlockABI > 0, fmt.Sprintf("Landlock ABI %d", e.Sandbox.LandlockABI), "no Landlock"))

@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"context"
@@ -16,9 +16,10 @@ import (
 	"jp/cmd/jp/internal/trust"
 )
 
-func newTrustCommand(a *app) *cli.Command {
+// NewTrust is `jp trust`.
+func NewTrust(g *Group) *cli.Command {
 	var show, revoke, yes bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "trust", Summary: "show what this workspace would allow, and allow it",
 		About: "A workspace is code: its config gives tools commands and lets them run. Nothing of it is loaded before you have " +
 			"trusted it: .jp with everything in it, skills, AGENTS.md, CLAUDE.md and .mcp.json. What you trust is the state it is " +
@@ -36,20 +37,20 @@ func newTrustCommand(a *app) *cli.Command {
 			if err := command.OnlyOne(map[string]bool{"--show": show, "--revoke": revoke, "--yes": yes}, "--show", "--revoke", "--yes"); err != nil {
 				return err
 			}
-			return runTrust(ctx, a, show, revoke, yes)
+			return runTrust(ctx, g, show, revoke, yes)
 		},
 	})
 }
 
-func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
-	root, err := a.ws.Root()
+func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
+	root, err := g.WS.Root()
 	if err != nil {
 		return err
 	}
 	if revoke {
-		return a.revokeTrust(ctx, root)
+		return g.revokeTrust(ctx, root)
 	}
-	j, err := a.ws.Gate.Judge(ctx, root)
+	j, err := g.WS.Gate.Judge(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -58,9 +59,9 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 			return exit.Refusedf("workspace %s: there is no place for the record", root).WithHint("HOME or XDG_STATE_HOME names one")
 		}
 		if yes {
-			err = a.ws.Gate.Record(ctx, j)
+			err = g.WS.Gate.Record(ctx, j)
 		} else {
-			err = a.ws.Gate.Ask(ctx, j)
+			err = g.WS.Gate.Ask(ctx, j)
 			if f := (*exit.Error)(nil); errors.As(err, &f) && f.Code == "untrusted" {
 				f.Hint = "on a terminal it asks; `jp trust --yes` needs nobody, after `jp trust --show`"
 			}
@@ -68,28 +69,28 @@ func runTrust(ctx context.Context, a *app, show, revoke, yes bool) error {
 		if err != nil {
 			return err
 		}
-		if j, err = a.ws.Gate.Judge(ctx, root); err != nil {
+		if j, err = g.WS.Gate.Judge(ctx, root); err != nil {
 			return err
 		}
 	}
-	s, err := a.review.Page(j)
+	s, err := g.Review.Page(j)
 	if err != nil {
 		return err
 	}
-	if a.con.JSON() {
-		return a.con.Document(s)
+	if g.Con.JSON() {
+		return g.Con.Document(s)
 	}
 	text := s.Text(0)
 	if !show {
 		text, _, _ = strings.Cut(text, "\n")
 		text += "\n"
 	}
-	_, err = io.WriteString(a.con.IO.Out, text)
+	_, err = io.WriteString(g.Con.IO.Out, text)
 	return err
 }
 
-func (a *app) revokeTrust(ctx context.Context, root string) error {
-	file, _, err := a.ws.Gate.RecordPath(ctx, root)
+func (g *Group) revokeTrust(ctx context.Context, root string) error {
+	file, _, err := g.WS.Gate.RecordPath(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -101,12 +102,12 @@ func (a *app) revokeTrust(ctx context.Context, root string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("trust record: %w", err)
 	}
-	if err := a.env.Servers.Forget(ctx); err != nil {
+	if err := g.Env.Servers.Forget(ctx); err != nil {
 		return err
 	}
-	if a.con.JSON() {
-		return a.con.Document(map[string]string{"workspace": root, "status": "untrusted"})
+	if g.Con.JSON() {
+		return g.Con.Document(map[string]string{"workspace": root, "status": "untrusted"})
 	}
-	_, err = fmt.Fprintf(a.con.IO.Out, "workspace %s: not trusted\n", root)
+	_, err = fmt.Fprintf(g.Con.IO.Out, "workspace %s: not trusted\n", root)
 	return err
 }

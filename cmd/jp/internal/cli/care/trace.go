@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -25,9 +25,10 @@ const (
 	traceHTML   = "html"
 )
 
-func newTraceCommand(a *app) *cli.Command {
+// NewTrace is `jp trace`.
+func NewTrace(g *Group) *cli.Command {
 	output := ""
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "trace", Paged: true, Summary: "show when a conversation and its sub-agents did what", Args: "[ID]",
 		About: "The timeline of the conversation and of everything it delegated: turns, model calls, tool calls and the runs of " +
 			"sub-agents, with start, time, state, tokens and cost. It can be asked for while they run. " +
@@ -41,43 +42,43 @@ func newTraceCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp trace", "jp trace jp-c17543982411 --output html > trace.html", "jp trace --output chrome > trace.json"},
 		Run: func(ctx context.Context, args []string) error {
-			return runTrace(ctx, a, output, workspace.OrActive(args)[0])
+			return runTrace(ctx, g, output, workspace.OrActive(args)[0])
 		},
 	})
 }
 
-func runTrace(ctx context.Context, a *app, output, word string) error {
+func runTrace(ctx context.Context, g *Group, output, word string) error {
 	if output == "" {
-		output = wording.Either(a.con.JSON(), traceJSON, traceText)
+		output = wording.Either(g.Con.JSON(), traceJSON, traceText)
 	}
-	t, err := a.trace(ctx, word)
+	t, err := g.trace(ctx, word)
 	if err != nil {
 		return err
 	}
 	switch output {
 	case traceJSON:
-		if !a.con.JSON() {
-			a.con.Globals.Format = console.FormatJSON
+		if !g.Con.JSON() {
+			g.Con.Globals.Format = console.FormatJSON
 		}
-		return a.con.Document(t)
+		return g.Con.Document(t)
 	case traceChrome:
-		return a.con.Text(func(w *bufio.Writer) error { return t.Chrome(w) })
+		return g.Con.Text(func(w *bufio.Writer) error { return t.Chrome(w) })
 	case traceHTML:
-		return a.con.Text(func(w *bufio.Writer) error { return t.HTML(w) })
+		return g.Con.Text(func(w *bufio.Writer) error { return t.HTML(w) })
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
-		t.Text(w, a.con.IO)
+	return g.Con.Text(func(w *bufio.Writer) error {
+		t.Text(w, g.Con.IO)
 		return nil
 	})
 }
 
 // trace builds the trace of what word names.
-func (a *app) trace(ctx context.Context, word string) (*trace.Trace, error) {
-	st, err := a.ws.Store(ctx)
+func (g *Group) trace(ctx context.Context, word string) (*trace.Trace, error) {
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id, err := a.ws.Target(ctx, word)
+	id, err := g.WS.Target(ctx, word)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -56,8 +56,8 @@ func TestUsageOfUnknownPrices(t *testing.T) {
 
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	a := &app{con: &console.Console{IO: &term.IO{}}}
-	if err := a.writeUsage(w, u); err != nil {
+	g := &Group{Con: &console.Console{IO: &term.IO{}}}
+	if err := g.writeUsage(w, u); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {

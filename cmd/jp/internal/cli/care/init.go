@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -22,9 +22,10 @@ type initOptions struct {
 	yes   bool
 }
 
-func newInitCommand(a *app) *cli.Command {
+// NewInit is `jp init`.
+func NewInit(g *Group) *cli.Command {
 	var o initOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "init", Summary: "make a workspace", Args: "[PATH]",
 		About: "Writes .jp/config.toml, the profiles agent/researcher and agent/planner below .jp/config, and .jp/.gitignore into " +
 			"PATH, the working directory when there is none. Files that exist are left as they are.\n\n" +
@@ -41,7 +42,7 @@ func newInitCommand(a *app) *cli.Command {
 			"jp init",
 			"jp init ~/src/project --model ollama/qwen3 --yes",
 		},
-		Run: func(ctx context.Context, args []string) error { return runInit(ctx, a, o, args) },
+		Run: func(ctx context.Context, args []string) error { return runInit(ctx, g, o, args) },
 	})
 }
 
@@ -53,10 +54,10 @@ type initResult struct {
 	Kept      []string `json:"kept"`    // existed before
 }
 
-func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
-	dir := a.con.Env.Dir
+func runInit(ctx context.Context, g *Group, o initOptions, args []string) error {
+	dir := g.Con.Env.Dir
 	if len(args) > 0 {
-		dir = a.con.Abs(args[0])
+		dir = g.Con.Abs(args[0])
 	}
 	if dir == "" {
 		return exit.NotFoundf("working directory: it is gone")
@@ -68,7 +69,7 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	id, err := a.chooseModel(ctx, o, dir)
+	id, err := g.chooseModel(ctx, o, dir)
 	if err != nil {
 		return err
 	}
@@ -94,14 +95,14 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 			result.Kept = append(result.Kept, f.Name)
 		}
 	}
-	a.trustInit(ctx, dir, written)
-	if a.con.JSON() {
-		return a.con.Document(result)
+	g.trustInit(ctx, dir, written)
+	if g.Con.JSON() {
+		return g.Con.Document(result)
 	}
-	if a.con.Pretty() {
-		defer a.con.Note("next: jp query \"What does this project do?\"")
+	if g.Con.Pretty() {
+		defer g.Con.Note("next: jp query \"What does this project do?\"")
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		for _, name := range result.Created {
 			fmt.Fprintf(w, "created %s\n", term.Escape(filepath.Join(dir, filepath.FromSlash(name))))
 		}
@@ -113,16 +114,16 @@ func runInit(ctx context.Context, a *app, o initOptions, args []string) error {
 }
 
 // trustInit trusts what was written, and says what stands beside it that was not.
-func (a *app) trustInit(ctx context.Context, dir string, written map[string][]byte) {
-	err := a.ws.Gate.Written(ctx, dir, written)
+func (g *Group) trustInit(ctx context.Context, dir string, written map[string][]byte) {
+	err := g.WS.Gate.Written(ctx, dir, written)
 	if err == nil {
 		var j trust.Judgement
-		if j, err = a.ws.Gate.Judge(ctx, dir); err == nil && !j.OK() {
-			a.con.Note("%v", j.Refusal())
-			a.con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
+		if j, err = g.WS.Gate.Judge(ctx, dir); err == nil && !j.OK() {
+			g.Con.Note("%v", j.Refusal())
+			g.Con.Note("what was there before `jp init` is not trusted by it; `jp trust` shows it and asks")
 		}
 	}
 	if err != nil {
-		a.con.Warn("not trusted yet: %v", err)
+		g.Con.Warn("not trusted yet: %v", err)
 	}
 }

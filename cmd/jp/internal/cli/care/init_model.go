@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 const candidatesListed = 12
 
 // chooseModel takes the flag, asks, or takes the best candidate.
-func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
+func (g *Group) chooseModel(ctx context.Context, o initOptions, dir string) (string, error) {
 	if o.model.Set {
 		if !isModel(o.model.Value) {
 			return "", exit.Usagef("--model: %q is not provider/model", o.model.Value).
@@ -30,7 +30,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 	}
 	var found []model.Candidate
 	if !o.model.Set {
-		for _, c := range model.Detect(ctx, a.con.Getenv) {
+		for _, c := range model.Detect(ctx, g.Con.Getenv) {
 			if isModel(c.Model) {
 				found = append(found, c)
 			}
@@ -41,10 +41,10 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 			return "", exit.Usagef("init: no model found on this machine").
 				WithHint("--model provider/model names one; ANTHROPIC_API_KEY, OPENAI_API_KEY or a running Ollama would be found")
 		}
-		a.con.Note("model: %s (%s)", found[0].Model, found[0].Reason)
+		g.Con.Note("model: %s (%s)", found[0].Model, found[0].Reason)
 		return found[0].Model, nil
 	}
-	tty, err := a.con.Terminal()
+	tty, err := g.Con.Terminal()
 	if console.Nobody(err) {
 		return "", exit.Usagef("init: nobody can be asked").WithHint("jp init --model provider/model --yes")
 	}
@@ -52,7 +52,7 @@ func (a *app) chooseModel(ctx context.Context, o initOptions, dir string) (strin
 		return "", err
 	}
 	defer func() { _ = tty.Close() }()
-	question := a.modelQuestion(o.model.Value, found)
+	question := g.modelQuestion(o.model.Value, found)
 	text := "Workspace in " + term.Line(dir) + "\n" + question
 	for {
 		answer, err := console.AskLine(ctx, tty, text)
@@ -83,7 +83,7 @@ func isModel(id string) bool {
 }
 
 // modelQuestion asks for a model; its last line is the prompt.
-func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
+func (g *Group) modelQuestion(proposal string, found []model.Candidate) string {
 	switch {
 	case proposal != "":
 		return "Model [" + proposal + "]: "
@@ -99,8 +99,8 @@ func (a *app) modelQuestion(proposal string, found []model.Candidate) string {
 	for i, c := range listed {
 		id := term.Line(c.Model)
 		line := fmt.Sprintf("%3d  %s%s  %s", i+1, id, strings.Repeat(" ", wide-term.Width(id)), term.Line(c.Reason))
-		if a.con.IO.Width > 0 {
-			line = term.Cut(line, a.con.IO.Width, a.con.IO.UTF8)
+		if g.Con.IO.Width > 0 {
+			line = term.Cut(line, g.Con.IO.Width, g.Con.IO.UTF8)
 		}
 		text += line + "\n"
 	}

@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"context"
@@ -14,39 +14,40 @@ import (
 	"jp/convstore"
 )
 
-func newStoreCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+// NewStore is `jp store`.
+func NewStore(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "store", Summary: "look after the store of this workspace",
 		About: "The conversations of a workspace are in one file outside of it.",
 		Subs: []*cli.Command{
-			newStorePathCommand(a), newStoreCheckCommand(a), newStoreBackupCommand(a), newStoreCompactCommand(a), newStoreAdoptCommand(a),
+			newStorePath(g), newStoreCheck(g), newStoreBackup(g), newStoreCompact(g), newStoreAdopt(g),
 		},
 	})
 }
 
-func newStorePathCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newStorePath(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "path", Summary: "print where the store is",
 		About:    "The file need not exist: the first write makes it.",
 		Exits:    []exit.Status{exit.NotFound},
 		Examples: []string{"jp store path"},
 		Run: func(ctx context.Context, _ []string) error {
-			st, err := a.ws.Store(ctx)
+			st, err := g.WS.Store(ctx)
 			if err != nil {
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(map[string]string{"path": st.Path()})
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]string{"path": st.Path()})
 			}
-			_, err = fmt.Fprintln(a.con.IO.Out, st.Path())
+			_, err = fmt.Fprintln(g.Con.IO.Out, st.Path())
 			return err
 		},
 	})
 }
 
-func newStoreCheckCommand(a *app) *cli.Command {
+func newStoreCheck(g *Group) *cli.Command {
 	var salvage command.Maybe[string]
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "check", Slow: true, Summary: "check that the store is sound",
 		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
 			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
@@ -55,12 +56,12 @@ func newStoreCheckCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
 		Run: func(ctx context.Context, _ []string) error {
-			st, err := a.ws.Store(ctx)
+			st, err := g.WS.Store(ctx)
 			if err != nil {
 				return err
 			}
 			if salvage.Set {
-				return runSalvage(ctx, a, st, salvage.Value)
+				return runSalvage(ctx, g, st, salvage.Value)
 			}
 			if err := st.Check(ctx); err != nil {
 				return err
@@ -69,20 +70,20 @@ func newStoreCheckCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
 			}
-			if _, err := fmt.Fprintf(a.con.IO.Out, "%s: ok\n", st.Path()); err != nil {
+			if _, err := fmt.Fprintf(g.Con.IO.Out, "%s: ok\n", st.Path()); err != nil {
 				return err
 			}
-			a.con.OfferCompact(space)
+			g.Con.OfferCompact(space)
 			return nil
 		},
 	})
 }
 
-func newStoreBackupCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newStoreBackup(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
 		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
 			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
@@ -92,11 +93,11 @@ func newStoreBackupCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
 		Run: func(ctx context.Context, args []string) error {
-			st, err := a.ws.Store(ctx)
+			st, err := g.WS.Store(ctx)
 			if err != nil {
 				return err
 			}
-			file := a.con.Abs(args[0])
+			file := g.Con.Abs(args[0])
 			switch err := st.Backup(ctx, file); {
 			case errors.Is(err, fs.ErrExist):
 				return exit.Usagef("backup %s: there is such a file", file).WithHint("name one that does not exist")
@@ -105,27 +106,27 @@ func newStoreBackupCommand(a *app) *cli.Command {
 			case err != nil:
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(map[string]string{"path": st.Path(), "backup": file})
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]string{"path": st.Path(), "backup": file})
 			}
-			_, err = fmt.Fprintln(a.con.IO.Out, file)
+			_, err = fmt.Fprintln(g.Con.IO.Out, file)
 			return err
 		},
 	})
 }
 
-func newStoreCompactCommand(a *app) *cli.Command {
-	return a.tree.Command(command.Spec{
+func newStoreCompact(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
 		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
 		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
 			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store compact"},
 		Run: func(ctx context.Context, _ []string) error {
-			if err := a.ws.Persist("store compact"); err != nil {
+			if err := g.WS.Persist("store compact"); err != nil {
 				return err
 			}
-			st, err := a.ws.Store(ctx)
+			st, err := g.WS.Store(ctx)
 			if err != nil {
 				return err
 			}
@@ -133,8 +134,8 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
 			}
 			text := fmt.Sprintf("%s, was %s", console.Mebibytes(after.Size), console.Mebibytes(before.Size))
 			switch {
@@ -143,15 +144,15 @@ func newStoreCompactCommand(a *app) *cli.Command {
 			case after.Size == before.Size:
 				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", console.Mebibytes(after.Size))
 			}
-			_, err = fmt.Fprintf(a.con.IO.Out, "%s: %s\n", st.Path(), text)
+			_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s\n", st.Path(), text)
 			return err
 		},
 	})
 }
 
-func newStoreAdoptCommand(a *app) *cli.Command {
+func newStoreAdopt(g *Group) *cli.Command {
 	var leave bool
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "adopt", Summary: "take over the store of a workspace that is gone, or that took this one's", Args: "PATH",
 		About: "PATH is the path that the other workspace had, or its store's folder. A workspace that was renamed is recognised " +
 			"without this; one that was copied to another disk, or restored, is not.\n\n" +
@@ -163,18 +164,18 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 		Exits:    []exit.Status{exit.NotFound, exit.Busy},
 		Examples: []string{"jp store adopt ~/old/project"},
 		Run: func(ctx context.Context, args []string) error {
-			if err := a.ws.Persist("store adopt"); err != nil {
+			if err := g.WS.Persist("store adopt"); err != nil {
 				return err
 			}
-			root, err := a.ws.Root()
+			root, err := g.WS.Root()
 			if err != nil {
 				return err
 			}
-			m, err := a.ws.Machine()
+			m, err := g.WS.Machine()
 			if err != nil {
 				return err
 			}
-			env, from := convstore.Env{Get: a.con.Getenv, Override: m.Store.Path}, a.con.Abs(args[0])
+			env, from := convstore.Env{Get: g.Con.Getenv, Override: m.Store.Path}, g.Con.Abs(args[0])
 			dir := ""
 			if leave {
 				dir, err = convstore.Leave(env, root, from)
@@ -184,10 +185,10 @@ func newStoreAdoptCommand(a *app) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if a.con.JSON() {
-				return a.con.Document(map[string]string{"folder": dir})
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]string{"folder": dir})
 			}
-			_, err = fmt.Fprintln(a.con.IO.Out, dir)
+			_, err = fmt.Fprintln(g.Con.IO.Out, dir)
 			return err
 		},
 	})

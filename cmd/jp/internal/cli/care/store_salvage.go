@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	"jp/convstore/archive"
 )
 
-func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (err error) {
-	path = a.con.Abs(path)
+func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string) (err error) {
+	path = g.Con.Abs(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return exit.Usagef("--salvage %s: there is such a file", path).WithHint("name one that does not exist")
@@ -34,7 +34,7 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 	lines := archive.NewLineWriter(w)
 	for piece, bad := range archive.Rescue(ctx, st, func(what error) {
 		if lost++; lost <= console.MaxLostNotes {
-			a.con.Note("lost: %v", what)
+			g.Con.Note("lost: %v", what)
 		}
 	}) {
 		if err = bad; err == nil {
@@ -59,11 +59,11 @@ func runSalvage(ctx context.Context, a *app, st *convstore.Store, path string) (
 		return err
 	}
 	if lost > console.MaxLostNotes {
-		a.con.Note("lost: %d more", lost-console.MaxLostNotes)
+		g.Con.Note("lost: %d more", lost-console.MaxLostNotes)
 	}
-	if a.con.JSON() {
-		return a.con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
+	if g.Con.JSON() {
+		return g.Con.Document(map[string]any{"path": st.Path(), "salvaged": path, "conversations": conversations, "events": events, "lost": lost})
 	}
-	_, err = fmt.Fprintf(a.con.IO.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
+	_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s, %s, %d lost\n", path, wording.Plural(conversations, "conversation"), wording.Plural(events, "event"), lost)
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package care
 
 import (
 	"bufio"
@@ -29,9 +29,10 @@ type usageOptions struct {
 	since command.Maybe[time.Duration]
 }
 
-func newUsageCommand(a *app) *cli.Command {
+// NewUsage is `jp usage`.
+func NewUsage(g *Group) *cli.Command {
 	var o usageOptions
-	return a.tree.Command(command.Spec{
+	return g.Tree.Command(command.Spec{
 		Name: "usage", Paged: true, Summary: "show what a conversation and its sub-agents have used", Args: "[ID]",
 		About: "Counted anew from the events of the conversation and of everything it delegated, at any depth; a conversation that " +
 			"was removed still counts, with what the record of its run holds. Without ID: the root of the active conversation. " +
@@ -55,9 +56,9 @@ func newUsageCommand(a *app) *cli.Command {
 			case o.all && len(args) > 0:
 				return command.ErrMixed("--all", args[0])
 			case o.all:
-				return runUsageAll(ctx, a, o)
+				return runUsageAll(ctx, g, o)
 			}
-			return runUsage(ctx, a, o, args)
+			return runUsage(ctx, g, o, args)
 		},
 	})
 }
@@ -209,12 +210,12 @@ type differenceJSON struct {
 	RecordedUSD *stream.USD     `json:"ledger_cost_usd"`
 }
 
-func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error {
-	st, err := a.ws.Store(ctx)
+func runUsage(ctx context.Context, g *Group, o usageOptions, args []string) error {
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
-	id, err := a.ws.Target(ctx, workspace.OrActive(args)[0])
+	id, err := g.WS.Target(ctx, workspace.OrActive(args)[0])
 	if err != nil {
 		return err
 	}
@@ -233,12 +234,12 @@ func runUsage(ctx context.Context, a *app, o usageOptions, args []string) error 
 		}
 	}
 	switch {
-	case a.con.JSON():
-		err = a.con.Document(u)
-	case a.con.Pretty():
-		err = a.con.Text(func(w *bufio.Writer) error { return a.writeUsage(w, u) })
+	case g.Con.JSON():
+		err = g.Con.Document(u)
+	case g.Con.Pretty():
+		err = g.Con.Text(func(w *bufio.Writer) error { return g.writeUsage(w, u) })
 	default:
-		err = a.con.Text(func(w *bufio.Writer) error {
+		err = g.Con.Text(func(w *bufio.Writer) error {
 			writePeriod(w, "session", u.Session)
 			writePeriod(w, "life", u.Life)
 			writeNamed(w, "model", u.Models)
@@ -317,7 +318,7 @@ func namedTable(title, none string, list []named) term.Table {
 	return t
 }
 
-func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
+func (g *Group) writeUsage(w *bufio.Writer, u usageJSON) error {
 	fmt.Fprintln(w, term.Line(strings.TrimSpace(u.ID.String()+"  "+u.Title)))
 	if u.Ledger != u.ID {
 		fmt.Fprintf(w, "below %s\n", u.Ledger)
@@ -328,13 +329,13 @@ func (a *app) writeUsage(w *bufio.Writer, u usageJSON) error {
 	}{{"session " + strconv.Itoa(u.SessionTurn), u.Session}, {"life", u.Life}} {
 		t := term.Table{Columns: usageColumns(p.title), Rows: [][]string{p.Own.cells("own"), p.SubCalls.cells("sub-calls"), p.Total.cells("total")}}
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.IO); err != nil {
+		if err := t.Write(w, g.Con.IO); err != nil {
 			return err
 		}
 	}
 	for _, t := range []term.Table{namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 		fmt.Fprintln(w)
-		if err := t.Write(w, a.con.IO); err != nil {
+		if err := t.Write(w, g.Con.IO); err != nil {
 			return err
 		}
 	}
@@ -385,8 +386,8 @@ type usageAllJSON struct {
 	Profiles []named    `json:"profiles"`
 }
 
-func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
-	st, err := a.ws.Store(ctx)
+func runUsageAll(ctx context.Context, g *Group, o usageOptions) error {
+	st, err := g.WS.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -407,10 +408,10 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 	u.Total.done()
 	u.Days, u.Models, u.Profiles = days.list(asDay, true), models.list(asModel, false), profiles.list(asProfile, false)
 	switch {
-	case a.con.JSON():
-		return a.con.Document(u)
-	case !a.con.Pretty():
-		return a.con.Text(func(w *bufio.Writer) error {
+	case g.Con.JSON():
+		return g.Con.Document(u)
+	case !g.Con.Pretty():
+		return g.Con.Text(func(w *bufio.Writer) error {
 			writeNamed(w, "day", u.Days)
 			writeNamed(w, "model", u.Models)
 			writeNamed(w, "profile", u.Profiles)
@@ -418,12 +419,12 @@ func runUsageAll(ctx context.Context, a *app, o usageOptions) error {
 			return nil
 		})
 	}
-	return a.con.Text(func(w *bufio.Writer) error {
+	return g.Con.Text(func(w *bufio.Writer) error {
 		byDay := namedTable("day", "-", u.Days)
 		byDay.Rows = append(byDay.Rows, u.Total.cells("total"))
 		for i, t := range []term.Table{byDay, namedTable("model", "-", u.Models), namedTable("profile", "(none)", u.Profiles)} {
 			fmt.Fprint(w, wording.Either(i > 0, "\n", ""))
-			if err := t.Write(w, a.con.IO); err != nil {
+			if err := t.Write(w, g.Con.IO); err != nil {
 				return err
 			}
 		}

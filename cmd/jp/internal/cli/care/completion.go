@@ -1,0 +1,60 @@
+package care
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/choices"
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/term"
+	"jp/tools/unseen"
+)
+
+// NewCompletion is `jp completion`.
+func NewCompletion(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "completion", Summary: "print a completion script for a shell", Args: "bash|zsh|fish",
+		About: "The script asks this program for what could come next: commands, flags, conversations with their titles, profiles, " +
+			"tools, models and settings. Nothing is changed or waited for, and no file read of a workspace that is not trusted.\n\n" +
+			"bash: add `eval \"$(jp completion bash)\"` to ~/.bashrc. zsh: `jp completion zsh > ~/.zfunc/_jp` with that folder in " +
+			"fpath. fish: `jp completion fish > ~/.config/fish/completions/jp.fish`.",
+		Min: 1, Max: 1,
+		Exits:    []exit.Status{},
+		Examples: []string{`jp completion bash`},
+		Run: func(_ context.Context, args []string) error {
+			script := command.Completion(args[0])
+			if script == "" {
+				return exit.Usagef("completion: unknown shell %q", args[0]).WithHint("%s", command.DidYouMean(args[0], []string{"bash", "zsh", "fish"}, "bash, zsh or fish"))
+			}
+			_, err := io.WriteString(g.Con.IO.Out, script)
+			return err
+		},
+	})
+}
+
+// Complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing means file names.
+func (g *Group) Complete(words []string) error {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	return g.Con.Text(func(w *bufio.Writer) error {
+		for _, c := range g.Tree.Candidates(words[:len(words)-1], words[len(words)-1], g.knownNow) {
+			if unseen.Spell(c.Word) != c.Word {
+				continue // a word of which not all shows would be more than one candidate, or another than it seems
+			}
+			fmt.Fprintln(w, c.Word+"\t"+term.Line(c.Text))
+		}
+		return nil
+	})
+}
+
+// knownNow are the values to choose from for a command line whose global flags are set.
+func (g *Group) knownNow(arg, word string) []command.Candidate {
+	g.Con.IO = g.Con.OpenIO()
+	return choices.New(g.Con, g.WS, g.Env.Servers).For(context.Background(), arg, word)
+}

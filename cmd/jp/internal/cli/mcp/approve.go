@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/wording"
+	"jp/tools/unseen"
+)
+
+func newApprove(g *Group) *cli.Command {
+	var yes bool
+	return g.Tree.Command(command.Spec{
+		Name: "approve", Summary: "look at an MCP server and let agents use it", Args: "SERVER", Min: 1, Max: 1,
+		About: "Shows how the server is reached, which variables it gets and how it is confined, asks, starts it, shows its tools, asks again, and records them. Agents " +
+			"hold only tools that are recorded, as they are: when the entry changes, or a tool its description or schema, this command " +
+			"shows what is different and asks again. A server in your own config.toml is recorded at first use without a question.",
+		Flags:    []*command.Option{command.Bool(&yes, "yes", "approve without a question")},
+		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
+		Examples: []string{"jp mcp approve files", "jp mcp approve files --yes"},
+		Run: func(ctx context.Context, args []string) error {
+			if err := g.WS.Persist("mcp approve"); err != nil {
+				return err
+			}
+			ctx, stop := g.Con.WithSignals(ctx, func() {})
+			defer stop()
+			return runApprove(ctx, g, args[0], yes)
+		},
+	})
+}
+
+func runApprove(ctx context.Context, g *Group, name string, yes bool) error {
+	if _, err := g.WS.Gate.Pass(ctx); err != nil {
+		return err
+	}
+	s, err := g.Servers.Find(ctx, name)
+	if err != nil {
+		return err
+	}
+	before, err := g.Servers.Record(ctx, name)
+	if err != nil {
+		return err
+	}
+	shown, err := g.Servers.Show(ctx, name, s)
+	if err != nil {
+		return err
+	}
+	same := before != nil && before.Server.Digest() == s.Server.Digest()
+	if !same && !s.Own && !yes {
+		text := shown.Text()
+		if before != nil {
+			text += "It was approved with another entry: " + unseen.Spell(before.Server.Address()) +
+				wording.Either(before.Server.Command != "", " ("+servers.ReachOfServer(before.Server).Text()+")", "") + "\n"
+		}
+		if err := g.askApproval(ctx, name, text, "Start it and look at its tools? [y/N] "); err != nil {
+			return err
+		}
+	}
+	list, left, err := g.Servers.Client(s).List(ctx)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	switch {
+	case yes:
+	case before == nil && !s.Own:
+		err = g.askApproval(ctx, name, servers.ToolsText(list)+"\n", "Let agents use these tools? [y/N] ")
+	case before != nil:
+		if changes := before.Changes(list); len(changes) > 0 {
+			err = g.askApproval(ctx, name, servers.ChangesText(name, *before, list, changes), "Let agents use these tools as they are now? [y/N] ")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := g.Servers.WriteRecord(ctx, s.Server, list, left, false); err != nil {
+		return err
+	}
+	return g.write(ctx, name, s)
+}
+
+// laidOut is a text in which all shows on a screen of width columns: no line can pass for two.
+func laidOut(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.Join(unseen.Rows(unseen.Fold(strings.TrimSuffix(line, "\n")), width, "      "), "\n") + "\n")
+	}
+	return b.String()
+}
+
+// askApproval shows text and asks. The error is a refusal where nobody can answer, and for a no.
+func (g *Group) askApproval(ctx context.Context, name, text, question string) error {
+	refusal := (&exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s: not approved", name)}).
+		WithHint("on a terminal it asks; `jp mcp approve %s --yes` needs nobody, after `jp mcp show %s`", name, name)
+	tty, err := g.Con.Terminal()
+	if console.Nobody(err) {
+		return refusal
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tty.Close() }()
+	if err := tty.Show(laidOut(text, tty.Width())); err != nil {
+		return err
+	}
+	answer, err := console.AskLine(ctx, tty, question)
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return refusal
+	}
+	return nil
+}

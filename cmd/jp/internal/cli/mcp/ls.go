@@ -1,0 +1,53 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/servers"
+	"jp/cmd/jp/internal/term"
+	"jp/cmd/jp/internal/trust"
+)
+
+func newList(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "ls", Summary: "list the MCP servers that tools may name",
+		About: "A pipe gets tab-separated lines: name, status, number of approved tools, where it is named, how it is reached, its sandbox " +
+			"(off: the program can do what you can do).",
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
+		Examples: []string{"jp mcp ls", "jp mcp ls -F json"},
+		Run: func(ctx context.Context, _ []string) error {
+			if _, err := g.WS.Gate.Pass(ctx); err != nil {
+				return err
+			}
+			all, err := g.Servers.All(ctx)
+			if err != nil {
+				return err
+			}
+			if g.Servers.FileErr != nil {
+				g.Con.Warn("%s: %v", trust.MCPFile, g.Servers.FileErr)
+			}
+			list := []servers.Shown{}
+			rows := [][]string{}
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				v, err := g.Servers.Show(ctx, name, all[name])
+				if err != nil {
+					return err
+				}
+				list = append(list, v)
+				rows = append(rows, []string{v.Name, v.Status, fmt.Sprint(len(v.Tools)), v.Origin, cmp.Or(v.Problem, v.Address), cmp.Or(v.Sandbox, "-")})
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(list)
+			}
+			return g.Con.Table([]term.Column{{Title: "name"}, {Title: "status"}, {Title: "tools", Right: true}, {Title: "named in"}, {Title: "reached by", Flex: true, Drop: 1}, {Title: "sandbox"}}, rows)
+		},
+	})
+}

@@ -1,0 +1,72 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/cmd/jp/internal/servers"
+	"jp/tools/unseen"
+)
+
+func newShow(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "show", Summary: "show an MCP server and its approved tools", Args: "SERVER", Min: 1, Max: 1,
+		About:    "How it is reached, what it is given, and its tools as they were approved. Starts nothing.",
+		Exits:    []exit.Status{exit.NotFound, exit.Refused},
+		Examples: []string{"jp mcp show files", "jp mcp show files -F json | jq '.tools[].name'"},
+		Run: func(ctx context.Context, args []string) error {
+			if _, err := g.WS.Gate.Pass(ctx); err != nil {
+				return err
+			}
+			all, err := g.Servers.All(ctx)
+			if err != nil {
+				return err
+			}
+			s, ok := all[args[0]]
+			if !ok {
+				_, err := g.Servers.Find(ctx, args[0])
+				return err
+			}
+			return g.write(ctx, args[0], s)
+		},
+	})
+}
+
+// write writes one server to stdout.
+func (g *Group) write(ctx context.Context, name string, s servers.Server) error {
+	v, err := g.Servers.Show(ctx, name, s)
+	if err != nil {
+		return err
+	}
+	if g.Con.JSON() {
+		return g.Con.Document(v)
+	}
+	return g.Con.Text(func(w *bufio.Writer) error {
+		_, _ = w.WriteString(v.Text())
+		for _, t := range v.Tools {
+			fmt.Fprintf(w, "\n%s\n%s", unseen.Spell(t.Name), servers.Marked("  ", t.Description))
+		}
+		if len(v.Tools) > 0 {
+			t := v.Tools[0]
+			fmt.Fprintf(w, "\nAn agent holds one with:\n  [conversation.tools.%s]\n  source = \"mcp.%s.%s\"\n", toolNameFor(name, t.Name), name, unseen.Spell(t.Name))
+		}
+		return nil
+	})
+}
+
+// toolNameFor is a name under which providers take a tool of a server.
+func toolNameFor(server, tool string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 128 && (r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '_'
+	}, server+"_"+tool)
+	return name[:min(len(name), 64)]
+}
