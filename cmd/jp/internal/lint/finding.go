@@ -87,7 +87,7 @@ func (l *Linter) say(at profiles.Position, key, reason, hint string) {
 	l.found = append(l.found, finding{File: l.ws.Relative(cmp.Or(at.File, at.Layer)), Line: at.Line, Key: key, Reason: reason, Hint: hint})
 }
 
-// splitPosition parts file:line.
+// splitPosition splits file:line; the line is 0 where there is none.
 func splitPosition(pos string) (string, int) {
 	if i := strings.LastIndexByte(pos, ':'); i > 0 {
 		if n, err := strconv.Atoi(pos[i+1:]); err == nil {

@@ -1,9 +1,10 @@
-// Package lint says what is wrong with the config, the profiles and the tools of a workspace: beside every mistake that loading
-// would stop at, what an author may not have meant.
+// Package lint says what is wrong with the config, the profiles and the tools of a workspace:
+// beside every mistake that loading would stop at, what an author may not have meant.
 //
-// A [Linter] collects findings, each with file, line and key, and reports them in that order. It reads files of a workspace that
-// need not be trusted, and does nothing that they say: it starts no program and asks nobody. Whether a query would start is found
-// out by the caller, who adds what is in the way with AddStart after everything else, so that nothing is said twice.
+// A [Linter] collects findings, each with file, line and key, and reports them in that order. It
+// reads files of a workspace that need not be trusted, and does nothing that they say: it starts no
+// program and asks nobody. Whether a query would start is found out by the caller, who adds what is
+// in the way with AddStart after everything else, so that nothing is said twice.
 package lint
 
 import (
@@ -30,12 +31,12 @@ type Linter struct {
 	env   *run.Env
 	src   profiles.Sources
 	files *trust.Files
-	tools map[string]tools.Definition // of .jp/tools, as far as they can be read
+	tools map[string]tools.Definition // definitions of .jp/tools that can be read
 	found []finding
 
-	had func(server string) (tools []string, known bool) // what an MCP server had when it was asked last
+	had func(server string) (tools []string, known bool) // tools that an MCP server had when it was last asked
 
-	definitionsToo bool // what a definition says is reported at its own place
+	definitionsToo bool // whether findings of a definition are reported at its own place
 }
 
 // New returns a linter of the files of a workspace, which need not be trusted.
@@ -56,7 +57,8 @@ type configFile struct {
 	main bool   // the workspace's config.toml
 }
 
-// configs are the workspace's config, if there is one, and its profiles. Files that others extend are parts, not profiles.
+// configs returns the workspace's config, if there is one, and its profiles. Files that others
+// extend are parts, not profiles.
 func (l *Linter) configs() []configFile {
 	var list []configFile
 	config := filepath.Join(l.files.Root, ".jp", "config.toml")
@@ -92,7 +94,8 @@ func (l *Linter) configs() []configFile {
 	return list
 }
 
-// resolve is the config that a file makes: what the main agent gets, or a sub-agent under the profile.
+// resolve returns the config that a file makes: that of the main agent, or that of a sub-agent
+// under the profile.
 func (l *Linter) resolve(at configFile) (*profiles.Resolved, error) {
 	var ds []profiles.Directive
 	if !at.main {
@@ -117,8 +120,8 @@ func (l *Linter) Agents() {
 	l.specializations()
 }
 
-// AllTools checks all definitions, and the tools that the config and the profiles enable. Where one cannot be read, its tools
-// cannot be told, and why is a finding.
+// AllTools checks all definitions, and the tools that the config and the profiles enable. Where one
+// cannot be read, the reason is a finding, and its tools are not checked.
 func (l *Linter) AllTools() {
 	l.definitions()
 	for _, at := range l.configs() {
@@ -132,8 +135,8 @@ func (l *Linter) AllTools() {
 	l.specializations()
 }
 
-// ToolsUnder checks the tools that the config enables under directives. The error for a profile that is not there wraps
-// [profiles.ErrNotFound] and is no finding.
+// ToolsUnder checks the tools that the config enables under directives. The error for a profile
+// that is not there wraps [profiles.ErrNotFound] and is no finding.
 func (l *Linter) ToolsUnder(directives []profiles.Directive) error {
 	r, err := l.ws.Resolve(l.src, directives, nil)
 	switch {
@@ -167,8 +170,8 @@ func (l *Linter) config(at configFile) {
 	l.agent(r, at)
 }
 
-// Profile checks the profile that --cfg finds by a name or path. The error for one that is not there wraps [profiles.ErrNotFound]
-// and is no finding.
+// Profile checks the profile that --cfg finds by a name or path. The error for one that is not
+// there wraps [profiles.ErrNotFound] and is no finding.
 func (l *Linter) Profile(name string) error {
 	p, err := profiles.Find(l.src, name)
 	switch {
@@ -202,7 +205,8 @@ func (l *Linter) profileAt(arg string) {
 	l.agent(r, at)
 }
 
-// load notes what is wrong with a file by itself and returns what it resolves to, nil when it does not.
+// load notes what is wrong with a file by itself and returns what it resolves to, nil when it does
+// not.
 func (l *Linter) load(at configFile) *profiles.Resolved {
 	before := len(l.found)
 	if filepath.IsAbs(at.path) {

@@ -16,7 +16,7 @@ import (
 	"jp/tools/fs"
 )
 
-// models checks that those that a config names can be found on this machine.
+// models checks that the models that a config names can be found on this machine.
 func (l *Linter) models(r *profiles.Resolved) {
 	for key, name := range run.ModelsNamed(r.Config) {
 		l.model(r, key, name)
@@ -37,7 +37,7 @@ func (l *Linter) model(r *profiles.Resolved, key, name string) {
 	}
 }
 
-// place tells where a key of a tool was written.
+// place returns where a key of a tool was written.
 type place func(key string) profiles.Position
 
 // definitions checks every file of .jp/tools.
@@ -111,17 +111,17 @@ func (l *Linter) runsJP(d tools.Definition, r *profiles.Resolved, main bool, at 
 	}
 }
 
-// tool checks one definition. child says that it is a sub-agent's, whom nobody answers.
+// tool checks one definition. child means that the tool is a sub-agent's, whom nobody answers.
 func (l *Linter) tool(d tools.Definition, child bool, at place) {
 	say := func(key, reason, hint string) {
 		setting, _, _ := strings.Cut(key, "[")
 		where := at(setting)
 		if _, ofFile := l.tools[d.Name]; ofFile && l.definitionsToo && where == at("") && where.Line > 0 {
-			return // the definition's own word, said at its place
+			return // the definition says so, and is reported at its place
 		}
 		l.say(where, "tool "+d.Name+": "+key, reason, hint)
 	}
-	too := "" // where else leave is to be given
+	too := "" // where else the permission has to be given
 	own, _, off := l.env.OffByUser(d)
 	if child && off {
 		d, too = d.WithPermissionsOf(own), " in your own config.toml too"

@@ -20,19 +20,19 @@ type ShownTool struct {
 	Result      string   `json:"result"`
 	Timeout     string   `json:"timeout"`
 	Parallel    bool     `json:"parallel"`
-	Network     string   `json:"network"` // what it reaches: none or any
+	Network     string   `json:"network"` // network that it reaches: none or any
 	Access      []string `json:"access"`  // "ro PATH" or "rw PATH", "rw /" where nothing confines it; empty = the tool's default
 	Description string   `json:"description"`
-	Origin      string   `json:"origin"`       // where the config enables it
-	Command     string   `json:"command"`      // of a local tool
+	Origin      string   `json:"origin"`       // place where the config enables it
+	Command     string   `json:"command"`      // command of a local tool
 	Env         []string `json:"env"`          // variables it gets beside the usual ones
-	Sandbox     string   `json:"sandbox"`      // of a program: auto, require, or off: it runs unconfined; "" = it is none
-	Detached    string   `json:"detached"`     // what becomes of leave to run when nobody can be asked
-	JP          []string `json:"jp,omitempty"` // what it may run jp for
-	Defined     string   `json:"defined"`      // the file of .jp/tools that defines it; "" = jp, or the config itself
+	Sandbox     string   `json:"sandbox"`      // sandbox of a program: auto, require, or off (it runs unconfined); "" = no program
+	Detached    string   `json:"detached"`     // answer to a call that asks when nobody can be asked
+	JP          []string `json:"jp,omitempty"` // verbs of jp that it may run
+	Defined     string   `json:"defined"`      // file of .jp/tools that defines it; "" = jp, or the config itself
 }
 
-// ShowTools are the tools that a config holds.
+// ShowTools says what each of defs is, as a config enables it.
 func ShowTools(r *profiles.Resolved, defs []tools.Definition, known map[string]servers.Server) []ShownTool {
 	out := make([]ShownTool, 0, len(defs))
 	for _, d := range defs {
@@ -61,7 +61,7 @@ func ShowTool(d tools.Definition, origin string, known map[string]servers.Server
 	return s
 }
 
-// commandText is a command as its author wrote it.
+// commandText returns a command as its author wrote it.
 func commandText(c tools.CommandLine) string {
 	switch {
 	case c.Text != "" || c.IsZero():

@@ -43,7 +43,8 @@ func (env *Env) Startable(ctx context.Context) []error {
 	return env.tryNew(ctx, host)
 }
 
-// tryNew goes the way of a new query as far as its agent, and looks at each profile that it may name.
+// tryNew goes the way of a new query as far as its agent, and looks at each profile that it may
+// name.
 func (env *Env) tryNew(ctx context.Context, host *proc.Host) (problems []error) {
 	at, err := env.site(ctx, host)
 	if err != nil {
@@ -72,7 +73,8 @@ func (env *Env) tryNew(ctx context.Context, host *proc.Host) (problems []error) 
 	return problems
 }
 
-// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its run does.
+// profileStarts resolves a profile as a delegation does, and looks at its model and tools as its
+// run does.
 func (env *Env) profileStarts(ctx context.Context, cfg profiles.Config, name string) error {
 	p, err := env.Profile(ctx, name, "")
 	if err == nil {

@@ -22,12 +22,12 @@ import (
 // keyExplained is one key as `config explain` publishes it.
 type keyExplained struct {
 	Key     string       `json:"key"`
-	Kind    string       `json:"kind"` // what its values are; "" for a table of keys
+	Kind    string       `json:"kind"` // kind of its values; "" for a table of keys
 	Doc     string       `json:"doc"`
-	Default any          `json:"default"` // null = none
-	Value   any          `json:"value"`   // what holds; of a table, nothing
+	Default any          `json:"default"` // null for none
+	Value   any          `json:"value"`   // value that counts; null for a table
 	Machine bool         `json:"machine"`
-	Layers  []layerValue `json:"layers"` // all that say something about it, in the order in which they are read
+	Layers  []layerValue `json:"layers"` // layers that say something about it, in the order in which they are read
 }
 
 // layerValue is what one layer says about a key.
@@ -81,7 +81,7 @@ func runExplain(ctx context.Context, g *Group, o configOptions, args []string) e
 	return g.writeSettings(below)
 }
 
-// writeSettings lists settings, whatever holds here.
+// writeSettings lists settings with their defaults; what this workspace says does not matter.
 func (g *Group) writeSettings(list []profiles.Setting) error {
 	if g.Con.JSON() {
 		return g.Con.Document(list)

@@ -100,7 +100,7 @@ func runFormat(ctx context.Context, g *Group, check, user bool, args []string) e
 	return err
 }
 
-// formatted are the files that are meant, in the order of their names.
+// formatted returns the files that the command line means, sorted by name.
 func (g *Group) formatted(ctx context.Context, check, user bool, args []string) ([]editedFile, error) {
 	if user {
 		f, err := g.userConfig()

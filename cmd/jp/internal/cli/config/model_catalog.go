@@ -16,7 +16,7 @@ type modelShown struct {
 	Provider  string      `json:"provider"`
 	Aliases   []string    `json:"aliases"`
 	Status    string      `json:"status"`   // ready, no_key, script, or not_served: its server here does not have it
-	KeyEnv    string      `json:"key_env"`  // the variable of its key; "" = none is sent
+	KeyEnv    string      `json:"key_env"`  // variable of its key; "" = none is sent
 	API       string      `json:"api"`      // chat or responses where the wire format is OpenAI's; "" otherwise
 	Endpoint  string      `json:"endpoint"` // base URL; "" for scripts
 	Local     bool        `json:"local"`
@@ -47,16 +47,18 @@ func showPrice(p *model.Price) *priceShown {
 	return s
 }
 
-// modelCatalog is what is known about models here: config, built-in table and the servers on this machine.
+// modelCatalog is what is known about models here: config, built-in table and the servers on this
+// machine.
 type modelCatalog struct {
 	getenv    func(string) string
 	config    profiles.Config
 	providers model.Providers
 	servers   []model.Server
-	served    map[string]model.Served // by id
+	served    map[string]model.Served // models of the servers, by id
 }
 
-// modelCatalog reads the config and asks the servers on this machine. A workspace that is not trusted is not read.
+// modelCatalog reads the config and asks the servers on this machine. A workspace that is not
+// trusted is not read.
 func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 	r, err := g.WS.Resolve(g.WS.TrustedSources(ctx), nil, nil)
 	if err != nil {
@@ -83,7 +85,8 @@ func (g *Group) modelCatalog(ctx context.Context) (*modelCatalog, error) {
 	return c, ctx.Err()
 }
 
-// ids lists what there is to choose from: aliases' models, configured prices, the table, what servers here have.
+// ids lists the models to choose from: those of aliases, of configured prices, of the built-in
+// table and of the servers on this machine.
 func (c *modelCatalog) ids() []string {
 	ids := slices.Concat(model.Known(), slices.Collect(maps.Keys(c.served)), slices.Collect(maps.Keys(c.config.Providers.Prices)),
 		slices.Collect(maps.Values(c.config.Providers.Aliases)))

@@ -70,7 +70,8 @@ func runModelList(ctx context.Context, g *Group, args []string) error {
 	return nil
 }
 
-// noModels tells a provider of which no model is known from one that there is not.
+// noModels is the error for a provider without a known model; it says whether there is such a
+// provider.
 func (c *modelCatalog) noModels(provider string) error {
 	if _, err := model.Lookup(provider+"/x", c.providers); err != nil {
 		var names []string

@@ -71,16 +71,16 @@ type imported struct {
 	Format  string            `json:"format"`
 	Profile string            `json:"profile"` // what --cfg takes
 	Path    string            `json:"path"`    // of the profile, below the workspace
-	Model   string            `json:"model"`   // "" = it has none
+	Model   string            `json:"model"`   // "" = none
 	Tools   []string          `json:"tools"`
-	Mapped  map[string]string `json:"mapped"` // names elsewhere, and here
+	Mapped  map[string]string `json:"mapped"` // names of tools in the file, and here
 	LeftOut []string          `json:"left_out"`
 	Written bool              `json:"written"`
 	TOML    string            `json:"toml"`
 
 	data []byte
 	left []omission // as LeftOut
-	odd  string     // how the file had to be read
+	odd  string     // note on how the file had to be read; "" = as it should be
 }
 
 func runProfileImport(ctx context.Context, g *Group, o importOptions, args []string) error {
@@ -254,7 +254,8 @@ func (g *Group) readImport(ctx context.Context, cfg profiles.Config, o importOpt
 	return im, nil
 }
 
-// chooseTools says what an agent holds whose file lists nothing: what --tools names, or what somebody answers.
+// chooseTools returns the tools of an agent whose file lists none: those of --tools, or those that
+// somebody answers.
 func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([]string, error) {
 	if o.tools.Set {
 		return run.NamesIn("--tools", []string{o.tools.Value})
@@ -276,7 +277,7 @@ func (g *Group) chooseTools(ctx context.Context, o importOptions, arg string) ([
 	return run.NamesIn("tools", []string{answer})
 }
 
-// heldTools are tools by the names that jp knows them by. Reading ones run without a question.
+// heldTools finds built-in tools by name. Those that only read run without a question.
 func heldTools(names []string) ([]foreign.Held, error) {
 	held := make([]foreign.Held, len(names))
 	for i, name := range names {
@@ -295,11 +296,11 @@ func heldTools(names []string) ([]foreign.Held, error) {
 	return held, nil
 }
 
-// foreignModel is what a file's model is called here, "" when that is not known.
+// foreignModel returns the id that a file's model has here, "" when none is known.
 func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	if id, err := cfg.ResolveModel(f.Model); err == nil {
 		_, err := model.Lookup(id, g.Env.Providers(cfg))
-		return wording.Either(err == nil, id, "") // it may be of a provider that is not there
+		return wording.Either(err == nil, id, "") // its provider may not be configured
 	}
 	name, _, _ := strings.Cut(f.Model, "[") // claude-sonnet-5[1m] is that with a larger window
 	switch {
@@ -313,7 +314,8 @@ func (g *Group) foreignModel(cfg profiles.Config, f foreign.Agent) string {
 	return ""
 }
 
-// foreignFamily is the latest model of a family that Claude's files name, "" when a word is none.
+// foreignFamily returns the latest model of a family that Claude's files name, "" for any other
+// word.
 func foreignFamily(name string) string {
 	name, _, _ = strings.Cut(name, "[")
 	if slices.Contains([]string{"sonnet", "opus", "haiku", "fable"}, name) {
@@ -322,7 +324,8 @@ func foreignFamily(name string) string {
 	return ""
 }
 
-// writeImports writes all profiles or none, as one step with the record of trust. Each is read as config first.
+// writeImports writes all profiles or none, in one step with the record of trust. Each is first
+// resolved as config.
 func (g *Group) writeImports(ctx context.Context, src profiles.Sources, list []imported, check bool) error {
 	unlock, err := g.lockConfig(ctx)
 	if err != nil {
@@ -360,7 +363,7 @@ func (g *Group) writeImports(ctx context.Context, src profiles.Sources, list []i
 	return nil
 }
 
-// putImports makes the files; when one cannot be made, those before it go again.
+// putImports makes the files; when one cannot be made, it removes those before it.
 func putImports(workspace string, list []imported) (err error) {
 	root, err := os.OpenRoot(filepath.Join(workspace, ".jp"))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"jp/cmd/jp/internal/wording"
 )
 
-// omission is something of a file that its profile does not have.
+// omission is a part of a file that its profile does not have.
 type omission struct {
-	kind   string // tool, model and the like; "" = the reason says all
-	thing  string // its name; "" = there is one only
+	kind   string // tool, model and the like; "" where the reason says all
+	thing  string // its name; "" where there is only one
 	reason string
 }
 
@@ -27,7 +27,8 @@ func (l omission) String() string {
 	return name + ": " + l.reason
 }
 
-// noteImports says what was left out: of one file each thing, of several a line for each kind and reason.
+// noteImports says what was left out: each thing for one file; for several files a line for each
+// kind and reason.
 func (g *Group) noteImports(list []imported) {
 	if len(list) == 1 || g.Con.Globals.Verbose > 0 {
 		for _, im := range list {

@@ -25,8 +25,8 @@ type profileShown struct {
 	SHA256   string           `json:"sha256"`
 	Model    string           `json:"model"` // "" when the profile names none
 	Tools    []run.ShownTool  `json:"tools"`
-	Profiles []string         `json:"profiles"` // that it may start
-	Settings []profiles.Value `json:"settings"` // those it gives
+	Profiles []string         `json:"profiles"` // profiles that it may start
+	Settings []profiles.Value `json:"settings"` // settings that it gives
 }
 
 func newProfileShowCommand(g *Group) *cli.Command {

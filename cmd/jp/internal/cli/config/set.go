@@ -24,7 +24,7 @@ type settingWritten struct {
 	Value any    `json:"value"`
 	File  string `json:"file"`
 	Line  int    `json:"line"`
-	Holds bool   `json:"holds"` // nothing that is read later says otherwise
+	Holds bool   `json:"holds"` // true unless a later layer gives another value
 }
 
 func newSetCommand(g *Group) *cli.Command {
@@ -78,7 +78,7 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	for i, arg := range args {
 		word := "config set"
 		if len(args) > 1 {
-			word = fmt.Sprintf("config set: word %d", i+1) // which may hold a secret
+			word = fmt.Sprintf("config set: word %d", i+1) // the word itself may hold a secret
 		}
 		e, err := profiles.Edit(text, profiles.Directive{Flag: word, Text: arg})
 		if err != nil {
@@ -128,8 +128,8 @@ func runSet(ctx context.Context, g *Group, user bool, args []string) error {
 	})
 }
 
-// checkWritten resolves config as it would be with text in the place of file, and looks at the models that it names and, in a
-// workspace, at the tools that it enables.
+// checkWritten resolves config as it would be with text in the place of file, and looks at the
+// models that it names and, in a workspace, at the tools that it enables.
 func (g *Group) checkWritten(src profiles.Sources, c *trust.Files, file string, text []byte) (*profiles.Resolved, error) {
 	src.Instead = map[string][]byte{file: text}
 	r, err := profiles.Resolve(src, nil, nil)

@@ -70,7 +70,8 @@ func runShow(ctx context.Context, g *Group, o configOptions) error {
 	})
 }
 
-// writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON keeps them on one line.
+// writeValue writes one setting: key = value, origin. Values of people and profiles are data: JSON
+// keeps them on one line.
 func (g *Group) writeValue(w *bufio.Writer, v profiles.Value) {
 	text := "unset"
 	if v.Value != nil {

@@ -14,7 +14,7 @@ import (
 	"jp/tools"
 )
 
-// toolOptions say whose tools are meant.
+// toolOptions say whose tools a command means.
 type toolOptions struct {
 	id         command.Maybe[string]
 	directives []profiles.Directive

@@ -99,7 +99,8 @@ func runTool(ctx context.Context, g *Group, o toolOptions, name, args string) er
 	return g.writeToolResult(name, result)
 }
 
-// handTool joins a definition to what runs it. What works on a conversation has none here.
+// handTool joins a definition to the function that runs it. Tools that work on a conversation are
+// refused: there is none here.
 func (g *Group) handTool(ctx context.Context, d tools.Definition, host *proc.Host) (tools.Tool, error) {
 	switch d.Source {
 	case tools.SourceBuiltin:

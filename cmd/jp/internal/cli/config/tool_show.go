@@ -22,13 +22,14 @@ import (
 	"jp/tools/unseen"
 )
 
-// toolDetail is a tool of an agent as `tool show` publishes it: what is said about it, and what comes of that here.
+// toolDetail is a tool of an agent as `tool show` publishes it: its definition, and what that means
+// on this machine.
 type toolDetail struct {
 	run.ShownTool
 	Reaches    []string        `json:"reaches"`    // "ro PATH" or "rw PATH": access, or the default that holds without it
-	Variables  []string        `json:"variables"`  // all that a local tool is let have, by name; a * ends a beginning of names
-	Unenforced []string        `json:"unenforced"` // what of its sandbox this system cannot enforce
-	Script     string          `json:"script"`     // the shell text of a local tool; "" = it has none
+	Variables  []string        `json:"variables"`  // names of all variables that a local tool gets; a * at the end stands for any rest
+	Unenforced []string        `json:"unenforced"` // parts of its sandbox that this system cannot enforce
+	Script     string          `json:"script"`     // shell text of a local tool; "" = none
 	ScriptFile string          `json:"script_file"`
 	Schema     json.RawMessage `json:"schema"`
 
@@ -125,7 +126,7 @@ func (g *Group) writeTool(w *bufio.Writer, t toolDetail) error {
 	return err
 }
 
-// spelled is a text of several lines in which all shows, each with indent before it.
+// spelled returns a text with every character made visible and each line indented.
 func spelled(text, indent string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

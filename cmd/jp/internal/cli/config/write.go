@@ -15,16 +15,16 @@ import (
 	"jp/tools/files"
 )
 
-// editedFile is a config file that jp changes on a person's behalf. One of the workspace was trusted with just these bytes, and is
-// with those that replace them; nothing else becomes trusted by that.
+// editedFile is a config file that jp changes for a person. A file of the workspace was trusted
+// with the old bytes and is trusted with the new ones; nothing else becomes trusted by that.
 type editedFile struct {
 	group *Group
-	name  string // how config names it, absolute
-	path  string // where it is: what a link to the user's own leads to
-	key   string // by slash path below the workspace; "" = the user's own
+	name  string // absolute path by which config names it
+	path  string // its place: the target where the user's own is a link
+	key   string // slash path below the workspace; "" = the user's own
 	old   []byte
 	mode  fs.FileMode
-	had   bool // it exists
+	had   bool // whether it existed
 }
 
 // lockConfig keeps other jp from changing config files of this user until unlock.
@@ -54,7 +54,8 @@ func (g *Group) userConfig() (editedFile, error) {
 	return f, f.read()
 }
 
-// workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in the state that is trusted.
+// workspaceConfig is a file of the workspace by its slash path below it, under lockConfig and in
+// the state that is trusted.
 func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, error) {
 	f := editedFile{group: g, name: filepath.Join(files.Root, filepath.FromSlash(key)), key: key, mode: 0o644}
 	f.path = f.name
@@ -70,7 +71,8 @@ func (g *Group) workspaceConfig(files *trust.Files, key string) (editedFile, err
 	return f, nil
 }
 
-// trustedNow is the workspace as it is at this moment, if it is trusted in this state; the gate may have asked.
+// trustedNow returns the files of the workspace as they are now; they are trusted in this state.
+// The gate may ask.
 func (g *Group) trustedNow(ctx context.Context) (*trust.Files, error) {
 	if _, err := g.WS.Gate.Pass(ctx); err != nil {
 		return nil, err
@@ -97,8 +99,9 @@ func (f *editedFile) read() error {
 	return nil
 }
 
-// replaceConfig replaces a file of the workspace, under lockConfig. What it writes on the way lies in a folder of the one who has
-// that lock: left behind in .jp by a jp that was killed, it would be a file that nobody trusted.
+// replaceConfig replaces a file of the workspace, under lockConfig. The new file is written in a
+// folder outside the workspace, which belongs to the owner of that lock: a jp that is killed leaves
+// no untrusted file in .jp.
 func (g *Group) replaceConfig(file string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Join(g.Con.StateDir(), "config.writing")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -111,7 +114,8 @@ func (g *Group) replaceConfig(file string, data []byte, mode fs.FileMode) error 
 // maxConfig bounds a config file in bytes, as loading does.
 const maxConfig = 1 << 20
 
-// write replaces the file, unless it is no longer what was read, and keeps the workspace trusted.
+// write replaces the file and keeps the workspace trusted. It refuses when the file has changed
+// since it was read.
 func (f *editedFile) write(ctx context.Context, data []byte) error {
 	now := editedFile{path: f.path}
 	if err := now.read(); err != nil {
