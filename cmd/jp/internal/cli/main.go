@@ -20,6 +20,7 @@ import (
 	"jp/cmd/jp/internal/cli/config"
 	"jp/cmd/jp/internal/cli/conversation"
 	"jp/cmd/jp/internal/cli/mcp"
+	"jp/cmd/jp/internal/cli/query"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
@@ -74,7 +75,7 @@ func newAppFor(env console.Env, g *run.Guest) *app {
 	a := newAppAt(console.New(env))
 	a.guest = g
 	a.tree = command.New("jp", "a command-line assistant whose sub-agents are processes")
-	a.tree.Around, a.tree.Hint = a.around, foreignHint
+	a.tree.Around, a.tree.Hint = a.around, query.ForeignHint
 	a.tree.Add(a.con.GlobalFlags(), a.commands()...)
 	return a
 }
@@ -107,7 +108,7 @@ func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		care.NewInit(cares),
 		care.NewTrust(cares),
-		newQueryCommand(&queryGroup{env: a.env, tree: a.tree, guest: a.guest}),
+		query.New(&query.Group{Env: a.env, Tree: a.tree, Guest: a.guest}),
 		newBatchCommand(a),
 		conversation.New(&conversation.Group{Con: a.con, WS: a.ws, Env: a.env, Tree: a.tree, Guest: a.guest}),
 		config.NewProfile(configs),

@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"fmt"
@@ -43,9 +43,9 @@ func permissionMode(mode string) error {
 }
 
 // headless reports whether nobody is there to be asked: a script or a client has started the run.
-func (o *queryOptions) headless() bool { return o.print || o.input == inputStream }
+func (o *options) headless() bool { return o.print || o.input == inputStream }
 
-func headlessFlags(o *queryOptions) []*command.Option {
+func headlessFlags(o *options) []*command.Option {
 	h := &o.heads
 	allowed := &command.Option{Name: "allowedTools", Short: []string{"allowed-tools"}, Arg: "NAMES",
 		Usage: "of the tools that the config enables, take away all but these; commas or spaces between them"}
@@ -69,7 +69,7 @@ func headlessFlags(o *queryOptions) []*command.Option {
 }
 
 // inOurWords turns the flags of other agents into ours.
-func (o *queryOptions) inOurWords() error {
+func (o *options) inOurWords() error {
 	h := o.heads
 	if err := command.OnlyOne(map[string]bool{
 		"--id": o.id.Set, "--new": o.fresh, "--resume": h.resume.Set, "--continue": h.recent,
@@ -127,8 +127,8 @@ func (h headless) sourceNames() []string {
 	return strings.FieldsFunc(h.sources.Value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// foreignHint is what to say about a flag that c, nil at the top, does not have.
-func foreignHint(c *cli.Command, flag string) string {
+// ForeignHint is what to say about a flag that c, nil at the top, does not have.
+func ForeignHint(c *cli.Command, flag string) string {
 	switch {
 	case c != nil && c.Name == "query":
 		return foreignFlag(flag)

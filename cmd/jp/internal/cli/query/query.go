@@ -1,4 +1,9 @@
-package cli
+// Package query is `jp query`: its flags, what it is asked (words, stdin, files, an editor), and a client that sends one message
+// after another.
+//
+// A command line becomes a run.Request; package run opens it and package show shows it. A Group whose Guest is set carries out a
+// command line of a jp inside a tool, which may only delegate.
+package query
 
 import (
 	"context"
@@ -23,16 +28,16 @@ import (
 	"jp/tools/proc"
 )
 
-// queryGroup is what jp query needs.
-type queryGroup struct {
-	env   *run.Env
-	tree  *command.Tree
-	guest *run.Guest // whom a jp inside a tool works for; nil for all others
+// Group is what jp query needs.
+type Group struct {
+	Env   *run.Env
+	Tree  *command.Tree
+	Guest *run.Guest // whom a jp inside a tool works for; nil for all others
 }
 
-func newQueryCommand(g *queryGroup) *cli.Command {
-	o := queryOptions{input: inputText}
-	return g.tree.Command(command.Spec{
+func New(g *Group) *cli.Command {
+	o := options{input: inputText}
+	return g.Tree.Command(command.Spec{
 		Name: "query", Aliases: []string{"q"},
 		Summary: "ask, and let the assistant work until it answers",
 		Args:    "[WORDS...]",
@@ -76,7 +81,7 @@ func newQueryCommand(g *queryGroup) *cli.Command {
 }
 
 // check finds what the flags do not allow together.
-func (o *queryOptions) check(noPersist, streams bool) error {
+func (o *options) check(noPersist, streams bool) error {
 	isNew := o.fresh || o.id.Set && o.id.Value == "new"
 	switch {
 	case o.fresh && o.id.Set && o.id.Value != "new":
@@ -107,7 +112,7 @@ func (o *queryOptions) check(noPersist, streams bool) error {
 }
 
 // flagDirectives are the specific flags as config, but for the model and how much it reasons.
-func (o *queryOptions) flagDirectives() []profiles.Directive {
+func (o *options) flagDirectives() []profiles.Directive {
 	var ds []profiles.Directive
 	add := func(flag, format string, args ...any) {
 		ds = append(ds, profiles.Directive{Flag: flag, Text: fmt.Sprintf(format, args...)})
@@ -139,18 +144,18 @@ func (o *queryOptions) flagDirectives() []profiles.Directive {
 	return ds
 }
 
-func (g *queryGroup) run(ctx context.Context, o queryOptions) error {
-	if err := o.check(g.env.Con.Globals.NoPersist, g.env.Con.Format() == console.FormatStream); err != nil {
+func (g *Group) run(ctx context.Context, o options) error {
+	if err := o.check(g.Env.Con.Globals.NoPersist, g.Env.Con.Format() == console.FormatStream); err != nil {
 		return err
 	}
-	if g.guest != nil {
+	if g.Guest != nil {
 		return g.inTool(ctx, o)
 	}
 	if o.headless() {
-		g.env.Con.Globals.NonInteractive = true
+		g.Env.Con.Globals.NonInteractive = true
 	}
-	g.env.WS.SetDirectives(o.directives)
-	if o.input == inputStream && g.env.Con.Format() == console.FormatStream {
+	g.Env.WS.SetDirectives(o.directives)
+	if o.input == inputStream && g.Env.Con.Format() == console.FormatStream {
 		return g.converse(ctx, o)
 	}
 	d, err := g.asking(&o, nil).compose(ctx)
@@ -160,23 +165,23 @@ func (g *queryGroup) run(ctx context.Context, o queryOptions) error {
 	if d == nil {
 		return g.ask(ctx, o)
 	}
-	return d.end(g.env.Con, g.ask(ctx, o))
+	return d.end(g.Env.Con, g.ask(ctx, o))
 }
 
 // asking reads what o asks; host is for commands whose output is attached.
-func (g *queryGroup) asking(o *queryOptions, host *proc.Host) *asking {
-	return &asking{con: g.env.Con, ws: g.env.WS, env: g.env, host: host, o: o, plain: g.tree.Plain}
+func (g *Group) asking(o *options, host *proc.Host) *asking {
+	return &asking{con: g.Env.Con, ws: g.Env.WS, env: g.Env, host: host, o: o, plain: g.Tree.Plain}
 }
 
 // ask runs a query whose request is known.
-func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
+func (g *Group) ask(ctx context.Context, o options) error {
 	inherited, err := proc.Inherit()
 	if err != nil {
 		return err
 	}
 	host := proc.NewHost(proc.Options{})
 	defer func() { _ = host.Close() }() // run closes it first and tells what went wrong
-	ctx, stop := g.env.Con.WithSignals(ctx, host.Kill)
+	ctx, stop := g.Env.Con.WithSignals(ctx, host.Kill)
 	defer stop()
 	ctx, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
@@ -185,40 +190,40 @@ func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout.Value, errTimeUp)
 		defer cancel()
-		g.env.Con.IO.Bound(ctx)
-		defer g.env.Con.IO.Unbound()
+		g.Env.Con.IO.Bound(ctx)
+		defer g.Env.Con.IO.Unbound()
 	}
-	defer g.env.Con.EndWith(ctx, host.Kill)()
+	defer g.Env.Con.EndWith(ctx, host.Kill)()
 
-	g.env.WS.Subagent = inherited.Lock != nil
-	if _, err := g.env.WS.Store(ctx); err != nil {
+	g.Env.WS.Subagent = inherited.Lock != nil
+	if _, err := g.Env.WS.Store(ctx); err != nil {
 		return err
 	}
 	if inherited.Lock == nil && !workspace.WithNone(o.directives) {
-		if _, err := g.env.WS.Gate.Pass(ctx); err != nil { // before anything is read or made
+		if _, err := g.Env.WS.Gate.Pass(ctx); err != nil { // before anything is read or made
 			return err
 		}
 	}
-	req := o.request(g.tree.Plain)
+	req := o.request(g.Tree.Plain)
 	req.Lock, req.Slot = inherited.Lock, inherited.Slot
 	if req.Task, err = g.asking(&o, host).task(ctx); err != nil {
 		return err
 	}
 	if req.Lock != nil {
-		g.env.Tape, err = record.Join(g.env.Con, g.env.WS)
+		g.Env.Tape, err = record.Join(g.Env.Con, g.Env.WS)
 	} else {
-		g.env.Tape, err = o.beginTape(g.env.Con, g.env.WS, req.Task.Text)
+		g.Env.Tape, err = o.beginTape(g.Env.Con, g.Env.WS, req.Task.Text)
 	}
 	if err != nil {
 		return err
 	}
-	defer g.env.Tape.Remove()
-	s := show.New(g.env.Con, o.showOptions())
+	defer g.Env.Tape.Remove()
+	s := show.New(g.Env.Con, o.showOptions())
 	req.Aside, req.Waits = s.Aside, s.Waits()
 	if o.client != nil && o.heads.prompt.Set {
 		req.Asker = clientAsker{client: o.client}
 	}
-	r, err := g.env.Open(ctx, host, req)
+	r, err := g.Env.Open(ctx, host, req)
 	if err != nil {
 		return err
 	}
@@ -226,14 +231,14 @@ func (g *queryGroup) ask(ctx context.Context, o queryOptions) error {
 	ctx, cancel, bounded := r.WithDeadline(ctx)
 	defer cancel()
 	if bounded {
-		g.env.Con.IO.Bound(ctx)
-		defer g.env.Con.IO.Unbound()
+		g.Env.Con.IO.Bound(ctx)
+		defer g.Env.Con.IO.Unbound()
 	}
-	return g.env.Tape.End(ctx, g.answer(ctx, r, s, o))
+	return g.Env.Tape.End(ctx, g.answer(ctx, r, s, o))
 }
 
 // answer lets an open run take its turn and shows what comes of it.
-func (g *queryGroup) answer(ctx context.Context, r *run.Run, s *show.Show, o queryOptions) error {
+func (g *Group) answer(ctx context.Context, r *run.Run, s *show.Show, o options) error {
 	resume := r.Resumes()
 	if resume && !run.Resumable(r.Conv.Status) {
 		r.Unmake(ctx)
@@ -283,10 +288,10 @@ func (g *queryGroup) answer(ctx context.Context, r *run.Run, s *show.Show, o que
 		ag.Name(ctx, out, s.Titling())
 		o.client.account(ctx, r)
 	}
-	if out.State == convstore.StateCancelled && !r.Delegated && !g.env.Con.JSON() && !g.env.Con.Globals.NoPersist {
-		g.env.Con.Note("stopped; go on with: %s", r.Again())
+	if out.State == convstore.StateCancelled && !r.Delegated && !g.Env.Con.JSON() && !g.Env.Con.Globals.NoPersist {
+		g.Env.Con.Note("stopped; go on with: %s", r.Again())
 	}
-	if f := (*exit.Error)(nil); g.env.Con.Globals.NoPersist && errors.As(failed, &f) {
+	if f := (*exit.Error)(nil); g.Env.Con.Globals.NoPersist && errors.As(failed, &f) {
 		f.Hint = "" // it names the conversation, which is gone
 	}
 	return errors.Join(failed, left)
@@ -305,22 +310,22 @@ func (timeUp) Error() string { return "--timeout: the time is up" }
 func (timeUp) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // inTool is one delegation for a jp inside a tool, which the one rule decides.
-func (g *queryGroup) inTool(ctx context.Context, o queryOptions) error {
-	if g.env.Con.Format() == console.FormatStream {
+func (g *Group) inTool(ctx context.Context, o options) error {
+	if g.Env.Con.Format() == console.FormatStream {
 		return exit.Refusedf("query: --format=stream-json is not for a jp inside a tool").WithHint("--format=json gives the result")
 	}
-	order, err := g.guest.Order(o.directives, o.model)
+	order, err := g.Guest.Order(o.directives, o.model)
 	if err != nil {
 		return err
 	}
 	isNew := o.fresh || o.id.Value == "new"
 	switch {
 	case !o.id.Set && !o.fresh:
-		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.guest.Scope.Caller())
+		return exit.Refusedf("query: inside a tool it needs --id").WithHint("--id=new --root-id=%s --cfg=PROFILE, or the id of a sub-conversation", g.Guest.Scope.Caller())
 	case isNew && !o.rootID.Set:
-		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.guest.Scope.Caller())
+		return exit.Refusedf("query: inside a tool a new conversation is a sub-conversation").WithHint("add --root-id=%s", g.Guest.Scope.Caller())
 	case isNew:
-		if err := g.guest.Caller(ctx, g.env.WS, "--root-id", o.rootID.Value); err != nil {
+		if err := g.Guest.Caller(ctx, g.Env.WS, "--root-id", o.rootID.Value); err != nil {
 			return err
 		}
 		if order.Profile == "" {
@@ -330,14 +335,14 @@ func (g *queryGroup) inTool(ctx context.Context, o queryOptions) error {
 	case o.hidden || o.title.Set:
 		return exit.Usagef("--hidden, --title: only for a new conversation")
 	default:
-		view, err := g.env.WS.View(ctx)
+		view, err := g.Env.WS.View(ctx)
 		if o.rootID.Set {
-			view, err = g.env.WS.Below(ctx, o.rootID.Value)
+			view, err = g.Env.WS.Below(ctx, o.rootID.Value)
 		}
 		if err != nil {
 			return err
 		}
-		if order.ID, err = g.env.WS.Target(ctx, o.id.Value); err != nil {
+		if order.ID, err = g.Env.WS.Target(ctx, o.id.Value); err != nil {
 			return err
 		}
 		if _, err := view.Get(ctx, order.ID); err != nil {
@@ -352,11 +357,11 @@ func (g *queryGroup) inTool(ctx context.Context, o queryOptions) error {
 	if strings.TrimSpace(order.Query) == "" {
 		return exit.Usagef("query: nothing to ask").WithHint("give the question as words or on stdin")
 	}
-	r, err := g.guest.In.Query(ctx, order)
+	r, err := g.Guest.In.Query(ctx, order)
 	if err != nil {
 		return err
 	}
-	if err := show.WriteReport(g.env.Con, r); err != nil {
+	if err := show.WriteReport(g.Env.Con, r); err != nil {
 		return err
 	}
 	return run.Failure(ctx, r.Child, "jp query --id "+r.Child.String(), agent.Outcome{State: r.State, Reason: r.Reason})

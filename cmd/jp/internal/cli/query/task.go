@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type asking struct {
 	ws    *workspace.Workspace
 	host  *proc.Host // of commands whose output is attached
 	env   *run.Env   // for the conversation that the request goes to
-	o     *queryOptions
+	o     *options
 	plain int // words that stand before --
 }
 
@@ -161,7 +161,7 @@ func (k *asking) readSchema(ctx context.Context, value string) (json.RawMessage,
 }
 
 // beginTape begins the tape of a run that a person started, if one is wanted.
-func (o *queryOptions) beginTape(con *console.Console, ws *workspace.Workspace, request string) (*record.Tape, error) {
+func (o *options) beginTape(con *console.Console, ws *workspace.Workspace, request string) (*record.Tape, error) {
 	var who []string
 	for _, d := range o.directives {
 		who = append(who, d.Text)

@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"jp/profiles"
 )
 
-// queryOptions are the flags of `jp query`.
-type queryOptions struct {
+// options are the flags of `jp query`.
+type options struct {
 	words      []string
 	id         command.Maybe[string]
 	fresh      bool
@@ -58,7 +58,7 @@ type queryOptions struct {
 }
 
 // flags are those of `jp query`, under the headings of its help.
-func (o *queryOptions) flags() []*command.Option {
+func (o *options) flags() []*command.Option {
 	toggled := func(name, short, usage string, on bool) *command.Option {
 		f := &command.Option{Name: name, Short: []string{short}, Arg: "TOOL", Usage: usage}
 		f.Take = func(s string, _ bool) error {
@@ -138,7 +138,7 @@ func (o *queryOptions) flags() []*command.Option {
 }
 
 // request is what the flags say of a run; plain is how many of the words stand before --.
-func (o *queryOptions) request(plain int) run.Request {
+func (o *options) request(plain int) run.Request {
 	r := run.Request{
 		ID: o.id, New: o.fresh, Fork: o.fork, RootID: o.rootID, Title: o.title, Hidden: o.hidden, Expires: o.tmp, Role: o.role,
 		Directives: o.directives, Toggles: o.toggles, Only: o.heads.only, Prompts: o.heads.prompts,
@@ -157,7 +157,7 @@ func (o *queryOptions) request(plain int) run.Request {
 
 // limits are the flags for a command line that goes on within the limits of this one: they were those of its turn only. All values
 // are numbers, durations or one word, which a shell takes as they are.
-func (o *queryOptions) limits() (line string) {
+func (o *options) limits() (line string) {
 	add := func(set bool, words string) {
 		if set {
 			line += " --" + words
@@ -183,7 +183,7 @@ func (o *queryOptions) limits() (line string) {
 }
 
 // show.Options say what of a run is shown, and to whom.
-func (o *queryOptions) showOptions() show.Options {
+func (o *options) showOptions() show.Options {
 	s := show.Options{Partial: o.heads.partial}
 	if c := o.client; c != nil {
 		s.Asks = o.heads.prompt.Set && o.heads.mode.Value != stream.ModeDontAsk

@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"bufio"
@@ -29,10 +29,10 @@ import (
 // A message is one run, which ends in one result, whatever happens; the next one waits until then. Control requests are
 // answered as they come.
 type client struct {
-	group *queryGroup
+	group *Group
 
 	mu     sync.Mutex
-	o      queryOptions            // of the next run
+	o      options                 // of the next run
 	begun  bool                    // a message was read: Initialize would come too late
 	spoken bool                    // a request was answered
 	cancel context.CancelCauseFunc // of the run that is under way; nil = none is
@@ -63,7 +63,7 @@ var errInterrupted = &exit.Error{Code: "interrupted", Status: exit.Interrupted, 
 var errWordsBeside = exit.Usagef("--input-format stream-json: the query is in the message on stdin, not in words")
 
 // converse answers a client until it closes stdin. The exit status is that of its last message.
-func (g *queryGroup) converse(ctx context.Context, o queryOptions) (last error) {
+func (g *Group) converse(ctx context.Context, o options) (last error) {
 	if g.asking(&o, nil).asked() != "" {
 		return errWordsBeside
 	}
@@ -74,7 +74,7 @@ func (g *queryGroup) converse(ctx context.Context, o queryOptions) (last error) 
 		defer cancel()
 		c.o.timeout = command.Maybe[time.Duration]{}
 	}
-	go c.read(g.env.Con.IO.In)
+	go c.read(g.Env.Con.IO.In)
 	for runs := 0; ; runs++ {
 		run, in, err := c.next(ctx)
 		switch {
@@ -84,7 +84,7 @@ func (g *queryGroup) converse(ctx context.Context, o queryOptions) (last error) 
 			return last
 		}
 		if last != nil {
-			g.env.Con.Fail(last)
+			g.Env.Con.Fail(last)
 		}
 		if err == nil && runs > 0 {
 			err = c.again()
@@ -277,9 +277,9 @@ func (c *client) interrupt(queued bool) stream.Interrupted {
 func (c *client) again() error {
 	o := &c.o
 	switch {
-	case c.group.env.Con.Globals.NoPersist:
+	case c.group.Env.Con.Globals.NoPersist:
 		return exit.Usagef("stdin: with --no-persist one message is one run: nothing is kept that a second one could go on with")
-	case c.group.env.Tape != nil:
+	case c.group.Env.Tape != nil:
 		return exit.Usagef("stdin: with --record or --replay one message is one run")
 	}
 	o.id = command.Given(c.run.id.String())
@@ -301,12 +301,12 @@ func (c *client) spent(u show.Used) { c.run.tokens, c.run.cost = u.Sum() }
 
 // account notes what the ledger says that the message has used, which what came after the answer is a part of.
 func (c *client) account(ctx context.Context, r *run.Run) {
-	if c == nil || c.group.env.Con.Globals.NoPersist {
+	if c == nil || c.group.Env.Con.Globals.NoPersist {
 		return
 	}
 	a, err := r.Store.Account(context.WithoutCancel(ctx), r.Conv.ID)
 	if err != nil {
-		c.group.env.Con.Warn("%s: what it used: %v", r.Conv.ID, err)
+		c.group.Env.Con.Warn("%s: what it used: %v", r.Conv.ID, err)
 		return
 	}
 	spent := a.Own.Add(a.Below)
@@ -336,7 +336,7 @@ func (c *client) answer(ctx context.Context, in stream.Input) error {
 	if c.run.id != 0 {
 		session = c.run.id.String()
 	}
-	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.group.env.Con.IO.Out}, session).Write(show.Failed(session, err)))
+	return errors.Join(err, stream.NewWriter(console.Escaping{Writer: c.group.Env.Con.IO.Out}, session).Write(show.Failed(session, err)))
 }
 
 // oneMessage reads the message of a client that is answered in another form. A line that is no message is refused as it comes:

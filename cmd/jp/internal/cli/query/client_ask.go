@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func (c *client) stopRun() {
 // write writes a line for the client.
 func (c *client) write(line []byte, err error) error {
 	if err == nil {
-		_, err = console.Escaping{Writer: c.group.env.Con.IO.Out}.Write(line)
+		_, err = console.Escaping{Writer: c.group.Env.Con.IO.Out}.Write(line)
 	}
 	return err
 }
