@@ -47,9 +47,9 @@ type acpOptionsOf struct {
 }
 
 // learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
-func (o *acpOptionsOf) learn(ctx context.Context, own *app, conv convstore.Conversation, r *profiles.Resolved) bool {
+func (o *acpOptionsOf) learn(ctx context.Context, own *run.Env, conv convstore.Conversation, r *profiles.Resolved) bool {
 	a := r.Config.Assistant
-	known := choices.New(own.con, own.ws, own.env.Servers)
+	known := choices.New(own.Con, own.WS, own.Servers)
 	models := known.Models(ctx, known.HasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
 	defer leave()
 	req := run.Request{}
 	c.use(&req, acpChoice{})
-	conv, err := own.env.Stored(ctx, s.id, req)
+	conv, err := own.Stored(ctx, s.id, req)
 	if err != nil {
 		return err
 	}

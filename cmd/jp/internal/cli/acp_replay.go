@@ -13,7 +13,7 @@ import (
 )
 
 // replay tells an editor what was said in the conversation, in order.
-func replay(ctx context.Context, own *app, c *run.Stored, tell func(acp.Update)) error {
+func replay(ctx context.Context, own *run.Env, c *run.Stored, tell func(acp.Update)) error {
 	var event string
 	say := func(kind acp.ChunkKind, text string) {
 		if text != "" {
@@ -37,7 +37,7 @@ func replay(ctx context.Context, own *app, c *run.Stored, tell func(acp.Update))
 			end()
 			say(acp.ByUser, b.Text)
 			for _, a := range b.Attachments {
-				tell(acp.Chunk{Kind: acp.ByUser, Content: attached(own.con.Env.Dir, a), Message: ev.ID})
+				tell(acp.Chunk{Kind: acp.ByUser, Content: attached(own.Con.Env.Dir, a), Message: ev.ID})
 			}
 		case convstore.AssistantMessage:
 			say(acp.ByAgent, b.Text)

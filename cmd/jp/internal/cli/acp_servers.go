@@ -11,6 +11,7 @@ import (
 	"jp/cmd/jp/internal/acp"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/mcp"
+	"jp/cmd/jp/internal/run"
 	"jp/cmd/jp/internal/servers"
 	"jp/cmd/jp/internal/toolcall"
 	"jp/cmd/jp/internal/wording"
@@ -22,23 +23,23 @@ const maxEditorServers = 64
 
 // serversOf keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
 // before a tool that the config enables needs it, and a person said yes. What is left out is said.
-func (s *acpSession) serversOf(ctx context.Context, own *app, setup acp.Setup) error {
+func (s *acpSession) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) error {
 	if len(setup.Servers) == 0 {
 		return nil
 	}
 	if len(setup.Servers) > maxEditorServers {
 		return acp.Paramsf("mcpServers: are more than %d", maxEditorServers)
 	}
-	root, err := own.ws.Root()
+	root, err := own.WS.Root()
 	if err != nil {
 		return err
 	}
-	known, err := own.env.Servers.All(ctx)
+	known, err := own.Servers.All(ctx)
 	if err != nil {
 		return err
 	}
 	s.servers = map[string]servers.Server{}
-	machine, err := own.ws.Machine()
+	machine, err := own.WS.Machine()
 	if err != nil {
 		return err
 	}
@@ -51,10 +52,10 @@ func (s *acpSession) serversOf(ctx context.Context, own *app, setup acp.Setup) e
 		}
 		switch {
 		case e.Err != nil:
-			own.con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
+			own.Con.Warn("MCP server %q of the editor: left out: %v", e.Server.Name, e.Err)
 		case taken && have.Err == nil && same(have.Server, e.Server): // it is that one
 		case taken:
-			own.con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
+			own.Con.Warn("MCP server %q of the editor: left out: %s has another one of this name", e.Server.Name, have.Origin)
 		default:
 			s.servers[e.Server.Name] = servers.Server{Entry: e, Origin: servers.OfEditor}
 		}
@@ -99,7 +100,7 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 
 // approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
 func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
-	shown, err := s.app.env.Servers.Show(ctx, server.Server.Name, server)
+	shown, err := s.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp
 }
 
 // unused says once which of the editor's servers no tool is held of.
-func (s *acpSession) unused(own *app, set tools.Set) {
+func (s *acpSession) unused(own *run.Env, set tools.Set) {
 	if s.told {
 		return
 	}
@@ -142,7 +143,7 @@ func (s *acpSession) unused(own *app, set tools.Set) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		if !used[name] {
-			own.con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
+			own.Con.Note("MCP server %s of the editor: not started: no tool of it is held; a table [conversation.tools.<name>] with source = \"mcp.%s.<tool>\" enables one", name, name)
 		}
 	}
 }

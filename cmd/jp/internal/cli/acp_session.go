@@ -50,9 +50,9 @@ func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
 }
 
 // open is jp in the session's workspace, which has passed its gate. Whoever gets it calls leave.
-func (s *acpSession) open(ctx context.Context) (own *app, leave func(), err error) {
+func (s *acpSession) open(ctx context.Context) (own *run.Env, leave func(), err error) {
 	own = s.server.at(s.dir, s.notices)
-	con := own.con
+	con := own.Con
 	closeLog := func() { _ = con.Log.Close() }
 	defer func() {
 		if err != nil {
@@ -62,10 +62,10 @@ func (s *acpSession) open(ctx context.Context) (own *app, leave func(), err erro
 	if err := s.server.within(own); err != nil {
 		return nil, nil, err
 	}
-	own.env.Servers.Editor = s.servers
-	store, err := own.ws.Store(ctx)
+	own.Servers.Editor = s.servers
+	store, err := own.WS.Store(ctx)
 	if err == nil {
-		_, err = own.ws.Gate.Pass(ctx)
+		_, err = own.WS.Gate.Pass(ctx)
 	}
 	switch {
 	case err != nil:
@@ -86,13 +86,13 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	}
 	defer leave()
 	o := s.server.o
-	own.ws.SetDirectives(o.directives)
+	own.WS.SetDirectives(o.directives)
 	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(acpLeft), Directives: o.directives, Role: o.role}
 	req.UseModel(o.model.Value)
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
 	}
-	r, err := own.env.Open(ctx, nil, req)
+	r, err := own.Open(ctx, nil, req)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
 	}
-	conv, err := own.env.Stored(ctx, s.id, run.Request{})
+	conv, err := own.Stored(ctx, s.id, run.Request{})
 	if err != nil {
 		return err
 	}
@@ -142,19 +142,19 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	defer leave()
 	host, done := s.server.host()
 	defer done()
-	defer own.env.Servers.Close()
-	root, err := own.ws.Root()
+	defer own.Servers.Close()
+	root, err := own.WS.Root()
 	if err != nil {
 		return "", err
 	}
-	show := &acpShow{app: own, client: client, reply: convstore.NewEventID()}
+	show := &acpShow{env: own, client: client, reply: convstore.NewEventID()}
 	req := run.Request{ID: command.Given(s.id.String()), Asker: show}
-	own.env.Servers.Approve = show.approve
-	if req.Task, err = prompted(ctx, own.con, root, prompt); err != nil {
+	own.Servers.Approve = show.approve
+	if req.Task, err = prompted(ctx, own.Con, root, prompt); err != nil {
 		return "", err
 	}
 	chosen := s.options.apply(&req)
-	r, err := own.env.Open(ctx, host, req)
+	r, err := own.Open(ctx, host, req)
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +192,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	if left := r.Finish(ctx, out); left != nil {
-		own.con.Warn("%v", left)
+		own.Con.Warn("%v", left)
 	}
 	r.Expire(ctx)
 	ag.Name(ctx, out, nil)
@@ -202,10 +202,10 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 }
 
 // entitle tells the editor the title of the conversation, once it has one.
-func (s *acpSession) entitle(ctx context.Context, own *app, r *run.Run, client *acp.Client) {
+func (s *acpSession) entitle(ctx context.Context, own *run.Env, r *run.Run, client *acp.Client) {
 	conv, err := r.Log.Get(context.WithoutCancel(ctx))
 	if err != nil {
-		own.con.Warn("%v", err)
+		own.Con.Warn("%v", err)
 		return
 	}
 	if conv.Title != s.title {
@@ -216,7 +216,7 @@ func (s *acpSession) entitle(ctx context.Context, own *app, r *run.Run, client *
 
 // stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another limit than those it knows is
 // told as max_tokens, and the reason as a notice.
-func stopped(ctx context.Context, own *app, r *run.Run, out agent.Outcome) (acp.StopReason, error) {
+func stopped(ctx context.Context, own *run.Env, r *run.Run, out agent.Outcome) (acp.StopReason, error) {
 	switch out.State {
 	case convstore.StateOK:
 		return acp.EndTurn, nil
@@ -225,7 +225,7 @@ func stopped(ctx context.Context, own *app, r *run.Run, out agent.Outcome) (acp.
 	case convstore.StateCancelled:
 		return acp.Cancelled, nil
 	case convstore.StatePartial, convstore.StateBudget:
-		own.con.Note("stopped at a limit: %s", out.Reason)
+		own.Con.Note("stopped at a limit: %s", out.Reason)
 		return wording.Either(out.Limit == agent.LimitTurns, acp.MaxRequests, acp.MaxTokens), nil
 	}
 	return "", run.Failure(ctx, r.Conv.ID, r.Again(), out)

@@ -29,7 +29,7 @@ import (
 
 // acpShow is what an editor sees of a turn, and how its user is asked.
 type acpShow struct {
-	app    *app
+	env    *run.Env // of the prompt
 	client *acp.Client
 	run    *run.Run   // nil before it is open
 	agent  *run.Agent // nil before there is one
@@ -67,7 +67,7 @@ func (s *acpShow) watch() agent.Watch {
 func (s *acpShow) remark(n convstore.Note) {
 	s.agent.LogNote(n)
 	line, _, _ := strings.Cut(n.Text, "\n")
-	s.app.con.Note("%s", line)
+	s.env.Con.Note("%s", line)
 }
 
 func (s *acpShow) say(kind acp.ChunkKind, text string) {
@@ -96,7 +96,7 @@ func (s *acpShow) filled(usd json.Number) {
 func (s *acpShow) spent(ctx context.Context) {
 	all, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
 	if err != nil {
-		s.app.con.Warn("%v", err)
+		s.env.Con.Warn("%v", err)
 		return
 	}
 	var sum int64

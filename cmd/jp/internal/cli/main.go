@@ -115,7 +115,7 @@ func (a *app) commands() []*cli.Command {
 		config.NewModel(configs),
 		config.NewTool(configs),
 		mcp.New(&mcp.Group{Con: a.con, WS: a.ws, Tree: a.tree, Servers: a.env.Servers}, newMCPServeCommand(a)),
-		newACPCommand(a),
+		newACPCommand(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env }),
 		config.New(configs),
 		care.NewUsage(cares),
 		care.NewTrace(cares),

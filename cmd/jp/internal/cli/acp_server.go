@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"jp/cmd/jp/internal/acp"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/run"
+	"jp/cmd/jp/internal/wording"
+	"jp/convstore"
+	"jp/profiles"
+	"jp/tools/files"
+	"jp/tools/proc"
+)
+
+// acpServer serves one editor. Each session, and each prompt, has an Env of its own: sessions are in different workspaces, and
+// config and trust are read again.
+type acpServer struct {
+	env       *run.Env // of jp acp itself
+	sessionAt func(*console.Console) *run.Env
+	o         acpOptions
+
+	mu     sync.Mutex
+	killed bool
+	hosts  map[*proc.Host]bool // of the prompts under way
+}
+
+// kill ends all processes at once.
+func (s *acpServer) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = true
+	for h := range s.hosts {
+		h.Kill()
+	}
+}
+
+// host returns a host for the processes of one prompt, and what closes it.
+func (s *acpServer) host() (h *proc.Host, done func()) {
+	h = proc.NewHost(proc.Options{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts[h] = true
+	if s.killed {
+		h.Kill()
+	}
+	return h, func() {
+		if err := h.Close(); err != nil {
+			s.env.Con.Warn("%v", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hosts, h)
+	}
+}
+
+// at is the Env of a folder of the editor's. What is said beside the answer goes to say.
+func (s *acpServer) at(dir string, say io.Writer) *run.Env {
+	env := s.env.Con.Env
+	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
+	own := s.sessionAt(console.New(env))
+	own.Con.Globals = s.env.Con.Globals
+	own.Con.IO = own.Con.OpenIO()
+	return own
+}
+
+// within refuses a folder that is not there, or outside of the workspace that the flag names.
+func (s *acpServer) within(own *run.Env) error {
+	if _, err := os.Stat(own.Con.Env.Dir); err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return acp.Paramsf("cwd: %s: %v", own.Con.Env.Dir, err)
+	}
+	root, err := own.WS.Root()
+	if err != nil || !s.env.Con.Globals.Workspace.Set {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(own.Con.Env.Dir)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return acp.Paramsf("cwd: %v", err)
+	}
+	if !files.Inside(root, dir) {
+		return acp.Paramsf("cwd: %s is not in %s, which --workspace names", own.Con.Env.Dir, root)
+	}
+	return nil
+}
+
+// New makes the conversation of a session: hidden, and expiring unless it is asked something.
+func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
+	return n, acpError(n.begin(ctx, setup))
+}
+
+// Load takes up a conversation.
+func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
+	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
+	return n, acpError(n.load(ctx, id, setup))
+}
+
+// acpPage is how many conversations one page of a list has at most.
+const acpPage = 50
+
+// List lists the conversations of a workspace, the latest first. The cursor is how many were listed before. An editor that names no
+// folder is told of those where jp was started, if that is a workspace.
+func (s *acpServer) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
+	page, err := s.list(ctx, dir, cursor)
+	return page, acpError(err)
+}
+
+func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page, err error) {
+	from := 0
+	if cursor != "" {
+		if from, err = strconv.Atoi(cursor); err != nil || from < 0 || from > 1<<30 {
+			return page, acp.Paramsf("cursor: is not one of this list")
+		}
+	}
+	own := s.at(wording.Either(dir == "", s.env.Con.Env.Dir, dir), s.env.Con.IO.Err)
+	defer func() { _ = own.Con.Log.Close() }()
+	if err := s.within(own); dir == "" && errors.Is(err, profiles.ErrNoWorkspace) {
+		return page, nil
+	} else if err != nil {
+		return page, err
+	}
+	store, err := own.WS.Store(ctx)
+	if err != nil {
+		return page, err
+	}
+	all, err := store.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: from + acpPage + 1})
+	if err != nil {
+		return page, err
+	}
+	if len(all) > from+acpPage {
+		all, page.Next = all[:from+acpPage], strconv.Itoa(from+acpPage)
+	}
+	for _, c := range all[min(from, len(all)):] {
+		if c.Link == convstore.DelegationLink || c.Turns == 0 {
+			continue
+		}
+		page.Sessions = append(page.Sessions, acp.Listed{
+			ID: c.ID.String(), Dir: wording.Either(dir == "", own.WS.Found(), dir), Title: c.Title, UpdatedAt: c.UpdatedAt.UTC().Format(time.RFC3339),
+		})
+	}
+	return page, nil
+}
+
+// acpError is an error as an editor meets it: in the words of the command line, and with what a program can tell it by.
+func acpError(err error) error {
+	var known *acp.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	r := console.Explain(err)
+	e := &acp.Error{Code: acp.CodeInternal, Message: r.Message, Data: map[string]any{"code": r.Code, "hint": r.Hint, "exit": int(r.Status)}}
+	if r.Code == "not_found" {
+		e.Code = acp.CodeNotFound
+	}
+	if r.Hint != "" {
+		e.Message += "\nhint: " + r.Hint
+	}
+	return e
+}
