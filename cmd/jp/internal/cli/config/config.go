@@ -52,18 +52,19 @@ func NewProfile(g *Group) *cli.Command {
 func NewModel(g *Group) *cli.Command {
 	return g.Tree.Command(command.Spec{
 		Name: "model", Summary: "list and show models, with windows and prices",
-		About: "A model is provider/model, or an alias of [providers.llm.aliases]. Built-in providers: " + builtinNames() +
+		About: "A model is provider/model, or an alias of [providers.llm.aliases]. Built-in providers: " + strings.Join(builtinNames(), ", ") +
 			"; [providers.llm.<name>] in your config.toml adds others.",
 		Subs: []*cli.Command{newModelListCommand(g), newModelShowCommand(g)},
 	})
 }
 
-func builtinNames() string {
+// builtinNames returns the names of the providers that jp brings along.
+func builtinNames() []string {
 	var names []string
 	for _, b := range model.Builtins() {
 		names = append(names, b.Name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // NewTool is jp tool.

@@ -74,10 +74,7 @@ func runModelList(ctx context.Context, g *Group, args []string) error {
 // provider.
 func (c *modelCatalog) noModels(provider string) error {
 	if _, err := model.Lookup(provider+"/x", c.providers); err != nil {
-		var names []string
-		for _, b := range model.Builtins() {
-			names = append(names, b.Name)
-		}
+		names := builtinNames()
 		f := exit.NotFoundf("provider %q: not found", provider)
 		if near := suggest.Closest(provider, slices.Concat(names, slices.Collect(maps.Keys(c.config.Providers.LLM)))); near != "" {
 			return f.WithHint("did you mean %s?", near)
