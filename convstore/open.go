@@ -17,7 +17,7 @@ func (f *base) patiently() *base {
 	return &p
 }
 
-// busy makes a *BusyError of what a lock in the folder failed with.
+// busy returns a *BusyError for a lock in the folder that is held.
 func busy(err error) error {
 	if held, ok := err.(*file.BusyError); ok {
 		return &BusyError{ID: ID(held.Run), Holder: held.Holder, Reads: held.Reads, Waited: held.Waited}

@@ -88,7 +88,7 @@ func (f *Base) Rewrite(ctx context.Context, h *Handle, before Space) (after Spac
 	return after, file.SyncDir(f.Dir)
 }
 
-// trim cuts off what bbolt has made the file larger than its pages in use.
+// trim cuts off what the file has behind its last page in use.
 func trim(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {

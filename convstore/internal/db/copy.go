@@ -11,7 +11,7 @@ import (
 	"jp/convstore/internal/page"
 )
 
-// Soundly is the lock of a copy of a store whose pages bbolt takes.
+// Soundly returns what holds the lock while a sound store is copied.
 func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		return f.Session(ctx, false, func(h *Handle) error {
@@ -24,7 +24,7 @@ func (f *Base) Soundly(ctx context.Context) func(func(*os.File) error) error {
 	}
 }
 
-// Anyhow is the lock of a copy of a store that may be damaged.
+// Anyhow returns what holds the lock while a store is copied that may be damaged.
 func (f *Base) Anyhow(ctx context.Context) func(func(*os.File) error) error {
 	return func(use func(*os.File) error) error {
 		file, err := f.Acquire(ctx, false)

@@ -24,8 +24,8 @@ type Base struct {
 	version  int
 	busy     func(error) error
 
-	Free  int64        // bytes that are free in the file, from which on that is told to who writes
-	Freed *atomic.Bool // it was told that much is free
+	Free  int64        // bytes that are free in the file, from which on who writes gets a notice
+	Freed *atomic.Bool // the notice was given
 }
 
 // Options say how to open a store's file.
@@ -35,7 +35,7 @@ type Options struct {
 	Now      func() time.Time // nil = time.Now
 	Version  int              // of the schema that transactions expect, and that a new file is made with
 
-	// Busy makes of the *file.BusyError of a lock that is held what callers know.
+	// Busy returns, for the *file.BusyError of a lock that is held, the error that callers know.
 	Busy func(error) error
 }
 
@@ -106,7 +106,7 @@ func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 				f.Notice(fmt.Sprintf("store %s: %v", f.StorePath(), page.ErrLone))
 			}
 			if write {
-				f.tellFree(pages)
+				f.noticeFree(pages)
 			}
 			return h.File, nil
 		},
@@ -121,8 +121,8 @@ func (f *Base) open(ctx context.Context, write bool, h *Handle) error {
 	return nil
 }
 
-// openError tells a file that bbolt does not take from a system that does not
-// play along.
+// openError returns the error for a file that does not open: what the system says, or a *DamagedError
+// where bbolt does not take the file.
 func (f *Base) openError(err error) error {
 	var errno syscall.Errno
 	var damaged *DamagedError
@@ -138,8 +138,8 @@ func (f *Base) openError(err error) error {
 // defaultFree is the size of what is free, in bytes, that makes each commit write half a megabyte more.
 const defaultFree = 256 << 20
 
-// tellFree tells, once, that much of the file is free: each commit writes the list of its free pages.
-func (f *Base) tellFree(p *page.File) {
+// noticeFree says, once, that much of the file is free: each commit writes the list of its free pages.
+func (f *Base) noticeFree(p *page.File) {
 	if bytes := p.FreeBytes(); bytes >= f.Free && !f.Freed.Swap(true) {
 		f.Notice(fmt.Sprintf("store %s: %d MiB of it are free, which makes every change slower: `jp store compact` gives them back", f.StorePath(), bytes>>20))
 	}
