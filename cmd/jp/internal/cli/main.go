@@ -86,13 +86,7 @@ func newAppAt(con *console.Console) *app {
 	a.env = run.New(con, a.ws)
 	a.env.Serve = func(ctx context.Context, g run.Guest, r call.Request) int { return serve(ctx, &g, r) }
 	a.review = review.New(con, a.ws, a.env.Servers)
-	a.ws.Gate.Page = func(j trust.Judgement, width int) (string, error) {
-		s, err := a.review.Page(j)
-		if err != nil {
-			return "", err
-		}
-		return s.Text(width), nil
-	}
+	a.ws.Gate.Page = func(j trust.Judgement, width int) string { return a.review.Page(j).Text(width) }
 	return a
 }
 

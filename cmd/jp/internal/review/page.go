@@ -54,7 +54,7 @@ type ToolGrant struct {
 }
 
 // Page finds out what the workspace would allow.
-func (v *Reviewer) Page(j trust.Judgement) (Page, error) {
+func (v *Reviewer) Page(j trust.Judgement) Page {
 	root := j.Files.Root
 	s := Page{
 		Workspace: root, Status: j.Status(), Record: j.Path, Agents: []Agent{}, Skills: []string{}, Texts: []string{},
@@ -95,7 +95,7 @@ func (v *Reviewer) Page(j trust.Judgement) (Page, error) {
 		}
 	}
 	s.Servers = v.servers.Brought(j.Files)
-	return s, nil
+	return s
 }
 
 func (v *Reviewer) agent(src profiles.Sources, c *trust.Files, name, file string, ds []profiles.Directive) Agent {

@@ -36,7 +36,7 @@ type Gate struct {
 	Records func(ctx context.Context, root string) (string, error)
 
 	// Page is the text that a person sees who is asked for trust, laid out for width columns.
-	Page func(j Judgement, width int) (string, error)
+	Page func(j Judgement, width int) string
 
 	Delegated bool // run of a sub-agent, whose caller has passed the gate: see Tools
 	TakesNone bool // the refused command would run with --cfg NONE
@@ -251,11 +251,7 @@ func (g *Gate) Ask(ctx context.Context, j Judgement) error {
 		return err
 	}
 	defer func() { _ = tty.Close() }()
-	text, err := g.Page(j, tty.Width())
-	if err != nil {
-		return err
-	}
-	if err := tty.Show(text); err != nil {
+	if err := tty.Show(g.Page(j, tty.Width())); err != nil {
 		return err
 	}
 	answer, err := console.AskLine(ctx, tty, "Trust this workspace? [y/N] ")

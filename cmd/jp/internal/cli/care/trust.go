@@ -73,10 +73,7 @@ func runTrust(ctx context.Context, g *Group, show, revoke, yes bool) error {
 			return err
 		}
 	}
-	s, err := g.Review.Page(j)
-	if err != nil {
-		return err
-	}
+	s := g.Review.Page(j)
 	if g.Con.JSON() {
 		return g.Con.Document(s)
 	}
