@@ -1,8 +1,8 @@
-// Package choices is what there is to choose from: conversations, models, profiles, tools, MCP servers and settings, as completion
-// offers them to a shell and a session to an editor.
+// Package choices is what there is to choose from: conversations, models, profiles, tools, MCP
+// servers and settings, as completion offers them to a shell and a session to an editor.
 //
-// Nothing is made, asked or waited for, and of a workspace that is not trusted only the store is read. What cannot be read is not
-// offered.
+// Nothing is made, asked or waited for, and of a workspace that is not trusted only the store is
+// read. What cannot be read is not offered.
 package choices
 
 import (
@@ -40,8 +40,8 @@ func New(con *console.Console, ws *workspace.Workspace, set *servers.Set) *Choic
 	return &Choices{con: con, ws: ws, set: set}
 }
 
-// For returns the values that begin with word and stand for what help calls arg: TARGET, PROFILE and so on. The command does nothing
-// else: it is made quiet, asks nobody and keeps nothing.
+// For returns the values that begin with word and stand for what help calls arg: TARGET, PROFILE
+// and so on. The command does nothing else: it is made quiet, asks nobody and keeps nothing.
 func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate {
 	c.con.Globals.Quiet, c.con.Globals.NonInteractive, c.con.Globals.NoPersist = true, true, true
 	c.ws.Patience = patience
@@ -71,14 +71,16 @@ func (c *Choices) For(ctx context.Context, arg, word string) []command.Candidate
 	return slices.DeleteFunc(out, func(v command.Candidate) bool { return !strings.HasPrefix(v.Word, word) || !typeable(v.Word) })
 }
 
-// typeable reports whether a shell can put a word on its line as it is: a file's name could be a command.
+// typeable reports whether a shell can put a word on its line as it is: a file's name could be a
+// command.
 func typeable(word string) bool {
 	return word != "" && strings.IndexFunc(word, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@+", r))
 	}) < 0
 }
 
-// conversations are the latest conversations, and the words that stand for some. An id that is begun finds hidden ones too.
+// conversations are the latest conversations, and the words that stand for some. An id that is
+// begun finds hidden ones too.
 func (c *Choices) conversations(ctx context.Context, word string) []command.Candidate {
 	all := c.latest(ctx, len(word) > len("jp-c"))
 	if all == nil {
@@ -151,8 +153,8 @@ func (c *Choices) servers(ctx context.Context) []command.Candidate {
 	return out
 }
 
-// Models are the aliases, the models in use (the config's and those of the latest conversations) and those of the built-in
-// table that which takes.
+// Models are the aliases, the models in use (the config's and those of the latest conversations)
+// and those of the built-in table that which takes.
 func (c *Choices) Models(ctx context.Context, which func(id string) bool) []command.Candidate {
 	var out []command.Candidate
 	seen := map[string]bool{"": true}

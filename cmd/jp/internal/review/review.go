@@ -1,9 +1,10 @@
-// Package review is what a person sees of a workspace that is not trusted yet: what it would allow, on the page of `jp trust` and of
-// the question for trust.
+// Package review is what a person sees of a workspace that is not trusted yet: what it would allow,
+// on the page of `jp trust` and of the question for trust.
 //
-// A Reviewer resolves config of the workspace's files as they are, trusted or not, for commands that show or check them and do
-// nothing that they say. It starts no server and runs no tool. A Page is what it found: each agent with its tools and what these
-// reach, other models and limits that the config sets, skills, instructions, MCP servers, and every file with its state. Names and
+// A Reviewer resolves config of the workspace's files as they are, trusted or not, for commands
+// that show or check them and do nothing that they say. It starts no server and runs no tool. A
+// Page is what it found: each agent with its tools and what these reach, other models and limits
+// that the config sets, skills, instructions, MCP servers, and every file with its state. Names and
 // texts of a workspace are data of strangers: what would not show is spelled out.
 package review
 
@@ -35,8 +36,8 @@ func New(con *console.Console, ws *workspace.Workspace, servers *servers.Set) *R
 	return &Reviewer{con: con, ws: ws, servers: servers}
 }
 
-// Sources says where config comes from for commands that show or check the files of a workspace and do nothing that they say.
-// They need no trust, and get the workspace's files for it.
+// Sources says where config comes from for commands that show or check the files of a workspace and
+// do nothing that they say. They need no trust, and get the workspace's files for it.
 func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files, error) {
 	root, err := v.ws.Root()
 	if err != nil {
@@ -55,8 +56,8 @@ func (v *Reviewer) Sources(ctx context.Context) (profiles.Sources, *trust.Files,
 	return src, j.Files, nil
 }
 
-// Resolve resolves config for a review: what it is made of are the files of c and no others of the workspace. Beside an error
-// about tools there are the config and the other tools.
+// Resolve resolves config for a review: what it is made of are the files of c and no others of the
+// workspace. Beside an error about tools there are the config and the other tools.
 func (v *Reviewer) Resolve(src profiles.Sources, c *trust.Files, ds []profiles.Directive) (*profiles.Resolved, []tools.Definition, error) {
 	r, err := profiles.Resolve(src, ds, nil)
 	if err != nil {

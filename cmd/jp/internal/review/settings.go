@@ -18,8 +18,8 @@ type SettingGrant struct {
 	Default any    `json:"default"` // null: none
 }
 
-// settingsShown are the other models that a config of the workspace names, and its limits above the default. Those of the user's
-// own config, and of programs that jp brings along, are not meant.
+// settingsShown are the other models that a config of the workspace names, and its limits above the
+// default. Those of the user's own config, and of programs that jp brings along, are not meant.
 func settingsShown(r *profiles.Resolved, userDir string) []SettingGrant {
 	defaults := map[string]any{}
 	for _, s := range profiles.Settings() {

@@ -18,8 +18,8 @@ const (
 	maxAskedOne = 12  // of one line
 )
 
-// Text is the page that a person reads. Of a question it is what would change of the files, and no more than a person will look at,
-// on a screen of width columns; a width of 0 asks nothing.
+// Text is the page that a person reads. Of a question it is what would change of the files, and no
+// more than a person will look at, on a screen of width columns; a width of 0 asks nothing.
 func (s Page) Text(width int) string {
 	lines := s.lines(width > 0)
 	for i, line := range lines {
@@ -42,7 +42,8 @@ func (s Page) Text(width int) string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-// lines are those of Text before they are made to show all. Names are quoted where they could pass for something else.
+// lines are those of Text before they are made to show all. Names are quoted where they could pass
+// for something else.
 func (s Page) lines(asked bool) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

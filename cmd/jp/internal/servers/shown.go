@@ -66,7 +66,8 @@ func (u *Set) Show(ctx context.Context, name string, s Server) (Shown, error) {
 	return v, err
 }
 
-// given is what the entry of a server sets in its environment. Inside a sandbox HOME and TMPDIR name a folder of its own.
+// given is what the entry of a server sets in its environment. Inside a sandbox HOME and TMPDIR
+// name a folder of its own.
 func (u *Set) given(s mcp.Server) map[string]string {
 	if s.Reach == nil {
 		return s.Env
@@ -126,7 +127,8 @@ func ToolsText(list []mcp.Tool) string {
 	return b.String()
 }
 
-// ChangesText is what a person reads of tools that are not as they were approved: what is different of each.
+// ChangesText is what a person reads of tools that are not as they were approved: what is different
+// of each.
 func ChangesText(name string, before mcp.Record, now []mcp.Tool, changes []mcp.Change) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MCP server %s: its tools are not as they were approved\n", unseen.Spell(name))
@@ -144,8 +146,8 @@ func ChangesText(name string, before mcp.Record, now []mcp.Tool, changes []mcp.C
 	return b.String()
 }
 
-// Marked is a text with mark before each line. A line stands in quotes where it holds what does not show, so that two that differ
-// do not look the same.
+// Marked is a text with mark before each line. A line stands in quotes where it holds what does not
+// show, so that two that differ do not look the same.
 func Marked(mark, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -167,7 +169,8 @@ func values(table string, list map[string]string) string {
 	return wording.Either(text == "", "", ", "+table+text)
 }
 
-// Brought names what .mcp.json would start or call, and what a program reaches. A file that cannot be read as one says so.
+// Brought names what .mcp.json would start or call, and what a program reaches. A file that cannot
+// be read as one says so.
 func (u *Set) Brought(c *trust.Files) []string {
 	list := []string{}
 	data := c.Data[trust.MCPFile]

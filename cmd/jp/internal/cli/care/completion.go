@@ -37,7 +37,8 @@ func NewCompletion(g *Group) *cli.Command {
 	})
 }
 
-// Complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing means file names.
+// Complete writes what could stand in place of the last word: WORD, a tab, what it means. Nothing
+// means file names.
 func (g *Group) Complete(words []string) error {
 	if len(words) == 0 {
 		words = []string{""}
