@@ -8,12 +8,52 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/wording"
 	"jp/convstore"
 	"jp/convstore/archive"
 )
+
+func newStoreCheck(g *Group) *cli.Command {
+	var salvage command.Maybe[string]
+	return g.Tree.Command(command.Spec{
+		Name: "check", Slow: true, Summary: "check that the store is sound",
+		About: "Reads all of it, changes nothing, and says when compacting it would pay.\n\n" +
+			"--salvage writes what can be read of a damaged store to FILE, as an export that `jp conversation import` reads. What is " +
+			"lost is named on stderr. The store is left as it is.",
+		Flags:    []*command.Option{command.String(&salvage, "salvage", "FILE", "write what can be read to FILE, which must not exist")},
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Examples: []string{"jp store check && echo sound", "jp store check --salvage rescued.jsonl"},
+		Run: func(ctx context.Context, _ []string) error {
+			st, err := g.WS.Store(ctx)
+			if err != nil {
+				return err
+			}
+			if salvage.Set {
+				return runSalvage(ctx, g, st, salvage.Value)
+			}
+			if err := st.Check(ctx); err != nil {
+				return err
+			}
+			space, err := st.Space(ctx)
+			if err != nil {
+				return err
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]any{"path": st.Path(), "ok": true, "size_bytes": space.Size, "free_bytes": space.Free})
+			}
+			if _, err := fmt.Fprintf(g.Con.IO.Out, "%s: ok\n", st.Path()); err != nil {
+				return err
+			}
+			g.Con.OfferCompact(space)
+			return nil
+		},
+	})
+}
 
 func runSalvage(ctx context.Context, g *Group, st *convstore.Store, path string) (err error) {
 	path = g.Con.Abs(path)

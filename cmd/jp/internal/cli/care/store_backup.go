@@ -1,0 +1,47 @@
+package care
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+	"jp/convstore"
+)
+
+func newStoreBackup(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "backup", Slow: true, Summary: "copy the store to a file", Args: "FILE",
+		About: "The copy is of one moment, complete and flushed to disk, or not there at all; its pages have been read and checked. " +
+			"FILE must not exist. Others write meanwhile, and wait only while the store is read once more." +
+			" A kill leaves nothing.\n\n" +
+			"To go back to it, put it where `jp store path` says while no jp runs.",
+		Min: 1, Max: 1,
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Examples: []string{"jp store backup /media/backup/jp-$(date +%F).db"},
+		Run: func(ctx context.Context, args []string) error {
+			st, err := g.WS.Store(ctx)
+			if err != nil {
+				return err
+			}
+			file := g.Con.Abs(args[0])
+			switch err := st.Backup(ctx, file); {
+			case errors.Is(err, fs.ErrExist):
+				return exit.Usagef("backup %s: there is such a file", file).WithHint("name one that does not exist")
+			case errors.Is(err, convstore.ErrNoStore):
+				return exit.NotFoundf("store %s: not made yet: there is nothing to back up", st.Path())
+			case err != nil:
+				return err
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]string{"path": st.Path(), "backup": file})
+			}
+			_, err = fmt.Fprintln(g.Con.IO.Out, file)
+			return err
+		},
+	})
+}

@@ -1,0 +1,47 @@
+package care
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/exit"
+)
+
+func newStoreCompact(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "compact", Slow: true, Summary: "give free space in the store back to the disk",
+		About: "Writes the file anew without what is free in it, compares the two, and puts the new one in its place when it is " +
+			"smaller. Other jp wait meanwhile, some 10 seconds for a gigabyte in use. When it fails, for want of room say, the store is as it was.",
+		Exits:    []exit.Status{exit.NotFound, exit.Busy},
+		Examples: []string{"jp store compact"},
+		Run: func(ctx context.Context, _ []string) error {
+			if err := g.WS.Persist("store compact"); err != nil {
+				return err
+			}
+			st, err := g.WS.Store(ctx)
+			if err != nil {
+				return err
+			}
+			before, after, err := st.Compact(ctx)
+			if err != nil {
+				return err
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]any{"path": st.Path(), "size_before_bytes": before.Size, "size_bytes": after.Size})
+			}
+			text := fmt.Sprintf("%s, was %s", console.Mebibytes(after.Size), console.Mebibytes(before.Size))
+			switch {
+			case before.Size == 0:
+				text = "not made yet"
+			case after.Size == before.Size:
+				text = fmt.Sprintf("left as it is: %s, and no smaller when written anew", console.Mebibytes(after.Size))
+			}
+			_, err = fmt.Fprintf(g.Con.IO.Out, "%s: %s\n", st.Path(), text)
+			return err
+		},
+	})
+}

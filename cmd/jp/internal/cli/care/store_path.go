@@ -1,0 +1,31 @@
+package care
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"jp/cmd/jp/internal/command"
+	"jp/cmd/jp/internal/exit"
+)
+
+func newStorePath(g *Group) *cli.Command {
+	return g.Tree.Command(command.Spec{
+		Name: "path", Summary: "print where the store is",
+		About:    "The file need not exist: the first write makes it.",
+		Exits:    []exit.Status{exit.NotFound},
+		Examples: []string{"jp store path"},
+		Run: func(ctx context.Context, _ []string) error {
+			st, err := g.WS.Store(ctx)
+			if err != nil {
+				return err
+			}
+			if g.Con.JSON() {
+				return g.Con.Document(map[string]string{"path": st.Path()})
+			}
+			_, err = fmt.Fprintln(g.Con.IO.Out, st.Path())
+			return err
+		},
+	})
+}
