@@ -23,6 +23,7 @@ import (
 	"jp/cmd/jp/internal/cli/query"
 	"jp/cmd/jp/internal/command"
 	"jp/cmd/jp/internal/console"
+	"jp/cmd/jp/internal/editor"
 	"jp/cmd/jp/internal/exit"
 	"jp/cmd/jp/internal/review"
 	"jp/cmd/jp/internal/run"
@@ -109,7 +110,7 @@ func (a *app) commands() []*cli.Command {
 		config.NewModel(configs),
 		config.NewTool(configs),
 		mcp.New(&mcp.Group{Con: a.con, WS: a.ws, Tree: a.tree, Servers: a.env.Servers}, newMCPServeCommand(a)),
-		newACPCommand(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env }),
+		editor.New(a.env, a.tree, func(con *console.Console) *run.Env { return newAppAt(con).env }),
 		config.New(configs),
 		care.NewUsage(cares),
 		care.NewTrace(cares),

@@ -1,4 +1,18 @@
-package cli
+// Package editor serves an editor: `jp acp`. A session is a conversation that the editor has open,
+// a prompt is a run of it.
+//
+// Package acp is the wire; it calls the server, its sessions and, for each prompt, what is shown of
+// it:
+//
+//	server ── session ── Prompt ── run.Open, Agent, Turn
+//	 one       options,     │
+//	 editor    servers     view: what the editor sees of a turn, and how its user is asked
+//
+// Each session and each prompt has a run.Env of its own, in the folder that the editor names: what
+// the workspace says is read and judged again. Nobody sits at its streams: what is said beside the
+// answer goes through notices. The run lock is held during a prompt only. Prompts of several
+// sessions run at once, but one prompt of a session. Its options are read and set at any time.
+package editor
 
 import (
 	"context"
@@ -17,16 +31,17 @@ import (
 	"jp/tools/proc"
 )
 
-// acpOptions are the flags of jp acp.
-type acpOptions struct {
+// options are the flags of jp acp.
+type options struct {
 	directives []profiles.Directive
 	model      command.Maybe[string]
 	role       string
 }
 
-// newACPCommand is jp acp. at makes an Env for a session, at a console that nobody sits at: its streams are not those of env.
-func newACPCommand(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *cli.Command {
-	var o acpOptions
+// New is jp acp. at makes an Env for a session, at a console that nobody sits at: its streams are
+// not those of env.
+func New(env *run.Env, tree *command.Tree, at func(*console.Console) *run.Env) *cli.Command {
+	var o options
 	return tree.Command(command.Spec{
 		Name: "acp", Summary: "serve an editor that speaks the Agent Client Protocol",
 		About: "Speaks the Agent Client Protocol, version 1, on stdin and stdout until stdin ends: editors such as Zed, Neovim and Emacs start it " +
@@ -41,11 +56,11 @@ func newACPCommand(env *run.Env, tree *command.Tree, at func(*console.Console) *
 		),
 		Exits:    []exit.Status{exit.NotFound, exit.Refused, exit.Hangup, exit.Interrupted, exit.Terminated},
 		Examples: []string{"jp acp", "jp acp --cfg agent/researcher", "jp acp -w ~/src/project"},
-		Run:      func(ctx context.Context, _ []string) error { return runACP(ctx, env, at, o) },
+		Run:      func(ctx context.Context, _ []string) error { return serve(ctx, env, at, o) },
 	})
 }
 
-func runACP(ctx context.Context, env *run.Env, at func(*console.Console) *run.Env, o acpOptions) error {
+func serve(ctx context.Context, env *run.Env, at func(*console.Console) *run.Env, o options) error {
 	if err := env.WS.Persist("acp"); err != nil {
 		return err
 	}
@@ -62,7 +77,7 @@ func runACP(ctx context.Context, env *run.Env, at func(*console.Console) *run.En
 	if env.Con.IO.InTTY {
 		env.Con.Note("acp: stdin is a terminal; an editor starts this and speaks JSON-RPC to it, one message a line (Ctrl-D ends it)")
 	}
-	s := &acpServer{env: env, sessionAt: at, o: o, hosts: map[*proc.Host]bool{}}
+	s := &server{env: env, sessionAt: at, o: o, hosts: map[*proc.Host]bool{}}
 	ctx, stop := env.Con.WithSignals(ctx, s.kill)
 	defer stop()
 	ctx, leave := context.WithCancelCause(ctx)

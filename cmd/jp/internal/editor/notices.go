@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"io"
@@ -8,8 +8,8 @@ import (
 	"jp/cmd/jp/internal/acp"
 )
 
-// notices is where the apps of a session say what they have to say, a line at a time: to jp's stderr, and to the editor while a
-// prompt is under way. Before that it is kept for the first one.
+// notices is where the Envs of a session say what they have to say, a line at a time: to jp's
+// stderr, and to the editor while a prompt is under way. Before that it is kept for the first one.
 type notices struct {
 	also io.Writer
 

@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"jp/convstore"
 )
 
-// acpSession is a conversation that an editor has open. Its run lock is held while a prompt is under way, and only then: a person may
-// go on with it from a shell in between.
-type acpSession struct {
-	server  *acpServer
+// session is a conversation that an editor has open. Its run lock is held while a prompt is under
+// way, and only then: a person may go on with it from a shell in between.
+type session struct {
+	server  *server
 	dir     string // of the editor's project
 	id      convstore.ID
 	home    string // the store of its workspace
@@ -26,31 +26,31 @@ type acpSession struct {
 	notices *notices
 	servers map[string]servers.Server // that the editor brings along
 	told    bool                      // which of these are not used
-	options acpOptionsOf
+	options sessionOptions
 }
 
-// acpLeft is how long a conversation that nobody asked anything stays hidden before it expires. Clients begin a session in one
-// process and prompt it in another.
-const acpLeft = 30 * 24 * time.Hour
+// untouchedLife is how long a conversation that nobody asked anything stays hidden before it
+// expires. Clients begin a session in one process and prompt it in another.
+const untouchedLife = 30 * 24 * time.Hour
 
 // untouched reports whether a session began the conversation and nobody has asked anything in it.
 func untouched(c convstore.Conversation) bool {
-	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == acpLeft
+	return c.Turns == 0 && c.Hidden && !c.ExpiresAt.IsZero() && c.ExpiresAt.Sub(c.CreatedAt).Round(time.Minute) == untouchedLife
 }
 
 // ID is the id of the conversation.
-func (s *acpSession) ID() string { return s.id.String() }
+func (s *session) ID() string { return s.id.String() }
 
 // Home is the store of the conversation: ids are those of one workspace.
-func (s *acpSession) Home() string { return s.home }
+func (s *session) Home() string { return s.home }
 
 // Replay tells the editor all that was said in a conversation that was loaded.
-func (s *acpSession) Replay(ctx context.Context, tell func(acp.Update)) error {
-	return acpError(s.replay(ctx, tell))
+func (s *session) Replay(ctx context.Context, tell func(acp.Update)) error {
+	return wireError(s.replay(ctx, tell))
 }
 
 // open is jp in the session's workspace, which has passed its gate. Whoever gets it calls leave.
-func (s *acpSession) open(ctx context.Context) (own *run.Env, leave func(), err error) {
+func (s *session) open(ctx context.Context) (own *run.Env, leave func(), err error) {
 	own = s.server.at(s.dir, s.notices)
 	con := own.Con
 	closeLog := func() { _ = con.Log.Close() }
@@ -79,7 +79,7 @@ func (s *acpSession) open(ctx context.Context) (own *run.Env, leave func(), err 
 }
 
 // begin makes the conversation.
-func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
+func (s *session) begin(ctx context.Context, setup acp.Setup) error {
 	own, leave, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 	defer leave()
 	o := s.server.o
 	own.WS.SetDirectives(o.directives)
-	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(acpLeft), Directives: o.directives, Role: o.role}
+	req := run.Request{New: true, Unasked: true, Hidden: true, Expires: command.Given(untouchedLife), Directives: o.directives, Role: o.role}
 	req.UseModel(o.model.Value)
 	if err := s.serversOf(ctx, own, setup); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *acpSession) begin(ctx context.Context, setup acp.Setup) error {
 }
 
 // load takes up the conversation id.
-func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error {
+func (s *session) load(ctx context.Context, id string, setup acp.Setup) error {
 	var err error
 	if s.id, err = convstore.ParseID(id); err != nil {
 		return err
@@ -127,14 +127,14 @@ func (s *acpSession) load(ctx context.Context, id string, setup acp.Setup) error
 }
 
 // Prompt runs one turn.
-func (s *acpSession) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
+func (s *session) Prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
 	s.notices.to(client.Note)
 	defer s.notices.to(nil)
 	stop, err := s.prompt(ctx, prompt, client)
-	return stop, acpError(err)
+	return stop, wireError(err)
 }
 
-func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
+func (s *session) prompt(ctx context.Context, prompt []acp.Block, client *acp.Client) (acp.StopReason, error) {
 	own, leave, err := s.open(ctx)
 	if err != nil {
 		return "", err
@@ -147,9 +147,9 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	if err != nil {
 		return "", err
 	}
-	show := &acpShow{env: own, client: client, reply: convstore.NewEventID()}
-	req := run.Request{ID: command.Given(s.id.String()), Asker: show}
-	own.Servers.Approve = show.approve
+	v := &view{env: own, client: client, reply: convstore.NewEventID()}
+	req := run.Request{ID: command.Given(s.id.String()), Asker: v}
+	own.Servers.Approve = v.approve
 	if req.Task, err = prompted(ctx, own.Con, root, prompt); err != nil {
 		return "", err
 	}
@@ -159,7 +159,7 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	defer r.Close(ctx)
-	show.run = r
+	v.run = r
 	s.options.applied(chosen)
 	ctx, cancel, _ := r.WithDeadline(ctx)
 	defer cancel()
@@ -185,8 +185,8 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 		return "", err
 	}
 	s.unused(own, ag.Loop.Tools.Set)
-	show.agent = ag
-	ag.Sub.Watch, ag.Loop.Watch, ag.Loop.Tools.Started = show.delegation, show.watch(), show.started
+	v.agent = ag
+	ag.Sub.Watch, ag.Loop.Watch, ag.Loop.Tools.Started = v.delegation, v.watch(), v.started
 	out, err := ag.Turn(ctx)
 	if err != nil {
 		return "", err
@@ -196,13 +196,13 @@ func (s *acpSession) prompt(ctx context.Context, prompt []acp.Block, client *acp
 	}
 	r.Expire(ctx)
 	ag.Name(ctx, out, nil)
-	show.spent(ctx) // with what the title has cost
+	v.spent(ctx) // with what the title has cost
 	s.entitle(ctx, own, r, client)
 	return stopped(ctx, own, r, out)
 }
 
 // entitle tells the editor the title of the conversation, once it has one.
-func (s *acpSession) entitle(ctx context.Context, own *run.Env, r *run.Run, client *acp.Client) {
+func (s *session) entitle(ctx context.Context, own *run.Env, r *run.Run, client *acp.Client) {
 	conv, err := r.Log.Get(context.WithoutCancel(ctx))
 	if err != nil {
 		own.Con.Warn("%v", err)
@@ -214,8 +214,8 @@ func (s *acpSession) entitle(ctx context.Context, own *run.Env, r *run.Run, clie
 	}
 }
 
-// stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another limit than those it knows is
-// told as max_tokens, and the reason as a notice.
+// stopped is how a turn ended, in the protocol's words. It has few: what was stopped at another
+// limit than those it knows is told as max_tokens, and the reason as a notice.
 func stopped(ctx context.Context, own *run.Env, r *run.Run, out agent.Outcome) (acp.StopReason, error) {
 	switch out.State {
 	case convstore.StateOK:

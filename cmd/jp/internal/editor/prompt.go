@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"cmp"
@@ -18,8 +18,9 @@ import (
 	"jp/convstore"
 )
 
-// prompted is what an editor's prompt asks. Where something is mentioned the text names it; what it holds is attached: a file, a
-// page, what the editor sent of it. A folder, and an address that only the editor can read, is only named.
+// prompted is what an editor's prompt asks. Where something is mentioned the text names it; what it
+// holds is attached: a file, a page, what the editor sent of it. A folder, and an address that only
+// the editor can read, is only named.
 func prompted(ctx context.Context, con *console.Console, root string, prompt []acp.Block) (run.Task, error) {
 	p := prompting{r: attach.Reader{Dir: con.Env.Dir, Workspace: root, Notice: func(s string) { con.Warn("%s", s) }}}
 	for i, b := range prompt {

@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ import (
 	"jp/tools/brief"
 )
 
-// acpShow is what an editor sees of a turn, and how its user is asked.
-type acpShow struct {
+// view is what an editor sees of a turn, and how its user is asked.
+type view struct {
 	env    *run.Env // of the prompt
 	client *acp.Client
 	run    *run.Run   // nil before it is open
@@ -37,66 +37,66 @@ type acpShow struct {
 	used   int64      // tokens of the latest request and its reply
 
 	mu    sync.Mutex
-	below map[string]*acpBelow // sub-agents, by conversation
+	below map[string]*subagent // sub-agents, by conversation
 	calls map[string][]string  // those of a call of ours, in the order they came
 }
 
-// acpBelow is a sub-agent as it is shown.
-type acpBelow struct {
+// subagent is a sub-agent as it is shown.
+type subagent struct {
 	call  string // of ours, that it works for, however deep
 	depth int    // below the call
 	line  string
 }
 
 // watch is told by the loop.
-func (s *acpShow) watch() agent.Watch {
+func (v *view) watch() agent.Watch {
 	return agent.Watch{
-		Text:      func(delta string) { s.say(acp.ByAgent, delta) },
-		Reasoning: func(delta string) { s.say(acp.InThought, delta) },
-		Message:   s.replied,
-		Call:      func(c convstore.ToolCall) { s.client.Tell(callShown(s.run.Root, c)) },
+		Text:      func(delta string) { v.say(acp.ByAgent, delta) },
+		Reasoning: func(delta string) { v.say(acp.InThought, delta) },
+		Message:   v.replied,
+		Call:      func(c convstore.ToolCall) { v.client.Tell(callShown(v.run.Root, c)) },
 		Result: func(c convstore.ToolCall, r convstore.ToolResult, _ time.Duration) {
-			s.client.Tell(answered(r))
+			v.client.Tell(answered(r))
 		},
-		Note:      s.remark,
-		Compacted: func(c convstore.Compaction) { s.client.Tell(compacted(convstore.NewEventID(), c)) },
+		Note:      v.remark,
+		Compacted: func(c convstore.Compaction) { v.client.Tell(compacted(convstore.NewEventID(), c)) },
 	}
 }
 
 // remark is what the loop did unasked.
-func (s *acpShow) remark(n convstore.Note) {
-	s.agent.LogNote(n)
+func (v *view) remark(n convstore.Note) {
+	v.agent.LogNote(n)
 	line, _, _ := strings.Cut(n.Text, "\n")
-	s.env.Con.Note("%s", line)
+	v.env.Con.Note("%s", line)
 }
 
-func (s *acpShow) say(kind acp.ChunkKind, text string) {
+func (v *view) say(kind acp.ChunkKind, text string) {
 	if text != "" {
-		s.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text), Message: messageID(s.reply, kind)})
+		v.client.Tell(acp.Chunk{Kind: kind, Content: acp.Text(text), Message: messageID(v.reply, kind)})
 	}
 }
 
 // replied is told of each reply.
-func (s *acpShow) replied(m agent.Message) {
+func (v *view) replied(m agent.Message) {
 	u := m.Usage
-	s.used = u.Input + u.CacheRead + u.CacheWrite + u.Output
-	s.filled("")
-	s.reply = convstore.NewEventID()
+	v.used = u.Input + u.CacheRead + u.CacheWrite + u.Output
+	v.filled("")
+	v.reply = convstore.NewEventID()
 }
 
 // filled tells how full the model's window is, where it is known.
-func (s *acpShow) filled(usd json.Number) {
-	info, err := model.Lookup(s.agent.Loop.Model, s.run.Providers())
-	if size := cmp.Or(s.run.Resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && s.used > 0 {
-		s.client.Tell(acp.NewUsage(s.used, int64(size), usd))
+func (v *view) filled(usd json.Number) {
+	info, err := model.Lookup(v.agent.Loop.Model, v.run.Providers())
+	if size := cmp.Or(v.run.Resolved.Config.Conversation.Compact.Window, info.Window); err == nil && size > 0 && v.used > 0 {
+		v.client.Tell(acp.NewUsage(v.used, int64(size), usd))
 	}
 }
 
 // spent tells that again, with what the conversation and everything below it has cost so far.
-func (s *acpShow) spent(ctx context.Context) {
-	all, err := s.run.Store.Spent(context.WithoutCancel(ctx), s.run.Conv.ID)
+func (v *view) spent(ctx context.Context) {
+	all, err := v.run.Store.Spent(context.WithoutCancel(ctx), v.run.Conv.ID)
 	if err != nil {
-		s.env.Con.Warn("%v", err)
+		v.env.Con.Warn("%v", err)
 		return
 	}
 	var sum int64
@@ -108,7 +108,7 @@ func (s *acpShow) spent(ctx context.Context) {
 	}
 	b, err := stream.USD(sum).MarshalJSON()
 	if err == nil {
-		s.filled(json.Number(b))
+		v.filled(json.Number(b))
 	}
 }
 
@@ -123,8 +123,8 @@ func compacted(id string, c convstore.Compaction) acp.Compaction {
 }
 
 // started is told that a call runs.
-func (s *acpShow) started(c tools.Call) {
-	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: c.ID, Status: acp.InProgress})
+func (v *view) started(c tools.Call) {
+	v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: c.ID, Status: acp.InProgress})
 }
 
 // answered is the end of a call.
@@ -187,7 +187,8 @@ func callShown(root string, c convstore.ToolCall) acp.ToolCall {
 	return t
 }
 
-// rawInput returns arguments as they are told to an editor: the JSON that they are, or the text that is none.
+// rawInput returns arguments as they are told to an editor: the JSON that they are, or the text
+// that is none.
 func rawInput(b json.RawMessage) any {
 	switch {
 	case len(b) == 0:
@@ -198,23 +199,23 @@ func rawInput(b json.RawMessage) any {
 	return string(b)
 }
 
-// delegation is told by the delegator, from any goroutine: the call that a sub-agent works for shows a line of each, those
-// below others indented.
-func (s *acpShow) delegation(d *stream.Delegation) {
+// delegation is told by the delegator, from any goroutine: the call that a sub-agent works for
+// shows a line of each, those below others indented.
+func (v *view) delegation(d *stream.Delegation) {
 	if d.ConversationID == "" {
 		return // refused: the result of the call says so
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.below == nil {
-		s.below, s.calls = map[string]*acpBelow{}, map[string][]string{}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.below == nil {
+		v.below, v.calls = map[string]*subagent{}, map[string][]string{}
 	}
-	b := s.below[d.ConversationID]
+	b := v.below[d.ConversationID]
 	if b == nil {
-		b = &acpBelow{}
-		s.below[d.ConversationID] = b
+		b = &subagent{}
+		v.below[d.ConversationID] = b
 	}
-	if up := s.below[d.ParentID]; up != nil {
+	if up := v.below[d.ParentID]; up != nil {
 		b.call, b.depth = up.call, up.depth+1
 	} else {
 		call, _, _ := strings.Cut(d.CallID, "#") // items of a batch are numbered
@@ -226,29 +227,29 @@ func (s *acpShow) delegation(d *stream.Delegation) {
 	if d.Tokens > 0 {
 		b.line += fmt.Sprintf(" (%s)", wording.Plural(int(d.Tokens), "token"))
 	}
-	ids := s.calls[b.call]
+	ids := v.calls[b.call]
 	if !slices.Contains(ids, d.ConversationID) {
 		ids = append(ids, d.ConversationID)
-		s.calls[b.call] = ids
+		v.calls[b.call] = ids
 	}
 	lines := make([]string, len(ids))
 	for i, id := range ids {
-		lines[i] = s.below[id].line
+		lines[i] = v.below[id].line
 	}
-	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: b.call, Content: []acp.CallContent{acp.TextContent(strings.Join(lines, "\n"))}})
+	v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: b.call, Content: []acp.CallContent{acp.TextContent(strings.Join(lines, "\n"))}})
 }
 
 // The answers that the editor's user may choose.
 const (
-	acpAllow     = "allow"
-	acpAllowTurn = "allow-turn"
-	acpDeny      = "deny"
-	acpDenyTurn  = "deny-turn"
+	allow     = "allow"
+	allowTurn = "allow-turn"
+	deny      = "deny"
+	denyTurn  = "deny-turn"
 )
 
-// Ask asks for leave; it is a tools.Prompter.
-func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
-	call := callShown(s.run.Root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
+// Ask asks for permission; it is a tools.Prompter.
+func (v *view) Ask(ctx context.Context, q tools.Question) (tools.Answer, error) {
+	call := callShown(v.run.Root, convstore.ToolCall{ID: q.Call.ID, Name: q.Call.Name, Source: q.Tool.Source, Arguments: q.Call.Arguments})
 	name := term.Line(q.Tool.Name)
 	yes, no := "Run", "Do not run"
 	once, turn := "it", name
@@ -269,11 +270,11 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 		}
 	}
 	const rest = " for the rest of this turn"
-	chosen, err := s.client.Permit(ctx, call, []acp.Option{
-		{ID: acpAllow, Name: yes + " " + once, Kind: acp.AllowOnce},
-		{ID: acpAllowTurn, Name: yes + " " + turn + rest, Kind: acp.AllowAlways},
-		{ID: acpDeny, Name: no + " " + once, Kind: acp.RejectOnce},
-		{ID: acpDenyTurn, Name: no + " " + turn + rest, Kind: acp.RejectAlways},
+	chosen, err := v.client.Permit(ctx, call, []acp.Option{
+		{ID: allow, Name: yes + " " + once, Kind: acp.AllowOnce},
+		{ID: allowTurn, Name: yes + " " + turn + rest, Kind: acp.AllowAlways},
+		{ID: deny, Name: no + " " + once, Kind: acp.RejectOnce},
+		{ID: denyTurn, Name: no + " " + turn + rest, Kind: acp.RejectAlways},
 	})
 	if errors.Is(err, acp.ErrUnable) {
 		return tools.Answer{}, fmt.Errorf("%w: %w", tools.ErrNobody, err)
@@ -282,12 +283,12 @@ func (s *acpShow) Ask(ctx context.Context, q tools.Question) (tools.Answer, erro
 		return tools.Answer{Choice: tools.DenyOnce, Reason: err.Error()}, nil
 	}
 	return tools.Answer{Choice: map[string]tools.Choice{
-		acpAllow: tools.AllowOnce, acpAllowTurn: tools.AllowTurn, acpDenyTurn: tools.DenyTurn,
+		allow: tools.AllowOnce, allowTurn: tools.AllowTurn, denyTurn: tools.DenyTurn,
 	}[chosen]}, err
 }
 
-// besideDiff is what the diff of a question does not show: arguments beside the texts, and characters that are not seen. "" =
-// nothing.
+// besideDiff is what the diff of a question does not show: arguments beside the texts, and
+// characters that are not seen. "" = nothing.
 func besideDiff(q tools.Question) string {
 	var lines []string
 	for line := range strings.SplitSeq(q.Detail, "\n") {
@@ -301,9 +302,9 @@ func besideDiff(q tools.Question) string {
 	return strings.Join(lines, "\n")
 }
 
-// Question puts a question of the model to the editor's user; errors are those of putQuestion.
-func (s *acpShow) Question(ctx context.Context, call, question string, options []string) (string, error) {
-	answer, err := s.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
+// Question puts a question of the model to the editor's user; the errors are those of run.Asker.
+func (v *view) Question(ctx context.Context, call, question string, options []string) (string, error) {
+	answer, err := v.client.Question(ctx, call, strings.TrimSpace(term.Clean(question)), options)
 	switch {
 	case errors.Is(err, acp.ErrUnable), errors.Is(err, acp.ErrAnswer):
 		return "", fmt.Errorf("%w: %w", term.ErrNobody, err)

@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 	"jp/tools/proc"
 )
 
-// acpServer serves one editor. Each session, and each prompt, has an Env of its own: sessions are in different workspaces, and
-// config and trust are read again.
-type acpServer struct {
+// server serves one editor. Each session, and each prompt, has an Env of its own: sessions are in
+// different workspaces, and config and trust are read again.
+type server struct {
 	env       *run.Env // of jp acp itself
 	sessionAt func(*console.Console) *run.Env
-	o         acpOptions
+	o         options
 
 	mu     sync.Mutex
 	killed bool
@@ -33,7 +33,7 @@ type acpServer struct {
 }
 
 // kill ends all processes at once.
-func (s *acpServer) kill() {
+func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.killed = true
@@ -43,7 +43,7 @@ func (s *acpServer) kill() {
 }
 
 // host returns a host for the processes of one prompt, and what closes it.
-func (s *acpServer) host() (h *proc.Host, done func()) {
+func (s *server) host() (h *proc.Host, done func()) {
 	h = proc.NewHost(proc.Options{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *acpServer) host() (h *proc.Host, done func()) {
 }
 
 // at is the Env of a folder of the editor's. What is said beside the answer goes to say.
-func (s *acpServer) at(dir string, say io.Writer) *run.Env {
+func (s *server) at(dir string, say io.Writer) *run.Env {
 	env := s.env.Con.Env
 	env.Dir, env.Stdin, env.Stdout, env.Stderr = dir, nil, nil, say
 	own := s.sessionAt(console.New(env))
@@ -72,7 +72,7 @@ func (s *acpServer) at(dir string, say io.Writer) *run.Env {
 }
 
 // within refuses a folder that is not there, or outside of the workspace that the flag names.
-func (s *acpServer) within(own *run.Env) error {
+func (s *server) within(own *run.Env) error {
 	if _, err := os.Stat(own.Con.Env.Dir); err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
@@ -98,28 +98,29 @@ func (s *acpServer) within(own *run.Env) error {
 }
 
 // New makes the conversation of a session: hidden, and expiring unless it is asked something.
-func (s *acpServer) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
-	return n, acpError(n.begin(ctx, setup))
+func (s *server) New(ctx context.Context, setup acp.Setup) (acp.Session, error) {
+	n := &session{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
+	return n, wireError(n.begin(ctx, setup))
 }
 
 // Load takes up a conversation.
-func (s *acpServer) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
-	n := &acpSession{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
-	return n, acpError(n.load(ctx, id, setup))
+func (s *server) Load(ctx context.Context, id string, setup acp.Setup) (acp.Session, error) {
+	n := &session{server: s, dir: setup.Dir, notices: &notices{also: s.env.Con.IO.Err}}
+	return n, wireError(n.load(ctx, id, setup))
 }
 
-// acpPage is how many conversations one page of a list has at most.
-const acpPage = 50
+// pageSize is how many conversations one page of a list has at most.
+const pageSize = 50
 
-// List lists the conversations of a workspace, the latest first. The cursor is how many were listed before. An editor that names no
-// folder is told of those where jp was started, if that is a workspace.
-func (s *acpServer) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
+// List lists the conversations of a workspace, the latest first. The cursor is how many were listed
+// before. An editor that names no folder is told of those where jp was started, if that is a
+// workspace.
+func (s *server) List(ctx context.Context, dir, cursor string) (acp.Page, error) {
 	page, err := s.list(ctx, dir, cursor)
-	return page, acpError(err)
+	return page, wireError(err)
 }
 
-func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page, err error) {
+func (s *server) list(ctx context.Context, dir, cursor string) (page acp.Page, err error) {
 	from := 0
 	if cursor != "" {
 		if from, err = strconv.Atoi(cursor); err != nil || from < 0 || from > 1<<30 {
@@ -137,12 +138,12 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 	if err != nil {
 		return page, err
 	}
-	all, err := store.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: from + acpPage + 1})
+	all, err := store.List(ctx, convstore.Filter{Sort: convstore.SortActivity, Descending: true, Limit: from + pageSize + 1})
 	if err != nil {
 		return page, err
 	}
-	if len(all) > from+acpPage {
-		all, page.Next = all[:from+acpPage], strconv.Itoa(from+acpPage)
+	if len(all) > from+pageSize {
+		all, page.Next = all[:from+pageSize], strconv.Itoa(from+pageSize)
 	}
 	for _, c := range all[min(from, len(all)):] {
 		if c.Link == convstore.DelegationLink || c.Turns == 0 {
@@ -155,8 +156,9 @@ func (s *acpServer) list(ctx context.Context, dir, cursor string) (page acp.Page
 	return page, nil
 }
 
-// acpError is an error as an editor meets it: in the words of the command line, and with what a program can tell it by.
-func acpError(err error) error {
+// wireError is an error as an editor meets it: in the words of the command line, and with what a
+// program can tell it by.
+func wireError(err error) error {
 	var known *acp.Error
 	if err == nil || errors.As(err, &known) {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"context"
@@ -21,9 +21,10 @@ import (
 // maxEditorServers bounds how many an editor may bring.
 const maxEditorServers = 64
 
-// serversOf keeps the MCP servers that the editor would have used. They are like those of a workspace's .mcp.json: nothing is started
-// before a tool that the config enables needs it, and a person said yes. What is left out is said.
-func (s *acpSession) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) error {
+// serversOf keeps the MCP servers that the editor would have used. They are like those of a
+// workspace's .mcp.json: nothing is started before a tool that the config enables needs it, and a
+// person said yes. What is left out is said.
+func (s *session) serversOf(ctx context.Context, own *run.Env, setup acp.Setup) error {
 	if len(setup.Servers) == 0 {
 		return nil
 	}
@@ -98,9 +99,10 @@ func editorServer(m acp.MCPServer, root string) mcp.Entry {
 	return e
 }
 
-// approve asks the editor's user whether one of its MCP servers may be started, or, with a list, whether agents may use these tools.
-func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
-	shown, err := s.env.Servers.Show(ctx, server.Server.Name, server)
+// approve asks the editor's user whether one of its MCP servers may be started, or, with a list,
+// whether agents may use these tools.
+func (v *view) approve(ctx context.Context, server servers.Server, list []mcp.Tool) error {
+	shown, err := v.env.Servers.Show(ctx, server.Server.Name, server)
 	if err != nil {
 		return err
 	}
@@ -117,12 +119,12 @@ func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp
 		call.ID, call.Title = call.ID+"-tools", toolcall.Line("let agents use the tools of MCP server", server.Server.Name)
 		call.ToolKind, call.Content, yesText = acp.KindOther, []acp.CallContent{acp.TextContent(text)}, "Let agents use these tools"
 	}
-	s.client.Tell(call)
-	chosen, err := s.client.Permit(ctx, call, []acp.Option{
-		{ID: acpAllow, Name: yesText, Kind: acp.AllowAlways}, {ID: acpDeny, Name: "No", Kind: acp.RejectOnce},
+	v.client.Tell(call)
+	chosen, err := v.client.Permit(ctx, call, []acp.Option{
+		{ID: allow, Name: yesText, Kind: acp.AllowAlways}, {ID: deny, Name: "No", Kind: acp.RejectOnce},
 	})
-	yes := err == nil && chosen == acpAllow
-	s.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: wording.Either(yes, acp.Completed, acp.Failed)})
+	yes := err == nil && chosen == allow
+	v.client.Tell(acp.ToolCall{Kind: acp.Change, ID: call.ID, Status: wording.Either(yes, acp.Completed, acp.Failed)})
 	if err == nil && !yes || errors.Is(err, acp.ErrUnable) || errors.Is(err, acp.ErrAnswer) {
 		return &exit.Error{Code: "untrusted", Status: exit.Refused, Msg: fmt.Sprintf("MCP server %s of the editor: not approved", server.Server.Name)}
 	}
@@ -130,7 +132,7 @@ func (s *acpShow) approve(ctx context.Context, server servers.Server, list []mcp
 }
 
 // unused says once which of the editor's servers no tool is held of.
-func (s *acpSession) unused(own *run.Env, set tools.Set) {
+func (s *session) unused(own *run.Env, set tools.Set) {
 	if s.told {
 		return
 	}

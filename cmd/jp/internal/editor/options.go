@@ -1,4 +1,4 @@
-package cli
+package editor
 
 import (
 	"cmp"
@@ -16,49 +16,51 @@ import (
 
 // The options of a session, by the flags that they stand for.
 const (
-	acpModel     = "model"
-	acpReasoning = "reasoning"
-	acpRole      = "role"
+	optionModel     = "model"
+	optionReasoning = "reasoning"
+	optionRole      = "role"
 )
 
-// acpAsIs is the value of reasoning where the config says nothing of it.
-const acpAsIs = "default"
+// asIs is the value of reasoning where the config says nothing of it.
+const asIs = "default"
 
-// acpChoice is what --model, --reasoning and --role say.
-type acpChoice struct {
+// choice is what --model, --reasoning and --role say.
+type choice struct {
 	model     string
 	reasoning string
 	role      string
 }
 
 // over is the choice with what is not given taken from another.
-func (c acpChoice) over(other acpChoice) acpChoice {
-	return acpChoice{cmp.Or(c.model, other.model), cmp.Or(c.reasoning, other.reasoning), cmp.Or(c.role, other.role)}
+func (c choice) over(other choice) choice {
+	return choice{cmp.Or(c.model, other.model), cmp.Or(c.reasoning, other.reasoning), cmp.Or(c.role, other.role)}
 }
 
-// acpOptionsOf are the options of one session: as the conversation has them, and as they were chosen. The conversation records model
-// and reasoning with its next prompt; the role is that of the session. Safe for concurrent use.
-type acpOptionsOf struct {
+// sessionOptions are the options of one session: as the conversation has them, and as they were
+// chosen. The conversation records model and reasoning with its next prompt; the role is that of
+// the session. Safe for concurrent use.
+type sessionOptions struct {
 	mu     sync.Mutex
-	stored acpChoice
-	chosen acpChoice // "" = nothing
-	shown  acpChoice // to the editor
+	stored choice
+	chosen choice // "" = nothing
+	shown  choice // to the editor
 	models []command.Candidate
 }
 
-// learn reads what the conversation of a run has, and reports whether the options are not what the editor was told.
-func (o *acpOptionsOf) learn(ctx context.Context, own *run.Env, conv convstore.Conversation, r *profiles.Resolved) bool {
+// learn reads what the conversation of a run has, and reports whether the options are not what the
+// editor was told.
+func (o *sessionOptions) learn(ctx context.Context, own *run.Env, conv convstore.Conversation, r *profiles.Resolved) bool {
 	a := r.Config.Assistant
 	known := choices.New(own.Con, own.WS, own.Servers)
 	models := known.Models(ctx, known.HasKey)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stored, o.models = acpChoice{a.Model, cmp.Or(a.Parameters.Reasoning, acpAsIs), cmp.Or(conv.Role, profiles.RoleMain)}, models
+	o.stored, o.models = choice{a.Model, cmp.Or(a.Parameters.Reasoning, asIs), cmp.Or(conv.Role, profiles.RoleMain)}, models
 	return o.chosen.over(o.stored) != o.shown
 }
 
 // apply has a run use what was chosen.
-func (o *acpOptionsOf) apply(to *run.Request) acpChoice {
+func (o *sessionOptions) apply(to *run.Request) choice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.chosen.use(to, o.stored)
@@ -66,9 +68,9 @@ func (o *acpOptionsOf) apply(to *run.Request) acpChoice {
 }
 
 // use sets the flags of a run of a conversation that has stored.
-func (c acpChoice) use(to *run.Request, stored acpChoice) {
+func (c choice) use(to *run.Request, stored choice) {
 	to.UseModel(c.model)
-	if c.reasoning != acpAsIs {
+	if c.reasoning != asIs {
 		to.UseReasoning(c.reasoning)
 	}
 	if c.role != stored.role {
@@ -77,16 +79,16 @@ func (c acpChoice) use(to *run.Request, stored acpChoice) {
 }
 
 // applied is told that the conversation has recorded a choice.
-func (o *acpOptionsOf) applied(c acpChoice) {
+func (o *sessionOptions) applied(c choice) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.chosen == c {
-		o.chosen = acpChoice{role: c.role}
+		o.chosen = choice{role: c.role}
 	}
 }
 
 // Options are the model, how much it reasons, and what the agent may hold at most.
-func (s *acpSession) Options() []acp.ConfigOption {
+func (s *session) Options() []acp.ConfigOption {
 	o := &s.options
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,8 +104,8 @@ func (s *acpSession) Options() []acp.ConfigOption {
 		}
 	}
 	var efforts []acp.ConfigValue
-	if now.reasoning == acpAsIs {
-		efforts = append(efforts, acp.ConfigValue{Value: acpAsIs, Name: acpAsIs, Description: "as the model does by itself"})
+	if now.reasoning == asIs {
+		efforts = append(efforts, acp.ConfigValue{Value: asIs, Name: asIs, Description: "as the model does by itself"})
 	}
 	for _, e := range model.Efforts() {
 		efforts = append(efforts, acp.ConfigValue{Value: e, Name: e})
@@ -116,13 +118,14 @@ func (s *acpSession) Options() []acp.ConfigOption {
 		roles = append(roles, acp.ConfigValue{Value: r, Name: cmp.Or(name, r), Description: "tools that the role " + r + " may hold, of those that the config enables"})
 	}
 	return []acp.ConfigOption{
-		option(acpModel, "Model", "model", now.model, models...),
-		option(acpReasoning, "Reasoning", "thought_level", now.reasoning, efforts...),
-		option(acpRole, "Tools", "mode", now.role, roles...),
+		option(optionModel, "Model", "model", now.model, models...),
+		option(optionReasoning, "Reasoning", "thought_level", now.reasoning, efforts...),
+		option(optionRole, "Tools", "mode", now.role, roles...),
 	}
 }
 
-// narrower are the roles that an agent of a role can be held to, itself first: each holds no more than those before it.
+// narrower are the roles that an agent of a role can be held to, itself first: each holds no more
+// than those before it.
 func narrower(role string) []string {
 	switch role {
 	case profiles.RoleMain:
@@ -134,19 +137,19 @@ func narrower(role string) []string {
 }
 
 // Set chooses a value of an option, once it was found that the conversation can go on with it.
-func (s *acpSession) Set(ctx context.Context, id, value string) error {
-	c := map[string]acpChoice{acpModel: {model: value}, acpReasoning: {reasoning: value}, acpRole: {role: value}}[id]
-	return acpError(s.choose(ctx, c))
+func (s *session) Set(ctx context.Context, id, value string) error {
+	c := map[string]choice{optionModel: {model: value}, optionReasoning: {reasoning: value}, optionRole: {role: value}}[id]
+	return wireError(s.choose(ctx, c))
 }
 
-func (s *acpSession) choose(ctx context.Context, c acpChoice) error {
+func (s *session) choose(ctx context.Context, c choice) error {
 	own, leave, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	req := run.Request{}
-	c.use(&req, acpChoice{})
+	c.use(&req, choice{})
 	conv, err := own.Stored(ctx, s.id, req)
 	if err != nil {
 		return err
